@@ -1,0 +1,40 @@
+"""What a tick wants done: made by reconcile, carried out by shell, one writer for each resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyChild:
+    """Server-side apply of one child, whole intent."""
+
+    manifest: Mapping[str, Any]
+    reason: Reason
+    why: str
+    """Name of the first difference, or of what is missing: the text of the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChild:
+    """Delete a child that is no longer wanted, only if its uid still is `uid`."""
+
+    kind: str
+    name: str
+    uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PokePod:
+    """Patch an annotation on a pod so that its kubelet delivers the changed table at once."""
+
+    pod: str
+    table_version: int
+
+
+Action = ApplyChild | DeleteChild | PokePod

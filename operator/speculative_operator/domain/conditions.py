@@ -1,0 +1,26 @@
+"""A condition as the API conventions want it. Made by reconcile, written by shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from speculative_operator.domain.reasons import ConditionType, Reason
+
+
+class Truth(StrEnum):
+    """Value of a condition's status."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One entry of `status.conditions`, without its transition time (the writer keeps that)."""
+
+    type: ConditionType
+    status: Truth
+    reason: Reason
+    message: str

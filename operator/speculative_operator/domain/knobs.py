@@ -1,0 +1,39 @@
+"""What may be turned at a deployment, and how: told by the engine adapter, used by tuner, render and reconcile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Actuator(StrEnum):
+    """How a new table reaches the engine."""
+
+    LIVE = "Live"
+    """The engine re-reads a mounted file: nothing restarts."""
+    TABLE = "Table"
+    """The engine has its own per-batch-size table, fixed at start: a rollout changes it."""
+    RESTART = "Restart"
+    """One constant K, fixed at start: a rollout changes it."""
+    NONE = "None"
+    """There is nothing to turn (no speculator)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnobSpace:
+    """Every table the tuner may choose."""
+
+    actuator: Actuator
+    ks: tuple[int, ...]
+    """K that may occur in a table, ascending; 0 is among them when soft off works."""
+    max_batch: int
+    """Requests that the engine schedules at once at most (vLLM `max_num_seqs`)."""
+    capture_ceiling_tokens: int | None = None
+    """Tokens per step above which no CUDA graph serves; None when unknown or not applicable."""
+    draft_passes_follow_k: bool = True
+    """False when the drafter always drafts the largest K and only verification shrinks."""
+    passes_at_zero: float = 1.0
+    """Draft passes still run per step at K = 0 (they keep the drafter's KV in step); 0 for draft-free methods."""
+    block_drafter: bool = False
+    """True when one draft pass yields all K tokens (dflash, dspark)."""
+    draft_free: bool = False

@@ -1,0 +1,46 @@
+"""Names that appear in the cluster: API group, labels, annotations, children. Used by render, reconcile and shell."""
+
+from __future__ import annotations
+
+GROUP = "serving.speculative.dev"
+VERSION = "v1alpha1"
+KIND = "SpeculativeDeployment"
+PLURAL = "speculativedeployments"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+OPERATOR = "speculative-operator"
+FIELD_MANAGER = "speculative-operator"
+STATUS_MANAGER = "speculative-operator-status"
+
+LABEL_DEPLOYMENT = f"{GROUP}/deployment"
+LABEL_VARIANT = f"{GROUP}/variant"
+LABEL_PAIR = f"{GROUP}/pair"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+
+ANNOTATION_HASH = f"{GROUP}/rendered-hash"
+"""On every child: hash of the manifest as rendered, so that an unchanged child costs no call."""
+ANNOTATION_POKE = f"{GROUP}/table-version"
+"""On serving pods (the object, never the template): makes the kubelet deliver a changed ConfigMap at once."""
+ANNOTATION_PAUSED = f"{GROUP}/paused"
+"""On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
+
+VARIANT_SPECULATIVE = "speculative"
+SERVING_PORT = 8000
+"""Port of the engine's HTTP server, which serves the API and its metrics."""
+SERVING_PORT_NAME = "http"
+CONTAINER = "engine"
+
+TABLE_KEY = "table.json"
+TABLE_MOUNT = "/etc/speculative/table"
+PAYLOAD_MOUNT = "/etc/speculative/payload"
+CACHE_MOUNT = "/var/cache/speculative"
+
+
+def child(name: str, suffix: str = "") -> str:
+    """Name of a child of the object `name`: the name itself, or with `-suffix`."""
+    return f"{name}-{suffix}" if suffix else name
+
+
+def selector(name: str) -> dict[str, str]:
+    """Labels that select the serving pods of object `name`; immutable for the life of its Deployment."""
+    return {LABEL_DEPLOYMENT: name, LABEL_MANAGED_BY: OPERATOR}

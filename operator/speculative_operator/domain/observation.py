@@ -1,0 +1,153 @@
+"""What was seen of the serving pods in one window, or why nothing was. Made by engines, used by tuner and reconcile.
+
+Counter symbols follow docs/metrics.md: N steps, R decode request-steps, F first tokens, G generated tokens,
+D drafts, T draft tokens, A accepted draft tokens, P accepted per position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from speculative_operator.domain.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A figure that is missing, and why. Never replaced by 0 or by an older value."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Raw samples of one time series, oldest first: (unix seconds, value)."""
+
+    name: str
+    labels: Mapping[str, str]
+    samples: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepCell:
+    """Exact telemetry of one (K, batch bucket), where the payload exports it."""
+
+    k: int
+    batch: float
+    steps: float
+    seconds: float
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class PodWindow:
+    """Exact counter differences of one pod between two scrapes, and gauges sampled within.
+
+    Times in seconds, everything else in counts. `drafts` and the fields after it are None when the engine runs
+    without a speculator (vLLM exports no such series then).
+    """
+
+    start: float
+    end: float
+    steps: float
+    decode_request_steps: float
+    step_seconds: float
+    """Sum of step periods over request-steps (vLLM `inter_token_latency_seconds_sum`)."""
+    first_tokens: float
+    generated_tokens: float
+    prompt_tokens: float
+    """Prompt tokens computed, cache hits excluded."""
+    running: float
+    waiting: float
+    preemptions: float = 0.0
+    kv_usage: float | None = None
+    kv_capacity_tokens: float | None = None
+    drafts: float | None = None
+    draft_tokens: float | None = None
+    accepted_tokens: float | None = None
+    accepted_per_position: tuple[float, ...] = ()
+    ttft_seconds: float = 0.0
+    requests_finished: float = 0.0
+    cells: tuple[StepCell, ...] = ()
+    table_version: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def batch(self) -> float:
+        """Mean decoding requests per step, R / N; 0 when no step ran."""
+        return self.decode_request_steps / self.steps if self.steps else 0.0
+
+    @property
+    def scheduled(self) -> float:
+        """Mean scheduled requests per step, (R + F) / N: the key that the engine looks its table up with."""
+        return (self.decode_request_steps + self.first_tokens) / self.steps if self.steps else 0.0
+
+    @property
+    def step_period(self) -> float | None:
+        """Mean seconds of a step as a decoding request sees it (tau = I / R)."""
+        return self.step_seconds / self.decode_request_steps if self.decode_request_steps else None
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """Tokens that a decoding request gains per step (g); 1 without speculation."""
+        if not self.decode_request_steps:
+            return None
+        return (self.generated_tokens - self.first_tokens) / self.decode_request_steps
+
+    @property
+    def tpot(self) -> float | None:
+        """Seconds per output token, tau / g."""
+        tau, gain = self.step_period, self.tokens_per_step
+        return tau / gain if tau is not None and gain else None
+
+    @property
+    def mean_k(self) -> float | None:
+        """Drafted tokens per decode request-step, steps at K = 0 included."""
+        if self.draft_tokens is None or not self.decode_request_steps:
+            return None
+        return self.draft_tokens / self.decode_request_steps
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        if self.accepted_tokens is None or not self.draft_tokens:
+            return None
+        return self.accepted_tokens / self.draft_tokens
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Tokens per verification including the bonus token, on drafted steps: 1 + A / D."""
+        return 1.0 + self.accepted_tokens / self.drafts if self.accepted_tokens is not None and self.drafts else None
+
+    @property
+    def prefill_per_step(self) -> float:
+        """Prompt tokens computed per step, p."""
+        return self.prompt_tokens / self.steps if self.steps else 0.0
+
+    @property
+    def mean_context(self) -> float | None:
+        """Tokens held per running request, from the KV gauges; None when unknown."""
+        if self.kv_usage is None or self.kv_capacity_tokens is None or self.running < 1:
+            return None
+        return self.kv_usage * self.kv_capacity_tokens / self.running
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at a deployment. A pod is in `pods` when it is ready; its value is a window or a gap."""
+
+    time: float
+    pods: Mapping[str, PodWindow | Gap] = field(default_factory=dict)
+    gap: Gap | None = None
+    """Set when nothing could be seen at all (Prometheus down): then `pods` is empty."""
+
+    @property
+    def windows(self) -> dict[str, PodWindow]:
+        return {pod: window for pod, window in self.pods.items() if isinstance(window, PodWindow)}
+
+    @property
+    def gaps(self) -> dict[str, Gap]:
+        return {pod: gap for pod, gap in self.pods.items() if isinstance(gap, Gap)}

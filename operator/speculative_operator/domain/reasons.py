@@ -1,0 +1,124 @@
+"""One vocabulary: a reason is condition reason, event reason, metric label, CLI text and documentation entry at once.
+
+Everything that reports uses it; docs/reasons.md is generated from the docstrings of the members' explanations below.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    """Types of `status.conditions`, all present from the first visit on."""
+
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    WEIGHTS_READY = "WeightsReady"
+    PAIR_COMPATIBLE = "PairCompatible"
+    MEMORY_FITS = "MemoryFits"
+    AVAILABLE = "Available"
+    METRICS_AVAILABLE = "MetricsAvailable"
+    SPECULATION_ACTIVE = "SpeculationActive"
+    TUNING_CONVERGED = "TuningConverged"
+    ROLLOUT_HEALTHY = "RolloutHealthy"
+
+
+class Reason(StrEnum):
+    """Why something is as it is, or was done."""
+
+    # readiness and rollout
+    ALL_READY = "AllReady"
+    PODS_NOT_READY = "PodsNotReady"
+    NO_PODS = "NoPods"
+    ROLLING_OUT = "RollingOut"
+    ROLLED_OUT = "RolledOut"
+    ROLLOUT_STALLED = "RolloutStalled"
+    SCALED_TO_ZERO = "ScaledToZero"
+    PAUSED = "Paused"
+    CREATED = "Created"
+    REPAIRED = "Repaired"
+    SPEC_CHANGED = "SpecChanged"
+    # what the spec asks for
+    SPEC_INVALID = "SpecInvalid"
+    RENDER_INVALID = "RenderInvalid"
+    UNSUPPORTED_BY_ENGINE = "UnsupportedByEngine"
+    UNSUPPORTED_TARGET = "UnsupportedTarget"
+    UNSUPPORTED_SOURCE = "UnsupportedSource"
+    NAME_CONFLICT = "NameConflict"
+    FORBIDDEN = "Forbidden"
+    NOT_CHECKED = "NotChecked"
+    ENGINE_LOADS = "EngineLoads"
+    # metrics
+    METRICS_FOUND = "MetricsFound"
+    METRICS_MISSING = "MetricsMissing"
+    METRICS_STALE = "MetricsStale"
+    METRICS_ABSURD = "MetricsAbsurd"
+    METRICS_PARTIAL = "MetricsPartial"
+    PROMETHEUS_ERROR = "PrometheusError"
+    PROMETHEUS_TIMEOUT = "PrometheusTimeout"
+    COUNTER_RESET = "CounterReset"
+    IDLE = "Idle"
+    # deciding
+    STARTING = "Starting"
+    COLLECTING = "CollectingEvidence"
+    TUNED = "Tuned"
+    HOLDING = "Holding"
+    WITHIN_MARGIN = "WithinMargin"
+    DWELLING = "Dwelling"
+    FASTER = "FasterTable"
+    HIGH_CONCURRENCY = "HighConcurrency"
+    LOW_ACCEPTANCE = "LowAcceptance"
+    GUARD = "SlowerThanOff"
+    FIXED = "Fixed"
+    RECOMMENDED = "Recommended"
+    DISABLED = "Disabled"
+    NO_SPECULATOR = "NoSpeculator"
+    UNKNOWN = "Unknown"
+
+
+EXPLANATIONS: dict[Reason, str] = {
+    Reason.ALL_READY: "Every replica serves with the pair and settings asked for.",
+    Reason.PODS_NOT_READY: "Some serving pods are not ready; the message counts them and gives the first one's state.",
+    Reason.NO_PODS: "No serving pod exists yet.",
+    Reason.ROLLING_OUT: "Pods are being replaced because the pod template changed.",
+    Reason.ROLLED_OUT: "Every pod runs the current template.",
+    Reason.ROLLOUT_STALLED: "The rollout made no progress within its deadline; the old pods keep serving.",
+    Reason.SCALED_TO_ZERO: "spec.replicas is 0.",
+    Reason.PAUSED: "The annotation serving.speculative.dev/paused is set: nothing is changed until it is removed.",
+    Reason.CREATED: "The children were created.",
+    Reason.REPAIRED: "A child was missing or had been edited, and was put back.",
+    Reason.SPEC_CHANGED: "A change of the spec reached the children.",
+    Reason.SPEC_INVALID: "The object holds a value that cannot be served; the message names field, value and remedy.",
+    Reason.RENDER_INVALID: "The API server refused a child as rendered; the message quotes it. Often spec.template.",
+    Reason.UNSUPPORTED_BY_ENGINE: "The engine, at this version, cannot do what is asked; the message names the remedy.",
+    Reason.UNSUPPORTED_TARGET: "spec.target is not available in this release.",
+    Reason.UNSUPPORTED_SOURCE: "The model source is not available in this release; the message names those that are.",
+    Reason.NAME_CONFLICT: "A child's name is taken by an object that this one does not own.",
+    Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message names verb and resource.",
+    Reason.NOT_CHECKED: "This release does not check it.",
+    Reason.ENGINE_LOADS: "The engine fetches the weights itself when a pod starts.",
+    Reason.METRICS_FOUND: "Every ready pod has fresh samples.",
+    Reason.METRICS_MISSING: "Prometheus answers, but has no samples of a ready pod. Nothing is changed.",
+    Reason.METRICS_STALE: "The newest sample of a pod is too old. Nothing is changed.",
+    Reason.METRICS_ABSURD: "A sample is NaN, infinite, negative or contradicts another. Nothing is changed.",
+    Reason.METRICS_PARTIAL: "Some pods or series are missing. Nothing is changed.",
+    Reason.PROMETHEUS_ERROR: "Prometheus refused, failed or is unreachable. Nothing is changed.",
+    Reason.PROMETHEUS_TIMEOUT: "Prometheus did not answer in time. Nothing is changed.",
+    Reason.COUNTER_RESET: "A pod restarted within the window; the window is dropped.",
+    Reason.IDLE: "No requests in the window; the table stays as it is.",
+    Reason.STARTING: "The first full window has not been seen since the operator or the pods started.",
+    Reason.COLLECTING: "Too few drafts or steps for a decision yet.",
+    Reason.TUNED: "The table in force is the best one found for the loads seen.",
+    Reason.HOLDING: "No evidence to act on: the table stays as it is.",
+    Reason.WITHIN_MARGIN: "A better table exists, but its expected gain is inside the margin of error.",
+    Reason.DWELLING: "A better table exists, but the last change is too recent.",
+    Reason.FASTER: "The new table is expected to give more tokens per second at the loads seen.",
+    Reason.HIGH_CONCURRENCY: "Drafts cost more than they give at this concurrency: K is lowered or 0 there.",
+    Reason.LOW_ACCEPTANCE: "Too few drafts are accepted: K is lowered or 0.",
+    Reason.GUARD: "Measured speed fell below what no speculation would give: drafts are off at once.",
+    Reason.FIXED: "mode is Static: the table of the spec is in force.",
+    Reason.RECOMMENDED: "mode is Recommend: the table is proposed in status and not applied.",
+    Reason.DISABLED: "mode is Off.",
+    Reason.NO_SPECULATOR: "The spec names no speculator and no draft-free method.",
+    Reason.UNKNOWN: "Not known yet.",
+}

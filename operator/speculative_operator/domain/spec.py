@@ -1,0 +1,202 @@
+"""The object as the operator reads it: `api.to_domain()` makes it, everything inward uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from speculative_operator.domain.table import KTable
+
+
+class Method(StrEnum):
+    """Engine-neutral names of ways to draft, spelt as the engines spell them."""
+
+    NGRAM = "ngram"
+    NGRAM_GPU = "ngram_gpu"
+    SUFFIX = "suffix"
+    DRAFT_MODEL = "draft_model"
+    EAGLE = "eagle"
+    EAGLE3 = "eagle3"
+    MTP = "mtp"
+    MEDUSA = "medusa"
+    DFLASH = "dflash"
+    DSPARK = "dspark"
+    MLP_SPECULATOR = "mlp_speculator"
+
+    @property
+    def draft_free(self) -> bool:
+        """True when no weights draft: tokens are looked up in the text."""
+        return self in (Method.NGRAM, Method.NGRAM_GPU, Method.SUFFIX)
+
+    @property
+    def may_sit_in_verifier(self) -> bool:
+        """True when the drafting weights can be part of the verifier's checkpoint."""
+        return self in (Method.MTP, Method.DSPARK, Method.MEDUSA)
+
+
+class Mode(StrEnum):
+    AUTO = "Auto"
+    RECOMMEND = "Recommend"
+    STATIC = "Static"
+    OFF = "Off"
+
+
+class OffPolicy(StrEnum):
+    NEVER = "Never"
+    SOFT = "Soft"
+    HARD = "Hard"
+
+
+class Workload(StrEnum):
+    CODE = "Code"
+    STRUCTURED = "Structured"
+    CHAT = "Chat"
+    SUMMARIZATION = "Summarization"
+    CREATIVE = "Creative"
+    MIXED = "Mixed"
+
+
+class Goal(StrEnum):
+    GOODPUT = "Goodput"
+    LATENCY = "Latency"
+    THROUGHPUT = "Throughput"
+    COST = "Cost"
+
+
+class EngineType(StrEnum):
+    VLLM = "vLLM"
+    SGLANG = "SGLang"
+    TENSORRT_LLM = "TensorRTLLM"
+    TGI = "TGI"
+
+
+class Target(StrEnum):
+    DEPLOYMENT = "Deployment"
+    INFERENCE_SERVICE = "InferenceService"
+    LEADER_WORKER_SET = "LeaderWorkerSet"
+
+
+class Scheme(StrEnum):
+    """Where weights come from."""
+
+    HF = "hf"
+    OCI = "oci"
+    S3 = "s3"
+    PVC = "pvc"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """`scheme://location`, with the revision asked for (empty: the source's default)."""
+
+    scheme: Scheme
+    location: str
+    revision: str = ""
+
+    @property
+    def uri(self) -> str:
+        return f"{self.scheme}://{self.location}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    source: ModelSource
+    served_name: str
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    dtype: str = ""
+    quantization: str = ""
+    kv_cache_dtype: str = ""
+    gpu_memory_utilization_percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Speculator:
+    method: Method
+    source: ModelSource | None = None
+    tensor_parallel_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    goal: Goal = Goal.GOODPUT
+    tpot_p99_seconds: float | None = None
+    ttft_p99_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    mode: Mode = Mode.AUTO
+    num_speculative_tokens: int | None = None
+    max_speculative_tokens: int = 8
+    schedule: KTable | None = None
+    off_policy: OffPolicy = OffPolicy.SOFT
+    workload: Workload = Workload.MIXED
+    objective: Objective = field(default_factory=Objective)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    type: EngineType = EngineType.VLLM
+    version: str = "0.32.0"
+    image: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[Mapping[str, Any], ...] = ()
+    """Kubernetes EnvVar objects, as given."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorRequest:
+    resource: str = "nvidia.com/gpu"
+    product: str = ""
+    per_replica: int = 1
+    hourly_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    secret_name: str = ""
+    cache_size: str = ""
+    storage_class_name: str = ""
+    access_mode: str = "ReadWriteMany"
+
+
+class RolloutStrategy(StrEnum):
+    AUTO = "Auto"
+    ROLLING_UPDATE = "RollingUpdate"
+    RECREATE = "Recreate"
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentSpec:
+    """One SpeculativeDeployment. `raw` values that pass through unread (template) stay plain JSON."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    verifier: Verifier
+    speculator: Speculator | None = None
+    speculation: Speculation = field(default_factory=Speculation)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    accelerator: AcceleratorRequest = field(default_factory=AcceleratorRequest)
+    replicas: int = 1
+    weights: Weights = field(default_factory=Weights)
+    rollout_strategy: RolloutStrategy = RolloutStrategy.AUTO
+    target: Target = Target.DEPLOYMENT
+    template: Mapping[str, Any] = field(default_factory=dict)
+    paused: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+    @property
+    def speculates(self) -> bool:
+        """True when the pods are to run with a speculator at all."""
+        return self.speculator is not None and self.speculation.mode is not Mode.OFF

@@ -1,0 +1,116 @@
+"""The table: how many tokens to draft (K) at each number of scheduled requests.
+
+The one currency between tuner, engines, render and payload. vLLM calls it `num_speculative_tokens_per_batch_size`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+
+class TableError(ValueError):
+    """A table that no engine would take. The message names the entry, its value and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """K for `first <= scheduled requests <= last`, both inclusive."""
+
+    first: int
+    last: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class KTable:
+    """Bands that cover 1..max_batch without gap or overlap, ascending. K = 0 means: verify no drafts."""
+
+    bands: tuple[Band, ...]
+
+    def __post_init__(self) -> None:
+        if not self.bands:
+            raise TableError("the table is empty; give at least one band such as [1, 256, 3]")
+        expected = 1
+        for band in self.bands:
+            if band.first != expected:
+                raise TableError(f"band {_show(band)} must start at {expected}: bands start at 1 and leave no gap")
+            if band.last < band.first:
+                raise TableError(f"band {_show(band)} ends before it starts; write [first, last, K]")
+            if band.k < 0:
+                raise TableError(f"band {_show(band)} has a negative K; 0 means no drafts")
+            expected = band.last + 1
+
+    @classmethod
+    def constant(cls, k: int, max_batch: int) -> KTable:
+        """The same K at every load."""
+        return cls((Band(1, max_batch, k),))
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[int]]) -> KTable:
+        """From `[[first, last, K], ...]`, the form of vLLM and of `spec.speculation.schedule`."""
+        bands = []
+        for row in rows:
+            if len(row) != 3 or not all(isinstance(cell, int) and not isinstance(cell, bool) for cell in row):
+                raise TableError(f"entry {list(row)!r} must be three whole numbers [first, last, K]")
+            bands.append(Band(*row))
+        return cls(tuple(bands))
+
+    @classmethod
+    def from_dense(cls, ks: Sequence[int]) -> KTable:
+        """From one K per batch size; `ks[0]` is the K at one request."""
+        bands, start = [], 1
+        for k, run in groupby(ks):
+            length = sum(1 for _ in run)
+            bands.append(Band(start, start + length - 1, k))
+            start += length
+        return cls(tuple(bands))
+
+    def rows(self) -> list[list[int]]:
+        """`[[first, last, K], ...]`."""
+        return [[band.first, band.last, band.k] for band in self.bands]
+
+    def dense(self) -> list[int]:
+        """One K per batch size, the K at one request first."""
+        return [band.k for band in self.bands for _ in range(band.first, band.last + 1)]
+
+    def k_at(self, batch: float) -> int:
+        """K in force at `batch` scheduled requests; below 1 as at 1, above the last band as in it."""
+        for band in self.bands:
+            if batch < band.last + 1:
+                return band.k
+        return self.bands[-1].k
+
+    def resized(self, max_batch: int) -> KTable:
+        """The same table cut to, or its last band stretched to, `max_batch`."""
+        kept = [band for band in self.bands if band.first <= max_batch]
+        last = kept[-1]
+        return KTable((*kept[:-1], Band(last.first, max_batch, last.k)))
+
+    @property
+    def max_batch(self) -> int:
+        return self.bands[-1].last
+
+    @property
+    def max_k(self) -> int:
+        return max(band.k for band in self.bands)
+
+    @property
+    def min_k(self) -> int:
+        return min(band.k for band in self.bands)
+
+    @property
+    def ks(self) -> frozenset[int]:
+        """Every K that occurs."""
+        return frozenset(band.k for band in self.bands)
+
+    def __iter__(self) -> Iterator[Band]:
+        return iter(self.bands)
+
+    def __str__(self) -> str:
+        return " ".join(f"{b.first}-{b.last}:{b.k}" for b in self.bands)
+
+
+def _show(band: Band) -> str:
+    return f"[{band.first}, {band.last}, {band.k}]"
