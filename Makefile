@@ -1,0 +1,80 @@
+# Every target sets up what it needs. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+PYTEST := $(PY) -m pytest
+
+.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e bench generate check-generated image clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' \
+	  || { echo "Python's venv module is missing (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
+	@echo "Installing pinned dependencies into $(VENV) (about a minute)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+setup: $(STAMP) ## virtual environment with pinned dependencies
+
+toolchain: $(STAMP) ## build and cache the development cluster's programs (10 minutes the first time)
+	@$(PY) -m devcluster build
+
+demo: $(STAMP) ## the main job: cluster, operator, a model, a day's load in three minutes, a report
+	@$(PY) -m demo
+
+demo-keep: $(STAMP) ## the same, and leave the cluster up
+	@$(PY) -m demo --keep
+
+down: $(STAMP) ## end the cluster that demo-keep left
+	@$(PY) -m devcluster down --name demo
+
+test: lint types unit golden contract cluster e2e ## everything that CI runs
+
+lint: $(STAMP) ## ruff: style, imports, complexity
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+
+types: $(STAMP) ## mypy, strict
+	@$(VENV)/bin/mypy
+
+unit: $(STAMP) ## pure logic, by values and by properties
+	@$(PYTEST) -q tests/unit
+
+golden: $(STAMP) ## rendered manifests against tests/golden/expected, generated files against the code
+	@$(PYTEST) -q tests/golden
+	@$(MAKE) --no-print-directory check-generated
+
+contract: toolchain ## schema constraints on a real API server, the emulator against recorded metrics
+	@$(PYTEST) -q tests/contract
+
+cluster: toolchain ## development cluster, process node, operator and chart on it
+	@$(PYTEST) -q tests/cluster
+
+e2e: toolchain ## a short whole loop: apply, serve, tune
+	@$(PYTEST) -q tests/e2e
+
+bench: toolchain ## speed and memory; the last line is one JSON object
+	@$(PY) -m bench
+
+generate: $(STAMP) ## write crds/, manifests/, RBAC, values schema and API reference from the code
+	@$(PY) -m speculative_operator.api.generate
+
+check-generated: $(STAMP) ## fail when a generated file differs from the code
+	@$(PY) -m speculative_operator.api.generate --check
+
+image: ## container images of the operator and of the emulator
+	docker build --target operator -t speculative-operator:0.1.0 .
+	docker build --target emulator -t speculative-operator/vllm-emulator:0.32.0 .
+
+clean: ## remove build output and the virtual environment (caches outside the tree stay)
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

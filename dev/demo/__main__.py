@@ -1,0 +1,70 @@
+"""`make demo`: sets the scene, replays the load, shows it; leaves build/demo/report.html and a line of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.run import Demo, Settings
+from demo.scene import ROOT, SceneError
+from devcluster.cluster import Cluster
+
+
+def arguments() -> Settings:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the cluster up; end it with: make down")
+    parser.add_argument("--seconds", type=float, default=150.0, help="length of the replay (default 150)")
+    parser.add_argument("--peak", type=float, default=Settings.peak, help="requests per second at the top")
+    parser.add_argument("--name", default="demo", help="name of the cluster")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo", help="folder of the report")
+    parser.add_argument("--alone", action="store_true", help="only the tuned variant, without the two to compare with")
+    given = parser.parse_args()
+    return Settings(
+        name=given.name, seconds=given.seconds, peak=given.peak, out=given.out, keep=given.keep, alone=given.alone
+    )
+
+
+def farewell(console: Console, cluster: Cluster) -> None:
+    """How to use what was left up."""
+    console.print(f"\nThe cluster is up. Use it with:\n\n  export KUBECONFIG={cluster.kubeconfig}")
+    console.print(f"  export PATH={Path(cluster.binaries.kubectl).parent}:$PATH")
+    console.print("  kubectl get specdep -A\n  kubectl explain specdep.spec.speculation\n\nEnd it with: make down")
+
+
+def main() -> int:
+    settings = arguments()
+    console = Console(stderr=False)
+    # a terminated demo unwinds like an interrupted one, so that the cluster ends with it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    started = time.monotonic()
+    demo = Demo(settings, console)
+    try:
+        summary = demo.play(started)
+    except KeyboardInterrupt:
+        console.print("\nInterrupted: nothing is left behind.")
+        demo.end()
+        return 130
+    except SceneError as error:
+        console.print(f"\n[red]{error}[/red]", highlight=False)
+        demo.end()
+        print(json.dumps({"ok": False, "error": str(error).splitlines()[0]}))
+        return 1
+    except BaseException:
+        demo.end()
+        raise
+    if settings.keep and demo.cluster is not None:
+        farewell(console, demo.cluster)
+    else:
+        demo.end()
+    print(json.dumps(summary), flush=True)
+    return 0 if summary["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

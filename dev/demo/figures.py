@@ -1,0 +1,81 @@
+"""The demo's results as numbers: what the report shows and the last line prints. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from demo.watch import Sight
+
+ADOPTED = re.compile(r"^(\S+) .*table version (\d+) in force", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Seconds of the replay that count as low, peak and after."""
+
+    low: tuple[float, float]
+    peak: tuple[float, float]
+    after: tuple[float, float]
+
+    @classmethod
+    def of(cls, seconds: float) -> Phases:
+        """The plateaus of `Profile.climb_and_fall`, without their first moments; after: once the queue has drained."""
+        return cls((0.08 * seconds, 0.25 * seconds), (0.50 * seconds, 0.64 * seconds), (0.84 * seconds, 1.02 * seconds))
+
+
+def within(sights: Iterable[Sight], span: tuple[float, float]) -> list[Sight]:
+    return [sight for sight in sights if span[0] <= sight.at <= span[1]]
+
+
+def mean_k(sights: Sequence[Sight]) -> float | None:
+    """Drafted tokens per request-step over all windows; None when nothing was decoded."""
+    steps = sum(sight.window.decode_request_steps for sight in sights)
+    drafted = sum(sight.window.draft_tokens or 0.0 for sight in sights)
+    return round(drafted / steps, 2) if steps else None
+
+
+def mean_tpot_ms(sights: Sequence[Sight]) -> float | None:
+    """Milliseconds per output token over all windows, every token counted once."""
+    seconds = sum(sight.window.step_seconds for sight in sights)
+    tokens = sum(sight.window.generated_tokens - sight.window.first_tokens for sight in sights)
+    return round(1000.0 * seconds / tokens, 3) if tokens else None
+
+
+def most_concurrent(sights: Sequence[Sight]) -> float:
+    return max((sight.window.running + sight.window.waiting for sight in sights), default=0.0)
+
+
+def mean_ttft_ms(sights: Sequence[Sight]) -> float | None:
+    """Milliseconds from arrival to first token, mean over requests."""
+    firsts = sum(sight.window.first_tokens for sight in sights)
+    return round(1000.0 * sum(sight.window.ttft_seconds for sight in sights) / firsts, 1) if firsts else None
+
+
+def adoptions(log: str) -> dict[int, float]:
+    """Table version -> unix seconds at which the engine said that it is in force."""
+    return {int(version): unix(moment) for moment, version in ADOPTED.findall(log)}
+
+
+def table_latencies(decisions: Iterable[Mapping[str, Any]], adopted: Mapping[int, float]) -> list[float]:
+    """Seconds from each decision to its table being in force at the engine."""
+    pairs = ((decision.get("tableVersion"), decision["time"]) for decision in decisions)
+    return [adopted[version] - unix(moment) for version, moment in pairs if version in adopted]
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """Median and largest, rounded to milliseconds."""
+    if not values:
+        return {"p50": None, "max": None}
+    return {"p50": round(median(values), 3), "max": round(max(values), 3)}
+
+
+def unix(moment: str) -> float:
+    """Unix seconds of an RFC 3339 moment."""
+    # nanosecond digits of a container log are more than datetime reads
+    trimmed = re.sub(r"(\.\d{6})\d+", r"\1", moment)
+    return datetime.fromisoformat(trimmed.replace("Z", "+00:00")).timestamp()

@@ -1,0 +1,105 @@
+"""The load generator: sends one replay to several models at once. A process of its own inside the cluster's network.
+
+Open loop: a request goes out at its time whatever became of the others. One in `--stream-every` is streamed, so that
+time to first token is also measured at the client; the rest ask for the whole answer, which costs the machine less.
+Writes one JSON line a request to `--out`: target, at, status, ttft, seconds, tokens, error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+import aiohttp
+
+WORDS = "the load climbs and falls while every answer stays the same and only its speed may change "
+
+
+def prompt(tokens: int, number: int) -> str:
+    """Text of about `tokens` tokens (four characters each), different for every request."""
+    text = f"{number:08d} " + WORDS * (tokens * 4 // len(WORDS) + 1)
+    return text[: max(4, tokens * 4)]
+
+
+async def _answer(response: aiohttp.ClientResponse, started: float, stream: bool) -> tuple[float | None, int]:
+    """Seconds to the first token (streamed only) and tokens of the answer."""
+    if not stream:
+        return None, int((await response.json())["usage"]["completion_tokens"])
+    first: float | None = None
+    tokens = 0
+    async for line in response.content:
+        if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+            continue
+        first = first if first is not None else time.monotonic() - started
+        tokens = int(((json.loads(line[6:]).get("usage")) or {}).get("completion_tokens", tokens))
+    return first, tokens
+
+
+async def send(
+    session: aiohttp.ClientSession, target: dict[str, str], arrival: dict[str, Any], stream: bool
+) -> dict[str, Any]:
+    """One request; never raises: what went wrong is in the record."""
+    body: dict[str, Any] = {
+        "model": target["model"],
+        "prompt": prompt(arrival["prompt"], arrival["number"]),
+        "max_tokens": arrival["output"],
+        "ignore_eos": True,
+        "temperature": 0,
+    }
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    record: dict[str, Any] = {"target": target["name"], "at": arrival["at"], "number": arrival["number"]}
+    started = time.monotonic()
+    try:
+        async with session.post(f"{target['url']}/v1/completions", json=body) as response:
+            record["status"] = response.status
+            if response.status == 200:
+                record["ttft"], record["tokens"] = await _answer(response, started, stream)
+            else:
+                record["error"] = (await response.text())[:200]
+    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+        record["error"] = f"{type(error).__name__}: {error}"
+    record["seconds"] = time.monotonic() - started
+    record["failed"] = record.get("status") != 200 or record.get("tokens") != arrival["output"]
+    return record
+
+
+async def replay(plan: dict[str, Any], out: TextIO, stream_every: int) -> None:
+    """Send every arrival to every target at its time, and wait for the last answer."""
+    timeout = aiohttp.ClientTimeout(total=plan["timeout"])
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+
+        async def one(target: dict[str, str], arrival: dict[str, Any]) -> None:
+            stream = stream_every > 0 and arrival["number"] % stream_every == 0
+            record = await send(session, target, arrival, stream)
+            out.write(json.dumps(record) + "\n")
+            out.flush()
+
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            for arrival in plan["arrivals"]:
+                await asyncio.sleep(max(0.0, started + arrival["at"] - time.monotonic()))
+                for target in plan["targets"]:
+                    tasks.create_task(one(target, arrival))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--stream-every", type=int, default=16)
+    options = parser.parse_args()
+    plan = json.loads(options.plan.read_text())
+    with options.out.open("w") as out:
+        asyncio.run(replay(plan, out, options.stream_every))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The demo's report: one HTML page that opens offline: plots, the figures behind them, and how to repeat them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+from plotly.subplots import make_subplots
+
+from demo.figures import Phases
+from demo.scene import AUTO, OFF, STATIC
+from demo.screen import TITLES
+from demo.watch import Sight, Timeline
+from speculative_operator.domain.observation import PodWindow
+
+COLOURS = {AUTO: "#0b7a4b", STATIC: "#c2571a", OFF: "#5b6470"}
+TEMPLATES = Path(__file__).parent
+
+Figure = Callable[[PodWindow], float | None]
+ROWS: tuple[tuple[str, Figure], ...] = (
+    ("Requests running and waiting", lambda w: w.running + w.waiting),
+    ("K: drafted tokens per step", lambda w: w.mean_k),
+    ("TPOT, ms per token", lambda w: 1000 * w.tpot if w.tpot else None),
+    ("Accepted drafts, %", lambda w: 100 * w.acceptance_rate if w.acceptance_rate is not None else None),
+)
+
+
+def plots(timeline: Timeline, decisions: Sequence[tuple[float, str]], phases: Phases) -> go.Figure:
+    """Four figures over the same time, one line a variant; dotted lines are the operator's decisions."""
+    figure = make_subplots(rows=len(ROWS), cols=1, shared_xaxes=True, vertical_spacing=0.045)
+    for row, (title, value) in enumerate(ROWS, start=1):
+        for role, sights in timeline.sights.items():
+            if role == OFF and row in (2, 4):
+                continue
+            figure.add_trace(_line(role, sights, value, legend=row == 1), row=row, col=1)
+        figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
+    for at, reason in decisions:
+        figure.add_vline(x=at, line={"dash": "dot", "width": 1, "color": "#0b7a4b"}, annotation=None)
+        figure.add_annotation(x=at, y=1.0, yref="paper", text=reason, showarrow=False, textangle=-90, yanchor="bottom",
+                              font={"size": 9, "color": "#0b7a4b"})  # fmt: skip
+    for label, span in (("low", phases.low), ("peak", phases.peak), ("after", phases.after)):
+        figure.add_vrect(x0=span[0], x1=span[1], fillcolor="#000", opacity=0.04, line_width=0)
+        figure.add_annotation(x=sum(span) / 2, y=-0.04, yref="paper", text=label, showarrow=False, yanchor="top")
+    figure.update_xaxes(title_text="seconds of the replay", row=len(ROWS), col=1)
+    figure.update_layout(
+        template="simple_white", height=900, margin={"t": 110, "l": 70, "r": 20, "b": 60},
+        legend={"orientation": "h", "y": 1.13}, hovermode="x unified", font={"family": "system-ui, sans-serif"},
+    )  # fmt: skip
+    return figure
+
+
+def write(path: Path, figure: go.Figure, facts: Mapping[str, Any]) -> None:
+    """Write the page; `facts` are what report.html.j2 names."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    page = environment.get_template("report.html.j2").render(
+        plot=figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False}),
+        plotly=get_plotlyjs(),
+        titles=TITLES,
+        **facts,
+    )
+    path.write_text(page)
+
+
+def _line(role: str, sights: Sequence[Sight], value: Figure, legend: bool) -> go.Scatter:
+    return go.Scatter(
+        x=[sight.at for sight in sights],
+        y=[value(sight.window) for sight in sights],
+        name=TITLES[role],
+        legendgroup=role,
+        showlegend=legend,
+        mode="lines",
+        line={"color": COLOURS[role], "width": 2.4 if role == AUTO else 1.6},
+        connectgaps=False,
+    )

@@ -1,0 +1,324 @@
+"""One run of the demo, from an empty machine to the report. Called by `__main__`; ends everything it started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from demo import report
+from demo.arrivals import BUNDLED, Arrival, Profile, read_azure, warp
+from demo.figures import (
+    Phases,
+    adoptions,
+    mean_k,
+    mean_tpot_ms,
+    mean_ttft_ms,
+    most_concurrent,
+    spread,
+    table_latencies,
+    unix,
+    within,
+)
+from demo.scene import (
+    AUTO,
+    NAMESPACE,
+    OFF,
+    ROOT,
+    STATIC,
+    SceneError,
+    Variant,
+    apply,
+    install_operator,
+    options,
+    service_url,
+    variants,
+    wait_ready,
+)
+from demo.screen import Scene, Screen
+from demo.watch import Timeline, Watcher
+from devcluster.cluster import Cluster
+from speculative_operator.api.convert import to_domain
+from speculative_operator.engines.registry import engine_for
+
+WHOLE_TRACE = ROOT.parent / "shared" / "traces" / "azure_llm_2023_conv.csv"
+REQUEST_TIMEOUT_SECONDS = 300.0
+DRAIN_SECONDS = 120.0
+"""Longest wait for the last answers after the last arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line says."""
+
+    name: str = "demo"
+    seconds: float = 150.0
+    low: float = 1.1
+    peak: float = 20.0
+    max_context: int = 4096
+    out: Path = ROOT / "build" / "demo"
+    keep: bool = False
+    alone: bool = False
+
+
+@dataclass
+class Played:
+    """What one replay left: when, what was seen, what the clients got."""
+
+    started: float
+    ended: float
+    timeline: Timeline
+    records: list[dict[str, Any]]
+    status: dict[str, Any]
+    restarts: int
+    latencies: list[float]
+    adopted: dict[int, float]
+
+
+class Demo:
+    """Holds the cluster and the load generator, so that whatever happens both can be ended."""
+
+    def __init__(self, settings: Settings, console: Console) -> None:
+        self.settings = settings
+        self.console = console
+        self.cluster: Cluster | None = None
+        self._load: subprocess.Popen[bytes] | None = None
+        self._variants = variants()[: 1 if settings.alone else None]
+
+    def end(self) -> None:
+        """End the load generator and the cluster; harmless when there is none."""
+        if self._load is not None and self._load.poll() is None:
+            self._load.terminate()
+            self._load.wait(10)
+        if self.cluster is not None:
+            self.cluster.stop()
+            self.cluster = None
+
+    def play(self, started: float) -> dict[str, Any]:
+        """The whole run; the summary that is printed last."""
+        self.settings.out.mkdir(parents=True, exist_ok=True)
+        watcher = self._set_up()
+        setup = time.monotonic() - started
+        ready = self._serve()
+        played = self._replay(watcher)
+        summary = self._summary(played, setup, ready)
+        self._report(played, summary)
+        return summary
+
+    def _say(self, text: str) -> None:
+        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {text}", highlight=False)
+
+    def _set_up(self) -> Watcher:
+        self._say("starting a Kubernetes cluster on this machine")
+        self.cluster = Cluster.start(options(self.settings.name))
+        self._say("installing the operator: kubectl apply -f manifests/install.yaml")
+        install_operator(self.cluster)
+        self.cluster.kubectl("create", "namespace", NAMESPACE)
+        spec = to_domain(self._variants[0].manifest)
+        return Watcher(self.cluster.kubeconfig, self.cluster.prometheus_url, NAMESPACE, engine_for(spec))
+
+    def _serve(self) -> float:
+        """Apply the objects and wait until all are Ready; seconds that the example took."""
+        assert self.cluster is not None
+        self._say("kubectl apply -f examples/speculative-deployment.yaml")
+        apply(self.cluster, self._variants)
+        seconds = wait_ready(self.cluster, self._variants[0].name, 120)
+        for variant in self._variants[1:]:
+            wait_ready(self.cluster, variant.name, 120)
+        self._say(f"ready after {seconds:.1f} s; replaying {self.settings.seconds:.0f} s of load")
+        return seconds
+
+    def _arrivals(self) -> list[Arrival]:
+        trace = read_azure(WHOLE_TRACE if WHOLE_TRACE.exists() else BUNDLED)
+        profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
+        return warp(trace, profile, self.settings.max_context)
+
+    def _start_load(self, out: Path) -> list[Arrival]:
+        assert self.cluster is not None
+        arrivals = self._arrivals()
+        plan = {
+            "timeout": REQUEST_TIMEOUT_SECONDS,
+            "targets": [
+                {"name": one.role, "model": model_name(one), "url": service_url(self.cluster, one.name)}
+                for one in self._variants
+            ],
+            "arrivals": [
+                {"number": number, "at": one.at, "prompt": one.prompt_tokens, "output": one.output_tokens}
+                for number, one in enumerate(arrivals)
+            ],
+        }
+        path = self.settings.out / "plan.json"
+        path.write_text(json.dumps(plan))
+        self._load = self.cluster.inside(
+            [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out)],
+            env={"PYTHONPATH": str(ROOT / "dev")},
+        )
+        return arrivals
+
+    def _replay(self, watcher: Watcher) -> Played:
+        out = self.settings.out / "requests.jsonl"
+        out.unlink(missing_ok=True)
+        pods = watcher.pods()
+        started = time.time()
+        self._start_load(out)
+        assert self._load is not None
+        deadline = time.monotonic() + self.settings.seconds + DRAIN_SECONDS
+        scene = Scene(total=self.settings.seconds)
+        with Screen(self.console) as screen:
+            while self._load.poll() is None:
+                if time.monotonic() > deadline:
+                    raise SceneError(f"the last answers did not come within {DRAIN_SECONDS:.0f} s of the last request")
+                self._look(watcher, pods, started, scene, out)
+                screen.show(scene)
+                time.sleep(1.0)
+        if self._load.returncode:
+            raise SceneError(f"the load generator failed with exit code {self._load.returncode}")
+        ended = time.time()
+        time.sleep(6.0)  # one more scrape, so that the last answers are in the figures
+        return self._collect(watcher, pods, started, ended, out)
+
+    def _look(self, watcher: Watcher, pods: dict[str, str], started: float, scene: Scene, out: Path) -> None:
+        scene.elapsed = time.time() - started
+        series, now = watcher.series(15), time.time()
+        roles = {one.name: one.role for one in self._variants}
+        windows = {}
+        for pod, name in pods.items():
+            own = [one for one in series if one.labels.get("pod") == pod]
+            windows[roles[name]] = watcher.window(own, pod, now - 15, now)
+        scene.windows = windows
+        window = windows.get(AUTO)
+        if window is not None:
+            scene.load.append(window.running + window.waiting)
+            scene.ks.append(window.mean_k or 0.0)
+        scene.status = watcher.deployment(self._variants[0].name).get("status") or {}
+        records = read_records(out)
+        scene.sent, scene.failed = len(records), sum(record["failed"] for record in records)
+
+    def _collect(self, watcher: Watcher, pods: dict[str, str], started: float, ended: float, out: Path) -> Played:
+        roles = {one.name: one.role for one in self._variants}
+        line = watcher.timeline(pods, started, ended)
+        line.sights = {roles[name]: sights for name, sights in line.sights.items()}
+        status = watcher.deployment(self._variants[0].name)["status"]
+        adopted: dict[int, float] = {}
+        for pod, name in pods.items():
+            if roles[name] == AUTO:
+                adopted |= adoptions(watcher.log(pod))
+        changed = [entry for entry in status.get("decisions", []) if unix(entry["time"]) >= started - 60]
+        latencies = table_latencies(changed, adopted)
+        return Played(started, ended, line, read_records(out), status, watcher.restarts(), latencies, adopted)
+
+    def _summary(self, played: Played, setup: float, ready: float) -> dict[str, Any]:
+        phases = Phases.of(self.settings.seconds)
+        sights = played.timeline.sights
+        auto = sights.get(AUTO, [])
+        k = {name: mean_k(within(auto, getattr(phases, name))) for name in ("low", "peak", "after")}
+        tpot = {role: mean_tpot_ms(sights.get(role, [])) for role in (AUTO, STATIC, OFF)}
+        failed = sum(record["failed"] for record in played.records)
+        decisions = played.status.get("decisions") or []
+        first = unix(decisions[0]["time"]) - self._ready_at(played.status) if decisions else None
+        checks = {
+            "speculates at low load": bool(k["low"] and k["low"] > 0),
+            "drafts less at the peak": k["low"] is not None and k["peak"] is not None and k["peak"] < k["low"],
+            "speculates again after": bool(k["after"] and k["after"] > 0),
+            "no request failed": failed == 0 and len(played.records) > 0,
+            "no pod restarted": played.restarts == 0,
+            "first decision within 60 s": first is not None and first <= 60,
+            "tables reach the engine within 10 s": bool(played.latencies) and max(played.latencies) <= 10,
+        }
+        if not self.settings.alone:
+            checks["faster than Static K=5"] = better(tpot[AUTO], tpot[STATIC])
+            checks["faster than no speculation"] = better(tpot[AUTO], tpot[OFF])
+        for name, good in checks.items():
+            self.console.print(f"  [{'green' if good else 'red'}]{'yes' if good else 'NO '}[/] {name}", highlight=False)
+        return {
+            "ok": all(checks.values()),
+            "setup_seconds": round(setup, 1),
+            "ready_seconds": round(ready, 1),
+            "first_decision_seconds": round(first, 1) if first is not None else None,
+            "k": k,
+            "table_latency_seconds": spread(played.latencies),
+            "requests": {"total": len(played.records), "failed": failed},
+            "pod_restarts": played.restarts,
+            "tpot_ms": {"auto": tpot[AUTO], "static5": tpot[STATIC], "off": tpot[OFF]},
+        }
+
+    @staticmethod
+    def _ready_at(status: dict[str, Any]) -> float:
+        conditions = {entry["type"]: entry for entry in status.get("conditions", [])}
+        return unix(conditions["Ready"]["lastTransitionTime"])
+
+    def _report(self, played: Played, summary: dict[str, Any]) -> None:
+        path = self.settings.out / "report.html"
+        decisions = [
+            (unix(entry["time"]) - played.started, entry["reason"]) for entry in played.status.get("decisions", [])
+        ]
+        phases = Phases.of(self.settings.seconds)
+        figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], phases)
+        report.write(path, figure, self._page(played, summary))
+        (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
+
+    def _page(self, played: Played, summary: dict[str, Any]) -> dict[str, Any]:
+        example = self._variants[0].manifest["spec"]
+        off = summary["tpot_ms"]["off"]
+        rows = []
+        for variant in self._variants:
+            sights = played.timeline.sights.get(variant.role, [])
+            tpot = mean_tpot_ms(sights)
+            records = [record for record in played.records if record["target"] == variant.role]
+            phases = Phases.of(self.settings.seconds)
+            ks = [mean_k(within(sights, span)) for span in (phases.low, phases.peak, phases.after)]
+            rows.append({
+                "role": variant.role,
+                "tpot": f"{tpot:.2f} ms" if tpot else "–",
+                "gain": f"{100 * (off / tpot - 1):+.1f}%" if tpot and off and variant.role != OFF else "–",
+                "ttft": f"{mean_ttft_ms(sights) or 0:.0f} ms",
+                "most": f"{most_concurrent(sights):.0f}",
+                "ks": " / ".join("0" if k is None else f"{k:.1f}" for k in ks) if variant.role != OFF else "–",
+                "failed": sum(record["failed"] for record in records),
+            })  # fmt: skip
+        return {
+            "pair": f"{example['verifier']['model']} with {example['speculator']['model']}",
+            "accelerator": example["accelerator"]["product"],
+            "requests": len(played.records) // len(self._variants),
+            "seconds": f"{self.settings.seconds:.0f}",
+            "trace": "Azure LLM inference trace 2023 (conversation)",
+            "rows": rows,
+            "decisions": [self._decision_row(entry, played) for entry in played.status.get("decisions", [])],
+            "command": "make demo" + (f"  # --seconds {self.settings.seconds:g} --peak {self.settings.peak:g}"),
+        }
+
+    @staticmethod
+    def _decision_row(entry: dict[str, Any], played: Played) -> dict[str, str]:
+        moment = unix(entry["time"])
+        latency = played.adopted.get(int(entry.get("tableVersion", -1)))
+        return {
+            "at": f"{moment - played.started:.0f} s",
+            "reason": entry["reason"],
+            "message": entry["message"],
+            "table": entry["to"],
+            "latency": f"{latency - moment:.2f} s" if latency is not None else "–",
+        }
+
+
+def better(ours: float | None, theirs: float | None) -> bool:
+    return ours is not None and theirs is not None and ours < theirs
+
+
+def model_name(variant: Variant) -> str:
+    """Name that the API serves the variant under."""
+    verifier = variant.manifest["spec"]["verifier"]
+    return str(verifier.get("servedName") or variant.name)
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Complete lines of the load generator's output so far."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]

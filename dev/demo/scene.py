@@ -1,0 +1,114 @@
+"""What the demo puts on the cluster: the operator from manifests/, the example, and the same model untuned."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devcluster.cluster import Cluster, ClusterOptions, Image
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "models"
+EXAMPLE = ROOT / "examples" / "speculative-deployment.yaml"
+OPERATOR_NAMESPACE = "speculative-system"
+
+AUTO, STATIC, OFF = "auto", "static5", "off"
+STATIC_K = 5
+
+
+class SceneError(RuntimeError):
+    """The cluster did not get where the demo needs it. The message says what was waited for and what was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One object of the demo: its role in the comparison and its name in the cluster."""
+
+    role: str
+    name: str
+    manifest: dict[str, Any]
+
+
+def images() -> dict[str, Image]:
+    """Image names of the manifests, each a program of this virtual environment."""
+    scripts = Path(sys.executable).parent
+    return {
+        "speculative-operator:0.1.0": Image((str(scripts / "speculative-operator"),)),
+        "speculative-operator/vllm-emulator:0.32.0": Image((str(scripts / "vllm-emulator"), "serve")),
+    }
+
+
+def options(name: str = "demo") -> ClusterOptions:
+    return ClusterOptions(name=name, images=images(), accelerators={"nvidia.com/gpu": 8}, scrape_interval_seconds=5)
+
+
+def variants() -> list[Variant]:
+    """The example as it is, with speculation fixed at K = 5, and without."""
+    example = yaml.safe_load(EXAMPLE.read_text())
+    name = example["metadata"]["name"]
+
+    def variant(role: str, suffix: str, **speculation: Any) -> Variant:
+        manifest = copy.deepcopy(example)
+        manifest["metadata"]["name"] = name + suffix
+        manifest["spec"]["speculation"] = (manifest["spec"].get("speculation") or {}) | speculation
+        return Variant(role, name + suffix, manifest)
+
+    return [
+        Variant(AUTO, name, example),
+        variant(STATIC, "-static5", mode="Static", numSpeculativeTokens=STATIC_K, maxSpeculativeTokens=STATIC_K),
+        variant(OFF, "-off", mode="Off"),
+    ]
+
+
+def install_operator(cluster: Cluster) -> None:
+    """`kubectl apply` of manifests/, and wait until the operator's pod is ready."""
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests" / "install.yaml"))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    _rollout(cluster, OPERATOR_NAMESPACE, "deployment/speculative-operator", 60)
+
+
+def apply(cluster: Cluster, objects: Iterable[Variant]) -> None:
+    """`kubectl apply` of the objects, all in one call."""
+    documents = json.dumps({"apiVersion": "v1", "kind": "List", "items": [one.manifest for one in objects]})
+    cluster.kubectl("apply", "-n", NAMESPACE, "-f", "-", input=documents)
+
+
+def wait_ready(cluster: Cluster, name: str, timeout: float, tick: Callable[[str], None] = lambda _: None) -> float:
+    """Wait for `Ready=True` of an object; seconds waited. Raises SceneError with the conditions seen."""
+    started = time.monotonic()
+    conditions: dict[str, Any] = {}
+    while time.monotonic() - started < timeout:
+        found = cluster.kubectl("get", "specdep", name, "-n", NAMESPACE, "-o", "json", check=False)
+        if found.returncode == 0:
+            status = json.loads(found.stdout).get("status") or {}
+            conditions = {entry["type"]: entry for entry in status.get("conditions", [])}
+            ready = conditions.get("Ready", {})
+            if ready.get("status") == "True":
+                return time.monotonic() - started
+            tick(f"{ready.get('reason', 'waiting')}: {ready.get('message', '')}")
+        time.sleep(0.25)
+    seen = "; ".join(f"{kind}={entry['status']} {entry['message']}" for kind, entry in conditions.items())
+    raise SceneError(f"{name} was not ready after {timeout:.0f} s: {seen or found.stderr.strip()}")
+
+
+def service_url(cluster: Cluster, name: str) -> str:
+    """Address of an object's Service inside the cluster's network."""
+    found = cluster.kubectl("get", "service", name, "-n", NAMESPACE, "-o", "json")
+    spec = json.loads(found.stdout)["spec"]
+    return f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
+
+
+def _rollout(cluster: Cluster, namespace: str, what: str, timeout: int) -> None:
+    done = cluster.kubectl("rollout", "status", "-n", namespace, what, f"--timeout={timeout}s", check=False)
+    if done.returncode:
+        pods = cluster.kubectl("get", "pods", "-n", namespace, "-o", "wide", check=False).stdout
+        logs = cluster.kubectl("logs", "-n", namespace, what, "--tail=20", check=False)
+        raise SceneError(f"{what} did not become ready: {done.stderr.strip()}\n{pods}{logs.stdout}{logs.stderr}")

@@ -1,0 +1,126 @@
+"""What the demo sees: the object through the Kubernetes API, the engines through Prometheus. For screen and report.
+
+Figures come from the same reader that the operator uses (engines' `read`), one window a scrape.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from requests import RequestException
+from urllib3.util.retry import Retry
+
+from speculative_operator.domain import names
+from speculative_operator.domain.observation import PodWindow, Series
+from speculative_operator.engines.base import Engine
+
+STALE_AFTER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One window of one variant."""
+
+    at: float
+    """Seconds since the replay began, at the window's end."""
+    window: PodWindow
+
+
+@dataclass
+class Timeline:
+    """Windows of every variant, oldest first."""
+
+    sights: dict[str, list[Sight]] = field(default_factory=dict)
+
+    def last(self, variant: str) -> PodWindow | None:
+        seen = self.sights.get(variant)
+        return seen[-1].window if seen else None
+
+
+def to_series(result: Sequence[Mapping[str, Any]]) -> list[Series]:
+    """Prometheus' matrix result as the operator's values."""
+    return [
+        Series(
+            name=entry["metric"]["__name__"],
+            labels={key: value for key, value in entry["metric"].items() if key != "__name__"},
+            samples=tuple((float(moment), float(value)) for moment, value in entry["values"]),
+        )
+        for entry in result
+    ]
+
+
+class Watcher:
+    """Reads a demo cluster; holds no state but its connections."""
+
+    def __init__(self, kubeconfig: Path, prometheus_url: str, namespace: str, engine: Engine) -> None:
+        api = config.new_client_from_config(str(kubeconfig))
+        self._objects = client.CustomObjectsApi(api)
+        self._core = client.CoreV1Api(api)
+        self._prometheus = PrometheusConnect(url=prometheus_url, retry=Retry(total=0), timeout=5)
+        self._namespace = namespace
+        self._engine = engine
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        """The SpeculativeDeployment as the API server has it."""
+        found: dict[str, Any] = self._objects.get_namespaced_custom_object(
+            names.GROUP, names.VERSION, self._namespace, names.PLURAL, name, _request_timeout=(2, 5)
+        )
+        return found
+
+    def pods(self) -> dict[str, str]:
+        """Name of every serving pod -> the object it belongs to."""
+        found = self._core.list_namespaced_pod(
+            self._namespace, label_selector=f"{names.LABEL_MANAGED_BY}={names.OPERATOR}", _request_timeout=(2, 5)
+        )
+        return {pod.metadata.name: pod.metadata.labels[names.LABEL_DEPLOYMENT] for pod in found.items}
+
+    def restarts(self) -> int:
+        """Container restarts of all serving pods together."""
+        found = self._core.list_namespaced_pod(self._namespace, _request_timeout=(2, 5))
+        return sum(status.restart_count for pod in found.items for status in pod.status.container_statuses or [])
+
+    def log(self, pod: str) -> str:
+        """Log of a serving pod, each line with its time."""
+        text: str = self._core.read_namespaced_pod_log(
+            pod, self._namespace, container=names.CONTAINER, timestamps=True, _request_timeout=(2, 20)
+        )
+        return text
+
+    def series(self, seconds: int) -> list[Series]:
+        """Raw samples of the last `seconds`; empty when Prometheus cannot answer now."""
+        pattern = "|".join(self._engine.metric_names)
+        query = f'{{__name__=~"{pattern}",namespace="{self._namespace}"}}[{seconds}s]'
+        try:
+            return to_series(self._prometheus.custom_query(query))
+        except (PrometheusApiClientException, RequestException):
+            return []
+
+    def timeline(self, pods: Mapping[str, str], started: float, ended: float) -> Timeline:
+        """Every window between two moments (unix seconds), from Prometheus' own history."""
+        series = self.series(int(time.time() - started) + 30)
+        line = Timeline()
+        for pod, variant in pods.items():
+            own = [one for one in series if one.labels.get("pod") == pod]
+            moments = sorted({moment for one in own for moment, _ in one.samples if started - 6 <= moment <= ended + 6})
+            for before, after in pairwise(moments):
+                window = self.window(own, pod, before, after)
+                if window is not None:
+                    line.sights.setdefault(variant, []).append(Sight(after - started, window))
+        return line
+
+    def window(self, series: Sequence[Series], pod: str, since: float, until: float) -> PodWindow | None:
+        """The window of one pod between two scrapes, None where the samples do not give one."""
+        cut = [
+            Series(one.name, one.labels, tuple(s for s in one.samples if since - 0.001 <= s[0] <= until + 0.001))
+            for one in series
+        ]
+        cut = [one for one in cut if one.samples]
+        read = self._engine.read(cut, [pod], {pod: since}, until, STALE_AFTER_SECONDS).get(pod)
+        return read if isinstance(read, PodWindow) else None

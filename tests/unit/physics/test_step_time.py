@@ -1,0 +1,154 @@
+"""Step times by value and by property."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.models import ModelShape, PairFacts
+from speculative_operator.physics.catalog import find_accelerator, find_model
+from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, roofline, step_seconds
+
+UNIT = StepCosts(
+    fixed=1000.0,
+    per_token=10.0,
+    per_kv_token=1.0,
+    draft_fixed=100.0,
+    draft_per_token=5.0,
+    draft_per_kv_token=0.5,
+    speculative_overhead=7.0,
+    graph_tax=3.0,
+)
+LIVE = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 4, 5), max_batch=256)
+FIXED = dataclasses.replace(LIVE, actuator=Actuator.RESTART)
+
+
+def facts(verifier: str = "Qwen/Qwen3-8B", speculator: str = "Qwen/Qwen3-0.6B", count: int = 1) -> PairFacts:
+    return PairFacts(find_model(verifier), find_model(speculator), find_accelerator("H100-SXM"), count)
+
+
+def test_every_term_is_counted_once() -> None:
+    # n = 2 * 4 + 6 = 14, kv = 2 * 50 = 100, three passes, m = 14 + 2 * 2 = 18
+    expected = 1000 + 140 + 100 + 3 * (100 + 50) + 5 * 18 + 7 + 3
+    assert float(step_seconds(UNIT, LIVE, 2, 3, 50, 6)) == expected
+
+
+def test_soft_off_still_pays_the_drafter_and_hard_off_does_not() -> None:
+    assert float(step_seconds(UNIT, FIXED, 2, 0, 50, 0)) == 1000 + 20 + 100 + (100 + 50) + 5 * 2
+    assert float(hard_off_seconds(UNIT, 2, 50, 0)) == 1000 + 20 + 100
+
+
+@pytest.mark.parametrize(
+    ("change", "passes_at_3", "passes_at_0"),
+    [
+        ({"draft_passes_follow_k": False}, 5, 1),
+        ({"block_drafter": True}, 1, 1),
+        ({"draft_free": True, "passes_at_zero": 0.0}, 1, 0),
+        ({"passes_at_zero": 0.0}, 3, 0),
+    ],
+)
+def test_passes_follow_the_drafter(change: dict[str, object], passes_at_3: int, passes_at_0: int) -> None:
+    knobs = dataclasses.replace(FIXED, **change)  # type: ignore[arg-type]  # values are typed by the cases above
+    only_passes = dataclasses.replace(UNIT, draft_per_token=0.0, draft_per_kv_token=0.0, speculative_overhead=0.0)
+    bare = 1000 + 10 * np.array([4, 1])
+    seconds = step_seconds(only_passes, knobs, 1, np.array([3, 0]), 0, 0)
+    assert ((seconds - bare) / 100).tolist() == [passes_at_3, passes_at_0]
+
+
+def test_graph_tax_is_paid_by_a_live_drafter_only() -> None:
+    live, fixed = (float(step_seconds(UNIT, knobs, 1, 2, 1, 0)) for knobs in (LIVE, FIXED))
+    ignored = dataclasses.replace(LIVE, draft_passes_follow_k=False)
+    assert live - fixed == UNIT.graph_tax
+    assert float(step_seconds(UNIT, ignored, 1, 5, 1, 0)) == float(step_seconds(UNIT, FIXED, 1, 5, 1, 0))
+
+
+def test_roofline_meets_the_published_fit_of_llama() -> None:
+    costs = roofline(facts("meta-llama/Llama-3.1-8B-Instruct"), LIVE)
+    assert costs is not None
+    # SpecDecode-Bench simulator, predictor.py @32fdccb: H100, batch 1..64
+    assert costs.fixed == pytest.approx(5.886e-3, rel=0.05)
+    assert costs.per_token == pytest.approx(21.01e-6, rel=0.35)
+    assert costs.per_kv_token == pytest.approx(39.26e-9, rel=0.30)
+
+
+def test_roofline_needs_verifier_and_accelerator() -> None:
+    assert roofline(dataclasses.replace(facts(), verifier=None), LIVE) is None
+    assert roofline(dataclasses.replace(facts(), accelerator=None), LIVE) is None
+
+
+def test_unknown_speculator_is_priced_as_a_head() -> None:
+    head = roofline(dataclasses.replace(facts(), speculator=None), LIVE)
+    model = roofline(facts(), LIVE)
+    assert head is not None
+    assert model is not None
+    assert 0 < head.draft_fixed < model.draft_fixed
+    assert head.draft_per_kv_token == 0
+    assert head.graph_tax == 0 < model.graph_tax
+
+
+def test_draft_free_costs_next_to_nothing() -> None:
+    knobs = dataclasses.replace(LIVE, draft_free=True, passes_at_zero=0.0)
+    costs = roofline(dataclasses.replace(facts(), speculator=None), knobs)
+    assert costs is not None
+    assert costs.draft_fixed < 0.01 * costs.fixed
+    assert float(step_seconds(costs, knobs, 8, 0, 500, 0)) == float(hard_off_seconds(costs, 8, 500, 0))
+
+
+def test_more_accelerators_share_a_step() -> None:
+    one, two = roofline(facts(), LIVE), roofline(facts(count=2), LIVE)
+    assert one is not None
+    assert two is not None
+    assert one.fixed / 2 < two.fixed < one.fixed
+    assert two.per_token == pytest.approx(one.per_token / 2)
+
+
+def test_experts_make_the_first_tokens_dear_and_the_last_cheap() -> None:
+    costs = roofline(facts("Qwen/Qwen3-30B-A3B"), LIVE)
+    assert costs is not None
+    seconds = hard_off_seconds(costs, np.array([1, 4, 128, 256]), 0, 0)
+    assert seconds[1] / seconds[0] > 2.0
+    assert seconds[3] / seconds[2] < 1.15
+
+
+def test_eight_bit_weights_halve_the_traffic() -> None:
+    shape = find_model("Qwen/Qwen3-8B")
+    assert shape is not None
+    small = roofline(dataclasses.replace(facts(), verifier=dataclasses.replace(shape, bytes_per_parameter=1.0)), LIVE)
+    full = roofline(facts(), LIVE)
+    assert small is not None
+    assert full is not None
+    assert small.fixed == pytest.approx(full.fixed / 2)
+    assert small.per_token == pytest.approx(full.per_token / 2)
+
+
+positive = st.floats(0, 1e6)
+
+
+@given(st.integers(1, 512), st.integers(0, 7), positive, positive)
+def test_time_never_falls_with_load_or_drafts(batch: int, k: int, context: float, prefill: float) -> None:
+    costs = roofline(facts(), LIVE)
+    assert costs is not None
+    base = float(step_seconds(costs, LIVE, batch, k, context, prefill))
+    assert np.isfinite(base)
+    assert base > float(hard_off_seconds(costs, batch, context, prefill))
+    assert float(step_seconds(costs, LIVE, batch + 1, k, context, prefill)) > base
+    if k:
+        assert float(step_seconds(costs, LIVE, batch, k + 1, context, prefill)) > base
+    assert float(step_seconds(costs, LIVE, batch, k, context + 1, prefill)) >= base
+
+
+def test_vectors_give_what_scalars_give() -> None:
+    batches, ks = np.array([[1.0], [8.0], [200.0]]), np.array([0.0, 1.0, 5.0])
+    table = step_seconds(UNIT, LIVE, batches, ks, 100.0, 3.0)
+    singles = [[float(step_seconds(UNIT, LIVE, b, k, 100.0, 3.0)) for k in ks] for b in batches.ravel()]
+    assert table.tolist() == singles
+
+
+def test_kv_bytes_of_a_shape() -> None:
+    shape = ModelShape("m", 1.0, 1.0, layers=36, hidden_size=4096, kv_heads=8, head_dim=128)
+    assert shape.kv_bytes_per_token == 147456
