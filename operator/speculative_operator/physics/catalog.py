@@ -1,0 +1,80 @@
+"""Hardware and model tables: names as users and node labels spell them -> shapes that a step can be priced with.
+
+Called by the engine adapters to fill `PairFacts`, by the emulator and by tests. The tables lie in `data/`; every row
+names its source. An unknown name is None, never a guess.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+
+from speculative_operator.domain.models import Accelerator, ModelShape
+
+_TERA = 1e12
+_GIGA = 1e9
+
+
+def find_accelerator(name: str) -> Accelerator | None:
+    """The accelerator called `name`: a short name ("H100-SXM") or a node label ("NVIDIA-H100-80GB-HBM3").
+
+    Case and punctuation do not matter. Slices (MIG) and time-shared accelerators have labels of their own and are
+    unknown here, because their rates are not those of the whole device.
+    """
+    return _accelerators().get(_key(name))
+
+
+def find_model(location: str) -> ModelShape | None:
+    """The model at `location`: "Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B", or a path whose last part is "Qwen3-8B"."""
+    plain = location.split("://", 1)[-1].split("@", 1)[0].rstrip("/")
+    return _models().get(_key(plain)) or _models().get(_key(plain.rsplit("/", 1)[-1]))
+
+
+def rows(table: str) -> Iterator[Mapping[str, str]]:
+    """Rows of `data/<table>.csv` as column -> text."""
+    text = resources.files("speculative_operator.physics").joinpath("data", f"{table}.csv").read_text(encoding="utf-8")
+    yield from csv.DictReader(text.splitlines())
+
+
+@cache
+def _accelerators() -> Mapping[str, Accelerator]:
+    found: dict[str, Accelerator] = {}
+    for row in rows("accelerators"):
+        accelerator = Accelerator(
+            name=row["name"],
+            bf16_flops=float(row["bf16_tflops"]) * _TERA,
+            fp8_flops=float(row["fp8_tflops"]) * _TERA,
+            memory_bytes=float(row["memory_gb"]) * _GIGA,
+            memory_bandwidth=float(row["bandwidth_gb_per_s"]) * _GIGA,
+            source=row["source"],
+        )
+        for alias in (row["name"], *row["aliases"].split("|")):
+            found[_key(alias)] = accelerator
+    return found
+
+
+@cache
+def _models() -> Mapping[str, ModelShape]:
+    found: dict[str, ModelShape] = {}
+    for row in rows("models"):
+        model = ModelShape(
+            name=row["name"],
+            parameters=float(row["parameters"]),
+            active_parameters=float(row["active_parameters"]),
+            layers=int(row["layers"]),
+            hidden_size=int(row["hidden_size"]),
+            kv_heads=int(row["kv_heads"]),
+            head_dim=int(row["head_dim"]),
+            experts=int(row["experts"]),
+            experts_per_token=int(row["experts_per_token"]),
+            max_position=int(row["max_position"]),
+        )
+        found[_key(row["name"])] = model
+        found[_key(row["name"].rsplit("/", 1)[-1])] = model
+    return found
+
+
+def _key(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum() or letter in "./")
