@@ -8,6 +8,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
+export PYTHONPATH := $(CURDIR)/dev
 
 .PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e bench generate check-generated image clean
 

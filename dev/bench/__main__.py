@@ -10,7 +10,8 @@ from typing import Any
 
 from bench.fleet import Fleet, rss_mib
 from bench.pure import decide_ms, renders_per_second, ticks_per_second
-from devcluster.cluster import Cluster, ClusterOptions
+from devcluster.cluster import Cluster
+from devcluster.options import ClusterOptions
 
 OUT = Path(__file__).resolve().parents[2] / "build" / "bench"
 COUNTS = (1, 100, 500)
@@ -32,7 +33,7 @@ def pure() -> dict[str, Any]:
 def fleet() -> dict[str, Any]:
     """Figures that need an API server."""
     options = ClusterOptions(name="bench", node=False, controllers=False, prometheus=False)
-    with Cluster.start(options) as cluster:
+    with Cluster.start(options, say) as cluster:
         bench = Fleet(cluster, OUT)
         bench.prepare()
         with bench.operator() as pid:

@@ -14,6 +14,7 @@ from rich.console import Console
 from demo.run import Demo, Settings
 from demo.scene import ROOT, SceneError
 from devcluster.cluster import Cluster
+from devcluster.errors import DevClusterError
 
 
 def arguments() -> Settings:
@@ -50,7 +51,7 @@ def main() -> int:
         console.print("\nInterrupted: nothing is left behind.")
         demo.end()
         return 130
-    except SceneError as error:
+    except (SceneError, DevClusterError) as error:
         console.print(f"\n[red]{error}[/red]", highlight=False)
         demo.end()
         print(json.dumps({"ok": False, "error": str(error).splitlines()[0]}))

@@ -116,7 +116,8 @@ class Demo:
 
     def _set_up(self) -> Watcher:
         self._say("starting a Kubernetes cluster on this machine")
-        self.cluster = Cluster.start(options(self.settings.name))
+        begin = Cluster.start_detached if self.settings.keep else Cluster.start
+        self.cluster = begin(options(self.settings.name), self._say)
         self._say("installing the operator: kubectl apply -f manifests/install.yaml")
         install_operator(self.cluster)
         self.cluster.kubectl("create", "namespace", NAMESPACE)

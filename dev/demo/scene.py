@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from devcluster.cluster import Cluster, ClusterOptions, Image
+from devcluster.cluster import Cluster
+from devcluster.options import ClusterOptions, Image
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "models"
