@@ -1,0 +1,161 @@
+"""The status that users read: its wire types, from which the CRD's schema is made.
+
+`reconcile` produces plain dicts of this form; its tests validate them here. Words such as reasons and states are open-ended:
+a newer operator may write ones that an older CRD does not know. Figures for people are strings with their unit, figures for
+machines are whole numbers; nothing is a float.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from speculative_operator.api.wire import Wire
+
+DECISIONS_KEPT = 10
+MAX_BANDS = 256
+
+Line = Annotated[str, Field(max_length=256)]
+Sentence = Annotated[str, Field(max_length=4096)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Count = Annotated[int, Field(strict=True, json_schema_extra={"format": "int32"})]
+Long = Annotated[int, Field(strict=True, json_schema_extra={"format": "int64"})]
+Row = Annotated[tuple[Count, ...], Field(min_length=3, max_length=3)]
+Rows = Annotated[tuple[Row, ...], Field(max_length=MAX_BANDS)]
+
+
+class Condition(Wire):
+    """One observation of the deployment, as every Kubernetes condition."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Ready, Progressing, WeightsReady, PairCompatible, MemoryFits, Available, MetricsAvailable, SpeculationActive,
+    TuningConverged or RolloutHealthy."""
+    status: Line
+    """True, False or Unknown."""
+    reason: Annotated[str, Field(max_length=1024)]
+    """One CamelCase word of docs/reasons.md."""
+    message: Annotated[str, Field(max_length=32768)]
+    """What is so, with the figures behind it, and what to do where something is wrong."""
+    last_transition_time: Time
+    """When `status` last changed."""
+    observed_generation: Long | None = None
+    """Generation of the spec that the condition speaks of."""
+
+
+class Pair(Wire):
+    """Verifier and speculator that the pods run, which are rolled together or not at all."""
+
+    verifier: Annotated[str, Field(max_length=1024)]
+    """URI and revision of the verifier."""
+    speculator: Annotated[str, Field(max_length=1024)] | None = None
+    """URI and revision of the speculator; the method alone where no weights draft."""
+    hash: Line | None = None
+    """Short hash of both, equal to the label serving.speculative.dev/pair of the pods."""
+
+
+class GainPercent(Wire):
+    """Tokens per second against no speculation, in percent, with its 80 % interval."""
+
+    low: Count
+    """Lower end of the interval."""
+    mid: Count
+    """The estimate."""
+    high: Count
+    """Upper end of the interval."""
+
+
+class SpeculationStatus(Wire):
+    """Speculation as it is now, at the load seen in the last window."""
+
+    state: Line | None = None
+    """On, SoftOff (K is 0 at this load), HardOff (rolled without the speculator), Holding (no evidence) or Probing."""
+    method: Line | None = None
+    """Method in force."""
+    actuator: Line | None = None
+    """How a new table reaches the engine: Live (nothing restarts), Table or Restart (by a rollout), None."""
+    table: Rows | None = None
+    """Table in force, as [first, last, K] by number of scheduled requests, both ends included."""
+    table_version: Long | None = None
+    """Version of the table in force; it grows by one with each change."""
+    table_text: Sentence | None = None
+    """Table in force, for people: `1-16:4 17-256:0`."""
+    proposed_table: Rows | None = None
+    """mode Recommend: the table that Auto would put in force."""
+    k: Line | None = None
+    """Tokens drafted per step (K) at the current load."""
+    acceptance_rate: Line | None = None
+    """Share of drafted tokens that the verifier accepts, such as `71%`."""
+    acceptance_length: Line | None = None
+    """Tokens per verification, the verifier's own included."""
+    concurrency: Line | None = None
+    """Requests scheduled per step and replica."""
+    tpot: Line | None = None
+    """Mean time per output token, such as `8.1ms`."""
+    tpot_off: Line | None = None
+    """Predicted time per output token without speculation at the same load."""
+    tokens_per_second: Line | None = None
+    """Output tokens per second of all replicas together."""
+    gain: Line | None = None
+    """Estimated gain in tokens per second over no speculation, such as `+31%`."""
+    gain_percent: GainPercent | None = None
+    """The same gain with its interval, as whole numbers."""
+    proposed_gain: Line | None = None
+    """mode Recommend: the gain expected of the proposed table."""
+    cost_per_1k_tokens: Line | None = Field(default=None, alias="costPer1kTokens")
+    """Accelerator cost of a thousand output tokens, in the currency of accelerator.hourlyCost."""
+    reason: Line | None = None
+    """Reason of the last decision, of docs/reasons.md."""
+    message: Sentence | None = None
+    """The last decision in a sentence."""
+    observed_at: Time | None = None
+    """End of the window that the figures come from."""
+
+
+class DecisionRecord(Wire):
+    """One change that was decided, with what it rests on."""
+
+    time: Time
+    """When it was decided."""
+    from_: Sentence | None = Field(default=None, alias="from")
+    """Table before, for people."""
+    to: Sentence
+    """Table after."""
+    reason: Line
+    """Reason, of docs/reasons.md."""
+    message: Sentence | None = None
+    """The decision in a sentence."""
+    numbers: Annotated[dict[str, Line], Field(max_length=32)] | None = None
+    """Figures behind it, with their units."""
+
+
+class Status(Wire):
+    """What is so. Written by the operator when something that matters changes; figures at most every 30 seconds."""
+
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(max_length=32, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = ()
+    """Conditions, one of each type. Ready sums them up."""
+    observed_generation: Long | None = None
+    """Generation of the spec that the operator last acted on."""
+    replicas: Count | None = None
+    """Pods that exist."""
+    ready_replicas: Count | None = None
+    """Pods that are ready to serve."""
+    updated_replicas: Count | None = None
+    """Pods that run the current template."""
+    selector: Annotated[str, Field(max_length=1024)] | None = None
+    """Label selector of the pods, for autoscalers."""
+    url: Annotated[str, Field(max_length=1024)] | None = None
+    """Where clients in the cluster reach the API of the engine."""
+    pair: Pair | None = None
+    """Verifier and speculator that the pods run."""
+    speculation: SpeculationStatus | None = None
+    """Speculation as it is now."""
+    decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=DECISIONS_KEPT)] = ()
+    """The last decisions, newest first."""
+    memory: (
+        Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})] | None
+    ) = None
+    """What the tuner needs after a restart of the operator. For the operator alone: its form may change at any time."""

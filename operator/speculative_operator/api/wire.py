@@ -1,0 +1,102 @@
+"""What every wire type is made of: the base model, CEL rules and the scalar types with their own remedy.
+
+`v1alpha1` and `status` are written with it; `structural` turns the outcome into the schema of the CRD.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+VALIDATIONS = "x-kubernetes-validations"
+
+
+class Wire(BaseModel):
+    """A JSON object of the API: camelCase outside, frozen, unknown fields refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One constraint that the API server checks. Its message names field, value and remedy.
+
+    `text` may hold CEL expressions in braces, each of which must give a string: "K is {string(self.k)}: write less".
+    """
+
+    id: str
+    cel: str
+    text: str
+    field: str = ""
+    """Path of the field at fault, from the object that the rule sits on; empty: that object itself."""
+    reason: str = "FieldValueInvalid"
+
+    def schema(self) -> dict[str, str]:
+        """The entry of x-kubernetes-validations."""
+        entry = {"rule": self.cel, "reason": self.reason}
+        if "{" in self.text:
+            entry["messageExpression"] = concatenation(self.text)
+        else:
+            entry["message"] = self.text
+        if self.field:
+            entry["fieldPath"] = f".{self.field}"
+        return entry
+
+
+def concatenation(text: str) -> str:
+    """CEL expression of a text with CEL expressions in braces."""
+    parts = []
+    for index, part in enumerate(re.split(r"[{}]", text)):
+        if index % 2:
+            parts.append(part)
+        elif part:
+            parts.append(literal(part))
+    return " + ".join(parts)
+
+
+def literal(text: str) -> str:
+    """A CEL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def with_rules(*rules: Rule) -> dict[str, Any]:
+    """For `json_schema_extra` of a model or a field."""
+    return {VALIDATIONS: [rule.schema() for rule in rules]}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Metadata of a string type: the form it must have, in words when it has not."""
+
+    pattern: str
+    remedy: str
+    limit: int
+    check: Callable[[str], bool] | None = None
+    """What the pattern cannot say, for values that match it; `cel` says the same to the API server."""
+    cel: str = ""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._validated, handler(source))
+
+    def _validated(self, value: str) -> str:
+        fits = len(value) <= self.limit and re.fullmatch(self.pattern, value)
+        if not fits or (self.check is not None and not self.check(value)):
+            raise PydanticCustomError("remedy", "{remedy}", {"remedy": self.remedy})
+        return value
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        matches = f"self.matches({literal(f'^({self.pattern})$')})"
+        rule = f"{matches} && {self.cel}" if self.cel else matches
+        return {
+            **handler(schema),
+            "maxLength": self.limit,
+            VALIDATIONS: [{"rule": rule, "message": self.remedy, "reason": "FieldValueInvalid"}],
+        }
