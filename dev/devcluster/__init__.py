@@ -28,7 +28,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use: the programs inside the enclosure need none of it, and each start waits for their imports."""
+    """Import on first use: the programs inside the enclosure need none of it, and a start waits for their imports."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"devcluster.{_HOMES[name]}"), name)

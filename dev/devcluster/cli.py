@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 
 import yaml
 
-from devcluster import state, toolchain
+from devcluster import startup, state, toolchain
 from devcluster.cluster import Cluster
+from devcluster.enclosure import Enclosure
 from devcluster.errors import DevClusterError
 from devcluster.options import ClusterOptions
 
@@ -60,8 +61,11 @@ def _usage(cluster: Cluster) -> str:
 def down(arguments: argparse.Namespace) -> int:
     """End a cluster; one that does not run is ended already."""
     state.sweep()
-    if state.Place.named(arguments.name).alive():
-        Cluster.attach(arguments.name).stop()
+    place = state.Place.named(arguments.name)
+    if place.alive():
+        # Also one whose start is not complete, which `attach` refuses.
+        known = startup.facts(place.directory)
+        Enclosure(known["outer"], known["first"]).stop()
         print(f"cluster {arguments.name!r} has ended")
     else:
         print(f"no cluster {arguments.name!r} is running")
@@ -74,7 +78,11 @@ def status(_arguments: argparse.Namespace) -> int:
     if not names:
         print("no cluster is running")
     for name in names:
-        cluster = Cluster.attach(name)
+        try:
+            cluster = Cluster.attach(name)
+        except DevClusterError as error:
+            print(f"{name}: {error.problem}")
+            continue
         print(f"{name}: {cluster.server}  KUBECONFIG={cluster.kubeconfig}  Prometheus {cluster.prometheus_url or '-'}")
         for component, item in cluster.components().items():
             print(f"  {component:26} {item['state']:8} restarts {item['restarts']}")
@@ -98,7 +106,7 @@ def _outlast(process: subprocess.Popen[bytes]) -> int:
         except KeyboardInterrupt:
             continue
         except SystemExit:
-            process.terminate()
+            process.terminate()  # SIGTERM came to us alone: the command ends first, then the cluster
 
 
 def _exit_code(code: int) -> int:
@@ -110,7 +118,9 @@ def kubectl(arguments: argparse.Namespace) -> int:
     """kubectl as administrator, terminal and all."""
     cluster = Cluster.attach(arguments.name)
     variables = {**os.environ, **cluster.environment()}
-    return _exit_code(subprocess.run([cluster.binaries.kubectl, *arguments.command], env=variables, check=False).returncode)
+    return _exit_code(
+        subprocess.run([cluster.binaries.kubectl, *arguments.command], env=variables, check=False).returncode
+    )
 
 
 def _options(arguments: argparse.Namespace) -> ClusterOptions:
@@ -119,7 +129,9 @@ def _options(arguments: argparse.Namespace) -> ClusterOptions:
     if arguments.config is not None:
         loaded = yaml.safe_load(Path(arguments.config).read_text())
         if not isinstance(loaded, dict):
-            raise DevClusterError(f"{arguments.config} is not a mapping of cluster options", "write for example: node: false")
+            raise DevClusterError(
+                f"{arguments.config} is not a mapping of cluster options", "write for example: node: false"
+            )
         values.update(loaded)
     if arguments.name is not None:
         values["name"] = arguments.name
@@ -172,5 +184,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return code
-
-

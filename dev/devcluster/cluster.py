@@ -1,19 +1,17 @@
 """The public face: start a cluster, use it, end it."""
 
-import http.client
 import json
 import os
 import subprocess
 import sys
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from devcluster import addresses, kubeconfig, startup, toolchain
-from devcluster.component import log_path, status_path
+from devcluster import kubeconfig, startup, toolchain
+from devcluster.component import log_path, ready_path, status_path
 from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure, environment
 from devcluster.errors import DevClusterError
@@ -30,8 +28,8 @@ _Stream = int | IO[Any] | None
 class Cluster:
     """A running cluster; as a context manager it ends everything when left.
 
-    `server` and `prometheus_url` are addresses for the host. `binaries` are the pinned programs. `enclosure` is None for
-    an existing cluster given by a kubeconfig, which is never ended and has no inside.
+    `server` and `prometheus_url` are addresses for the host. `binaries` are the pinned programs. `enclosure` is None
+    for an existing cluster given by a kubeconfig, which is never ended and has no inside.
     """
 
     name: str
@@ -55,8 +53,9 @@ class Cluster:
 
     @classmethod
     def _started(cls, options: ClusterOptions, report: toolchain.Report, *, stays: bool) -> Self:
-        startup.launch(options, toolchain.ensure(report), report, stays=stays)
-        return cls.attach(options.name)
+        place = Place.named(options.name)
+        enclosure = startup.launch(options, place, toolchain.ensure(report), report, stays=stays)
+        return cls._of(options.name, place, enclosure)
 
     @classmethod
     def attach(cls, name: str) -> Self:
@@ -64,10 +63,14 @@ class Cluster:
         place = Place.named(name)
         if not place.alive():
             raise DevClusterError(f"no cluster {name!r} is running", f"start it: python -m devcluster up --name {name}")
-        try:
-            facts = json.loads(startup.facts_path(place.directory).read_text())
-        except FileNotFoundError:
-            raise DevClusterError(f"cluster {name!r} is still starting", "try again in some seconds") from None
+        if not ready_path(place.directory).exists():
+            raise DevClusterError(f"cluster {name!r} is still starting", "try again in some seconds")
+        facts = startup.facts(place.directory)
+        return cls._of(name, place, Enclosure(facts["outer"], facts["first"]))
+
+    @classmethod
+    def _of(cls, name: str, place: Place, enclosure: Enclosure) -> Self:
+        facts = startup.facts(place.directory)
         files = Files(place.directory)
         return cls(
             name=name,
@@ -77,7 +80,7 @@ class Cluster:
             prometheus_url=facts["prometheusUrl"],
             audit_log=files.audit_log,
             binaries=Toolchain.of({key: Path(path) for key, path in facts["binaries"].items()}),
-            enclosure=startup.enclosure_of(facts),
+            enclosure=enclosure,
         )
 
     @classmethod
@@ -102,7 +105,7 @@ class Cluster:
     ) -> None:
         self.stop()
 
-    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:  # noqa: A002 - subprocess calls it so
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run kubectl as administrator; DevClusterError with what it said where it fails and `check` is set."""
         return self._tool(self.binaries.kubectl, args, given=input, check=check)
 
@@ -132,13 +135,16 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         """Variables with which any program of the host uses this cluster."""
         helm = self.state_dir / "helm"
-        variables = {
+        return {
             "KUBECONFIG": str(self.kubeconfig),
+            # By default kubectl keeps what it learnt of an address, which the next cluster may have.
+            "KUBECACHEDIR": str(self.state_dir / "kubectl"),
             "HELM_CACHE_HOME": str(helm / "cache"),
             "HELM_CONFIG_HOME": str(helm / "config"),
             "HELM_DATA_HOME": str(helm / "data"),
+            # Set even where there is none: the caller's own may be another cluster's.
+            "PROMETHEUS_URL": self.prometheus_url,
         }
-        return variables | ({"PROMETHEUS_URL": self.prometheus_url} if self.prometheus_url else {})
 
     def inside(
         self,
@@ -154,7 +160,9 @@ class Cluster:
         from inside, unless `env` says otherwise. Signals and exit codes pass through.
         """
         if self.enclosure is None:
-            raise DevClusterError(f"cluster {self.name!r} is not an enclosure of this machine", "run the program in a pod")
+            raise DevClusterError(
+                f"cluster {self.name!r} is not an enclosure of this machine", "run the program in a pod"
+            )
         variables = {
             **environment(),
             "KUBECONFIG": str(Files(self.state_dir).inside("admin")),
@@ -179,16 +187,3 @@ class Cluster:
         """End every process of the cluster and delete its files; a cluster of somebody else is left alone."""
         if self.enclosure is not None:
             self.enclosure.stop()
-
-
-def prometheus_answers(url: str) -> bool:
-    """Whether a Prometheus is ready to answer queries at `url`."""
-    address = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or addresses.PROMETHEUS, address.port, timeout=5)
-    try:
-        connection.request("GET", "/-/ready")
-        return connection.getresponse().status == http.client.OK
-    except (http.client.HTTPException, OSError):
-        return False
-    finally:
-        connection.close()

@@ -46,14 +46,15 @@ class Forward:
 class Plan:
     """Everything the first process of an enclosure does.
 
-    `lock_fd` is held, never used: it says that the cluster lives. `parent_fd` is a process descriptor of whoever the
-    cluster must not outlive, or -1 for a cluster that stays.
+    `lock_fd` is held, never used: it says that the cluster lives. `parent_fd` is a process descriptor of the starter,
+    which the cluster does not outlive; one that `stays` does, from the moment its start is complete.
     """
 
     directory: str
     lock: str
     lock_fd: int
     parent_fd: int
+    stays: bool
     ranges: tuple[str, ...]
     certificate_authority: str
     forwards: tuple[Forward, ...]
@@ -79,6 +80,11 @@ class Plan:
 def log_path(directory: Path, component: str) -> Path:
     """Log file of a component below a cluster's state directory."""
     return directory / "logs" / f"{component}.log"
+
+
+def ready_path(directory: Path) -> Path:
+    """File whose existence says that the start is complete."""
+    return directory / "ready"
 
 
 def status_path(directory: Path) -> Path:

@@ -179,6 +179,9 @@ def controllers(files: Files, tools: Toolchain) -> tuple[Component, Component]:
                         "cluster-signing-cert-file": files.authority,
                         "cluster-signing-key-file": files.keys / "ca.key",
                         "use-service-account-credentials": True,
+                        # At the default of 20 a second, making its forty ServiceAccounts takes most of a start.
+                        "kube-api-qps": 200,
+                        "kube-api-burst": 400,
                     }
                 ),
             ),

@@ -75,8 +75,8 @@ def listen() -> socket.socket:
 class Enclosure:
     """A living enclosure, by process ids of the host.
 
-    `outer` is unshare: in the enclosure's namespaces but outside its process table. `first` is its only child, process 1
-    inside. `process` is unshare where this process started it.
+    `outer` is unshare: in the enclosure's namespaces but outside its process table. `first` is its only child, process
+    1 inside. `process` is unshare where this process started it.
     """
 
     outer: int
@@ -89,9 +89,7 @@ class Enclosure:
         directory = Path(plan.directory)
         path = directory / "plan.json"
         path.write_text(json.dumps(plan.to_dict()))
-        handed = [plan.lock_fd, *(item.fd for item in plan.forwards)]
-        if plan.parent_fd >= 0:
-            handed.append(plan.parent_fd)
+        handed = [plan.lock_fd, plan.parent_fd, *(item.fd for item in plan.forwards)]
         command = [*_command(), sys.executable, "-m", "devcluster.supervisor", str(path)]
         with log_path(directory, "supervisor").open("wb") as output:
             process = subprocess.Popen(
@@ -125,7 +123,7 @@ class Enclosure:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment for programs inside: with this package, without proxies, which nothing there reaches."""
+    """This process's environment for programs inside: with this package, without proxies, which nothing reaches."""
     kept = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
     given = kept.get("PYTHONPATH")
     kept["PYTHONPATH"] = f"{_SOURCE_ROOT}{os.pathsep}{given}" if given else str(_SOURCE_ROOT)

@@ -25,9 +25,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-async def _serve(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, host: str, port: int
-) -> None:
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, host: str, port: int) -> None:
     with contextlib.ExitStack() as closing:
         closing.callback(writer.close)
         try:

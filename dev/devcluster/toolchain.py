@@ -47,6 +47,7 @@ class Module:
 
 
 _COMPONENT_BASE = "k8s.io/component-base/version"
+_HELM_VERSION = "helm.sh/helm/v4/internal/version"
 MODULES = (
     Module(
         name="etcd",
@@ -92,7 +93,7 @@ MODULES = (
         version=_HELM,
         package="helm.sh/helm/v4/cmd/helm",
         programs={"helm": ("version", "--template", "{{.Version}}")},
-        ldflags=f"-s -w -X helm.sh/helm/v4/internal/version.version=v{_HELM} -X helm.sh/helm/v4/internal/version.metadata=",
+        ldflags=f"-s -w -X {_HELM_VERSION}.version=v{_HELM} -X {_HELM_VERSION}.metadata=",
         usual_minutes=2,
     ),
 )
