@@ -163,7 +163,7 @@ def prepare_network(ranges: tuple[str, ...]) -> None:
 
 
 def prepare_limits() -> None:
-    """Room for the sockets of hundreds of pods; less than a hard limit so high that closing all descriptors takes long."""
+    """Room for the sockets of hundreds of pods, but no hard limit so high that closing every descriptor takes long."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -141,22 +141,32 @@ def content_key(module: Module, sources: Path, go_version: str) -> str:
 
 def ensure(report: Report = lambda _line: None, modules: tuple[Module, ...] = MODULES) -> Toolchain:
     """Every program, built where it must be; `report` is told what is built and how long it usually takes."""
-    go_version = gobuild.version_to_be_used()
-    missing: list[tuple[Module, Path]] = []
     programs: dict[str, Path] = {}
-    for module in modules:
-        directory = cache_root() / f"{module.name}-{content_key(module, SOURCES, go_version)}"
-        found = _in_cache(module, directory) or _on_path(module)
+    unbuilt: list[tuple[Module, Path]] = []
+    for module, directory, found in _look(modules):
         programs.update(found)
         if not found:
-            missing.append((module, directory))
-    if missing:
-        minutes = sum(module.usual_minutes for module, _ in missing)
-        names = ", ".join(f"{module.name} {module.version}" for module, _ in missing)
+            unbuilt.append((module, directory))
+    if unbuilt:
+        minutes = sum(module.usual_minutes for module, _ in unbuilt)
+        names = ", ".join(f"{module.name} {module.version}" for module, _ in unbuilt)
         report(f"building {names}: usually {minutes:.0f} minutes on 2 cores, once")
-    for module, directory in missing:
+    for module, directory in unbuilt:
         programs.update(_build(module, directory, report))
     return Toolchain.of(programs)
+
+
+def missing(modules: tuple[Module, ...] = MODULES) -> list[str]:
+    """Names and versions of what `ensure` would have to build."""
+    return [f"{module.name} {module.version}" for module, _, found in _look(modules) if not found]
+
+
+def _look(modules: tuple[Module, ...]) -> Iterator[tuple[Module, Path, dict[str, Path]]]:
+    """Each module with the directory a build of it is published in, and its programs where they exist already."""
+    go_version = gobuild.version_to_be_used()
+    for module in modules:
+        directory = cache_root() / f"{module.name}-{content_key(module, SOURCES, go_version)}"
+        yield module, directory, _in_cache(module, directory) or _on_path(module)
 
 
 def _in_cache(module: Module, directory: Path) -> dict[str, Path]:
