@@ -1,0 +1,102 @@
+"""What every engine adapter offers, and the values it hands out. Used by render, reconcile and shell.
+
+An adapter is pure: it turns a spec and a table into a container, and raw samples into windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import KTable
+
+MODELS_MOUNT = "/mnt/models"
+"""Folder under which weights from volumes and images appear; each claim or image has a folder of its own in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a spec cannot be served by this engine: found before a pod exists, so that none crash-loops."""
+
+    field: str
+    """Path of the field to change, such as `spec.engine.version`."""
+    reason: Reason
+    message: str
+    """Names the value and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PvcMount:
+    """A claim mounted read-only. `path` is a folder within it, empty for the whole claim."""
+
+    claim: str
+    path: str
+    mount_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageMount:
+    """An OCI image mounted as a read-only volume."""
+
+    reference: str
+    mount_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineContainer:
+    """The serving container, as far as the engine decides it. Seconds are whole."""
+
+    image: str
+    args: tuple[str, ...]
+    """Arguments of the image's entry point: never a shell line."""
+    env: tuple[Mapping[str, Any], ...]
+    """Kubernetes EnvVar objects."""
+    startup_seconds: int
+    """Budget of the startup probe."""
+    shutdown_seconds: int
+    """Longest time that the engine drains requests after SIGTERM."""
+    payload: Mapping[str, str] = field(default_factory=dict)
+    """File name -> text, to be mounted at names.PAYLOAD_MOUNT; empty unless the actuator is Live."""
+    shared_memory: bool = False
+    """True when worker processes exchange data through /dev/shm."""
+    pvc_mounts: tuple[PvcMount, ...] = ()
+    image_mounts: tuple[ImageMount, ...] = ()
+
+
+class Engine(Protocol):
+    """One inference engine. Every method is pure and safe to call on any spec that has passed the API."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Exact names of the series that `read` wants."""
+
+    def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
+        """Everything that hinders serving; empty when `container` may be used."""
+
+    def knobs(self, spec: DeploymentSpec) -> KnobSpace:
+        """Tables that the tuner may choose, and how they reach the engine."""
+
+    def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
+        """The container that serves `spec` with `table` in force.
+
+        With the Live actuator the result does not depend on `table`; with Table and Restart it does.
+        """
+
+    def read(
+        self,
+        series: Sequence[Series],
+        pods: Collection[str],
+        since: Mapping[str, float],
+        now: float,
+        stale_after: float,
+    ) -> dict[str, PodWindow | Gap]:
+        """A window or a gap for each of `pods`.
+
+        `since` holds the unix time of the last sample consumed per pod (`PodWindow.end`); a pod that is not in it
+        gets the longest window that the samples allow. `now` is unix time, `stale_after` seconds.
+        """

@@ -1,0 +1,180 @@
+"""Raw samples of one pod -> exact differences between two scrapes, or the reason why there are none.
+
+Engine-neutral; used by the metric readers of the adapters. Nothing is extrapolated, interpolated or filled in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from speculative_operator.domain.observation import Series
+from speculative_operator.domain.reasons import Reason
+
+Samples = tuple[tuple[float, float], ...]
+
+EXACT_BELOW = 2.0**53
+"""From here on a float no longer counts in ones; no counter of an engine gets there in a thousand years."""
+SAME_SCRAPE_SECONDS = 0.05
+"""Samples of one scrape carry one timestamp; this much is rounding on the way."""
+_TARGET_LABELS = ("cluster", "prometheus", "prometheus_replica", "replica", "job", "instance", "endpoint", "container")
+
+
+class UnreadableError(Exception):
+    """Why a pod yields no window. Raised and caught within the readers only."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a reader asks of a pod's series. `gauges` are sampled, everything else is a counter."""
+
+    required: tuple[str, ...]
+    """Names without which nothing can be said; they must cover the same engines. The first one is a counter."""
+    gauges: frozenset[str]
+    infos: frozenset[str]
+    """Series whose labels are the information; their values and ages are not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The series of one pod between the scrapes at `start` and `end` (unix seconds)."""
+
+    start: float
+    end: float
+    tracks: tuple[Series, ...]
+
+    def has(self, name: str) -> bool:
+        return any(track.name == name for track in self.tracks)
+
+    def delta(self, name: str, **labels: str) -> float:
+        """Growth of a counter, summed over the series that carry `labels` (engines, models, causes). 0 if absent."""
+        return math.fsum(track.samples[-1][1] - track.samples[0][1] for track in self._chosen(name, labels))
+
+    def delta_by(self, name: str, label: str) -> dict[str, float]:
+        """Growth of a counter for each value of `label`."""
+        values = {track.labels.get(label, "") for track in self.tracks if track.name == name}
+        return {value: self.delta(name, **{label: value}) for value in sorted(values)}
+
+    def sampled(self, name: str, combine: Callable[[Iterable[float]], float] = math.fsum) -> float | None:
+        """Mean of a gauge over the scrapes after `start`, combined over engines; None if absent."""
+        means = [math.fsum(v for _, v in t.samples) / len(t.samples) for t in self._chosen(name, {})]
+        return combine(means) if means else None
+
+    def _chosen(self, name: str, labels: Mapping[str, str]) -> list[Series]:
+        return [
+            track
+            for track in self.tracks
+            if track.name == name and all(track.labels.get(key) == value for key, value in labels.items())
+        ]
+
+
+def one_target(series: Sequence[Series]) -> list[Series]:
+    """The series of one scrape target.
+
+    A pod that two scrape jobs or two Prometheus replicas read would count twice: the target seen last wins.
+    """
+    targets: dict[tuple[str, ...], list[Series]] = {}
+    for track in series:
+        targets.setdefault(tuple(track.labels.get(label, "") for label in _TARGET_LABELS), []).append(track)
+    ranked = sorted(targets.items(), key=lambda item: (-_newest(item[1]), -len(item[1]), item[0]))
+    return ranked[0][1] if ranked else []
+
+
+def _newest(series: Iterable[Series]) -> float:
+    return max((time for track in series for time, _ in track.samples), default=-math.inf)
+
+
+def cut(series: Sequence[Series], need: Need, since: float | None, now: float, stale_after: float) -> Cut:
+    """The longest aligned piece of `series` from `since` on (None: from the oldest sample) to the newest scrape.
+
+    Raises UnreadableError: MetricsMissing, Stale, Partial or Absurd, CounterReset, or, when there is no second scrape
+    yet, Starting (the first one) or CollectingEvidence (nothing new since the last window).
+    """
+    tracks = [_ordered(track) for track in series if track.samples]
+    timed = [track for track in tracks if track.name not in need.infos]
+    if not timed:
+        raise UnreadableError(Reason.METRICS_MISSING, "no samples")
+    end = max(track.samples[-1][0] for track in timed)
+    _check_age(end, now, stale_after)
+    _check_complete(timed, need, end)
+    counters = [track for track in timed if track.name not in need.gauges]
+    start = _start(counters, need.required[0], since, end)
+    pieces = [_counter(track, start, end) for track in counters]
+    pieces += [_gauge(track, start, end) for track in timed if track.name in need.gauges]
+    infos = [track for track in tracks if track.name in need.infos and _at(track, end)]
+    return Cut(start, end, (*pieces, *infos))
+
+
+def _ordered(track: Series) -> Series:
+    if not all(math.isfinite(time) for time, _ in track.samples):
+        raise UnreadableError(Reason.METRICS_ABSURD, f"{track.name} has a sample without a time")
+    return Series(track.name, track.labels, tuple(sorted(track.samples, key=lambda sample: sample[0])))
+
+
+def _check_age(end: float, now: float, stale_after: float) -> None:
+    if now - end > stale_after:
+        raise UnreadableError(Reason.METRICS_STALE, f"the newest sample is {now - end:.0f} s old")
+    if end - now > stale_after:
+        message = f"the newest sample lies {end - now:.0f} s in the future: clocks differ"
+        raise UnreadableError(Reason.METRICS_ABSURD, message)
+
+
+def _check_complete(timed: Sequence[Series], need: Need, end: float) -> None:
+    """Every series reaches the newest scrape, and every engine of the pod has every required one."""
+    late = next((track for track in timed if end - track.samples[-1][0] > SAME_SCRAPE_SECONDS), None)
+    if late is not None:
+        age = end - late.samples[-1][0]
+        raise UnreadableError(Reason.METRICS_PARTIAL, f"{late.name} ends {age:.1f} s before the pod's other series")
+    engines = {name: {t.labels.get("engine", "") for t in timed if t.name == name} for name in need.required}
+    everyone = set[str]().union(*engines.values())
+    for name, seen in engines.items():
+        if everyone - seen or not seen:
+            raise UnreadableError(Reason.METRICS_PARTIAL, f"{name} is missing")
+
+
+def _start(counters: Sequence[Series], clock: str, since: float | None, end: float) -> float:
+    """The first scrape from `since` on that all counters have."""
+    scrapes = next(track for track in counters if track.name == clock).samples
+    earliest = -math.inf if since is None or not math.isfinite(since) else since - SAME_SCRAPE_SECONDS
+    for time, _ in scrapes:
+        if earliest <= time < end - 2 * SAME_SCRAPE_SECONDS and all(_at(track, time) for track in counters):
+            return time
+    if end - earliest <= 2 * SAME_SCRAPE_SECONDS:
+        raise UnreadableError(Reason.COLLECTING, "no scrape since the last window")
+    raise UnreadableError(Reason.STARTING, "one scrape so far; the second makes a window")
+
+
+def _at(track: Series, time: float) -> bool:
+    return any(abs(seen - time) <= SAME_SCRAPE_SECONDS for seen, _ in track.samples)
+
+
+def _counter(track: Series, start: float, end: float) -> Series:
+    samples = _between(track, start - SAME_SCRAPE_SECONDS, end)
+    _check_values(track, samples)
+    for (_, before), (_, after) in pairwise(samples):
+        if after < before:
+            raise UnreadableError(Reason.COUNTER_RESET, f"{track.name} fell from {before:g} to {after:g}")
+    return Series(track.name, track.labels, samples)
+
+
+def _gauge(track: Series, start: float, end: float) -> Series:
+    """Samples after `start`: what held at `start` belongs to the window before. At least the newest one remains."""
+    samples = _between(track, start + SAME_SCRAPE_SECONDS, end) or track.samples[-1:]
+    _check_values(track, samples)
+    return Series(track.name, track.labels, samples)
+
+
+def _between(track: Series, first: float, last: float) -> Samples:
+    return tuple(sample for sample in track.samples if first <= sample[0] <= last)
+
+
+def _check_values(track: Series, samples: Samples) -> None:
+    for value in [value for _, value in samples if not 0 <= value < EXACT_BELOW]:
+        raise UnreadableError(Reason.METRICS_ABSURD, f"{track.name} is {value:g}")

@@ -1,0 +1,94 @@
+"""The vLLM engine behind the Protocol of `engines.base`. Chosen by `registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.spec import DeploymentSpec, Scheme
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.base import EngineContainer, Refusal
+from speculative_operator.engines.vllm import checks, reading
+from speculative_operator.engines.vllm.arguments import PAYLOAD_FILE, SHUTDOWN_SECONDS, arguments, drafts
+from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
+from speculative_operator.engines.vllm.environment import environment
+from speculative_operator.engines.vllm.graphs import capture_ceiling
+from speculative_operator.engines.vllm.plan import Plan, plan
+from speculative_operator.engines.vllm.sources import located
+
+_IMAGE = "vllm/vllm-openai:v{version}"
+_START_SECONDS = 900
+"""Loading, compiling, profiling; 16 minutes are reported. Too small a budget kills pods that were coming up."""
+_START_SECONDS_PER_K = 60
+_DOWNLOAD_SECONDS = 1800
+
+
+class VllmEngine:
+    """Stateless; one instance serves all deployments."""
+
+    metric_names: tuple[str, ...] = reading.METRIC_NAMES
+
+    def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
+        return checks.refusals(spec)
+
+    def knobs(self, spec: DeploymentSpec) -> KnobSpace:
+        planned = plan(spec)
+        facts, speculator = planned.facts, spec.speculator
+        if facts is None or speculator is None:
+            return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=planned.max_num_seqs, passes_at_zero=0.0)
+        return KnobSpace(
+            actuator=planned.actuator,
+            ks=planned.ks,
+            max_batch=planned.max_num_seqs,
+            capture_ceiling_tokens=capture_ceiling(spec, planned),
+            draft_passes_follow_k=planned.actuator is Actuator.RESTART or planned.runner in facts.follows,
+            passes_at_zero=0.0 if planned.actuator is Actuator.RESTART else facts.passes_at_zero,
+            block_drafter=facts.block_drafter,
+            draft_free=speculator.method.draft_free,
+        )
+
+    def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
+        """Raises ValueError for a spec that `refusals` refuses because of its sources."""
+        planned = plan(spec)
+        sources = located(spec, with_speculator=drafts(planned, table))
+        live = planned.actuator is Actuator.LIVE
+        startup = _startup_seconds(spec, planned)
+        verifier = spec.verifier
+        return EngineContainer(
+            image=spec.engine.image or _IMAGE.format(version=spec.engine.version.removeprefix("v")),
+            args=arguments(spec, planned, table),
+            env=environment(spec, planned, startup),
+            payload={PAYLOAD_FILE: _payload_text()} if live else {},
+            startup_seconds=startup,
+            shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
+            shared_memory=max(verifier.tensor_parallel_size, verifier.pipeline_parallel_size) > 1
+            or verifier.data_parallel_size > 1,
+            pvc_mounts=tuple({source.pvc.claim: source.pvc for source in sources if source.pvc}.values()),
+            image_mounts=tuple(source.image for source in sources if source.image),
+        )
+
+    def read(
+        self,
+        series: Sequence[Series],
+        pods: Collection[str],
+        since: Mapping[str, float],
+        now: float,
+        stale_after: float,
+    ) -> dict[str, PodWindow | Gap]:
+        return reading.read(series, pods, since, now, stale_after)
+
+
+def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
+    """Never less than the 600 s that the engine gives itself; more for graphs of several K and for a download."""
+    sources = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
+    download = any(source is not None and source.scheme is Scheme.HF for source in sources)
+    return _START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + (_DOWNLOAD_SECONDS if download else 0)
+
+
+@cache
+def _payload_text() -> str:
+    """The file that runs inside the pods: part of this distribution, constant like code."""
+    return resources.files("speculative_operator.payload").joinpath(PAYLOAD_FILE).read_text(encoding="utf-8")

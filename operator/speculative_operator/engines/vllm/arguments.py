@@ -1,0 +1,93 @@
+"""The argument list of `vllm serve`: flags the operator owns, then the user's. Called by `adapter`.
+
+The image's entry point is `vllm serve`, so the model comes first. Nothing here ever passes a shell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, Speculator, Verifier
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
+from speculative_operator.engines.vllm.plan import Plan, boot_schedule
+from speculative_operator.engines.vllm.sources import locate
+
+PAYLOAD_FILE = "speculative_scheduler.py"
+SCHEDULER_CLASS = "speculative_scheduler.scheduler"
+SHUTDOWN_SECONDS = 120
+"""vLLM's default, 0, aborts requests in flight; two minutes let nearly every answer end."""
+_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
+
+
+def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
+    """The whole list for `spec` with `table` in force."""
+    return (*_serving(spec, plan), *_verifier(spec.verifier), *_speculation(spec, plan, table), *spec.engine.args)
+
+
+def drafts(plan: Plan, table: KTable) -> bool:
+    """False when the pod is to run without a drafter: no speculator, or K = 0 where K is fixed at start."""
+    return plan.actuator is not Actuator.NONE and not (plan.actuator is Actuator.RESTART and table.max_k == 0)
+
+
+def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
+    source = locate(spec.verifier.source, "verifier")
+    yield source.model
+    yield from ("--served-model-name", spec.verifier.served_name)
+    yield from ("--host", _ALL_INTERFACES, "--port", str(names.SERVING_PORT))
+    if source.revision:
+        yield from ("--revision", source.revision)
+    yield from ("--max-num-seqs", str(plan.max_num_seqs))
+    if plan.version >= SHUTDOWN_TIMEOUT_SINCE:
+        yield from ("--shutdown-timeout", str(SHUTDOWN_SECONDS))
+
+
+def _verifier(verifier: Verifier) -> Iterator[str]:
+    yield from ("--tensor-parallel-size", str(verifier.tensor_parallel_size))
+    if verifier.pipeline_parallel_size > 1:
+        yield from ("--pipeline-parallel-size", str(verifier.pipeline_parallel_size))
+    if verifier.data_parallel_size > 1:
+        yield from ("--data-parallel-size", str(verifier.data_parallel_size))
+    if verifier.max_model_len is not None:
+        yield from ("--max-model-len", str(verifier.max_model_len))
+    if verifier.dtype:
+        yield from ("--dtype", verifier.dtype)
+    if verifier.quantization:
+        yield from ("--quantization", verifier.quantization)
+    if verifier.kv_cache_dtype:
+        yield from ("--kv-cache-dtype", verifier.kv_cache_dtype)
+    if verifier.gpu_memory_utilization_percent is not None:
+        yield from ("--gpu-memory-utilization", f"{verifier.gpu_memory_utilization_percent / 100:g}")
+
+
+def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[str]:
+    if spec.speculator is None or not drafts(plan, table):
+        return
+    config = json.dumps(speculative_config(spec.speculator, plan, table), separators=(",", ":"))
+    yield from ("--speculative-config", config)
+    if plan.actuator is Actuator.LIVE:
+        yield from ("--scheduler-cls", SCHEDULER_CLASS)
+
+
+def speculative_config(speculator: Speculator, plan: Plan, table: KTable) -> dict[str, Any]:
+    """The value of `--speculative-config`. `method` is always named: vLLM would guess it from the model's name."""
+    config: dict[str, Any] = {"method": str(speculator.method)}
+    if speculator.source is not None:
+        source = locate(speculator.source, "speculator")
+        config["model"] = source.model
+        if source.revision:
+            config["revision"] = source.revision
+    if speculator.tensor_parallel_size is not None:
+        config["draft_tensor_parallel_size"] = speculator.tensor_parallel_size
+    if plan.actuator is Actuator.LIVE:
+        config["num_speculative_tokens"] = plan.max_k
+        config["num_speculative_tokens_per_batch_size"] = boot_schedule(plan.ks, plan.max_num_seqs)
+        return config
+    config["num_speculative_tokens"] = max(1, table.max_k)
+    if plan.actuator is Actuator.TABLE:
+        config["num_speculative_tokens_per_batch_size"] = table.resized(plan.max_num_seqs).rows()
+    return config

@@ -1,0 +1,114 @@
+"""Everything that vLLM would reject, or silently do otherwise, found before a pod exists. Called by `adapter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
+from speculative_operator.engines.base import Refusal
+from speculative_operator.engines.vllm import capability, sources, user_arguments
+from speculative_operator.engines.vllm.capability import METHODS
+from speculative_operator.engines.vllm.environment import TABLE_VARIABLE
+from speculative_operator.engines.vllm.plan import plan
+from speculative_operator.engines.vllm.version import Version, parse, show
+
+_UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
+
+
+def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
+    """In the order of the spec's fields; empty when the spec can be served."""
+    version = parse(spec.engine.version)
+    if version is None:
+        message = (
+            f"engine.version {spec.engine.version!r} is no release number; write one such as 0.32.0 "
+            "(engine.image may name any image built from it)"
+        )
+        return (Refusal("spec.engine.version", _UNSUPPORTED, message),)
+    return tuple(_all(spec, version))
+
+
+def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
+    yield from sources.refusals(spec)
+    yield from _parallelism(spec)
+    if version < capability.OLDEST:
+        oldest = show(capability.OLDEST)
+        message = f"engine.version {show(version)} lacks metrics that the operator reads; use {oldest} or newer"
+        yield Refusal("spec.engine.version", _UNSUPPORTED, message)
+    if spec.speculator is not None and spec.speculates:
+        yield from _speculator(spec, spec.speculator, version)
+        yield from _static(spec)
+    yield from user_arguments.refusals(spec)
+    yield from _environment(spec)
+
+
+def _parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
+    verifier, available = spec.verifier, spec.accelerator.per_replica
+    wanted = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
+    if 0 < available < wanted:
+        message = (
+            f"accelerator.perReplica {available} is less than the {wanted} that tensor x pipeline x data parallelism "
+            f"of the verifier needs; set accelerator.perReplica: {wanted}"
+        )
+        yield Refusal("spec.accelerator.perReplica", _INVALID, message)
+
+
+def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
+    method, facts = speculator.method, METHODS[speculator.method]
+    if facts.refused:
+        yield Refusal("spec.speculator.method", _UNSUPPORTED, f"speculator.method {method}: {facts.refused}")
+        return
+    if version < facts.since:
+        message = (
+            f"speculator.method {method} needs engine.version {show(facts.since)} or newer, not {show(version)}; "
+            "set engine.version and engine.image, or choose another method"
+        )
+        yield Refusal("spec.speculator.method", _UNSUPPORTED, message)
+    if facts.needs_source and speculator.source is None:
+        message = f"speculator.method {method} drafts with weights of its own; set spec.speculator.model"
+        yield Refusal("spec.speculator.model", _INVALID, message)
+    yield from _draft_parallelism(spec, speculator)
+
+
+def _draft_parallelism(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
+    """Draft tensor parallelism is 1 or the verifier's; a draft model follows the verifier."""
+    size, whole = speculator.tensor_parallel_size, spec.verifier.tensor_parallel_size
+    if size is None or size == whole:
+        return
+    if speculator.method is Method.DRAFT_MODEL or size != 1:
+        allowed = str(whole) if speculator.method is Method.DRAFT_MODEL else f"1 or {whole}"
+        message = (
+            f"speculator.tensorParallelSize {size}: vLLM takes {allowed} for method {speculator.method} beside a "
+            f"verifier of {whole}; set {whole} or remove it"
+        )
+        yield Refusal("spec.speculator.tensorParallelSize", _UNSUPPORTED, message)
+
+
+def _static(spec: DeploymentSpec) -> Iterator[Refusal]:
+    speculation = spec.speculation
+    if speculation.mode is not Mode.STATIC:
+        return
+    if speculation.schedule is None:
+        if not speculation.num_speculative_tokens:
+            message = "speculation.mode Static says no K; set speculation.numSpeculativeTokens (1 or more) or schedule"
+            yield Refusal("spec.speculation.numSpeculativeTokens", _INVALID, message)
+    elif plan(spec).actuator is Actuator.RESTART:
+        method = spec.speculator.method if spec.speculator else ""
+        message = (
+            f"speculation.schedule cannot be served: with method {method}, engine.version {spec.engine.version} and "
+            f"dataParallelSize {spec.verifier.data_parallel_size} the engine keeps one K; "
+            "set speculation.numSpeculativeTokens instead"
+        )
+        yield Refusal("spec.speculation.schedule", _UNSUPPORTED, message)
+
+
+def _environment(spec: DeploymentSpec) -> Iterator[Refusal]:
+    for variable in spec.engine.env:
+        name = variable.get("name")
+        if name == TABLE_VARIABLE:
+            message = f"engine.env sets {name}, which the operator needs for itself; remove it"
+            yield Refusal("spec.engine.env", _INVALID, message)
+        elif name == "PYTHONPATH" and "valueFrom" in variable:
+            message = "engine.env takes PYTHONPATH from elsewhere, so the operator cannot add to it; give a plain value"
+            yield Refusal("spec.engine.env", _INVALID, message)

@@ -1,0 +1,74 @@
+"""Environment of the serving container: caches in writable folders, hub credentials, the payload. Called by `adapter`.
+
+Every path lies in the cache mount, so that the pod runs under any user id and with a read-only root file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.engines.vllm.capability import Runner
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan
+
+TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
+TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
+"""Key of `spec.weights.secretName` that holds the hub's token."""
+_PATH = "PYTHONPATH"
+_CACHE = names.CACHE_MOUNT
+
+_FOLDERS = {
+    "HOME": _CACHE,
+    "HF_HOME": f"{_CACHE}/huggingface",
+    "XDG_CACHE_HOME": f"{_CACHE}/xdg",
+    "VLLM_CACHE_ROOT": f"{_CACHE}/vllm",
+    "VLLM_CONFIG_ROOT": f"{_CACHE}/vllm-config",
+    "TRITON_CACHE_DIR": f"{_CACHE}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{_CACHE}/torchinductor",
+    "OUTLINES_CACHE_DIR": f"{_CACHE}/outlines",
+}
+
+
+def environment(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> tuple[Mapping[str, Any], ...]:
+    """EnvVar objects: ours, then the user's, which win by name (a user's PYTHONPATH keeps the payload before it)."""
+    given = {str(variable.get("name", "")): variable for variable in spec.engine.env}
+    live = plan.actuator is Actuator.LIVE
+    users = [_with_payload(variable) if live else variable for variable in given.values()]
+    return (*(entry for entry in _ours(spec, plan, startup_seconds) if entry["name"] not in given), *users)
+
+
+def _ours(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> Iterator[Mapping[str, Any]]:
+    for name, folder in _FOLDERS.items():
+        yield _variable(name, folder)
+    # An arbitrary user id has no passwd entry, and torch asks for the user's name.
+    yield _variable("USER", "vllm")
+    yield _variable("VLLM_NO_USAGE_STATS", "1")
+    yield _variable("VLLM_ENGINE_READY_TIMEOUT_S", str(startup_seconds))
+    if plan.asked_runner is not None:
+        yield _variable(RUNNER_VARIABLE, "0" if plan.asked_runner is Runner.V1 else "1")
+    if plan.actuator is Actuator.LIVE:
+        yield _variable(TABLE_VARIABLE, f"{names.TABLE_MOUNT}/{names.TABLE_KEY}")
+        yield _variable(_PATH, names.PAYLOAD_MOUNT)
+    yield from _hub(spec)
+
+
+def _hub(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
+    sources: list[ModelSource | None] = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
+    if not any(source is not None and source.scheme is Scheme.HF for source in sources):
+        yield _variable("HF_HUB_OFFLINE", "1")
+    elif spec.weights.secret_name:
+        reference = {"name": spec.weights.secret_name, "key": TOKEN_KEY, "optional": True}
+        yield {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}
+
+
+def _with_payload(variable: Mapping[str, Any]) -> Mapping[str, Any]:
+    if variable.get("name") != _PATH:
+        return variable
+    return _variable(_PATH, f"{names.PAYLOAD_MOUNT}:{variable.get('value', '')}".rstrip(":"))
+
+
+def _variable(name: str, value: str) -> Mapping[str, Any]:
+    return {"name": name, "value": value}

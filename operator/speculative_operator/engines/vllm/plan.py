@@ -1,0 +1,130 @@
+"""One spec resolved against the capability data: actuator, runner, the K that may occur, the boot schedule.
+
+Used by every other module of this adapter, so that command line, environment and knob space cannot disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
+from speculative_operator.engines.vllm import capability
+from speculative_operator.engines.vllm.capability import METHODS, MethodFacts, Runner
+from speculative_operator.engines.vllm.version import Version, parse
+
+DEFAULT_MAX_NUM_SEQS = 256
+"""vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""
+RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+_SCHEDULED = (Actuator.LIVE, Actuator.TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the adapter will do for a spec. `facts` is None without a speculator."""
+
+    actuator: Actuator
+    version: Version
+    max_num_seqs: int
+    ks: tuple[int, ...]
+    """K that may occur, ascending."""
+    facts: MethodFacts | None = None
+    runner: Runner = Runner.V2
+    asked_runner: Runner | None = None
+    """Runner that the container's environment must ask for; None leaves the choice to the engine or to the user."""
+
+    @property
+    def max_k(self) -> int:
+        """Never below 1: vLLM refuses `num_speculative_tokens` 0."""
+        return max(1, *self.ks)
+
+    @property
+    def scheduled(self) -> bool:
+        """True when the engine is started with a schedule."""
+        return self.actuator in _SCHEDULED
+
+
+def plan(spec: DeploymentSpec) -> Plan:
+    """The plan of `spec`. For a version that cannot be read it assumes the oldest (`checks` refuses that spec)."""
+    version = parse(spec.engine.version) or capability.OLDEST
+    seqs = spec.verifier.max_num_seqs or DEFAULT_MAX_NUM_SEQS
+    if spec.speculator is None or not spec.speculates:
+        return Plan(Actuator.NONE, version, seqs, (0,))
+    method = spec.speculator.method
+    facts = METHODS[method]
+    best = capability.runner_under_schedule(method, version)
+    chosen = user_runner(spec)
+    runner = chosen or best
+    actuator = _actuator(spec, version, runner)
+    asked = Runner.V1 if actuator in _SCHEDULED and chosen is None and best is Runner.V1 else None
+    return Plan(actuator, version, seqs, _ks(spec, actuator, runner, seqs), facts, runner, asked)
+
+
+def user_runner(spec: DeploymentSpec) -> Runner | None:
+    """The runner that `spec.engine.env` asks for by a plain value."""
+    for variable in spec.engine.env:
+        if variable.get("name") == RUNNER_VARIABLE:
+            return {"0": Runner.V1, "1": Runner.V2}.get(str(variable.get("value", "")))
+    return None
+
+
+def boot_schedule(ks: tuple[int, ...], max_num_seqs: int) -> list[list[int]]:
+    """A schedule that holds every K of `ks` at the wide end: `[[1, N-m, floor], [N-m+1, N-m+1, K2], ..., [N, N, 0]]`.
+
+    The engine captures graphs for a K up to the widest batch at which it occurs (docs/engines.md). Nearly all batch
+    sizes get the smallest K above 0, the mildest one, in case that the file with the real table is never read.
+    """
+    floor = min((k for k in ks if k > 0), default=0)
+    others = sorted((k for k in ks if k != floor), reverse=True)
+    start = max_num_seqs - len(others)
+    rows = [[1, start, floor]] if start >= 1 else []
+    return rows + [[start + place, start + place, k] for place, k in enumerate(others, 1)]
+
+
+def _actuator(spec: DeploymentSpec, version: Version, runner: Runner) -> Actuator:
+    speculator, speculation = spec.speculator, spec.speculation
+    if speculator is None:
+        return Actuator.NONE
+    if speculation.mode is Mode.STATIC and speculation.schedule is None:
+        return Actuator.RESTART
+    return capability.best_actuator(speculator.method, version, runner, spec.verifier.data_parallel_size)
+
+
+def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, max_num_seqs: int) -> tuple[int, ...]:
+    speculation = spec.speculation
+    if speculation.mode is Mode.STATIC:
+        if speculation.schedule is not None:
+            return tuple(sorted(speculation.schedule.resized(max_num_seqs).ks))
+        return (speculation.num_speculative_tokens or speculation.max_speculative_tokens,)
+    top, start = speculation.max_speculative_tokens, speculation.num_speculative_tokens
+    every = set(range(1, top + 1))
+    ks = _graph_friendly(top) if actuator in _SCHEDULED and runner is Runner.V2 else every
+    ks |= {start} & every if start is not None else set()
+    if _zero_works(actuator, speculation.off_policy):
+        ks.add(0)
+    return _at_most(ks, max_num_seqs, start) if actuator in _SCHEDULED else tuple(sorted(ks))
+
+
+def _graph_friendly(top: int) -> set[int]:
+    """K up to `top` whose verified length K + 1 is a power of two, and `top` itself where it lies well above them.
+
+    V2 keeps one graph set per K and finds a graph by the next captured token count only: these K share their counts
+    and keep full graphs at 99 to 100 % of batch sizes, where {0, 1, 2, 3} has 56 to 98 % (computed, docs/engines.md).
+    """
+    ks = {power - 1 for power in (2, 4, 8, 16, 32) if power - 1 <= top}
+    return ks | {top} if top > 1.5 * max(ks) else ks
+
+
+def _zero_works(actuator: Actuator, policy: OffPolicy) -> bool:
+    """K = 0 is a row of a schedule, or, by restart, a pod without a drafter, which only Hard allows."""
+    return policy is OffPolicy.HARD if actuator is Actuator.RESTART else policy is not OffPolicy.NEVER
+
+
+def _at_most(ks: set[int], count: int, start: int | None) -> tuple[int, ...]:
+    """As many of `ks` as a boot schedule for `count` requests can hold: inner ones go first, then 0."""
+    kept = sorted(ks)
+    inner = [k for k in kept if k not in (0, start, kept[-1])]
+    for k in [*inner, *([start] if start is not None and start != kept[-1] else []), 0]:
+        if len(kept) > count and k in kept:
+            kept.remove(k)
+    return tuple(kept)

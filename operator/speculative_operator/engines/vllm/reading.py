@@ -1,0 +1,204 @@
+"""vLLM's metrics -> a PodWindow or a Gap for each pod. Called by `adapter`; names and symbols in docs/metrics.md.
+
+Names are those of vLLM 0.11 to 0.32. A counter has a `_created` twin, which is not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut, one_target
+
+STEPS = "vllm:iteration_tokens_total_count"
+REQUEST_STEPS = "vllm:inter_token_latency_seconds_count"
+STEP_SECONDS = "vllm:inter_token_latency_seconds_sum"
+FIRST_TOKENS = "vllm:time_to_first_token_seconds_count"
+TTFT_SECONDS = "vllm:time_to_first_token_seconds_sum"
+GENERATED = "vllm:generation_tokens_total"
+PROMPT = "vllm:prompt_tokens_total"
+PROMPT_BY_SOURCE = "vllm:prompt_tokens_by_source_total"
+PROMPT_CACHED = "vllm:prompt_tokens_cached_total"
+RUNNING = "vllm:num_requests_running"
+WAITING = "vllm:num_requests_waiting"
+PREEMPTIONS = "vllm:num_preemptions_total"
+FINISHED = "vllm:request_success_total"
+KV_USAGE = "vllm:kv_cache_usage_perc"
+CACHE_INFO = "vllm:cache_config_info"
+DRAFTS = "vllm:spec_decode_num_drafts_total"
+DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
+ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
+PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+
+_REQUIRED = (STEPS, REQUEST_STEPS, STEP_SECONDS, FIRST_TOKENS, GENERATED, PROMPT, RUNNING, WAITING)
+_SPECULATION = (DRAFTS, DRAFT_TOKENS, ACCEPTED)
+METRIC_NAMES: tuple[str, ...] = (
+    *_REQUIRED,
+    TTFT_SECONDS,
+    PROMPT_BY_SOURCE,
+    PROMPT_CACHED,
+    PREEMPTIONS,
+    FINISHED,
+    KV_USAGE,
+    CACHE_INFO,
+    *_SPECULATION,
+    PER_POSITION,
+)
+_WANTED = frozenset(METRIC_NAMES)
+_NEED = Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO}))
+
+_SLACK = 0.01
+"""Counters of one scrape may be a step apart when several API servers share a pod: contradictions count from 1 % on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Speculation:
+    drafts: float | None = None
+    draft_tokens: float | None = None
+    accepted: float | None = None
+    per_position: tuple[float, ...] = ()
+
+
+def read(
+    series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
+) -> dict[str, PodWindow | Gap]:
+    """A window or a gap for each of `pods`; see `Engine.read`. Series of other pods and other names are passed over."""
+    own: dict[str, list[Series]] = {pod: [] for pod in pods}
+    for track in series:
+        pod = track.labels.get("pod", "")
+        if pod in own and track.name in _WANTED:
+            own[pod].append(track)
+    return {pod: _pod(own[pod], since.get(pod), now, stale_after) for pod in pods}
+
+
+def _pod(series: Sequence[Series], since: float | None, now: float, stale_after: float) -> PodWindow | Gap:
+    try:
+        window = _window(cut(one_target(series), _NEED, since, now, stale_after))
+        _check(window)
+    except UnreadableError as problem:
+        return Gap(problem.reason, problem.message)
+    return window
+
+
+def _window(piece: Cut) -> PodWindow:
+    speculation = _speculation(piece)
+    usage = piece.sampled(KV_USAGE, _mean)
+    return PodWindow(
+        start=piece.start,
+        end=piece.end,
+        steps=piece.delta(STEPS),
+        decode_request_steps=piece.delta(REQUEST_STEPS),
+        step_seconds=piece.delta(STEP_SECONDS),
+        first_tokens=piece.delta(FIRST_TOKENS),
+        generated_tokens=piece.delta(GENERATED),
+        prompt_tokens=_computed_prompt(piece),
+        running=piece.sampled(RUNNING) or 0.0,
+        waiting=piece.sampled(WAITING) or 0.0,
+        preemptions=piece.delta(PREEMPTIONS),
+        kv_usage=usage,
+        kv_capacity_tokens=_capacity(piece),
+        drafts=speculation.drafts,
+        draft_tokens=speculation.draft_tokens,
+        accepted_tokens=speculation.accepted,
+        accepted_per_position=speculation.per_position,
+        ttft_seconds=piece.delta(TTFT_SECONDS),
+        requests_finished=piece.delta(FINISHED),
+    )
+
+
+def _computed_prompt(piece: Cut) -> float:
+    """Prompt tokens computed here: by source where vLLM tells it, else all but the cached ones."""
+    if piece.has(PROMPT_BY_SOURCE):
+        return piece.delta(PROMPT_BY_SOURCE, source="local_compute")
+    return max(0.0, piece.delta(PROMPT) - piece.delta(PROMPT_CACHED))
+
+
+def _speculation(piece: Cut) -> _Speculation:
+    """All None where vLLM exports no such series, being started without a speculator. Some of them missing is a gap."""
+    present = [name for name in (*_SPECULATION, PER_POSITION) if piece.has(name)]
+    if not present:
+        return _Speculation()
+    missing = next((name for name in _SPECULATION if name not in present), None)
+    if missing is not None:
+        raise UnreadableError(Reason.METRICS_PARTIAL, f"{missing} is missing beside {present[0]}")
+    by_position = piece.delta_by(PER_POSITION, "position")
+    positions = [str(place) for place in range(len(by_position))]
+    if set(positions) != set(by_position):
+        raise UnreadableError(
+            Reason.METRICS_PARTIAL, f"{PER_POSITION} has positions {', '.join(sorted(by_position))} only"
+        )
+    return _Speculation(
+        piece.delta(DRAFTS),
+        piece.delta(DRAFT_TOKENS),
+        piece.delta(ACCEPTED),
+        tuple(by_position[place] for place in positions),
+    )
+
+
+def _capacity(piece: Cut) -> float | None:
+    """Tokens that the pod's KV cache holds, over its engines: `kv_cache_size_tokens`, else blocks x block size."""
+    sizes = [_info_tokens(track.labels) for track in piece.tracks if track.name == CACHE_INFO]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known and len(known) == len(sizes) else None
+
+
+def _info_tokens(labels: Mapping[str, str]) -> float | None:
+    whole = _count(labels.get("kv_cache_size_tokens"))
+    blocks, size = _count(labels.get("num_gpu_blocks")), _count(labels.get("block_size"))
+    return whole or (blocks * size if blocks and size else None)
+
+
+def _count(text: str | None) -> float | None:
+    """A positive whole number; None for "None", "" and everything else that a label may say."""
+    return float(text) if text is not None and text.isdecimal() and len(text) < 16 and int(text) > 0 else None
+
+
+def _mean(values: Iterable[float]) -> float:
+    collected = list(values)
+    return sum(collected) / len(collected)
+
+
+def _check(window: PodWindow) -> None:
+    """Raises UnreadableError when figures contradict each other: then none of them can be trusted."""
+    absurd = next((text for wrong, text in _contradictions(window) if wrong), None)
+    if absurd is not None:
+        raise UnreadableError(Reason.METRICS_ABSURD, absurd)
+
+
+def _contradictions(window: PodWindow) -> Iterable[tuple[bool, str]]:
+    steps, request_steps, seconds = window.steps, window.decode_request_steps, window.step_seconds
+    yield request_steps > 0 and steps == 0, f"{request_steps:g} requests advanced in 0 steps"
+    yield request_steps > 0 and seconds <= 0, f"{request_steps:g} request-steps took 0 s"
+    yield request_steps == 0 and seconds > 0, f"no request-step took {seconds:g} s"
+    yield (
+        _more(window.first_tokens, window.generated_tokens),
+        f"{window.first_tokens:g} first tokens, but {window.generated_tokens:g} tokens in all",
+    )
+    yield (window.kv_usage or 0.0) > 1.0 + _SLACK, f"KV usage is {window.kv_usage}; it is a share of 1"
+    if window.drafts is not None and window.draft_tokens is not None and window.accepted_tokens is not None:
+        yield from _draft_contradictions(
+            window.drafts, window.draft_tokens, window.accepted_tokens, window.accepted_per_position
+        )
+
+
+def _draft_contradictions(
+    drafts: float, tokens: float, accepted: float, per_position: tuple[float, ...]
+) -> Iterable[tuple[bool, str]]:
+    yield _more(accepted, tokens), f"{accepted:g} draft tokens accepted of {tokens:g}"
+    yield _more(drafts, tokens), f"{drafts:g} drafts hold {tokens:g} tokens"
+    if not per_position:
+        return
+    yield _more(tokens, drafts * len(per_position)), f"{drafts:g} drafts of {len(per_position)} hold {tokens:g} tokens"
+    yield _more(per_position[0], drafts), f"{per_position[0]:g} first drafts accepted of {drafts:g}"
+    for place, (before, after) in enumerate(pairwise(per_position), 1):
+        yield _more(after, before), f"position {place} accepted {after:g} times, the one before it {before:g}"
+    total = sum(per_position)
+    yield _more(total, accepted) or _more(accepted, total), f"{accepted:g} accepted, {total:g} by position"
+
+
+def _more(left: float, right: float) -> bool:
+    """True when `left` exceeds `right` by more than counting apart by a step explains."""
+    return left > right * (1 + _SLACK) + 1

@@ -1,0 +1,72 @@
+"""Where the engine finds weights: a hub name it loads itself, or a folder of a mounted claim or image.
+
+Used by `arguments`, `environment`, `checks` and `adapter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.engines.base import MODELS_MOUNT, ImageMount, PvcMount, Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What stands on the command line for one source."""
+
+    model: str
+    revision: str = ""
+    pvc: PvcMount | None = None
+    image: ImageMount | None = None
+
+
+def locate(source: ModelSource, role: str) -> Located:
+    """`role` ("verifier" or "speculator") names the folder of an image. Raises ValueError for s3 (refused before).
+
+    A claim is mounted whole, once, because hub caches link from one folder of it into another.
+    """
+    if source.scheme is Scheme.HF:
+        return Located(source.location, revision=source.revision)
+    if source.scheme is Scheme.PVC:
+        claim, _, path = source.location.partition("/")
+        mount = f"{MODELS_MOUNT}/{claim}"
+        return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, "", mount))
+    if source.scheme is Scheme.OCI:
+        mount = f"{MODELS_MOUNT}/{role}"
+        return Located(mount, image=ImageMount(source.location, mount))
+    raise ValueError(f"{source.uri}: this release cannot mount {source.scheme}://")
+
+
+def located(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ...]:
+    """Every source of the spec, the verifier's first."""
+    roles = [(spec.verifier.source, "verifier")]
+    if with_speculator and spec.speculator is not None and spec.speculator.source is not None:
+        roles.append((spec.speculator.source, "speculator"))
+    return tuple(locate(source, role) for source, role in roles)
+
+
+def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
+    """What is wrong with the sources, in the order of the spec."""
+    yield from _refusals(spec.verifier.source, "spec.verifier.model")
+    if spec.speculator is not None and spec.speculator.source is not None:
+        yield from _refusals(spec.speculator.source, "spec.speculator.model")
+
+
+def _refusals(source: ModelSource, field: str) -> Iterator[Refusal]:
+    if source.scheme is Scheme.S3:
+        message = f"{field} {source.uri}: s3:// is not available in this release; use hf://, pvc:// or oci://"
+        yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)
+    elif source.scheme is Scheme.PVC:
+        claim, _, path = source.location.partition("/")
+        if not claim or ".." in path.split("/"):
+            message = f"{field} {source.uri}: write pvc://CLAIM/FOLDER, where FOLDER has no '..'"
+            yield Refusal(field, Reason.SPEC_INVALID, message)
+    if source.scheme is not Scheme.HF and source.revision:
+        message = (
+            f"{field}: a revision ({source.revision}) is only known to hf:// sources; remove it, "
+            "or name the version in the image reference or folder"
+        )
+        yield Refusal(field.replace(".model", ".revision"), Reason.SPEC_INVALID, message)

@@ -1,0 +1,256 @@
+"""Live K for a stock vLLM: a scheduler that re-reads its table of K by batch size from a mounted file.
+
+Mounted alone into the serving container and named by `--scheduler-cls speculative_scheduler.scheduler`. It needs
+nothing but the standard library (Python 3.9 and newer) and vLLM, which it imports late. It never fails the engine:
+whatever it does not know or understand leaves the engine's own behaviour and table as they are, with one warning.
+
+The file, `$SPECULATIVE_TABLE_FILE`, holds `{"version": 3, "rows": [[1, 16, 4], [17, 256, 1]]}`: rows are
+[first, last, K] by number of scheduled requests, from 1 on without gap; the last row holds beyond its end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+PROVEN = ((0, 32),)
+"""vLLM release lines (major, minor) on which this file was proven. On others it is inert."""
+TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
+POLL_SECONDS = 0.2
+LARGEST_FILE = 1 << 20
+
+# A child of vLLM's own logger: its lines appear in the engine's log, in its form.
+_log = logging.getLogger("vllm.speculative_scheduler")
+
+Rows = list[tuple[int, int, int]]
+Signature = tuple[int, int, int]
+
+
+class BadTableError(ValueError):
+    """A table file that must not be used; the message says why."""
+
+
+def parse(text: str, allowed: Iterable[int], max_batch: int) -> tuple[int, Rows, list[int]]:
+    """Version, rows and the dense form of a table file: K by batch size, length `max_batch` + 1, index 0 unused.
+
+    Stricter than the engine, which would clamp a K, truncate a float and fill a gap: here each is an error.
+    Raises BadTableError.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadTableError(f"is no JSON ({error})") from None
+    version: Any = data.get("version") if isinstance(data, dict) else None
+    rows: Any = data.get("rows") if isinstance(data, dict) else None
+    if not _whole(version) or version < 0 or not isinstance(rows, list) or not rows:
+        raise BadTableError('must be {"version": N, "rows": [[first, last, K], ...]}')
+    checked = _rows(rows, frozenset(allowed))
+    return version, checked, _dense(checked, max_batch)
+
+
+def _rows(rows: list[Any], allowed: frozenset[int]) -> Rows:
+    checked: Rows = []
+    expected = 1
+    for row in rows:
+        if not isinstance(row, list) or len(row) != 3 or not all(_whole(cell) for cell in row):
+            raise BadTableError(f"row {row!r} must be three whole numbers [first, last, K]")
+        first, last, k = row
+        if first != expected or last < first:
+            raise BadTableError(f"row {row!r} must start at {expected} and not end before it starts")
+        if k not in allowed:
+            raise BadTableError(f"row {row!r}: K {k} was not prepared at start; those are {sorted(allowed)}")
+        checked.append((first, last, k))
+        expected = last + 1
+    return checked
+
+
+def _dense(rows: Rows, max_batch: int) -> list[int]:
+    dense = [0] * (max_batch + 1)
+    for first, last, k in rows:
+        for batch in range(first, min(last, max_batch) + 1):
+            dense[batch] = k
+    _, end, k = rows[-1]
+    for batch in range(end + 1, max_batch + 1):
+        dense[batch] = k
+    return dense
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class TableFile:
+    """A table file that is looked at now and then. The last good table stays; nothing is ever raised.
+
+    `allowed` are the K prepared at start, `max_batch` the most requests that are scheduled at once. A mounted
+    ConfigMap replaces a link, so it is the file behind the path whose time, inode and size tell of a change.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        allowed: Iterable[int],
+        max_batch: int,
+        clock: Callable[[], float] = time.monotonic,
+        logger: logging.Logger = _log,
+    ) -> None:
+        self.path = path
+        self.version: int | None = None
+        self.rows: Rows = []
+        self._allowed = frozenset(allowed)
+        self._max_batch = max_batch
+        self._clock = clock
+        self._logger = logger
+        self._next = 0.0
+        self._seen: Signature | None = None
+        self._text: str | None = None
+        self._warned = ""
+
+    def poll(self) -> list[int] | None:
+        """The dense table when a new one has come into force with this call, else None. Cheap: call it every step."""
+        now = self._clock()
+        if now < self._next:
+            return None
+        self._next = now + POLL_SECONDS
+        try:
+            return self._look()
+        except BadTableError as error:
+            self._warn(f"{self.path} {error}")
+        except Exception as error:
+            self._warn(f"{self.path} cannot be read: {error!r}")
+        return None
+
+    def _look(self) -> list[int] | None:
+        found = os.stat(self.path)  # noqa: PTH116
+        signature = (found.st_mtime_ns, found.st_ino, found.st_size)
+        if signature == self._seen:
+            return None
+        with open(self.path, "rb") as file:  # noqa: PTH123
+            raw = file.read(LARGEST_FILE + 1)
+        # Only now: a file that could not be read is tried again.
+        self._seen = signature
+        if len(raw) > LARGEST_FILE:
+            raise BadTableError(f"is larger than {LARGEST_FILE} bytes")
+        text = raw.decode("utf-8", "replace")
+        if text == self._text:
+            self._warned = ""
+            return None
+        version, rows, dense = parse(text, self._allowed, self._max_batch)
+        self._text, self._warned = text, ""
+        self.version, self.rows = version, rows
+        self._logger.info("speculative: table version %d in force: %s", version, show(rows))
+        return dense
+
+    def _warn(self, problem: str) -> None:
+        """One line per problem, not one per look."""
+        if problem != self._warned:
+            self._warned = problem
+            kept = "the table of the start" if self.version is None else f"table version {self.version}"
+            self._logger.warning("speculative: %s; %s stays in force", problem, kept)
+
+
+def show(rows: Rows) -> str:
+    """`1-16:4 17-256:1`."""
+    return " ".join(f"{first}-{last}:{k}" for first, last, k in rows)
+
+
+class _HotTable:
+    """Mixin before one of vLLM's schedulers: keeps `dynamic_sd_lookup` as the table file says.
+
+    `schedule()` and the change of the list happen in one thread, in one assignment: no step sees half a table.
+    """
+
+    _speculative_table: TableFile | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        try:
+            self._speculative_table = _table_of(self)
+            self._speculative_look()
+        except Exception as error:
+            self._speculative_table = None
+            _inert(f"unexpected {error!r}")
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """vLLM's, whatever its arguments in this release, after a look at the table file."""
+        if self._speculative_table is not None:
+            self._speculative_look()
+        return super().schedule(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes after the mixin
+
+    def _speculative_look(self) -> None:
+        dense = self._speculative_table.poll() if self._speculative_table is not None else None
+        if dense is not None:
+            self.dynamic_sd_lookup = dense
+
+
+def _table_of(engine_scheduler: Any) -> TableFile | None:
+    """The table file for a scheduler that was started with a schedule of the known form; else None and a warning."""
+    lookup = getattr(engine_scheduler, "dynamic_sd_lookup", None)
+    path = os.environ.get(TABLE_VARIABLE)
+    if lookup is None:
+        _inert("the engine runs without a schedule (none given at start, or data parallelism dropped it)")
+    elif not isinstance(lookup, list) or len(lookup) < 2 or not all(_whole(k) for k in lookup):
+        _inert("this engine keeps its schedule in a form that is not known here")
+    elif not path:
+        _inert(f"{TABLE_VARIABLE} is not set")
+    else:
+        return TableFile(path, lookup[1:], len(lookup) - 1)
+    return None
+
+
+def _inert(why: str) -> None:
+    _log.warning("speculative: K is not changed while serving: %s", why)
+
+
+def scheduler(*args: Any, **kwargs: Any) -> Any:
+    """What `--scheduler-cls` names: vLLM calls it as it would call a scheduler class.
+
+    Gives vLLM's own scheduler for the configuration (the asynchronous one where that is on: the other would cost a
+    large part of the speed), with the table file mixed in on proven releases.
+    """
+    config = kwargs["vllm_config"] if "vllm_config" in kwargs else args[0]
+    base = _base(config)
+    version = _engine_version()
+    if version[:2] not in PROVEN:
+        _inert(f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} is not among the proven releases")
+        return base(*args, **kwargs)
+    return _hot(base)(*args, **kwargs)
+
+
+_classes: dict[type, type] = {}
+
+
+def _hot(base: type) -> type:
+    if base not in _classes:
+        _classes[base] = type(f"Speculative{base.__name__}", (_HotTable, base), {"__module__": __name__})
+    return _classes[base]
+
+
+def _base(config: Any) -> Any:
+    """The scheduler class that vLLM would take by itself."""
+    if config.scheduler_config.async_scheduling:
+        from vllm.v1.core.sched.async_scheduler import (  # type: ignore[import-not-found]  # only in the image
+            AsyncScheduler,
+        )
+
+        return AsyncScheduler
+    from vllm.v1.core.sched.scheduler import Scheduler  # type: ignore[import-not-found]  # only in the image
+
+    return Scheduler
+
+
+def _engine_version() -> tuple[int, ...]:
+    """(0, 32, 0) of "0.32.0+cpu"; () when it cannot be told."""
+    import vllm  # type: ignore[import-not-found]  # only in the image
+
+    numbers: list[int] = []
+    for part in str(getattr(vllm, "__version__", "")).split("+")[0].split(".")[:3]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
