@@ -21,6 +21,8 @@ ANNOTATION_HASH = f"{GROUP}/rendered-hash"
 """On every child: hash of the manifest as rendered, so that an unchanged child costs no call."""
 ANNOTATION_POKE = f"{GROUP}/table-version"
 """On serving pods (the object, never the template): makes the kubelet deliver a changed ConfigMap at once."""
+ANNOTATION_TABLE = f"{GROUP}/table"
+"""On the Deployment (the object, never the template) where the table is part of the pod template: which one that is."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
 

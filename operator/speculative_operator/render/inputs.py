@@ -1,0 +1,46 @@
+"""What `render` needs to know, gathered by `reconcile` so that templates decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.base import EngineContainer
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the cluster offers, as far as it was looked up. Defaults hold where nothing was."""
+
+    pod_monitor: bool = False
+    """The kind PodMonitor (monitoring.coreos.com/v1) is served."""
+    assigns_uids: bool = True
+    """The platform gives each pod a user id of its own, as OpenShift does: then none may be asked for. Set to False
+    where it is known not to (the group security.openshift.io is absent): the stock image, which would start as root,
+    is then run as its prepared user."""
+    spare_accelerators: int | None = None
+    """Accelerators free for one more replica beside those that run; None when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderInput:
+    """Everything that the children of one object are made of."""
+
+    spec: DeploymentSpec
+    container: EngineContainer
+    table: KTable | None
+    """In force; None without speculation."""
+    table_version: int
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    strategy: Mapping[str, Any] = field(default_factory=dict)
+    """`spec.strategy` of the Deployment."""
+    owns_replicas: bool = True
+    """False when an autoscaler writes the Deployment's replicas: they are then left out of the manifest."""
+
+    @property
+    def live(self) -> bool:
+        """True when the pods re-read the table from a mounted file."""
+        return bool(self.container.payload) and self.table is not None

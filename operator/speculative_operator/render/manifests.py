@@ -1,0 +1,69 @@
+"""`render`: all children of one object, in the order in which they are best applied. Called by `reconcile`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import KTable
+from speculative_operator.render import podspec, values
+from speculative_operator.render.environment import parsed, plain
+from speculative_operator.render.errors import RenderError
+from speculative_operator.render.hashing import hashed
+from speculative_operator.render.inputs import RenderInput
+from speculative_operator.render.merge import merge
+
+Manifest = dict[str, Any]
+
+
+def render(inp: RenderInput) -> tuple[Manifest, ...]:
+    """Every child of one object: whole intent, labelled, owned by it, and hashed.
+
+    ConfigMaps come first: a pod whose ConfigMap is missing waits for its kubelet's next try. The Deployment's pod
+    template does not depend on the table where pods re-read it. Raises RenderError.
+    """
+    spec = inp.spec
+    children: list[Manifest] = []
+    if inp.live and inp.table is not None:
+        children.append(table_config(spec, inp.table, inp.table_version))
+        children.append(_config(spec, podspec.payload_name(spec.name), inp.container.payload))
+    children.append(_deployment(inp))
+    common = values.common(spec, names.child(spec.name))
+    children.append(hashed(parsed("service", common)))
+    children.append(hashed(parsed("networkpolicy", common)))
+    if spec.replicas > 1 or not inp.owns_replicas:
+        children.append(hashed(parsed("poddisruptionbudget", common)))
+    if inp.capabilities.pod_monitor:
+        children.append(hashed(parsed("podmonitor", common)))
+    return tuple(children)
+
+
+def table_config(spec: DeploymentSpec, table: KTable, version: int) -> Manifest:
+    """The ConfigMap that serving pods re-read."""
+    return _config(spec, podspec.table_name(spec.name), {names.TABLE_KEY: values.table_text(table, version)})
+
+
+def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str]) -> Manifest:
+    return hashed(parsed("configmap", {**values.common(spec, name), "data": dict(data)}))
+
+
+def _deployment(inp: RenderInput) -> Manifest:
+    manifest = parsed("deployment", values.deployment(inp))
+    template = merge(manifest["spec"]["template"], plain(inp.spec.template), "spec.template", field="template")
+    _check_selector(inp.spec, template)
+    return hashed({**manifest, "spec": {**manifest["spec"], "template": template}})
+
+
+def _check_selector(spec: DeploymentSpec, template: Mapping[str, Any]) -> None:
+    """Raises RenderError when overrides took away the labels by which Deployment and Service find the pods."""
+    metadata = template.get("metadata")
+    found = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    for label, wanted in names.selector(spec.name).items():
+        value = found.get(label) if isinstance(found, Mapping) else None
+        if value != wanted:
+            raise RenderError(
+                f"spec.template.metadata.labels[{label}] is {value!r}; leave it out: it must stay {wanted!r}, "
+                "the pods are found by it"
+            )

@@ -1,0 +1,75 @@
+"""Lays `spec.template` over the rendered pod template, the way a strategic merge patch does. Called by `manifests`.
+
+Maps merge key by key; lists that are maps in disguise merge by their keys (see `keyed`); other lists and scalars are
+replaced; null removes. `$patch: delete` removes a map or an item, `$patch: replace` takes it as it stands, and as an
+item of a keyed list replaces the whole list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from speculative_operator.render.errors import RenderError
+from speculative_operator.render.keyed import is_keyed, key_of, required
+
+DIRECTIVE = "$patch"
+MAX_DEPTH = 64
+"""Nesting beyond which a value is refused: no pod template comes near it."""
+
+
+def merge(base: Any, patch: Any, path: str = "", depth: int = 0, field: str = "") -> Any:
+    """`base` with `patch` laid over it; neither is changed. `field` is the last part of `path`.
+
+    Raises RenderError naming the path of what cannot be merged.
+    """
+    if depth > MAX_DEPTH:
+        raise RenderError(f"{path[:120]}...: nested deeper than {MAX_DEPTH} levels; no pod template is")
+    if isinstance(patch, Mapping):
+        return _merge_maps(base if isinstance(base, Mapping) else {}, patch, path, depth)
+    if isinstance(patch, list | tuple):
+        if is_keyed(field):
+            return _merge_keyed(base if isinstance(base, list | tuple) else (), patch, path, depth, field)
+        return [merge(None, item, f"{path}[{index}]", depth + 1) for index, item in enumerate(patch)]
+    return patch
+
+
+def _merge_maps(base: Mapping[str, Any], patch: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
+    merged = {} if _directive(patch, path) == "replace" else dict(base)
+    for key, value in patch.items():
+        if key == DIRECTIVE:
+            continue
+        where = f"{path}.{key}" if path else str(key)
+        if value is None or (isinstance(value, Mapping) and _directive(value, where) == "delete"):
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value, where, depth + 1, str(key))
+    return merged
+
+
+def _merge_keyed(base: Sequence[Any], patch: Sequence[Any], path: str, depth: int, field: str) -> list[Any]:
+    whole = any(isinstance(item, Mapping) and dict(item) == {DIRECTIVE: "replace"} for item in patch)
+    merged: dict[Any, Any] = {} if whole else {key_of(field, item): item for item in base}
+    for index, item in enumerate(patch):
+        if whole and isinstance(item, Mapping) and dict(item) == {DIRECTIVE: "replace"}:
+            continue
+        key = key_of(field, item)
+        if key is None:
+            raise RenderError(f"{path}[{index}] has no {required(field)}; items of {field} are merged by it")
+        where = f"{path}[{'/'.join(key)}]"
+        if _directive(item, where) == "delete":
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), item, where, depth + 1)
+    return list(merged.values())
+
+
+def _directive(patch: Mapping[str, Any], path: str) -> str:
+    """`merge`, `replace` or `delete`. Raises RenderError for any other directive: silence would mislead."""
+    unknown = next((key for key in patch if isinstance(key, str) and key.startswith("$") and key != DIRECTIVE), None)
+    if unknown is not None:
+        raise RenderError(f"{path}.{unknown} is not supported; use `{DIRECTIVE}: delete` or `{DIRECTIVE}: replace`")
+    found = patch.get(DIRECTIVE, "merge")
+    if found not in ("merge", "replace", "delete"):
+        raise RenderError(f"{path}.{DIRECTIVE} is {found!r}; use merge, replace or delete")
+    return str(found)

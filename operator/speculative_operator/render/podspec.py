@@ -1,0 +1,100 @@
+"""Values of the pod template: ports, probes, volumes, times. Called by `values`; every figure has its reason here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.render.inputs import RenderInput
+
+PRE_STOP_SECONDS = 5
+"""A pod leaves the endpoints while it still serves: the time proxies need to hear of it."""
+STOP_MARGIN_SECONDS = 10
+"""Between the engine's own end of draining and SIGKILL."""
+STARTUP_PERIOD_SECONDS = 2
+"""Short, so that a pod is ready within two seconds of its engine; the budget is in the number of failures."""
+PROGRESS_MARGIN_SECONDS = 600
+"""For scheduling and for pulling an image of several GiB, on top of the startup budget."""
+SHARED_MEMORY = "2Gi"
+"""Size of /dev/shm where workers of several accelerators talk through it."""
+STOCK_USER = 2000
+"""User id that the stock vLLM image is prepared for (group 0); without it the image starts as root."""
+
+
+def startup_failures(startup_seconds: int) -> int:
+    """Failures of the startup probe that make up its budget."""
+    return max(1, math.ceil(startup_seconds / STARTUP_PERIOD_SECONDS))
+
+
+def grace_seconds(shutdown_seconds: int) -> int:
+    """preStop, then draining, then a margin: SIGKILL comes last and to an engine that is stuck."""
+    return PRE_STOP_SECONDS + shutdown_seconds + STOP_MARGIN_SECONDS
+
+
+def run_as_user(inp: RenderInput) -> int | None:
+    """User id to ask for; None where the platform assigns one, or where the image is the user's own and knows."""
+    if inp.capabilities.assigns_uids or inp.spec.engine.image:
+        return None
+    return STOCK_USER
+
+
+def environment(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Environment variables, each name once: the last one given wins, at the place of the first."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        found[str(entry.get("name", ""))] = dict(entry)
+    return list(found.values())
+
+
+def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Volumes of the pod and mounts of the engine's container.
+
+    Directories, never `subPath`: files below a `subPath` never change in a running pod.
+    """
+    pairs = [_scratch("cache", names.CACHE_MOUNT), _scratch("tmp", "/tmp")]  # noqa: S108  (a path in the pod)
+    if inp.container.shared_memory:
+        pairs.append(_scratch("dshm", "/dev/shm", {"medium": "Memory", "sizeLimit": SHARED_MEMORY}))  # noqa: S108
+    if inp.live:
+        pairs.append(_config("table", table_name(inp.spec.name), names.TABLE_MOUNT))
+        pairs.append(_config("payload", payload_name(inp.spec.name), names.PAYLOAD_MOUNT))
+    volumes = [volume for volume, _ in pairs]
+    mounts = [mount for _, mount in pairs]
+    for volume, mount in _models(inp):
+        if volume not in volumes:
+            volumes.append(volume)
+        mounts.append(mount)
+    return volumes, mounts
+
+
+def table_name(name: str) -> str:
+    """Name of the ConfigMap that holds the table in force."""
+    return names.child(name, "table")
+
+
+def payload_name(name: str) -> str:
+    """Name of the ConfigMap that holds what runs inside the engine."""
+    return names.child(name, "payload")
+
+
+def _scratch(name: str, path: str, source: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"name": name, "emptyDir": dict(source or {})}, {"name": name, "mountPath": path}
+
+
+def _config(name: str, config: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"name": name, "configMap": {"name": config}}, {"name": name, "mountPath": path, "readOnly": True}
+
+
+def _models(inp: RenderInput) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
+    """Weights: one volume for each claim and each image, read-only."""
+    claims: dict[str, str] = {}
+    for claim in inp.container.pvc_mounts:
+        name = claims.setdefault(claim.claim, f"claim-{len(claims)}")
+        volume = {"name": name, "persistentVolumeClaim": {"claimName": claim.claim, "readOnly": True}}
+        mount = {"name": name, "mountPath": claim.mount_path, "readOnly": True}
+        yield volume, mount | ({"subPath": claim.path} if claim.path else {})
+    for index, image in enumerate(inp.container.image_mounts):
+        name = f"image-{index}"
+        volume = {"name": name, "image": {"reference": image.reference, "pullPolicy": "IfNotPresent"}}
+        yield volume, {"name": name, "mountPath": image.mount_path, "readOnly": True}

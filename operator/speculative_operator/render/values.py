@@ -1,0 +1,68 @@
+"""What each template interpolates, complete: a template only places it. Called by `manifests`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import KTable
+from speculative_operator.render import labels, podspec
+from speculative_operator.render.inputs import RenderInput
+
+
+def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
+    """Values that every template takes: who the child is and whose."""
+    return {
+        "name": name,
+        "namespace": spec.namespace,
+        "labels": labels.common(spec),
+        "selector": names.selector(spec.name),
+        "owner": labels.owner(spec),
+        "port_name": names.SERVING_PORT_NAME,
+        "port": names.SERVING_PORT,
+    }
+
+
+def deployment(inp: RenderInput) -> dict[str, Any]:
+    """Values of the Deployment."""
+    spec, container = inp.spec, inp.container
+    volumes, mounts = podspec.volumes_and_mounts(inp)
+    return {
+        **common(spec, names.child(spec.name)),
+        "annotations": _deployment_annotations(inp),
+        "owns_replicas": inp.owns_replicas,
+        "replicas": spec.replicas,
+        "strategy": inp.strategy,
+        "progress_deadline": container.startup_seconds + podspec.PROGRESS_MARGIN_SECONDS,
+        "pod_labels": labels.of_pods(spec),
+        "port_text": str(names.SERVING_PORT),
+        "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
+        "run_as_user": podspec.run_as_user(inp),
+        "container": names.CONTAINER,
+        "image": container.image,
+        "args": list(container.args),
+        "env": podspec.environment(container.env),
+        "accelerators": {spec.accelerator.resource: str(spec.accelerator.per_replica)},
+        "startup_period": podspec.STARTUP_PERIOD_SECONDS,
+        "startup_failures": podspec.startup_failures(container.startup_seconds),
+        "pre_stop_seconds": podspec.PRE_STOP_SECONDS,
+        "volumes": volumes,
+        "mounts": mounts,
+    }
+
+
+def table_text(table: KTable, version: int) -> str:
+    """Content of the table file that the payload reads."""
+    return json.dumps({"version": version, "rows": table.rows()}, separators=(",", ":"))
+
+
+def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
+    """Where the table is part of the pod template, the Deployment itself says which one that is.
+
+    An operator that is killed between changing it and writing status then finds it here instead of rolling back.
+    """
+    if inp.table is None or inp.live:
+        return {}
+    return {names.ANNOTATION_TABLE: table_text(inp.table, inp.table_version)}
