@@ -1,0 +1,94 @@
+"""The composition root: the only place that constructs the parts of the operator. `speculative-operator` is `main`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+import time
+
+import uvloop
+
+from speculative_operator import __version__, settings
+from speculative_operator.reconcile.tick import tick
+from speculative_operator.settings import Settings, SettingsError
+from speculative_operator.shell import logs
+from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.http import Endpoints
+from speculative_operator.shell.informer import Informer
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.leader import Leader, LostLeadershipError, identity
+from speculative_operator.shell.login import LoginError, own_namespace
+from speculative_operator.shell.operator import Operator
+from speculative_operator.shell.prometheus import Prometheus
+from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.report import Reporter
+from speculative_operator.shell.resync import Resync
+from speculative_operator.shell.rounds import Rounds
+from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.visit import Tick, Visitor
+from speculative_operator.shell.writes import Writer
+
+log = logging.getLogger(__name__)
+
+EXIT_SETTINGS = 2
+EXIT_LOST = 3
+
+
+def main() -> int:
+    """Run the operator; the exit status: 0 asked to stop, 1 failed, 2 bad settings, 3 lost the Lease."""
+    try:
+        chosen = settings.load()
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_SETTINGS
+    logs.configure(chosen.log_level, chosen.log_format)
+    log.info("speculative-operator %s", __version__)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(chosen))
+    except LostLeadershipError as error:
+        log.error("%s", error)
+        return EXIT_LOST
+    except (LoginError, OSError) as error:
+        log.error("%s", error)
+        return 1
+    except Exception:
+        log.exception("the operator ends")
+        return 1
+    return 0
+
+
+async def _run(chosen: Settings) -> None:
+    operator = compose(chosen)
+    endpoints = Endpoints(chosen.http_host, chosen.http_port, operator.telemetry, operator.healthy, operator.ready)
+    await operator.run(endpoints)
+
+
+def compose(chosen: Settings, tick: Tick = tick) -> Operator:
+    """All parts of an operator, connected. Must run inside the event loop."""
+    telemetry, cache = Telemetry(), Cache()
+    queue: Queue[Key] = Queue(time.monotonic, random.random)
+    kube = Kube(chosen, telemetry)
+    leader = None
+    if chosen.leader_election:
+        leader = Leader(chosen, kube, chosen.lease_namespace or own_namespace(), identity())
+
+    def arrived(namespace: str) -> None:
+        for key in cache.observed().get(namespace, ()):
+            queue.add(key)
+
+    rounds = Rounds(chosen, Prometheus(chosen), telemetry, lambda: set(cache.observed()), arrived)
+    resync = Resync(chosen, kube, cache, queue.add)
+    leading = (lambda: leader.leading) if leader is not None else (lambda: True)
+    writer = Writer(kube, cache, telemetry, leading, resync.missing.set)
+    visitor = Visitor(
+        chosen, cache, writer, Reporter(kube, cache, telemetry), telemetry, rounds.latest, resync.capabilities, tick
+    )
+    informer = Informer(chosen, kube, cache, queue, telemetry)
+    return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Every setting of the operator, read once from the environment, each with its unit and its reason.
+
+`app.main` reads it, `shell` uses it; docs/settings.md is `reference()` (`python -m speculative_operator.settings`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "SPECULATIVE_"
+
+
+class SettingsError(ValueError):
+    """The environment holds a value that cannot be used. The message names variable, value and remedy."""
+
+
+class Settings(BaseSettings):
+    """Settings from variables `SPECULATIVE_<NAME>`; an empty variable means the default."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore", validate_default=True
+    )
+
+    namespaces: str = Field(
+        default="",
+        description="Comma-separated names of the namespaces to serve; empty serves all of them. With names given, "
+        "nothing is listed or watched outside them, so Roles are enough.",
+    )
+    tick_seconds: float = Field(
+        default=10.0,
+        ge=1.0,
+        le=300.0,
+        description="seconds: how often metrics are read and each object is looked at without being asked. A window "
+        "needs two scrapes, so less than the scrape interval brings nothing.",
+    )
+    workers: int = Field(
+        default=24,
+        ge=1,
+        le=256,
+        description="count: objects visited at once. A visit mostly waits for the API server; one object is never "
+        "visited twice at once.",
+    )
+    write_slots: int = Field(
+        default=12,
+        ge=1,
+        le=256,
+        description="count: requests to the API server under way at once. What starts pods goes first in the queue "
+        "for a slot; more slots only move the queue into the API server.",
+    )
+    resync_seconds: float = Field(
+        default=600.0,
+        ge=10.0,
+        description="seconds: how often all objects are listed to find what the watches missed, and which optional "
+        "kinds exist is asked again. Jittered by 10 %.",
+    )
+    connect_timeout_seconds: float = Field(
+        default=5.0, gt=0.0, description="seconds: to connect to the API server; a healthy one accepts at once."
+    )
+    read_timeout_seconds: float = Field(
+        default=30.0,
+        gt=0.0,
+        description="seconds: for one whole request to the API server; watches have no such limit.",
+    )
+    prometheus_url: str = Field(
+        default="http://prometheus-operated.monitoring.svc:9090",
+        description="URL of Prometheus or of anything with its query API (Thanos, Mimir). The default is the Service "
+        "that prometheus-operator makes.",
+    )
+    prometheus_token_file: str = Field(
+        default="",
+        description="path: bearer token for Prometheus, re-read for each request as tokens rotate; empty sends none.",
+    )
+    prometheus_ca_file: str = Field(
+        default="", description="path: CA bundle that signed Prometheus' certificate; empty uses the system's."
+    )
+    prometheus_timeout_seconds: float = Field(
+        default=5.0,
+        gt=0.0,
+        description="seconds: for one whole query, connection included. Less than a tick, so that none pile up.",
+    )
+    prometheus_range_seconds: int = Field(
+        default=60,
+        ge=10,
+        le=3600,
+        description="seconds of raw samples that a query asks for: at least two scrape intervals, or no window closes.",
+    )
+    stale_after_seconds: float = Field(
+        default=30.0,
+        gt=0.0,
+        description="seconds: a pod whose newest sample is older counts as unseen, and nothing is changed for it.",
+    )
+    leader_election: bool = Field(
+        default=True,
+        description="boolean: hold a Lease before writing anything. Off only where a second operator is impossible.",
+    )
+    lease_namespace: str = Field(
+        default="", description="namespace of the Lease; empty is the operator's own (its ServiceAccount's)."
+    )
+    lease_name: str = Field(default="speculative-operator", description="name of the Lease.")
+    lease_duration_seconds: int = Field(
+        default=15, ge=3, description="seconds: a Lease not renewed for this long may be taken by another replica."
+    )
+    lease_renew_seconds: float = Field(
+        default=10.0,
+        gt=0.0,
+        description="seconds: a leader that could not renew for this long exits, before anyone else may start.",
+    )
+    lease_retry_seconds: float = Field(
+        default=2.0, gt=0.0, description="seconds between attempts to take or renew the Lease."
+    )
+    http_host: str = Field(
+        default="0.0.0.0",  # noqa: S104  the kubelet and Prometheus reach a pod from outside
+        description="address that /healthz, /readyz and /metrics listen on.",
+    )
+    http_port: int = Field(
+        default=8080, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0 takes a free one."
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="lowest level that is logged."
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="json", description="json: one object per line, for machines; text: for a terminal."
+    )
+
+    @field_validator("namespaces")
+    @classmethod
+    def _names(cls, value: str) -> str:
+        return ",".join(sorted({part.strip() for part in value.split(",") if part.strip()}))
+
+    @field_validator("prometheus_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https://")
+        return value.rstrip("/")
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _upper(cls, value: object) -> object:
+        return value.upper() if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _together(self) -> Settings:
+        if self.prometheus_timeout_seconds >= self.tick_seconds:
+            raise ValueError(f"{PREFIX}PROMETHEUS_TIMEOUT_SECONDS must be less than {PREFIX}TICK_SECONDS")
+        if self.lease_renew_seconds >= self.lease_duration_seconds:
+            raise ValueError(f"{PREFIX}LEASE_RENEW_SECONDS must be less than {PREFIX}LEASE_DURATION_SECONDS")
+        if self.lease_retry_seconds * 1.2 >= self.lease_renew_seconds:
+            raise ValueError(f"{PREFIX}LEASE_RETRY_SECONDS must be well below {PREFIX}LEASE_RENEW_SECONDS")
+        return self
+
+    @property
+    def namespace_list(self) -> tuple[str, ...]:
+        """Namespaces to serve; empty means all."""
+        return tuple(self.namespaces.split(",")) if self.namespaces else ()
+
+
+def load() -> Settings:
+    """Settings of this process. Raises SettingsError with one line per bad variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise SettingsError(
+            "\n".join(_explain(item["loc"], item["msg"], item["input"]) for item in error.errors())
+        ) from None
+
+
+def _explain(location: tuple[int | str, ...], message: str, value: object) -> str:
+    text = message.removeprefix("Value error, ")
+    if not location:
+        return text
+    return f"{PREFIX}{str(location[0]).upper()}={value!r}: {text[:1].lower()}{text[1:]}"
+
+
+def reference() -> str:
+    """The whole of docs/settings.md."""
+    lines = [
+        "# Settings of the operator",
+        "",
+        "Read once at start from the environment. Generated from `settings.py` by",
+        "`python -m speculative_operator.settings > docs/settings.md`.",
+        "",
+        "| Variable | Default | What, unit and why |",
+        "| --- | --- | --- |",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        shown = str(default).lower() if isinstance(default, bool) else str(default)
+        lines.append(f"| `{PREFIX}{name.upper()}` | {f'`{shown}`' if shown else 'empty'} | {field.description} |")
+    lines += [
+        "",
+        "`POD_NAME` (from the downward API) is the operator's identity in the Lease: a container that is restarted in",
+        "the same pod goes on at once instead of waiting for its own Lease to run out.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

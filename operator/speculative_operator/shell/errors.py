@@ -1,0 +1,117 @@
+"""What can go wrong with a request to the API server, as types. Raised by kube, handled by worker, leader, resync."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(eq=False)
+class ApiError(Exception):
+    """The API server did not do what was asked.
+
+    `status` is the HTTP status, 0 when there was none; `retry_after` seconds, when the server named them.
+    """
+
+    verb: str
+    what: str
+    """Resource and name, such as `deployments default/gemma`."""
+    message: str
+    status: int = 0
+    retry_after: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.what}: {self.message}"
+
+
+class ConflictError(ApiError):
+    """Somebody else changed, created or replaced the object: look again."""
+
+
+class ForbiddenError(ApiError):
+    """The ServiceAccount may not; verb and resource are in the message."""
+
+
+class NamespaceTerminatingError(ApiError):
+    """The namespace is going away: nothing to do, and nothing to complain about."""
+
+
+class NotFoundError(ApiError):
+    """The object, its namespace or its kind does not exist."""
+
+
+class InvalidError(ApiError):
+    """The object as sent is wrong: sending it again cannot help."""
+
+
+class ThrottledError(ApiError):
+    """The API server asked for patience."""
+
+
+class UnauthorizedError(ApiError):
+    """The credentials are not, or no longer, good."""
+
+
+class UnavailableError(ApiError):
+    """No answer, or an answer that says nothing about the request (5xx, timeout, connection)."""
+
+
+class ExpiredListError(ApiError):
+    """The continuation of a LIST is too old (410): start over."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: InvalidError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: ExpiredListError,
+    413: InvalidError,
+    415: InvalidError,
+    422: InvalidError,
+    429: ThrottledError,
+}
+
+
+def from_response(verb: str, what: str, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error that an answer of the API server stands for. Never raises, whatever the body is."""
+    answer = _status_object(body)
+    message = str(answer.get("message") or body[:300].decode("utf-8", "replace").strip() or f"HTTP {status}")
+    return _kind(status, answer, message)(verb, what, message, status, _seconds(headers.get("Retry-After")))
+
+
+def _kind(status: int, answer: Mapping[str, Any], message: str) -> type[ApiError]:
+    if status == 403 and _terminating(answer, message):
+        return NamespaceTerminatingError
+    if status == 500 and "typed patch object" in message:
+        # Server-side apply answers 500, not 422, when a field is not in the schema.
+        return InvalidError
+    return _BY_STATUS.get(status, UnavailableError)
+
+
+def _terminating(answer: Mapping[str, Any], message: str) -> bool:
+    details = answer.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, Mapping) and cause.get("reason") == "NamespaceTerminating":
+            return True
+    return "because it is being terminated" in message
+
+
+def _status_object(body: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _seconds(value: str | None) -> float | None:
+    """`Retry-After` in its form of seconds; the form of a date is not used by Kubernetes."""
+    try:
+        return max(0.0, min(float(value), 300.0)) if value is not None else None
+    except ValueError:
+        return None

@@ -1,0 +1,49 @@
+"""/healthz, /readyz and /metrics on one port. Run by `operator`; asked by the kubelet and by Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from speculative_operator.shell.telemetry import Telemetry
+
+Check = Callable[[], str]
+"""Empty when all is well, else what is wrong."""
+
+
+class Endpoints:
+    """An HTTP server on `host:port`; `port` 0 takes a free one, readable from `port` after `start`."""
+
+    def __init__(self, host: str, port: int, telemetry: Telemetry, healthy: Check, ready: Check) -> None:
+        self._host = host
+        self.port = port
+        self._telemetry = telemetry
+        self._healthy = healthy
+        self._ready = ready
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError when the port is taken."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._answer(self._healthy))
+        app.router.add_get("/readyz", self._answer(self._ready))
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self.port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _answer(self, check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(_: web.Request) -> web.Response:
+            wrong = check()
+            return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
+
+        return handle
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._telemetry.render(), headers={"Content-Type": "text/plain; version=0.0.4"})

@@ -1,0 +1,125 @@
+"""kopf as the informer: watches of our kind, its children and pods, feeding the cache and marking owners due.
+
+Nothing else of kopf is used: no change handlers, timers, daemons or indexes (docs/decisions/0003-kopf-as-informer.md).
+`on.event` errors are logged and never retried, so the handlers only store and mark. Made and run by `operator`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import kopf
+
+from speculative_operator.domain import names
+from speculative_operator.settings import Settings
+from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.kube import CHUNK, Kube
+from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.resources import CHILD_SELECTOR, OWNER, Resource
+from speculative_operator.shell.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+
+class Backoffs:
+    """Jittered delays of kopf's retries, fresh for each request that iterates over them."""
+
+    def __iter__(self) -> Iterator[float]:
+        return (base * random.uniform(0.8, 1.2) for base in (1.0, 2.0, 4.0, 8.0))  # noqa: S311  spreads load only
+
+
+class Informer:
+    """Watches, as long as `run` runs."""
+
+    def __init__(self, settings: Settings, kube: Kube, cache: Cache, queue: Queue[Key], telemetry: Telemetry) -> None:
+        self._settings = settings
+        self._kube = kube
+        self._cache = cache
+        self._queue = queue
+        self._telemetry = telemetry
+        self.started = asyncio.Event()
+
+    async def run(self, resources: Sequence[Resource], stop: asyncio.Event) -> None:
+        """Watch `resources` until `stop` is set. Raises when a watch dies for good: the process should end then."""
+        namespaces = self._settings.namespace_list
+        await kopf.operator(
+            registry=self._registry(resources),
+            settings=kopf_settings(self._settings, resources),
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            standalone=True,
+            ready_flag=self.started,
+            stop_flag=stop,
+        )
+
+    def _registry(self, resources: Iterable[Resource]) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(self._login)
+        for resource in resources:
+            on_event = kopf.on.event(
+                resource.group, resource.version, resource.plural, id=f"see-{resource.plural}", registry=registry
+            )
+            on_event(self._see)
+        return registry
+
+    async def _login(self, **_: Any) -> kopf.ConnectionInfo:
+        connection: kopf.ConnectionInfo = await self._kube.connection()
+        return connection
+
+    async def _see(self, *, event: Any, resource: Any, **_: Any) -> None:
+        body = event["object"]
+        body.setdefault("kind", resource.kind)
+        self._telemetry.seen(resource.kind, time.monotonic())
+        self.take(event["type"], body)
+
+    def take(self, event: str | None, body: dict[str, Any]) -> None:
+        """One watch event; `event` None is an object that was there before the watch began."""
+        if event == "DELETED":
+            removed = self._cache.remove(body)
+            if removed is not None:
+                self._queue.add(removed)
+            return
+        known = self._cache.owner(_own(body)) if body["kind"] == OWNER.kind else None
+        key = self._cache.put(body)
+        if key is None:
+            return
+        changed = body["kind"] == OWNER.kind and not _same_generation(known, body)
+        # What was there before we came can wait its turn: a restart must not visit everything in one second.
+        self._queue.add(key, 0.0 if event else self._settings.tick_seconds * random.random(), urgent=changed)  # noqa: S311
+
+
+def _own(body: dict[str, Any]) -> Key:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+def _same_generation(known: Any, body: dict[str, Any]) -> bool:
+    return known is not None and known["metadata"].get("generation") == body["metadata"].get("generation")
+
+
+def kopf_settings(settings: Settings, resources: Iterable[Resource]) -> kopf.OperatorSettings:
+    """kopf, set up to watch and do nothing else."""
+    made = kopf.OperatorSettings()
+    made.posting.enabled = False
+    # Which kinds exist is asked by resync; scanning would list definitions and namespaces of the whole cluster.
+    made.scanning.disabled = True
+    made.watching.chunk_size = CHUNK
+    for resource in resources:
+        if resource is not OWNER:
+            made.watching.label_selectors[resource.group, resource.version, resource.plural] = CHILD_SELECTOR
+    made.networking.request_timeout = settings.read_timeout_seconds
+    made.networking.connect_timeout = settings.connect_timeout_seconds
+    made.networking.error_backoffs = Backoffs()
+    # Unused, but the defaults carry the name of kopf's author into objects if they ever were.
+    made.persistence.finalizer = f"{names.GROUP}/finalizer"
+    made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.GROUP, v1=False)
+    made.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.GROUP, v1=False)
+    # Signals are ours; this is for the case that kopf hangs at the end.
+    made.process.ultimate_exiting_timeout = 25.0
+    made.queueing.idle_timeout = 1.0
+    made.queueing.exit_timeout = 0.5
+    return made

@@ -1,0 +1,270 @@
+"""Requests to the API server with plain dicts, timeouts and our errors: the only writer of the cluster.
+
+Transport, TLS, tokens and kubeconfig are those of `kubernetes.aio`; its models are not used, because reading an object
+into them drops fields newer than the client (and importing them costs memory). Used by worker, resync, leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+
+from speculative_operator import __version__
+from speculative_operator.domain import names
+from speculative_operator.settings import Settings
+from speculative_operator.shell import login
+from speculative_operator.shell.errors import (
+    ApiError,
+    ExpiredListError,
+    UnauthorizedError,
+    UnavailableError,
+    from_response,
+)
+from speculative_operator.shell.gate import Gate
+from speculative_operator.shell.resources import OWNER, Resource
+from speculative_operator.shell.telemetry import Telemetry
+
+CHUNK = 500
+"""Objects per page of a LIST."""
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+NEVER_A_VERSION = "1"
+"""A resourceVersion that no object has: an apply that carries it creates, or fails with a conflict."""
+
+Json = dict[str, Any]
+
+
+class Kube:
+    """A client for one API server. Every method raises ApiError or one of its kinds, nothing else."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        self._timeout = aiohttp.ClientTimeout(
+            total=settings.read_timeout_seconds, sock_connect=settings.connect_timeout_seconds
+        )
+        self._slots = settings.write_slots
+        self._gate = Gate(settings.write_slots)
+        self._telemetry = telemetry
+        self._client: Any = None
+        self._logging_in = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Find credentials. Raises LoginError. Opens no connection yet."""
+        await self._login(None)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def connection(self) -> Any:
+        """Fresh credentials in kopf's form."""
+        return await login.connection(await login.configuration())
+
+    # -- reading
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json:
+        return await self._request("get", resource, namespace, name)
+
+    async def list(self, resource: Resource, namespace: str = "", selector: str = "") -> AsyncIterator[Json]:
+        """Every object, page by page. ExpiredListError half-way: the caller starts again."""
+        following = ""
+        while True:
+            query = {"limit": str(CHUNK), "labelSelector": selector, "continue": following}
+            page = await self._request("list", resource, namespace, query=query)
+            for item in page.get("items") or ():
+                item.setdefault("kind", resource.kind)
+                item.setdefault("apiVersion", resource.api_version)
+                yield item
+            following = (page.get("metadata") or {}).get("continue") or ""
+            if not following:
+                return
+
+    async def served(self, resource: Resource) -> bool:
+        """True when the API server knows the kind. Discovery is open to every ServiceAccount."""
+        try:
+            answer = await self._send("get", resource.root, "discovery", {}, None, "")
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return any(entry.get("name") == resource.plural for entry in answer.get("resources") or ())
+
+    async def groups(self) -> frozenset[str]:
+        """Names of the API groups that are served."""
+        answer = await self._send("get", "/apis", "discovery", {}, None, "")
+        return frozenset(entry.get("name", "") for entry in answer.get("groups") or ())
+
+    # -- writing
+
+    async def apply(self, resource: Resource, manifest: Mapping[str, Any], *, uid: str | None = None) -> Json:
+        """Server-side apply of the whole intent; fields of other managers that are in it are taken over.
+
+        With `uid` the object must still be that one; without, it must not exist yet, so that an object of somebody
+        else by the same name is never touched. Either way a ConflictError says that it was not so.
+        """
+        metadata = dict(manifest["metadata"])
+        metadata |= {"uid": uid} if uid else {"resourceVersion": NEVER_A_VERSION}
+        body = {**manifest, "metadata": metadata}
+        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        return await self._request(
+            "apply", resource, metadata["namespace"], metadata["name"], query=query, body=body, content=APPLY
+        )
+
+    async def apply_status(self, owner: Mapping[str, Any], status: Mapping[str, Any]) -> Json:
+        """Server-side apply of the whole status of a SpeculativeDeployment, only if its uid is still the same."""
+        meta = owner["metadata"]
+        body = {
+            "apiVersion": OWNER.api_version,
+            "kind": OWNER.kind,
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "status": status,
+        }
+        query = {"fieldManager": names.STATUS_MANAGER, "force": "true"}
+        return await self._request(
+            "apply", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, content=APPLY
+        )
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> Json:
+        """Merge patch; a `metadata.uid` in it is a precondition."""
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self._request("patch", resource, namespace, name, query=query, body=patch, content=MERGE)
+
+    async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> Json:
+        return await self._request("create", resource, namespace, body=body)
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Json:
+        """PUT; the resourceVersion in `body` is a precondition."""
+        return await self._request("update", resource, namespace, name, body=body)
+
+    async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> Json:
+        """Delete the object, only if its uid still is `uid`."""
+        body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        return await self._request("delete", resource, namespace, name, body=body)
+
+    # -- one request
+
+    async def _request(
+        self,
+        verb: str,
+        resource: Resource,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+    ) -> Json:
+        what = f"{resource.plural}{'/' + subresource if subresource else ''} {namespace}/{name}".rstrip("/ ")
+        path = resource.path(namespace, name, subresource)
+        async with AsyncExitStack() as stack:
+            # Whoever renews the lease must not queue behind a burst of children.
+            if body is not None and resource.plural != "leases":
+                await stack.enter_async_context(self._gate.slot(resource.rank))
+            return await self._send(verb, path, what, query or {}, body, content)
+
+    async def _send(
+        self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
+    ) -> Json:
+        client = self._client
+        try:
+            return await self._exchange(client, verb, path, what, query, body, content)
+        except UnauthorizedError:
+            await self._login(client)
+            return await self._exchange(self._client, verb, path, what, query, body, content)
+
+    async def _exchange(
+        self,
+        client: Any,
+        verb: str,
+        path: str,
+        what: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        content: str,
+    ) -> Json:
+        headers = {"Accept": "application/json", "User-Agent": f"{names.OPERATOR}/{__version__}"}
+        if body is not None:
+            headers["Content-Type"] = content
+        url = client.configuration.host + path
+        asked = urlencode({key: value for key, value in query.items() if value})
+        started = time.monotonic()
+        status = 0
+        try:
+            await client.update_params_for_auth(headers, [], ["BearerToken"], path, METHODS[verb], body)
+            answer = await client.call_api(
+                METHODS[verb],
+                f"{url}?{asked}" if asked else url,
+                header_params=headers,
+                body=body,
+                _request_timeout=self._timeout,
+            )
+            data: bytes = await answer.read()
+            status = answer.status
+        except (TimeoutError, aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise UnavailableError(verb, what, f"no answer from {client.configuration.host}: {_name(error)}") from error
+        finally:
+            self._telemetry.api_request(verb, status, time.monotonic() - started)
+        return _decoded(verb, what, status, answer.headers, data)
+
+    async def _login(self, failed: Any) -> None:
+        """Make a client with fresh credentials, once for all requests that failed with the same old one."""
+        async with self._logging_in:
+            if self._client is not failed:
+                return
+            config = await login.configuration()
+            config.connection_pool_maxsize = self._slots + 8
+            # Proxies and ~/.netrc of the environment are not for the way to our own API server.
+            config.client_session_kwargs = {"trust_env": False}
+            old, self._client = self._client, ApiClient(config)
+            if old is not None:
+                await old.close()
+
+
+METHODS: dict[str, str] = {
+    "get": "GET",
+    "list": "GET",
+    "apply": "PATCH",
+    "patch": "PATCH",
+    "create": "POST",
+    "update": "PUT",
+    "delete": "DELETE",
+}
+
+
+def _decoded(verb: str, what: str, status: int, headers: Mapping[str, str], data: bytes) -> Json:
+    if not 200 <= status < 300:
+        raise from_response(verb, what, status, headers, data)
+    try:
+        answer = json.loads(data)
+    except ValueError as error:
+        raise UnavailableError(verb, what, "the answer is not JSON", status) from error
+    if not isinstance(answer, dict):
+        raise UnavailableError(verb, what, "the answer is not an object", status)
+    return answer
+
+
+def _name(error: BaseException) -> str:
+    return "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__} {error}".strip()
+
+
+async def listed(kube: Kube, resource: Resource, namespaces: Sequence[str], selector: str) -> list[Json]:
+    """All objects of the namespaces (none named: of the cluster), from one consistent LIST each."""
+    found: list[Json] = []
+    for namespace in namespaces or ("",):
+        for attempt in (1, 2):
+            try:
+                found.extend([item async for item in kube.list(resource, namespace, selector)])
+                break
+            except ExpiredListError:
+                if attempt == 2:
+                    raise
+    return found

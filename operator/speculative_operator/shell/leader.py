@@ -1,0 +1,159 @@
+"""One writer at a time: a Lease, held before anything is written. Run by `operator`; losing it ends the process.
+
+Time is measured on the monotonic clock and never compared with another machine's: a Lease counts as free when its
+record did not change for its duration since *we* first saw it. The client library's election trusts the wall clock,
+has no time limit on its requests and cannot give the Lease back, hence these lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from speculative_operator.settings import Settings
+from speculative_operator.shell.errors import ApiError, ConflictError, NotFoundError
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import LEASE
+
+log = logging.getLogger(__name__)
+
+
+class LostLeadershipError(Exception):
+    """Another replica may be writing now: this process must end."""
+
+
+def identity() -> str:
+    """`POD_NAME` where it is set: a restarted container of the same pod is the same holder. Else unique."""
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+
+
+class Leader:
+    """Takes, keeps and gives back the Lease `settings.lease_name` in `namespace`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        kube: Kube,
+        namespace: str,
+        me: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._name = settings.lease_name
+        self._me = me
+        self._duration = settings.lease_duration_seconds
+        self._renew = settings.lease_renew_seconds
+        self._retry = settings.lease_retry_seconds
+        self._clock = clock
+        self._lease: dict[str, Any] | None = None
+        self._seen: tuple[Any, ...] | None = None
+        self._seen_at = 0.0
+        self._renewed_at: float | None = None
+
+    @property
+    def leading(self) -> bool:
+        """True while nobody else may hold the Lease."""
+        return self._renewed_at is not None and self._clock() - self._renewed_at < self._duration
+
+    async def acquire(self) -> None:
+        """Wait until the Lease is ours."""
+        told = False
+        while not await self._attempt():
+            if not told:
+                log.info("the Lease %s/%s is held by %s; waiting", self._namespace, self._name, self._holder())
+                told = True
+            await asyncio.sleep(self._retry)
+        log.info("leading as %s", self._me)
+
+    async def keep(self) -> None:
+        """Renew until cancelled. Raises LostLeadershipError when the Lease could not be renewed in time."""
+        while True:
+            await asyncio.sleep(self._retry)
+            started = self._clock()
+            try:
+                async with asyncio.timeout(self._renew):
+                    renewed = await self._attempt()
+            except TimeoutError:
+                renewed = False
+            since = self._clock() - (self._renewed_at or 0.0)
+            if not renewed and (self._held_by_another() or since > self._renew):
+                raise LostLeadershipError(f"the Lease is held by {self._holder()}; last renewed {since:.0f} s ago")
+            if not renewed:
+                log.warning("could not renew the Lease (%.1f s)", self._clock() - started)
+
+    async def release(self) -> None:
+        """Give the Lease back, so that a successor need not wait. Failing is no harm."""
+        if self._renewed_at is None or self._lease is None:
+            return
+        self._renewed_at = None
+        spec = {**self._lease.get("spec", {}), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        try:
+            await self._kube.replace(LEASE, self._namespace, self._name, {**self._lease, "spec": spec})
+        except ApiError as error:
+            log.info("the Lease was not given back: %s", error)
+
+    async def _attempt(self) -> bool:
+        """One try to take or renew; False when somebody else holds the Lease or it could not be asked."""
+        started = self._clock()
+        try:
+            lease = await self._read()
+            if lease is None:
+                body = {"metadata": {"name": self._name}, "spec": self._spec({})}
+                self._lease = await self._kube.create(LEASE, self._namespace, body)
+            elif self._free(lease.get("spec") or {}):
+                body = {**lease, "spec": self._spec(lease.get("spec") or {})}
+                self._lease = await self._kube.replace(LEASE, self._namespace, self._name, body)
+            else:
+                self._lease = lease
+                return False
+        except ConflictError:
+            return False
+        except ApiError as error:
+            log.warning("the Lease cannot be had: %s", error)
+            return False
+        # Counted from before the request: the record may be older than its answer.
+        self._renewed_at = started
+        return True
+
+    async def _read(self) -> dict[str, Any] | None:
+        try:
+            return await self._kube.get(LEASE, self._namespace, self._name)
+        except NotFoundError:
+            return None
+
+    def _free(self, spec: Mapping[str, Any]) -> bool:
+        record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        now = self._clock()
+        if record != self._seen:
+            self._seen, self._seen_at = record, now
+        holder = spec.get("holderIdentity") or ""
+        duration = float(spec.get("leaseDurationSeconds") or self._duration)
+        return holder in ("", self._me) or now - self._seen_at >= duration
+
+    def _spec(self, old: Mapping[str, Any]) -> dict[str, Any]:
+        changed = old.get("holderIdentity") != self._me
+        return {
+            "holderIdentity": self._me,
+            "leaseDurationSeconds": self._duration,
+            "acquireTime": _now() if changed else old.get("acquireTime", _now()),
+            "renewTime": _now(),
+            "leaseTransitions": int(old.get("leaseTransitions") or 0) + (1 if changed and old else 0),
+        }
+
+    def _holder(self) -> str:
+        return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "nobody")
+
+    def _held_by_another(self) -> bool:
+        return self._holder() not in ("nobody", self._me)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

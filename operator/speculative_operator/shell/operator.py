@@ -1,0 +1,251 @@
+"""The life of the operator process: find the API, watch, become leader, catch up, work, and end in good order.
+
+Made by app. Long-lived tasks are created before kopf starts: kopf cancels at its end whatever was created after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from dataclasses import dataclass
+from random import random
+
+from speculative_operator.settings import Settings
+from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
+from speculative_operator.shell.http import Endpoints
+from speculative_operator.shell.informer import Informer
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.leader import Leader
+from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.resync import Resync
+from speculative_operator.shell.rounds import Rounds
+from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.visit import Visitor
+
+log = logging.getLogger(__name__)
+
+Part = asyncio.Task[None]
+
+DRAIN = 2.5
+"""seconds that visits under way get to finish at the end."""
+PATIENCE = 2.0
+"""seconds between looks for the API server, or for our kind, at the start."""
+TERMINATING_PAUSE = 60.0
+
+
+@dataclass
+class Operator:
+    """All parts of one process; `run` returns when it was asked to stop and raises when it must end."""
+
+    settings: Settings
+    kube: Kube
+    cache: Cache
+    queue: Queue[Key]
+    informer: Informer
+    resync: Resync
+    rounds: Rounds
+    visitor: Visitor
+    leader: Leader | None
+    telemetry: Telemetry
+
+    def __post_init__(self) -> None:
+        self.stop = asyncio.Event()
+        self._listening = asyncio.Event()
+        self._leading = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._informing: asyncio.Event | None = None
+
+    def leads(self) -> bool:
+        """True while this process may write."""
+        return self.leader.leading if self.leader else self._leading.is_set()
+
+    def healthy(self) -> str:
+        """What is wrong with the process, empty when nothing: a stuck process is restarted by the kubelet."""
+        # A request may take read_timeout_seconds, and one visit makes a few: an API server that hangs is not our fault.
+        limit = max(3.0 * self.settings.tick_seconds, 3.0 * self.settings.read_timeout_seconds)
+        lag = self.queue.lag if self._synced.is_set() else 0.0
+        return f"an object has been due for {lag:.0f} s without a finished tick" if lag > limit else ""
+
+    def ready(self) -> str:
+        """What is not up yet, empty when the watches run and, for a leader, everything was listed once."""
+        if not self.informer.started.is_set():
+            return "the watches have not started"
+        if self.leads() and not self._synced.is_set():
+            return "the first listing is under way"
+        return ""
+
+    async def run(self, endpoints: Endpoints) -> None:
+        """Work until `stop` is set. Raises LoginError, LostLeadershipError, or what ended a watch."""
+        self.telemetry.depths(lambda: self.queue.waiting, lambda: len(self.cache))
+        await endpoints.start()
+        self._handle_signals()
+        workers = [asyncio.create_task(self._work()) for _ in range(self.settings.workers)]
+        parts = (self._until_stopped(), self._lead(), self._look_around(), self._observe())
+        others = [asyncio.create_task(part) for part in parts]
+        watch = asyncio.create_task(self._watch())
+        try:
+            await asyncio.wait([*others, *workers, watch], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._end(workers, others, watch, endpoints)
+        for task in (*others, *workers, watch):
+            if task.done() and not task.cancelled():
+                task.result()
+
+    async def _until_stopped(self) -> None:
+        await self.stop.wait()
+        log.info("stopping")
+
+    # -- start
+
+    async def _find_api(self) -> None:
+        """Wait for the API server and for our kind. Raises LoginError without credentials."""
+        await self.kube.start()
+        told = ""
+        while True:
+            try:
+                wrong = (
+                    "" if await self.resync.installed() else "the definition of SpeculativeDeployment is not installed"
+                )
+                if not wrong:
+                    await self.resync.discover()
+                    return
+            except ApiError as error:
+                wrong = str(error)
+            if wrong != told:
+                log.warning("waiting: %s", wrong)
+                told = wrong
+            await asyncio.sleep(PATIENCE)
+
+    async def _watch(self) -> None:
+        """Run the informer; run it anew when other kinds are to be watched. Ends when kopf was told to stop."""
+        await self._find_api()
+        self._listening.set()
+        while True:
+            self._informing = asyncio.Event()
+            settle = asyncio.create_task(self._handle_signals_again())
+            try:
+                await self.informer.run(self.resync.resources(), self._informing)
+            finally:
+                settle.cancel()
+            if not self._informing.is_set():
+                log.info("the watches were stopped by a signal")
+                return
+            log.info("watching anew: %s", ", ".join(resource.plural for resource in self.resync.resources()))
+
+    async def _lead(self) -> None:
+        """Become leader, list everything, let the workers go; keep the Lease until the end."""
+        await self._listening.wait()
+        if self.leader is not None:
+            await self.leader.acquire()
+        self.telemetry.leading(True)
+        self._leading.set()
+        if self.leader is None:
+            await asyncio.Event().wait()
+        else:
+            await self.leader.keep()
+
+    # -- work
+
+    async def _look_around(self) -> None:
+        """The first listing, then one every `resync_seconds` or when a kind is found missing."""
+        await self._leading.wait()
+        while True:
+            try:
+                if await self.resync.discover() and self._informing is not None:
+                    self._informing.set()
+                await self.resync.refresh()
+                self._catch_up()
+                self.resync.missing.clear()
+                wait = self.settings.resync_seconds * (0.9 + 0.2 * random())  # noqa: S311  spreads load only
+            except ApiError as error:
+                log.warning("listing failed: %s", error)
+                wait = PATIENCE
+            try:
+                async with asyncio.timeout(wait):
+                    await self.resync.missing.wait()
+                    await asyncio.sleep(PATIENCE)
+            except TimeoutError:
+                continue
+
+    def _catch_up(self) -> None:
+        if self._synced.is_set():
+            return
+        keys = self.cache.keys()
+        # All at once would be a burst on the API server; 5 ms each is what a visit costs.
+        spread = min(self.settings.tick_seconds, 0.005 * len(keys))
+        for key in keys:
+            self.queue.add(key, spread * random())  # noqa: S311  spreads load only
+        self._synced.set()
+        log.info("serving %d objects", len(keys))
+
+    async def _observe(self) -> None:
+        await self._synced.wait()
+        await self.rounds.run()
+
+    async def _work(self) -> None:
+        await self._synced.wait()
+        while (key := await self.queue.get()) is not None:
+            await self._visit(key)
+
+    async def _visit(self, key: Key) -> None:
+        tags = {"namespace": key[0], "object": key[1]}
+        try:
+            again = await self.visitor.visit(key)
+        except NamespaceTerminatingError:
+            self.queue.done(key, TERMINATING_PAUSE)
+        except ApiError as error:
+            wait = self.queue.failed(key, error.retry_after or 0.0)
+            self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
+            log.warning("%s; again in %.0f s", error, wait, extra=tags)
+        except asyncio.CancelledError:
+            self.queue.failed(key)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        except Exception:
+            wait = self.queue.failed(key)
+            self.telemetry.tick("failed", "Unexpected")
+            log.exception("a visit failed; again in %.0f s", wait, extra=tags)
+        else:
+            self._done(key, again)
+
+    def _done(self, key: Key, again: float | None) -> None:
+        if again is None:
+            self.queue.forget(key)
+            self.queue.done(key)
+        else:
+            self.queue.done(key, again * (0.95 + 0.1 * random()))  # noqa: S311  spreads load only
+
+    # -- end
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop.set)
+
+    async def _handle_signals_again(self) -> None:
+        """kopf takes the signals at its start; its end would drop requests under way, ours lets them finish."""
+        await self.informer.started.wait()
+        self._handle_signals()
+        await asyncio.sleep(0.2)
+        self._handle_signals()
+
+    async def _end(self, workers: list[Part], others: list[Part], watch: Part, endpoints: Endpoints) -> None:
+        """Take no more work, let visits finish, give the Lease back, then stop watching."""
+        self.queue.close()
+        if self._synced.is_set():
+            await asyncio.wait(workers, timeout=DRAIN)
+        for task in (*workers, *others):
+            task.cancel()
+        await asyncio.wait([*workers, *others], timeout=1.0)
+        if self.leader is not None:
+            await self.leader.release()
+        await endpoints.stop()
+        if self._informing is not None:
+            self._informing.set()
+            await asyncio.wait([watch], timeout=1.0)
+        watch.cancel()
+        await asyncio.wait([watch], timeout=1.0)
+        await self.kube.close()

@@ -1,0 +1,184 @@
+"""One instant query for raw samples, from any Prometheus-compatible server, as domain values or one of our errors.
+
+`prometheus_api_client` sends the query; what it lacks is added by the session it is given: an overall deadline and a
+size limit (its timeout is per read), no silent retries, a token re-read per request, and a look at what it throws
+away (status, result type, warnings of partial answers). Used by rounds, in threads.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import requests
+import urllib3
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from prometheus_api_client.prometheus_connect import PrometheusConnect
+from requests.auth import AuthBase
+from urllib3.util.retry import Retry
+
+from speculative_operator.domain.observation import Gap, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.registry import queries
+from speculative_operator.settings import Settings
+
+LARGEST_ANSWER = 64 * 2**20
+"""bytes; a namespace of 1,000 pods with 40 series of 12 samples answers about 25 MiB."""
+PIECE = 64 * 1024
+
+
+class BadAnswerError(Exception):
+    """Prometheus answered something that is not a whole, successful result."""
+
+
+class TooSlowError(Exception):
+    """The whole answer did not arrive within the deadline."""
+
+
+class _TokenFile(AuthBase):
+    """Bearer token from a file, read at each request."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        try:
+            token = self._path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise BadAnswerError(f"cannot read the token file {self._path}: {error.strerror}") from error
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+
+class _Answer(requests.Response):
+    """A response that was read and judged as a whole."""
+
+    parsed: Any = None
+
+    def json(self, **_: Any) -> Any:
+        return self.parsed
+
+
+class _Session(requests.Session):
+    """Reads each answer within `deadline` seconds in all and at most LARGEST_ANSWER bytes."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._deadline = settings.prometheus_timeout_seconds
+        # Proxies and ~/.netrc of the environment would override token and CA.
+        self.trust_env = False
+        if settings.prometheus_ca_file:
+            self.verify = settings.prometheus_ca_file
+
+    def request(self, *args: Any, **kwargs: Any) -> requests.Response:
+        until = time.monotonic() + self._deadline
+        kwargs |= {"stream": True, "timeout": self._deadline, "allow_redirects": False}
+        with super().request(*args, **kwargs) as response:
+            content = _read(response, until)
+        answer = _Answer()
+        answer.__dict__.update(response.__dict__)
+        answer._content = content
+        if response.status_code == 200:
+            answer.parsed = judged(content)
+        return answer
+
+
+def _read(response: requests.Response, until: float) -> bytes:
+    pieces, size = [], 0
+    for piece in response.iter_content(PIECE):
+        size += len(piece)
+        if size > LARGEST_ANSWER:
+            raise BadAnswerError(f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB")
+        if time.monotonic() > until:
+            raise TooSlowError("the answer came too slowly")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def judged(content: bytes) -> dict[str, Any]:
+    """The parsed answer, when it is a whole and successful matrix. Raises BadAnswerError."""
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BadAnswerError("the answer is not JSON: is the URL that of Prometheus?") from error
+    if not isinstance(answer, dict) or answer.get("status") != "success":
+        told = answer.get("error") if isinstance(answer, dict) else None
+        raise BadAnswerError(f"the query failed: {told or 'no status success'}")
+    if answer.get("warnings"):
+        raise BadAnswerError(f"the answer may be partial: {str(answer['warnings'])[:200]}")
+    data = answer.get("data")
+    if not isinstance(data, dict) or data.get("resultType") != "matrix" or not isinstance(data.get("result"), list):
+        raise BadAnswerError("the answer holds no range vector")
+    return answer
+
+
+def parse(result: Sequence[Any]) -> tuple[Series, ...]:
+    """Domain series from `data.result` of a matrix. NaN and infinities are kept: the engine adapter judges values.
+
+    Raises BadAnswerError when an entry is not a series.
+    """
+    try:
+        return tuple(_series(entry) for entry in result)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadAnswerError(f"the answer holds a malformed series: {error}") from error
+
+
+def _series(entry: Mapping[str, Any]) -> Series:
+    labels = {str(name): str(value) for name, value in entry["metric"].items()}
+    samples = tuple((float(moment), float(value)) for moment, value in entry.get("values") or ())
+    return Series(labels.pop("__name__"), labels, samples)
+
+
+class Prometheus:
+    """`fetch` blocks and is safe to call from several threads; each has a session of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._local = threading.local()
+
+    def fetch(self, namespace: str, now: float) -> tuple[Series, ...] | Gap:
+        """Series of all serving pods of the namespace as of unix time `now`, or why there are none."""
+        query = queries(namespace, self._settings.prometheus_range_seconds)
+        # Multi-tenant front ends want the namespace named beside the query; Prometheus ignores it.
+        params = {"time": f"{now:.3f}", "namespace": namespace}
+        try:
+            return parse(self._connect().custom_query(query, params=params))
+        except (TooSlowError, requests.Timeout) as error:
+            return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(error))
+        except PrometheusApiClientException as error:
+            return Gap(Reason.PROMETHEUS_ERROR, self._says(str(error)[:300]))
+        except (BadAnswerError, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
+
+    def _connect(self) -> Any:
+        known = getattr(self._local, "connect", None)
+        if known is None:
+            settings = self._settings
+            token = settings.prometheus_token_file
+            auth: Any = _TokenFile(token) if token else None
+            known = self._local.connect = PrometheusConnect(
+                url=settings.prometheus_url,
+                session=_Session(settings),
+                retry=Retry(total=0, redirect=False),
+                auth=auth,
+            )
+        return known
+
+    def _says(self, error: object) -> str:
+        limit = self._settings.prometheus_timeout_seconds
+        if isinstance(error, TooSlowError | requests.Timeout):
+            return f"{self._settings.prometheus_url} did not answer within {limit:g} s"
+        if isinstance(error, requests.ConnectionError):
+            return f"{self._settings.prometheus_url} is unreachable: {_innermost(error)}"
+        return f"{self._settings.prometheus_url}: {error}"
+
+
+def _innermost(error: BaseException) -> str:
+    """The cause at the bottom, without the addresses of objects that change its text each time."""
+    while (below := error.__cause__ or error.__context__) is not None:
+        error = below
+    return getattr(error, "strerror", None) or type(error).__name__

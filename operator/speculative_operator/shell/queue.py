@@ -1,0 +1,175 @@
+"""The keyed work queue: what is due when. Filled by informer, rounds and worker; emptied by the workers.
+
+One key is never visited twice at once; asking twice for a waiting key is asking once; a failing key waits longer
+each time; a key asked for while it is visited is visited again after. Time is read from the clock it is given, so
+that tests need not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+FIRST_BACKOFF = 1.0
+LAST_BACKOFF = 300.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one key."""
+
+    due: float | None = None
+    """When the key wants to be visited; None: not waiting."""
+    visiting: bool = False
+    since: float = 0.0
+    """When the visit under way began."""
+    failures: int = 0
+    not_before: float = 0.0
+    """Earliest next visit: after a failure, and shortly after any visit, so that a storm of events is one visit."""
+    ticket: int = 0
+    """Number of the newest heap entry; older ones are void."""
+    gone: bool = False
+    """Forgotten while it was visited: nothing of it outlives the visit unless it is asked for again."""
+
+
+class Queue(Generic[K]):
+    """`settle` seconds lie between two visits of a key; `chance` yields numbers in [0, 1) for jitter."""
+
+    def __init__(self, clock: Callable[[], float], chance: Callable[[], float], settle: float = 0.25) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._settle = settle
+        self._entries: dict[K, _Entry] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._number = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def add(self, key: K, delay: float = 0.0, *, urgent: bool = False) -> None:
+        """Want `key` visited within `delay` seconds. `urgent` ends a back-off: what made it fail may be gone."""
+        entry = self._entries.setdefault(key, _Entry())
+        now = self._clock()
+        entry.gone = False
+        if urgent and entry.failures:
+            entry.failures, entry.not_before = 0, now
+        wanted = max(now + delay, entry.not_before)
+        if entry.due is not None and entry.due <= wanted:
+            return
+        entry.due = wanted
+        if not entry.visiting:
+            self._push(key, entry)
+
+    def pop(self) -> K | None:
+        """A key that is due now, taken for a visit; None when none is."""
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now:
+            _, number, key = heapq.heappop(self._heap)
+            entry = self._entries.get(key)
+            if entry is None or entry.ticket != number or entry.visiting:
+                continue
+            entry.due, entry.visiting, entry.since = None, True, now
+            return key
+        return None
+
+    def done(self, key: K, again: float | None = None) -> None:
+        """The visit went well; visit again after `again` seconds, or earlier if asked meanwhile."""
+        entry = self._finished(key)
+        if entry is None:
+            return
+        entry.failures = 0
+        entry.not_before = self._clock() + self._settle
+        self._reschedule(key, entry, again)
+
+    def failed(self, key: K, at_least: float = 0.0) -> float:
+        """The visit failed; returns the seconds until the next one: 1, 2, 4 ... 300, +-20 %, not below `at_least`."""
+        entry = self._finished(key)
+        if entry is None:
+            return 0.0
+        backoff = min(FIRST_BACKOFF * 2.0 ** min(entry.failures, 16), LAST_BACKOFF)
+        wait = max(backoff * (0.8 + 0.4 * self._chance()), at_least)
+        entry.failures += 1
+        entry.not_before = self._clock() + wait
+        self._reschedule(key, entry, wait)
+        return wait
+
+    def forget(self, key: K) -> None:
+        """The key is gone; a visit under way simply ends."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.visiting:
+            entry.due, entry.gone = None, True
+        else:
+            self._entries.pop(key, None)
+
+    async def get(self) -> K | None:
+        """Wait for a key that is due; None when the queue was closed."""
+        while not self._closed:
+            key = self.pop()
+            if key is not None:
+                return key
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._until_next()):
+                    await self._changed.wait()
+        return None
+
+    def close(self) -> None:
+        """Hand out nothing more."""
+        self._closed = True
+        self._changed.set()
+
+    @property
+    def waiting(self) -> int:
+        """Keys that are due already and wait for a worker."""
+        now = self._clock()
+        return sum(entry.due is not None and entry.due <= now for entry in self._entries.values())
+
+    @property
+    def visiting(self) -> int:
+        """Visits under way."""
+        return sum(entry.visiting for entry in self._entries.values())
+
+    @property
+    def lag(self) -> float:
+        """Seconds for which some key has been due without being taken, or under way without an end; 0 when none is."""
+        now = self._clock()
+        starts = (entry.since if entry.visiting else entry.due for entry in self._entries.values())
+        return max((now - start for start in starts if start is not None and start <= now), default=0.0)
+
+    def _finished(self, key: K) -> _Entry | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.visiting = False
+        if entry.gone:
+            del self._entries[key]
+            return None
+        return entry
+
+    def _reschedule(self, key: K, entry: _Entry, delay: float | None) -> None:
+        asked, entry.due = entry.due, None
+        if asked is not None:
+            self.add(key, max(0.0, asked - self._clock()))
+        if delay is not None:
+            self.add(key, delay)
+
+    def _push(self, key: K, entry: _Entry) -> None:
+        assert entry.due is not None
+        self._number += 1
+        entry.ticket = self._number
+        heapq.heappush(self._heap, (entry.due, self._number, key))
+        self._changed.set()
+
+    def _until_next(self) -> float | None:
+        while self._heap:
+            due, number, key = self._heap[0]
+            entry = self._entries.get(key)
+            if entry is not None and entry.ticket == number and not entry.visiting:
+                return max(0.0, due - self._clock())
+            heapq.heappop(self._heap)
+        return None

@@ -1,0 +1,95 @@
+"""Status and Events of a SpeculativeDeployment: written at the end of a visit, only when they say something new."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.reconcile.tick import Event
+from speculative_operator.shell.cache import Body, Cache
+from speculative_operator.shell.errors import ApiError, ConflictError, NotFoundError
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import EVENT
+from speculative_operator.shell.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 4096
+"""Events remembered so that none is posted twice: a status write that fails makes the next tick tell it again."""
+REPEAT_AFTER = 600.0
+"""seconds after which an equal event is news again."""
+NOTE_BYTES = 1024
+"""Longest note of an Event that the API server takes."""
+
+
+class Reporter:
+    """Writes status and posts Events."""
+
+    def __init__(self, kube: Kube, cache: Cache, telemetry: Telemetry) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._telemetry = telemetry
+        self._posted: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
+        self._instance = os.environ.get("POD_NAME") or names.OPERATOR
+
+    async def status(self, owner: Body, status: Mapping[str, Any]) -> bool:
+        """Write the whole status; False when the object is gone or was replaced. Raises ApiError otherwise."""
+        try:
+            body = await self._kube.apply_status(owner, status)
+        except (NotFoundError, ConflictError):
+            return False
+        self._cache.put(body)
+        self._telemetry.action("status", str(owner["kind"]))
+        return True
+
+    async def events(self, owner: Body, events: Sequence[Event], now: float) -> None:
+        """Post each event that was not posted lately. An Event that cannot be posted is lost: it is news, not state."""
+        for event in events:
+            key = (owner["metadata"]["uid"], event.type, str(event.reason), event.message)
+            if now - self._posted.get(key, -REPEAT_AFTER) < REPEAT_AFTER:
+                continue
+            self._posted[key] = now
+            self._posted.move_to_end(key)
+            while len(self._posted) > REMEMBERED:
+                self._posted.popitem(last=False)
+            await self._post(owner, event)
+
+    async def _post(self, owner: Body, event: Event) -> None:
+        meta = owner["metadata"]
+        try:
+            await self._kube.create(EVENT, meta["namespace"], event_body(owner, event, self._instance))
+        except ApiError as error:
+            log.warning("%s", error, extra={"namespace": meta["namespace"], "object": meta["name"]})
+            return
+        self._telemetry.event(event.type, str(event.reason))
+
+
+def event_body(owner: Body, event: Event, instance: str) -> dict[str, Any]:
+    """An events.k8s.io/v1 Event about `owner`."""
+    meta = owner["metadata"]
+    note = event.message.encode()[:NOTE_BYTES].decode("utf-8", "ignore")
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": f"{meta['name'][:200]}.{uuid.uuid4().hex[:16]}", "namespace": meta["namespace"]},
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "type": event.type,
+        "reason": str(event.reason),
+        "note": note,
+        "action": "Reconcile",
+        "reportingController": f"{names.GROUP}/{names.OPERATOR}",
+        "reportingInstance": instance[:128],
+        "regarding": {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+        },
+    }

@@ -1,0 +1,65 @@
+"""The kinds the operator touches and where they live in the API. Used by client, informer, cache and resync."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from speculative_operator.domain import names
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind. `rank` orders writes that wait for a slot: what a pod needs to start goes first."""
+
+    api_version: str
+    kind: str
+    plural: str
+    rank: int = 1
+    optional: bool = False
+    """True when the kind comes with a definition that a cluster may lack."""
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def root(self) -> str:
+        """Path of the group version."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Path of the collection (no name), of one object, or of its subresource; no namespace: all of them."""
+        parts = [self.root]
+        if namespace:
+            parts.append(f"namespaces/{quote(namespace, safe='')}")
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2)
+POD = Resource("v1", "Pod", "pods", rank=0)
+LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
+EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
+POD_MONITOR = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", optional=True)
+
+CHILDREN: tuple[Resource, ...] = (
+    Resource("apps/v1", "Deployment", "deployments", rank=0),
+    Resource("v1", "ConfigMap", "configmaps", rank=0),
+    Resource("v1", "Service", "services"),
+    Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    POD_MONITOR,
+)
+CHILD_BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in CHILDREN}
+
+CHILD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+"""Label selector of everything but the SpeculativeDeployments themselves."""

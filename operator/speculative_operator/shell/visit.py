@@ -1,0 +1,187 @@
+"""One visit of one object, the one-way street: snapshot, observation, tick, actions, status, events. Run by `operator`.
+
+Nothing is read again on the way and `now` is taken once. What fails is raised and tried again later by the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from speculative_operator.api.convert import to_domain
+from speculative_operator.api.errors import SpecError
+from speculative_operator.domain.observation import Gap, Observation, PodWindow
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile.status import should_write
+from speculative_operator.reconcile.tick import Outcome, World, invalid
+from speculative_operator.render import Capabilities
+from speculative_operator.settings import Settings
+from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready
+from speculative_operator.shell.report import Reporter
+from speculative_operator.shell.rounds import Round
+from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.writes import Ledger, Report, Writer
+from speculative_operator.tuner import Memory
+
+log = logging.getLogger(__name__)
+
+SOON = 1.0
+"""seconds until an object is looked at again after something was changed in the cluster for it."""
+
+
+class Tick(Protocol):
+    """`reconcile.tick.tick`, or a fake."""
+
+    def __call__(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome: ...
+
+
+@dataclass(slots=True)
+class _State:
+    """What is remembered of one object between visits; none of it is needed after a restart."""
+
+    uid: str
+    status_at: float
+    """unix seconds of the last write of status."""
+    memory: Memory | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    consumed: dict[str, float] = field(default_factory=dict)
+    """Pod -> time of the last sample used."""
+    round_at: float = 0.0
+
+
+class Visitor:
+    """Visits objects. `latest` gives a namespace's newest Prometheus round, `capabilities` what the cluster offers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache: Cache,
+        writer: Writer,
+        reporter: Reporter,
+        telemetry: Telemetry,
+        latest: Callable[[str], Round | None],
+        capabilities: Callable[[], Capabilities],
+        tick: Tick,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._writer = writer
+        self._reporter = reporter
+        self._telemetry = telemetry
+        self._latest = latest
+        self._capabilities = capabilities
+        self._tick = tick
+        self._states: dict[Key, _State] = {}
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._states.pop(key, None)
+
+    async def visit(self, key: Key) -> float | None:
+        """Look at one object and do what it needs; returns seconds until the next look, None when it is gone.
+
+        Raises ApiError when the visit should be tried again later.
+        """
+        snapshot = self._cache.snapshot(key)
+        if snapshot is None or snapshot.owner["metadata"].get("deletionTimestamp"):
+            self.forget(key)
+            return None
+        now = time.time()
+        state = self._state(key, snapshot.owner, now)
+        try:
+            spec = to_domain(snapshot.owner)
+        except SpecError as problem:
+            return await self._refuse(snapshot.owner, state, problem, now)
+        outcome = self._decide(spec, snapshot, state, now)
+        with self._telemetry.phase("apply"):
+            report = await self._writer.carry_out(key, snapshot, outcome.actions, state.ledger, now)
+        if report.again:
+            self._telemetry.tick("again")
+            return 0.0
+        with self._telemetry.phase("report"):
+            await self._report(snapshot.owner, state, outcome, now)
+        return self._next(snapshot, state, report)
+
+    def _state(self, key: Key, owner: Body, now: float) -> _State:
+        uid = owner["metadata"]["uid"]
+        state = self._states.get(key)
+        if state is None or state.uid != uid:
+            # A status that is there already may have been written a moment ago, before a restart.
+            state = self._states[key] = _State(uid, now if owner.get("status") else 0.0)
+        return state
+
+    def _decide(self, spec: DeploymentSpec, snapshot: Snapshot, state: _State, now: float) -> Outcome:
+        with self._telemetry.phase("observe"):
+            observation = self._observe(spec, snapshot, state)
+        children = {**state.ledger.strangers(now), **snapshot.children}
+        world = World(
+            spec=spec,
+            status=snapshot.owner.get("status") or {},
+            children=children,
+            pods=snapshot.pods,
+            capabilities=self._capabilities(),
+            problems=state.ledger.conditions(),
+        )
+        with self._telemetry.phase("decide"):
+            outcome = self._tick(world, state.memory, observation, now)
+        state.memory = outcome.memory
+        return outcome
+
+    def _observe(self, spec: DeploymentSpec, snapshot: Snapshot, state: _State) -> Observation | None:
+        """A look at the ready pods, once for each round; None when there is nothing to see or nothing new."""
+        ready = [pod["metadata"]["name"] for pod in snapshot.pods if is_ready(pod)]
+        found = self._latest(spec.namespace)
+        if not ready or found is None or found.time <= state.round_at:
+            return None
+        state.round_at = found.time
+        if isinstance(found.result, Gap):
+            self._telemetry.gap(found.result.reason)
+            return Observation(found.time, gap=found.result)
+        stale = self._settings.stale_after_seconds
+        windows = engine_for(spec).read(found.of(ready), ready, state.consumed, found.time, stale)
+        state.consumed = {pod: end for pod, end in state.consumed.items() if pod in windows}
+        for pod, window in windows.items():
+            if isinstance(window, PodWindow):
+                state.consumed[pod] = window.end
+            else:
+                self._telemetry.gap(window.reason)
+        return Observation(found.time, windows)
+
+    async def _report(self, owner: Body, state: _State, outcome: Outcome, now: float) -> None:
+        old = owner.get("status") or {}
+        if should_write(old, outcome.status, state.status_at, now):
+            if not await self._reporter.status(owner, outcome.status):
+                return
+            state.status_at = now
+            for reason in _decided(old, outcome.status):
+                self._telemetry.decision(reason)
+        await self._reporter.events(owner, outcome.events, now)
+
+    async def _refuse(self, owner: Body, state: _State, problem: SpecError, now: float) -> float:
+        """The object cannot be served as it is: say so, and touch nothing that already runs."""
+        self._telemetry.tick("invalid", Reason.SPEC_INVALID)
+        await self._report(owner, state, invalid(owner, str(problem), now), now)
+        return self._settings.resync_seconds
+
+    def _next(self, snapshot: Snapshot, state: _State, report: Report) -> float:
+        problems = state.ledger.problems.values()
+        reason = next((str(problem.condition.reason) for problem in problems), "")
+        self._telemetry.tick("refused" if reason else "acted" if report.acted else "quiet", reason)
+        if report.refused:
+            return 0.0
+        if report.acted:
+            return SOON
+        # A round makes objects with ready pods due; this is for those without, and for rounds that stay away.
+        observed = any(is_ready(pod) for pod in snapshot.pods)
+        return self._settings.tick_seconds * (1.5 if observed else 1.0)
+
+
+def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Reasons of the decisions that the new status records and the old one did not."""
+    known = [entry.get("time") for entry in old.get("decisions") or ()]
+    return [str(entry.get("reason")) for entry in new.get("decisions") or () if entry.get("time") not in known]

@@ -1,0 +1,272 @@
+"""Carries out the actions of a tick, and remembers which were refused. Used by visit; the only writer of children.
+
+What the API server refuses becomes a problem that the next tick shows as a condition: a refused manifest is not sent
+again until it or the spec changes, a forbidden one only now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import inf
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, owner_key
+from speculative_operator.shell.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NamespaceTerminatingError,
+    NotFoundError,
+)
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import CHILD_BY_KIND, POD
+from speculative_operator.shell.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+Slot = tuple[str, str]
+"""(kind, name) of a child."""
+FORBIDDEN_PAUSE = 60.0
+"""seconds until a forbidden write is tried again: permissions change by hand."""
+FOREIGN_PAUSE = 60.0
+"""seconds for which an object of somebody else is remembered; nothing watches it."""
+PATIENCE = 3
+"""Equal applies in a row before they are spaced out: somebody keeps changing the child back."""
+QUIET = 600.0
+"""seconds without an apply after which a child counts as undisturbed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a child is not as wanted."""
+
+    condition: Condition
+    digest: str
+    generation: int
+    retry_at: float
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is remembered between ticks of one SpeculativeDeployment about writing its children."""
+
+    problems: dict[Slot, Problem] = field(default_factory=dict)
+    foreign: dict[Slot, tuple[Body, float]] = field(default_factory=dict)
+    applied: dict[Slot, tuple[str, int, float]] = field(default_factory=dict)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        return tuple(problem.condition for _, problem in sorted(self.problems.items()))
+
+    def strangers(self, now: float) -> dict[Slot, Body]:
+        """Objects of others by the names of our children, as long as they are remembered."""
+        self.foreign = {slot: held for slot, held in self.foreign.items() if held[1] > now}
+        return {slot: body for slot, (body, _) in self.foreign.items()}
+
+    def may_apply(self, slot: Slot, digest: str, generation: int, now: float) -> bool:
+        """False while the same manifest was refused, or was applied again and again without lasting effect."""
+        problem = self.problems.get(slot)
+        if problem is not None and (problem.digest, problem.generation) == (digest, generation):
+            return now >= problem.retry_at
+        last, times, at = self.applied.get(slot, ("", 0, -inf))
+        if last != digest or times < PATIENCE:
+            return True
+        return now >= at + min(5.0 * 2.0 ** (times - PATIENCE), 300.0)
+
+    def note_applied(self, slot: Slot, digest: str, now: float) -> int:
+        """Count an apply; returns how many equal ones came in a row."""
+        last, times, at = self.applied.get(slot, ("", 0, -inf))
+        times = times + 1 if last == digest and now - at < QUIET else 1
+        self.applied[slot] = (digest, times, now)
+        self.problems.pop(slot, None)
+        return times
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of the actions: `acted` counts successful ones, `refused` says that `Ledger.problems` changed."""
+
+    acted: int = 0
+    refused: bool = False
+    again: bool = False
+    """The cluster was not as the tick saw it: look again at once."""
+
+
+class Writer:
+    """Writes for all objects. `leading` is asked before each write, `rediscover` when an optional kind is gone."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cache: Cache,
+        telemetry: Telemetry,
+        leading: Callable[[], bool],
+        rediscover: Callable[[], None],
+    ) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._telemetry = telemetry
+        self._leading = leading
+        self._rediscover = rediscover
+
+    async def carry_out(
+        self, key: Key, snapshot: Snapshot, actions: Sequence[Action], ledger: Ledger, now: float
+    ) -> Report:
+        """Children all at once, then pods are poked, so that what they are poked for is there.
+
+        Raises the worst ApiError when one says to try the whole visit again later.
+        """
+        children = [action for action in actions if isinstance(action, ApplyChild | DeleteChild)]
+        pokes = [action for action in actions if isinstance(action, PokePod)]
+        first = await self._together([self._child(key, snapshot, action, ledger, now) for action in children])
+        second = await self._together([self._poke(snapshot, action) for action in pokes])
+        return Report(first.acted + second.acted, first.refused or second.refused, first.again or second.again)
+
+    async def _together(self, coroutines: Sequence[Coroutine[Any, Any, Report]]) -> Report:
+        results = await asyncio.gather(*coroutines, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            raise worst(failures)
+        reports = [result for result in results if isinstance(result, Report)]
+        return Report(
+            sum(report.acted for report in reports),
+            any(report.refused for report in reports),
+            any(report.again for report in reports),
+        )
+
+    async def _child(
+        self, key: Key, snapshot: Snapshot, action: ApplyChild | DeleteChild, ledger: Ledger, now: float
+    ) -> Report:
+        if not self._still(key, snapshot):
+            return Report(again=True)
+        if isinstance(action, DeleteChild):
+            return await self._delete(key, action)
+        return await self._apply(key, snapshot, action, ledger, now)
+
+    async def _apply(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
+        manifest = action.manifest
+        slot = (manifest["kind"], manifest["metadata"]["name"])
+        digest, generation = digest_of(manifest), snapshot.owner["metadata"].get("generation", 0)
+        if not ledger.may_apply(slot, digest, generation, now):
+            return Report()
+        held = snapshot.children.get(slot)
+        uid = held["metadata"]["uid"] if held is not None else None
+        resource = CHILD_BY_KIND[manifest["kind"]]
+        try:
+            body = await self._kube.apply(resource, manifest, uid=uid)
+        except ConflictError:
+            await self._look(slot, key, ledger, now)
+            return Report(again=True)
+        except NotFoundError:
+            return self._vanished(resource.optional)
+        except (InvalidError, ForbiddenError) as error:
+            ledger.problems[slot] = _problem(error, slot, digest, generation, now)
+            log.warning("%s", error, extra=_tags(key))
+            return Report(refused=True)
+        self._cache.put(body)
+        self._telemetry.action("apply", slot[0])
+        healed = slot in ledger.problems
+        if ledger.note_applied(slot, digest, now) == PATIENCE:
+            log.warning(
+                "%s %s is changed back by somebody again and again; applying it less often", *slot, extra=_tags(key)
+            )
+        log.info("applied %s %s: %s", *slot, action.why, extra={**_tags(key), "reason": str(action.reason)})
+        return Report(acted=1, refused=healed)
+
+    async def _look(self, slot: Slot, key: Key, ledger: Ledger, now: float) -> None:
+        """The child is not what the cache says: read it, so that the next tick sees whose it is."""
+        kind, name = slot
+        try:
+            body = await self._kube.get(CHILD_BY_KIND[kind], key[0], name)
+        except NotFoundError:
+            held = self._cache.snapshot(key)
+            if held is not None and slot in held.children:
+                self._cache.remove(held.children[slot])
+            return
+        body.setdefault("kind", kind)
+        if owner_key(body) == key:
+            self._cache.put(body)
+        else:
+            ledger.foreign[slot] = (body, now + FOREIGN_PAUSE)
+
+    def _vanished(self, optional: bool) -> Report:
+        if optional:
+            self._rediscover()
+        # Else the namespace is gone, and with it our object: a watch will say so.
+        return Report()
+
+    async def _delete(self, key: Key, action: DeleteChild) -> Report:
+        try:
+            await self._kube.delete(CHILD_BY_KIND[action.kind], key[0], action.name, action.uid)
+        except NotFoundError:
+            return Report()
+        except ConflictError:
+            return Report(again=True)
+        self._telemetry.action("delete", action.kind)
+        log.info("deleted %s %s: %s", action.kind, action.name, action.why, extra=_tags(key))
+        return Report(acted=1)
+
+    async def _poke(self, snapshot: Snapshot, action: PokePod) -> Report:
+        pod = next((pod for pod in snapshot.pods if pod["metadata"]["name"] == action.pod), None)
+        if pod is None or not self._leading():
+            return Report()
+        metadata = {"uid": pod["metadata"]["uid"], "annotations": {names.ANNOTATION_POKE: str(action.table_version)}}
+        try:
+            body = await self._kube.merge(POD, pod["metadata"]["namespace"], action.pod, {"metadata": metadata})
+        except (NotFoundError, ConflictError):
+            return Report()
+        self._cache.put(body)
+        self._telemetry.action("poke", POD.kind)
+        return Report(acted=1)
+
+    def _still(self, key: Key, snapshot: Snapshot) -> bool:
+        """True while the object is the one the tick saw, wants what it wanted, and we may write."""
+        owner = self._cache.owner(key)
+        if owner is None or not self._leading():
+            return False
+        seen, meta = snapshot.owner["metadata"], owner["metadata"]
+        return (
+            meta["uid"] == seen["uid"]
+            and meta.get("generation") == seen.get("generation")
+            and (meta.get("annotations") or {}).get(names.ANNOTATION_PAUSED)
+            == (seen.get("annotations") or {}).get(names.ANNOTATION_PAUSED)
+            and not meta.get("deletionTimestamp")
+        )
+
+
+def worst(failures: Sequence[BaseException]) -> BaseException:
+    """The failure that decides how the visit ends: a terminating namespace ends it, else the longest wait wins."""
+    for failure in failures:
+        if not isinstance(failure, ApiError):
+            return failure
+    for failure in failures:
+        if isinstance(failure, NamespaceTerminatingError):
+            return failure
+    return max(failures, key=lambda failure: getattr(failure, "retry_after", None) or 0.0)
+
+
+def digest_of(manifest: Mapping[str, Any]) -> str:
+    """The same for equal manifests."""
+    return sha256(json.dumps(manifest, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: float) -> Problem:
+    forbidden = isinstance(error, ForbiddenError)
+    reason = Reason.FORBIDDEN if forbidden else Reason.RENDER_INVALID
+    # Longer messages quote the whole object back; conditions hold 32 KiB, people read less.
+    message = f"{slot[0]} {slot[1]}: {error.message}"[:1000]
+    condition = Condition(ConditionType.READY, Truth.FALSE, reason, message)
+    return Problem(condition, digest, generation, now + FORBIDDEN_PAUSE if forbidden else inf)
+
+
+def _tags(key: Key) -> dict[str, str]:
+    return {"namespace": key[0], "object": key[1]}
