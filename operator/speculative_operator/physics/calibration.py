@@ -60,6 +60,17 @@ def calibrated(verifier: str, speculator: str, accelerator: str) -> StepCosts | 
     return _CALIBRATED.get((first.name, second.name, device.name))
 
 
+def calibrated_verifier(verifier: str, accelerator: str) -> StepCosts | None:
+    """Costs of a calibrated pair with this verifier: their verifier part holds with any other speculator and with none."""
+    first, device = find_model(verifier), find_accelerator(accelerator)
+    if first is None or device is None:
+        return None
+    for (name, _, where), costs in _CALIBRATED.items():
+        if (name, where) == (first.name, device.name):
+            return costs
+    return None
+
+
 def end_to_end_speedup(
     costs: StepCosts, batch: ArrayLike, k: int, acceptance_length: float, workload: FittedWorkload
 ) -> NDArray[np.float64]:

@@ -1,0 +1,12 @@
+"""An emulation of vLLM 0.32: its command line, its HTTP API and its metrics, with steps timed by `physics`.
+
+No model runs here. The development cluster, the demo and the tests start it (`vllm-emulator serve MODEL ...`) wherever
+a real engine would need an accelerator. docs/emulator.md says what it emulates and what it does not.
+"""
+
+from __future__ import annotations
+
+VLLM_VERSION = "0.32.0"
+"""The release whose command line, API and metrics are emulated."""
+
+NOTICE = f"emulation of vLLM {VLLM_VERSION}: no model runs, texts are made up, steps are timed by a cost model"
