@@ -1,8 +1,8 @@
 """The status that users read: its wire types, from which the CRD's schema is made.
 
-`reconcile` produces plain dicts of this form; its tests validate them here. Words such as reasons and states are open-ended:
-a newer operator may write ones that an older CRD does not know. Figures for people are strings with their unit, figures for
-machines are whole numbers; nothing is a float.
+`reconcile` produces plain dicts of this form; its tests validate them here. Words such as reasons and states are
+open-ended: a newer operator may write ones that an older CRD does not know. Figures for people are strings with their
+unit, figures for machines are whole numbers; nothing is a float.
 """
 
 from __future__ import annotations
@@ -116,11 +116,13 @@ class DecisionRecord(Wire):
     """One change that was decided, with what it rests on."""
 
     time: Time
-    """When it was decided."""
+    """When it was decided, to the microsecond."""
     from_: Sentence | None = Field(default=None, alias="from")
     """Table before, for people."""
     to: Sentence
     """Table after."""
+    table_version: Long | None = None
+    """Version of the table after."""
     reason: Line
     """Reason, of docs/reasons.md."""
     message: Sentence | None = None
@@ -134,7 +136,9 @@ class Status(Wire):
 
     conditions: Annotated[
         tuple[Condition, ...],
-        Field(max_length=32, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        Field(
+            max_length=32, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+        ),
     ] = ()
     """Conditions, one of each type. Ready sums them up."""
     observed_generation: Long | None = None

@@ -29,7 +29,7 @@ class Wire(BaseModel):
 class Rule:
     """One constraint that the API server checks. Its message names field, value and remedy.
 
-    `text` may hold CEL expressions in braces, each of which must give a string: "K is {string(self.k)}: write less".
+    `text` may hold CEL expressions in braces: "{self.method}" gives a string, "{#self.k}" a whole number.
     """
 
     id: str
@@ -38,11 +38,15 @@ class Rule:
     field: str = ""
     """Path of the field at fault, from the object that the rule sits on; empty: that object itself."""
     reason: str = "FieldValueInvalid"
+    among: str = ""
+    """CEL list of what breaks the rule; `text` then speaks of its first item, as `r`."""
 
     def schema(self) -> dict[str, str]:
         """The entry of x-kubernetes-validations."""
         entry = {"rule": self.cel, "reason": self.reason}
-        if "{" in self.text:
+        if self.among:
+            entry["messageExpression"] = f"{self.among}.map(r, {concatenation(self.text)})[0]"
+        elif "{" in self.text:
             entry["messageExpression"] = concatenation(self.text)
         else:
             entry["message"] = self.text
@@ -56,9 +60,22 @@ def concatenation(text: str) -> str:
     parts = []
     for index, part in enumerate(re.split(r"[{}]", text)):
         if index % 2:
-            parts.append(part)
+            parts.append(number(part[1:]) if part.startswith("#") else part)
         elif part:
             parts.append(literal(part))
+    return " + ".join(parts)
+
+
+def number(cel: str, digits: int = 5) -> str:
+    """CEL expression of a whole number's last `digits` digits as text.
+
+    Not `string(n)`: the API server cannot bound its length and refuses any message that it is joined to as too costly.
+    """
+    parts = []
+    for place in (10**power for power in reversed(range(digits))):
+        at = f"{cel} / {place} % 10" if place > 1 else f"{cel} % 10"
+        digit = f"'0123456789'.substring({at}, {at} + 1)"
+        parts.append(digit if place == 1 else f"({cel} >= {place} ? {digit} : '')")
     return " + ".join(parts)
 
 
@@ -68,8 +85,13 @@ def literal(text: str) -> str:
 
 
 def with_rules(*rules: Rule) -> dict[str, Any]:
-    """For `json_schema_extra` of a model or a field."""
+    """For `json_schema_extra` of a field."""
     return {VALIDATIONS: [rule.schema() for rule in rules]}
+
+
+def ruled(*rules: Rule) -> ConfigDict:
+    """Configuration of a model with rules."""
+    return ConfigDict(json_schema_extra=with_rules(*rules))
 
 
 @dataclass(frozen=True, slots=True)

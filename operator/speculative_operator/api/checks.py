@@ -1,0 +1,217 @@
+"""The constraints of `rules` again, in Python: for objects that were stored before a rule existed, or past the API
+server.
+
+`convert` runs them on every object, so that what reaches the tuner and the engines is always sound. Each check yields
+what is wrong as (field, value, remedy); tests hold both forms to one table of good and bad objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from speculative_operator.api import rules
+from speculative_operator.api.errors import SpecError
+from speculative_operator.api.pod import EnvVar
+from speculative_operator.api.v1alpha1 import Engine, Spec, Speculation, Speculator, Verifier
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy
+
+Problem = tuple[str, object, str]
+Check = Callable[[Spec], Iterator[Problem]]
+
+
+def check_name(name: str) -> None:
+    """Raises SpecError for a name that children cannot carry."""
+    if len(name) > rules.NAME_LIMIT or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        remedy = f"use at most {rules.NAME_LIMIT} lower-case letters, digits and -, beginning with a letter"
+        raise SpecError("metadata.name", name, f"{remedy}, because Services carry the name")
+
+
+def check(spec: Spec) -> None:
+    """Raises SpecError for the first constraint that the spec breaks."""
+    for find in CHECKS:
+        for field, value, remedy in find(spec):
+            raise SpecError(f"spec.{field}", value, remedy)
+
+
+def _revisions(spec: Spec) -> Iterator[Problem]:
+    parts: tuple[tuple[str, Verifier | Speculator | None], ...] = (
+        ("verifier", spec.verifier),
+        ("speculator", spec.speculator),
+    )
+    for name, part in parts:
+        if part is None or part.revision is None:
+            continue
+        if part.model is None:
+            yield f"{name}.revision", part.revision, "set model, or remove revision"
+        elif not part.model.startswith("hf://"):
+            yield f"{name}.revision", part.revision, "remove revision, it applies to hf:// only"
+
+
+def _drafting_weights(spec: Spec) -> Iterator[Problem]:
+    speculator = spec.speculator
+    if speculator is None:
+        return
+    method = speculator.method
+    if method in rules.OWN_WEIGHTS:
+        if speculator.model is None:
+            yield (
+                "speculator.model",
+                None,
+                f"{method} drafts with weights of its own: set model, such as hf://ORGANISATION/MODEL",
+            )
+        elif speculator.model == spec.verifier.model:
+            yield (
+                "speculator.model",
+                speculator.model,
+                "name a smaller model or a head made for it, not the verifier itself",
+            )
+    if method.draft_free:
+        if speculator.model is not None:
+            yield "speculator.model", speculator.model, f"{method} drafts without weights: remove model"
+        if speculator.tensor_parallel_size is not None:
+            yield (
+                "speculator.tensorParallelSize",
+                speculator.tensor_parallel_size,
+                f"{method} drafts without weights: remove tensorParallelSize",
+            )
+
+
+def _drafting_parallelism(spec: Spec) -> Iterator[Problem]:
+    field = "speculator.tensorParallelSize"
+    given = spec.speculator.tensor_parallel_size if spec.speculator else None
+    if given is None or spec.speculator is None:
+        return
+    verifiers = spec.verifier.tensor_parallel_size
+    if given not in (1, verifiers):
+        yield field, given, f"write 1 or verifier.tensorParallelSize, {verifiers}"
+    elif spec.speculator.method is Method.DRAFT_MODEL and given != verifiers:
+        yield field, given, f"method draft_model needs that of the verifier: write {verifiers}, or remove it"
+
+
+def _tokens(spec: Spec) -> Iterator[Problem]:
+    field, speculation = "speculation.numSpeculativeTokens", spec.speculation
+    k, most = speculation.num_speculative_tokens, speculation.max_speculative_tokens
+    if k == 0:
+        yield field, k, "write 1 or more, or set mode: Off to serve without drafts"
+    if k is not None and k > most:
+        yield field, k, f"write at most maxSpeculativeTokens, {most}, or raise that"
+    if speculation.mode is Mode.STATIC and spec.speculator is not None and k is None and not speculation.schedule:
+        yield field, None, "mode is Static: set it, or give a schedule"
+
+
+def _schedule(spec: Spec) -> Iterator[Problem]:
+    field, speculation = "speculation.schedule", spec.speculation
+    rows = speculation.schedule
+    if not rows:
+        return
+    if speculation.mode is not Mode.STATIC:
+        yield field, rows, "set mode: Static, or remove schedule"
+    if spec.speculator is not None and spec.speculator.method in rules.NO_TABLE:
+        yield (
+            field,
+            rows,
+            f"K of {spec.speculator.method} is fixed at start: set speculation.numSpeculativeTokens in its place",
+        )
+    if spec.verifier.data_parallel_size > 1:
+        yield (
+            field,
+            rows,
+            "engines ignore schedules under data parallelism: set speculation.numSpeculativeTokens in its place",
+        )
+    yield from ((field, value, remedy) for value, remedy in _bands(speculation))
+
+
+def _bands(speculation: Speculation) -> Iterator[tuple[object, str]]:
+    rows = speculation.schedule or ()
+    expected = 1
+    for first, last, k in rows:
+        band = [first, last, k]
+        if first != expected:
+            join = (
+                "let its first band start at 1"
+                if expected == 1
+                else "let each band start one above the end of the one before"
+            )
+            yield band, join
+        if last < first:
+            yield band, "write [first, last, K]"
+        if k > speculation.max_speculative_tokens:
+            yield (
+                band,
+                f"let its K be at most maxSpeculativeTokens, {speculation.max_speculative_tokens}, or raise that",
+            )
+        if k == 0 and speculation.off_policy is OffPolicy.NEVER:
+            yield band, "let its K be 1 or more, or set offPolicy: Soft"
+        expected = last + 1
+    if all(row[2] == 0 for row in rows):
+        yield rows, "give one of them 1 or more, or set mode: Off"
+
+
+def _engine(spec: Spec) -> Iterator[Problem]:
+    engine = spec.engine
+    if engine.type is EngineType.VLLM:
+        for argument in engine.args or ():
+            if _flag(argument) in rules.RESERVED_FLAGS:
+                yield "engine.args", argument, "remove it, a field of the spec says it"
+    yield from _environment(engine)
+
+
+def _flag(argument: str) -> str:
+    return argument.partition("=")[0].partition(".")[0].replace("_", "-")
+
+
+def _environment(engine: Engine) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, variable in enumerate(engine.env or ()):
+        field = f"engine.env[{index}]"
+        if variable.name in seen:
+            yield f"{field}.name", variable.name, "name each variable once"
+        seen.add(variable.name)
+        yield from _variable(field, variable)
+
+
+def _variable(field: str, variable: EnvVar) -> Iterator[Problem]:
+    source = variable.value_from
+    if variable.name.startswith("SPECULATIVE_"):
+        yield f"{field}.name", variable.name, "the operator sets these: use another name"
+    if source is None:
+        return
+    if variable.value is not None:
+        yield f"{field}.value", variable.value, "it also has valueFrom: keep one of them"
+    given = [name for name in type(source).model_fields if getattr(source, name) is not None]
+    if len(given) != 1:
+        options = "configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef"
+        yield f"{field}.valueFrom", given, f"name exactly one of {options}"
+
+
+def _accelerators(spec: Spec) -> Iterator[Problem]:
+    given, needed = spec.accelerator.per_replica, accelerators_needed(spec.verifier)
+    if given not in (None, 0, needed):
+        product = "the product of the verifier's tensorParallelSize, pipelineParallelSize and dataParallelSize"
+        yield "accelerator.perReplica", given, f"write {needed}, {product}, or remove it"
+
+
+def accelerators_needed(verifier: Verifier) -> int:
+    """Accelerators of one replica."""
+    return verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
+
+
+def _labels(spec: Spec) -> Iterator[Problem]:
+    metadata = spec.template.metadata if spec.template else None
+    for key in (metadata.labels if metadata else None) or ():
+        if key.startswith(f"{names.GROUP}/") or key == names.LABEL_MANAGED_BY:
+            yield "template.metadata.labels", key, "belongs to the operator, which selects its pods by it: remove it"
+
+
+CHECKS: tuple[Check, ...] = (
+    _revisions,
+    _drafting_weights,
+    _drafting_parallelism,
+    _tokens,
+    _schedule,
+    _engine,
+    _accelerators,
+    _labels,
+)

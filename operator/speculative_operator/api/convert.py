@@ -1,0 +1,163 @@
+"""From the object as the API server has it to `DeploymentSpec`. Called by shell for every object it hears of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from speculative_operator.api import v1alpha1 as wire
+from speculative_operator.api.checks import accelerators_needed, check, check_name
+from speculative_operator.api.errors import SpecError
+from speculative_operator.api.scalars import seconds
+from speculative_operator.api.wire import Wire
+from speculative_operator.domain import names, spec
+from speculative_operator.domain.table import KTable
+
+__all__ = ["SpecError", "to_domain"]
+
+
+def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
+    """The object that `body` describes, defaults filled in. Raises SpecError for the first thing that cannot be
+    served."""
+    metadata = body.get("metadata") or {}
+    name = str(metadata.get("name") or "")
+    check_name(name)
+    try:
+        wanted = wire.Spec.model_validate(body.get("spec"))
+    except ValidationError as error:
+        raise _explained(error.errors(include_url=False)[0]) from None
+    check(wanted)
+    annotations = metadata.get("annotations") or {}
+    return spec.DeploymentSpec(
+        name=name,
+        namespace=str(metadata.get("namespace") or "default"),
+        uid=str(metadata.get("uid") or ""),
+        generation=int(metadata.get("generation") or 0),
+        verifier=_verifier(wanted.verifier, name),
+        speculator=_speculator(wanted.speculator) if wanted.speculator else None,
+        speculation=_speculation(wanted.speculation),
+        engine=_engine(wanted.engine),
+        accelerator=_accelerator(wanted),
+        replicas=wanted.replicas,
+        weights=_weights(wanted.weights),
+        rollout_strategy=wanted.rollout.strategy,
+        target=wanted.target,
+        template=_plain(wanted.template),
+        paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
+    )
+
+
+def _source(uri: str, revision: str | None) -> spec.ModelSource:
+    scheme, _, location = uri.partition("://")
+    return spec.ModelSource(spec.Scheme(scheme), location.rstrip("/"), revision or "")
+
+
+def _verifier(given: wire.Verifier, name: str) -> spec.Verifier:
+    return spec.Verifier(
+        source=_source(given.model, given.revision),
+        served_name=given.served_name or name,
+        tensor_parallel_size=given.tensor_parallel_size,
+        pipeline_parallel_size=given.pipeline_parallel_size,
+        data_parallel_size=given.data_parallel_size,
+        max_model_len=given.max_model_len,
+        max_num_seqs=given.max_num_seqs,
+        dtype=given.dtype or "",
+        quantization=given.quantization or "",
+        kv_cache_dtype=given.kv_cache_dtype or "",
+        gpu_memory_utilization_percent=given.gpu_memory_utilization_percent,
+    )
+
+
+def _speculator(given: wire.Speculator) -> spec.Speculator:
+    source = _source(given.model, given.revision) if given.model else None
+    return spec.Speculator(given.method, source, given.tensor_parallel_size)
+
+
+def _speculation(given: wire.Speculation) -> spec.Speculation:
+    objective = given.objective
+    return spec.Speculation(
+        mode=given.mode,
+        num_speculative_tokens=given.num_speculative_tokens,
+        max_speculative_tokens=given.max_speculative_tokens,
+        schedule=KTable.from_rows(given.schedule) if given.schedule else None,
+        off_policy=given.off_policy,
+        workload=given.workload,
+        objective=spec.Objective(
+            goal=objective.goal,
+            tpot_p99_seconds=seconds(objective.tpot_p99) if objective.tpot_p99 else None,
+            ttft_p99_seconds=seconds(objective.ttft_p99) if objective.ttft_p99 else None,
+        ),
+    )
+
+
+def _engine(given: wire.Engine) -> spec.EngineSettings:
+    return spec.EngineSettings(
+        type=given.type,
+        version=given.version,
+        image=given.image or "",
+        args=given.args or (),
+        env=tuple(_plain(variable) for variable in given.env or ()),
+    )
+
+
+def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
+    given = wanted.accelerator
+    return spec.AcceleratorRequest(
+        resource=given.resource,
+        product=given.product or "",
+        per_replica=accelerators_needed(wanted.verifier) if given.per_replica is None else given.per_replica,
+        hourly_cost=float(given.hourly_cost) if given.hourly_cost else None,
+    )
+
+
+def _weights(given: wire.Weights | None) -> spec.Weights:
+    if given is None:
+        return spec.Weights()
+    if given.cache is None:
+        return spec.Weights(secret_name=given.secret_name or "")
+    return spec.Weights(
+        secret_name=given.secret_name or "",
+        cache_size=given.cache.size,
+        storage_class_name=given.cache.storage_class_name or "",
+        access_mode=given.cache.access_mode,
+    )
+
+
+def _plain(given: Wire | None) -> dict[str, Any]:
+    """As it was written."""
+    return given.model_dump(mode="json", by_alias=True, exclude_none=True) if given is not None else {}
+
+
+_REMEDIES = {
+    "missing": "it is required: set it",
+    "extra_forbidden": "there is no such field: remove it or correct its spelling (kubectl explain specdep.spec)",
+    "enum": "use one of {expected}",
+    "literal_error": "use one of {expected}",
+    "greater_than_equal": "use {ge} or more",
+    "less_than_equal": "use {le} or less",
+    "too_long": "give at most {max_length} items, not {actual_length}",
+    "too_short": "give at least {min_length} items, not {actual_length}",
+    "int_type": "use a whole number",
+    "string_type": "use a string",
+    "model_type": "use an object with named fields",
+    "model_attributes_type": "use an object with named fields",
+}
+
+
+def _explained(problem: ErrorDetails) -> SpecError:
+    """What pydantic says, in the words of this project."""
+    context = problem.get("ctx") or {}
+    remedy = _REMEDIES.get(problem["type"])
+    text = remedy.format(**context) if remedy else problem["msg"]
+    value = None if problem["type"] == "missing" else problem["input"]
+    return SpecError(_path(problem["loc"]), value, text)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = "spec"
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path

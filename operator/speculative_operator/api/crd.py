@@ -1,0 +1,111 @@
+"""The CustomResourceDefinition, made from the wire types. `generate` writes it to crds/, the chart and the manifests
+carry it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from speculative_operator.api.rules import ROOT_RULES
+from speculative_operator.api.status import Status
+from speculative_operator.api.structural import structural
+from speculative_operator.api.v1alpha1 import Spec
+from speculative_operator.api.wire import with_rules
+from speculative_operator.domain import names
+
+SINGULAR = "speculativedeployment"
+SHORT_NAMES = ["specdep"]
+CATEGORIES = ["all", "inference"]
+NAME = f"{names.PLURAL}.{names.GROUP}"
+
+SELECTABLE = (
+    "spec.verifier.model",
+    "spec.speculator.method",
+    "spec.speculator.model",
+    "spec.speculation.mode",
+    "spec.engine.type",
+    "spec.target",
+)
+
+
+def _column(name: str, path: str, description: str, *, type: str = "string", wide: bool = False) -> dict[str, Any]:
+    column = {"name": name, "type": type, "jsonPath": path, "description": description}
+    return {**column, "priority": 1} if wide else column
+
+
+def _ready(field: str) -> str:
+    return f'.status.conditions[?(@.type=="Ready")].{field}'
+
+
+COLUMNS = [
+    _column("Ready", _ready("status"), "Whether every replica serves as asked for"),
+    _column("Method", ".spec.speculator.method", "How tokens are drafted"),
+    _column("K", ".status.speculation.k", "Tokens drafted per step at the current load"),
+    _column("Accept", ".status.speculation.acceptanceRate", "Share of drafted tokens that the verifier accepts"),
+    _column("Gain", ".status.speculation.gain", "Tokens per second against no speculation"),
+    _column("State", ".status.speculation.state", "State of speculation"),
+    _column("Replicas", ".status.replicas", "Pods that exist", type="integer"),
+    _column("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
+    _column("Verifier", ".spec.verifier.model", "Model that is served", wide=True),
+    _column("Speculator", ".spec.speculator.model", "Weights that draft", wide=True),
+    _column("Engine", ".spec.engine.type", "Program that serves", wide=True),
+    _column("TPOT", ".status.speculation.tpot", "Mean time per output token", wide=True),
+    _column("Reason", _ready("reason"), "Why it is ready or not", wide=True),
+]
+
+
+def schema() -> dict[str, Any]:
+    """Structural schema of one version."""
+    return {
+        "description": "A model served with speculative decoding: a verifier, its speculator, and how K is chosen.",
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
+            "spec": structural(Spec),
+            "status": structural(Status),
+        },
+        **with_rules(*ROOT_RULES),
+    }
+
+
+def crd() -> dict[str, Any]:
+    """The whole definition as plain JSON."""
+    version = {
+        "name": names.VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": COLUMNS,
+        "selectableFields": [{"jsonPath": f".{path}"} for path in SELECTABLE],
+        "subresources": {
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.replicas",
+                "statusReplicasPath": ".status.replicas",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+        "schema": {"openAPIV3Schema": schema()},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": NAME,
+            "labels": {"app.kubernetes.io/name": names.OPERATOR, "app.kubernetes.io/part-of": names.OPERATOR},
+        },
+        "spec": {
+            "group": names.GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": names.KIND,
+                "listKind": f"{names.KIND}List",
+                "plural": names.PLURAL,
+                "singular": SINGULAR,
+                "shortNames": SHORT_NAMES,
+                "categories": CATEGORIES,
+            },
+            "versions": [version],
+        },
+    }

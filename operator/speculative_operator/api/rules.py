@@ -1,0 +1,316 @@
+"""Every constraint across fields, as CEL for the API server. `checks` says the same in Python for objects already
+stored.
+
+Each rule has an accepted and a refused object in tests/contract. Bounds in the schema (`max_length`, `max_items`)
+keep the rules within the API server's cost budget.
+"""
+
+from __future__ import annotations
+
+from speculative_operator.api.wire import Rule
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import Method
+
+NAME_LIMIT = 53
+"""Characters of metadata.name: children add up to ten more, and names of Services end at 63."""
+OWN_WEIGHTS = tuple(m for m in Method if not m.draft_free and not m.may_sit_in_verifier)
+DRAFT_FREE = tuple(m for m in Method if m.draft_free)
+NO_TABLE = (Method.SUFFIX, Method.MEDUSA, Method.NGRAM_GPU, Method.MLP_SPECULATOR)
+"""Methods whose K is fixed when the engine starts. Source: vLLM 0.32, model runners (assertion on a changed K)."""
+RESERVED_FLAGS = {
+    "--model": "spec.verifier.model",
+    "--revision": "spec.verifier.revision",
+    "--served-model-name": "spec.verifier.servedName",
+    "--tensor-parallel-size": "spec.verifier.tensorParallelSize",
+    "-tp": "spec.verifier.tensorParallelSize",
+    "--pipeline-parallel-size": "spec.verifier.pipelineParallelSize",
+    "-pp": "spec.verifier.pipelineParallelSize",
+    "--data-parallel-size": "spec.verifier.dataParallelSize",
+    "-dp": "spec.verifier.dataParallelSize",
+    "--max-model-len": "spec.verifier.maxModelLen",
+    "--max-num-seqs": "spec.verifier.maxNumSeqs",
+    "--speculative-config": "spec.speculator and spec.speculation",
+    "-sc": "spec.speculator and spec.speculation",
+    "--spec-method": "spec.speculator.method",
+    "--spec-model": "spec.speculator.model",
+    "--spec-tokens": "spec.speculation.numSpeculativeTokens",
+    "--scheduler-cls": "spec.speculation",
+    "--dtype": "spec.verifier.dtype",
+    "--quantization": "spec.verifier.quantization",
+    "-q": "spec.verifier.quantization",
+    "--kv-cache-dtype": "spec.verifier.kvCacheDtype",
+    "--gpu-memory-utilization": "spec.verifier.gpuMemoryUtilizationPercent",
+    "--host": "nothing: the operator sets it",
+    "--port": "nothing: the operator sets it",
+}
+"""Flags of vLLM that fields of the spec stand for. Given twice, engine and operator would not mean the same."""
+
+
+def _listed(methods: tuple[Method, ...]) -> str:
+    return "[" + ", ".join(f"'{method}'" for method in methods) + "]"
+
+
+ROOT_RULES = (
+    Rule(
+        "name-form",
+        f"size(self.metadata.name) <= {NAME_LIMIT} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        'metadata.name is "{self.metadata.name}": use at most '
+        f"{NAME_LIMIT} lower-case letters, digits and -, beginning with a letter, because Services carry the name",
+        "metadata.name",
+    ),
+)
+
+MODEL_RULES = (
+    Rule(
+        "revision-of-hf",
+        "!has(self.revision) || !has(self.model) || self.model.startsWith('hf://')",
+        'revision is "{self.revision}" but model is "{self.model}": remove revision, it applies to hf:// only; '
+        "elsewhere the address names the version",
+        "revision",
+        "FieldValueForbidden",
+    ),
+)
+
+SPECULATOR_RULES = (
+    *MODEL_RULES,
+    Rule(
+        "method-needs-model",
+        f"!(self.method in {_listed(OWN_WEIGHTS)}) || has(self.model)",
+        "model is not set but method is {self.method}, which drafts with weights of its own: set model, such as hf://ORGANISATION/MODEL",
+        "model",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "draft-free-no-model",
+        f"!(self.method in {_listed(DRAFT_FREE)}) || !has(self.model)",
+        'model is "{self.model}" but method is {self.method}, which drafts without weights: remove model',
+        "model",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "draft-free-no-tp",
+        f"!(self.method in {_listed(DRAFT_FREE)}) || !has(self.tensorParallelSize)",
+        "tensorParallelSize is {#self.tensorParallelSize} but method is {self.method}, which drafts without weights: "
+        "remove tensorParallelSize",
+        "tensorParallelSize",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "revision-needs-model",
+        "!has(self.revision) || has(self.model)",
+        'revision is "{self.revision}" but model is not set: set model, or remove revision',
+        "revision",
+        "FieldValueForbidden",
+    ),
+)
+
+_ROWS = "has(self.schedule) && size(self.schedule) > 0"
+
+
+_BAND = "[{#r[0]}, {#r[1]}, {#r[2]}]"
+
+
+def _bands(bad: str) -> str:
+    return f"self.schedule.filter(r, {bad})"
+
+
+_BACKWARD = "r[1] < r[0]"
+_UNJOINED = "r[0] != 1 && !self.schedule.exists(q, q[1] + 1 == r[0])"
+_DEEP = "r[2] > self.maxSpeculativeTokens"
+
+SPECULATION_RULES = (
+    Rule(
+        "k-not-zero",
+        "!has(self.numSpeculativeTokens) || self.numSpeculativeTokens > 0",
+        "numSpeculativeTokens is 0: write 1 or more, or set mode: Off to serve without drafts",
+        "numSpeculativeTokens",
+    ),
+    Rule(
+        "k-within-max",
+        "!has(self.numSpeculativeTokens) || self.numSpeculativeTokens <= self.maxSpeculativeTokens",
+        "numSpeculativeTokens is {#self.numSpeculativeTokens}: write at most maxSpeculativeTokens, "
+        "{#self.maxSpeculativeTokens}, or raise that",
+        "numSpeculativeTokens",
+    ),
+    Rule(
+        "schedule-static",
+        f"!({_ROWS}) || self.mode == 'Static'",
+        "schedule has {#size(self.schedule)} bands but mode is {self.mode}: set mode: Static, or remove schedule",
+        "schedule",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "schedule-starts-at-1",
+        f"!({_ROWS}) || self.schedule[0][0] == 1",
+        "schedule starts at {#self.schedule[0][0]}: let its first band start at 1, so that every load has a K",
+        "schedule",
+    ),
+    Rule(
+        "schedule-forward",
+        f"!({_ROWS}) || self.schedule.all(r, r[0] <= r[1])",
+        f"schedule holds {_BAND}, which ends before it starts: write [first, last, K]",
+        "schedule",
+        among=_bands(_BACKWARD),
+    ),
+    Rule(
+        "schedule-ascending",
+        f"!({_ROWS}) || (self.schedule.map(r, r[0]).isSorted() && "
+        "self.schedule.all(r, self.schedule.exists_one(q, q[0] == r[0])))",
+        "schedule is not in order or names a start twice, it has {#size(self.schedule)} bands: "
+        "sort them by their first number, each band once",
+        "schedule",
+    ),
+    Rule(
+        "schedule-contiguous",
+        f"!({_ROWS}) || self.schedule.all(r, !({_UNJOINED}))",
+        f"schedule holds {_BAND}, before which there is a gap or an overlap: "
+        "let each band start one above the end of the one before",
+        "schedule",
+        among=_bands(_UNJOINED),
+    ),
+    Rule(
+        "schedule-within-max",
+        f"!({_ROWS}) || self.schedule.all(r, r[2] <= self.maxSpeculativeTokens)",
+        f"schedule holds {_BAND}: let its K be at most maxSpeculativeTokens, "
+        "{#self.maxSpeculativeTokens}, or raise that",
+        "schedule",
+        among=_bands(_DEEP),
+    ),
+    Rule(
+        "schedule-drafts",
+        f"!({_ROWS}) || self.schedule.exists(r, r[2] > 0)",
+        "schedule has K 0 in all of its {#size(self.schedule)} bands: give one of them 1 or more, or set mode: Off",
+        "schedule",
+    ),
+    Rule(
+        "schedule-never-off",
+        f"!({_ROWS}) || self.offPolicy != 'Never' || self.schedule.all(r, r[2] > 0)",
+        f"schedule holds {_BAND} but offPolicy is Never: let its K be 1 or more, or set offPolicy: Soft",
+        "schedule",
+        among=_bands("r[2] == 0"),
+    ),
+)
+
+_FLAG = "a.split('=')[0].split('.')[0].replace('_', '-')"
+_RESERVED = f"{_FLAG} in [{', '.join(repr(flag) for flag in RESERVED_FLAGS)}]"
+
+ENGINE_RULES = (
+    Rule(
+        "reserved-flags",
+        f"self.type != 'vLLM' || !has(self.args) || !self.args.exists(a, {_RESERVED})",
+        f'args holds "{{self.args.filter(a, {_RESERVED})[0]}}": remove it, a field of the spec says it '
+        "(docs/api.md names the field)",
+        "args",
+        "FieldValueForbidden",
+    ),
+)
+
+_UNSCHEDULED = "!has(self.speculation.schedule) || size(self.speculation.schedule) == 0"
+_VERIFIERS_TP = "self.verifier.tensorParallelSize"
+_DRAFT_TP = "self.speculator.tensorParallelSize"
+_NO_DRAFT_TP = "!has(self.speculator) || !has(self.speculator.tensorParallelSize)"
+_PRODUCT = f"{_VERIFIERS_TP} * self.verifier.pipelineParallelSize * self.verifier.dataParallelSize"
+
+SPEC_RULES = (
+    Rule(
+        "static-needs-k",
+        "self.speculation.mode != 'Static' || !has(self.speculator) || has(self.speculation.numSpeculativeTokens) || "
+        f"!({_UNSCHEDULED})",
+        "speculation.numSpeculativeTokens is not set but speculation.mode is Static: set it, or give a schedule",
+        "speculation.numSpeculativeTokens",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "schedule-method",
+        f"{_UNSCHEDULED} || !has(self.speculator) || !(self.speculator.method in {_listed(NO_TABLE)})",
+        "speculation.schedule has {#size(self.speculation.schedule)} bands but K of {self.speculator.method} "
+        "is fixed at start: set speculation.numSpeculativeTokens in its place",
+        "speculation.schedule",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "schedule-data-parallel",
+        f"{_UNSCHEDULED} || self.verifier.dataParallelSize == 1",
+        "speculation.schedule has {#size(self.speculation.schedule)} bands but verifier.dataParallelSize is "
+        "{#self.verifier.dataParallelSize}, and engines ignore schedules under data parallelism: "
+        "set speculation.numSpeculativeTokens in its place, or raise replicas and not dataParallelSize",
+        "speculation.schedule",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "draft-tp",
+        f"{_NO_DRAFT_TP} || {_DRAFT_TP} in [1, {_VERIFIERS_TP}]",
+        f"speculator.tensorParallelSize is {{#{_DRAFT_TP}}}: "
+        f"write 1 or verifier.tensorParallelSize, {{#{_VERIFIERS_TP}}}",
+        "speculator.tensorParallelSize",
+    ),
+    Rule(
+        "draft-model-tp",
+        f"{_NO_DRAFT_TP} || self.speculator.method != 'draft_model' || {_DRAFT_TP} != 1 || {_VERIFIERS_TP} == 1",
+        "speculator.tensorParallelSize is 1 but method draft_model needs that of the verifier: "
+        f"write {{#{_VERIFIERS_TP}}}, or remove it",
+        "speculator.tensorParallelSize",
+    ),
+    Rule(
+        "draft-is-another",
+        "!has(self.speculator) || !has(self.speculator.model) || self.speculator.model != self.verifier.model || "
+        f"!(self.speculator.method in {_listed(OWN_WEIGHTS)})",
+        'speculator.model is "{self.speculator.model}", the verifier, which cannot draft faster than it verifies: '
+        "name a smaller model or a head made for it, not the verifier itself",
+        "speculator.model",
+    ),
+    Rule(
+        "accelerators-add-up",
+        "!has(self.accelerator.perReplica) || self.accelerator.perReplica == 0 || "
+        f"self.accelerator.perReplica == {_PRODUCT}",
+        f"accelerator.perReplica is {{#self.accelerator.perReplica}}: write {{#({_PRODUCT})}}, "
+        "the product of the verifier's tensorParallelSize, pipelineParallelSize and dataParallelSize, or remove it",
+        "accelerator.perReplica",
+    ),
+)
+
+ENV_RULES = (
+    Rule(
+        "env-one-value",
+        "!(has(self.value) && has(self.valueFrom))",
+        'env "{self.name}" has value "{self.value}" and also valueFrom: keep one of them',
+        "value",
+    ),
+    Rule(
+        "env-reserved",
+        "!self.name.startsWith('SPECULATIVE_')",
+        'env is named "{self.name}" but the operator sets these: use another name',
+        "name",
+        "FieldValueForbidden",
+    ),
+)
+_SOURCES = "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef), has(self.resourceFieldRef)]"
+SOURCE_RULES = (
+    Rule(
+        "env-source-one",
+        f"{_SOURCES}.filter(given, given).size() == 1",
+        f"valueFrom names {{#{_SOURCES}.filter(given, given).size()}} sources: "
+        "name exactly one of configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef",
+    ),
+)
+LABEL_RULES = (
+    Rule(
+        "label-reserved",
+        f"self.all(key, !key.startsWith('{names.GROUP}/') && key != '{names.LABEL_MANAGED_BY}')",
+        f"label \"{{self.filter(key, key.startsWith('{names.GROUP}/') || key == '{names.LABEL_MANAGED_BY}')[0]}}\" "
+        "belongs to the operator, which selects its pods by it: remove it",
+        "",
+        "FieldValueForbidden",
+    ),
+)
+
+ALL_RULES = (
+    *ROOT_RULES,
+    *SPECULATOR_RULES,
+    *SPECULATION_RULES,
+    *ENGINE_RULES,
+    *SPEC_RULES,
+    *ENV_RULES,
+    *SOURCE_RULES,
+    *LABEL_RULES,
+)

@@ -1,0 +1,140 @@
+"""Scalar types of the spec, each with the form it must have and the remedy said when it has not."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from speculative_operator.api.wire import VALIDATIONS, Text, literal
+
+_SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9._=@+-]*"
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+
+_HF = rf"hf://{_SEGMENT}(/{_SEGMENT})?"
+_OCI = rf"oci://{_SUBDOMAIN}(:[0-9]{{1,5}})?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{{64}})?"
+_S3 = rf"s3://[a-z0-9][a-z0-9.-]+(/{_SEGMENT})*/?"
+_PVC = rf"pvc://{_SUBDOMAIN}(/{_SEGMENT})*/?"
+
+ModelUri = Annotated[
+    str,
+    Text(
+        f"{_HF}|{_OCI}|{_S3}|{_PVC}",
+        "write one of hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY:TAG, s3://BUCKET/PREFIX or pvc://CLAIM/PATH",
+        512,
+    ),
+]
+Revision = Annotated[
+    str, Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "write a branch, a tag or a commit, such as main or 9c925d6", 128)
+]
+ServedName = Annotated[
+    str,
+    Text(r"[A-Za-z0-9][A-Za-z0-9._:/-]*", "use letters, digits and . _ : / -, beginning with a letter or digit", 253),
+]
+EngineWord = Annotated[
+    str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", "write one word as the engine spells it, such as bfloat16, fp8 or awq", 63)
+]
+Version = Annotated[
+    str,
+    Text(
+        r"[0-9]+\.[0-9]+\.[0-9]+([.+-]?[0-9A-Za-z][0-9A-Za-z.+-]*)?", "write the engine's version, such as 0.32.0", 63
+    ),
+]
+ImageReference = Annotated[
+    str,
+    Text(
+        r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?",
+        "write an image reference, such as vllm/vllm-openai:v0.32.0, without a scheme",
+        512,
+    ),
+]
+Argument = Annotated[str, Text(r"[^\x00]+", "an argument must hold at least one character; remove it", 4096)]
+EnvName = Annotated[
+    str, Text(r"[A-Za-z_][A-Za-z0-9_.-]*", "use letters, digits and _ . -, not beginning with a digit", 253)
+]
+ResourceName = Annotated[
+    str,
+    Text(
+        rf"{_SUBDOMAIN}/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+        "write the extended resource of the device plug-in, such as nvidia.com/gpu or amd.com/gpu",
+        128,
+    ),
+]
+ObjectName = Annotated[str, Text(_SUBDOMAIN, "write the name of an object: lower-case letters, digits, - and .", 253)]
+Product = Annotated[
+    str,
+    Text(
+        r"[A-Za-z0-9]([A-Za-z0-9._ -]*[A-Za-z0-9])?",
+        "write the accelerator's name, such as H100-SXM or the node's label NVIDIA-H100-80GB-HBM3",
+        63,
+    ),
+]
+Money = Annotated[
+    str, Text(r"[0-9]{1,6}(\.[0-9]{1,6})?", 'write an amount without currency as a string, such as "5.00"', 13)
+]
+
+_DURATION = r"([0-9]{1,6}(\.[0-9]{1,6})?(us|ms|s|m))+"
+_UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+LONGEST_SECONDS = 600.0
+
+
+def seconds(duration: str) -> float:
+    """Seconds of a duration such as `40ms` or `1m30s`."""
+    return sum(float(n) * _UNIT_SECONDS[unit] for n, unit in re.findall(r"([0-9.]+)(us|ms|s|m)", duration))
+
+
+Duration = Annotated[
+    str,
+    Text(
+        _DURATION,
+        "write a duration above 0 and up to 10m, with its unit, such as 40ms or 1.5s",
+        32,
+        check=lambda value: 0.0 < seconds(value) <= LONGEST_SECONDS,
+        cel="duration(self) > duration('0s') && duration(self) <= duration('10m')",
+    ),
+]
+
+
+class _Quantity:
+    """Metadata of a Kubernetes quantity: a whole number of bytes or a string with a suffix, above 0."""
+
+    pattern = r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?"
+    remedy = "write a size above 0, such as 200Gi"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._validated, core_schema.str_schema())
+
+    def _validated(self, value: object) -> str:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if not isinstance(text, str) or not re.fullmatch(self.pattern, text) or not re.search(r"[1-9]", text):
+            raise PydanticCustomError("remedy", "{remedy}", {"remedy": self.remedy})
+        return text
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        text = f"self.matches({literal(f'^({self.pattern})$')}) && self.matches('[1-9]')"
+        return {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 32,
+            VALIDATIONS: [
+                {
+                    "rule": f"type(self) == int ? self > 0 : {text}",
+                    "message": self.remedy,
+                    "reason": "FieldValueInvalid",
+                }
+            ],
+        }
+
+
+Quantity = Annotated[str, _Quantity()]
+
+
+def whole(least: int, most: int) -> Any:
+    """Metadata of a whole number between two bounds, both included; JSON numbers only."""
+    return Field(strict=True, ge=least, le=most, json_schema_extra={"format": "int32"})
+
+
+Parallelism = Annotated[int, whole(1, 1024)]

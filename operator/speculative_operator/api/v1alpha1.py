@@ -1,0 +1,230 @@
+"""The spec that users write: its wire types, from which the CRD's schema, docs/api.md and `kubectl explain` are made.
+
+Docstrings below are what users read. `convert` turns a validated object into `domain.spec.DeploymentSpec`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from speculative_operator.api import rules, scalars
+from speculative_operator.api.pod import EnvVar, Template
+from speculative_operator.api.wire import Wire, ruled
+from speculative_operator.domain.spec import (
+    EngineType,
+    Goal,
+    Method,
+    Mode,
+    OffPolicy,
+    RolloutStrategy,
+    Target,
+    Workload,
+)
+
+MOST_REPLICAS = 1000
+MOST_TOKENS = 64
+MOST_SEQUENCES = 65536
+MOST_BANDS = 64
+
+Model = TypeVar("Model", bound=Wire)
+
+
+def defaulted(model: type[Model]) -> Any:
+    """A field whose object is there with its own defaults when the user leaves it out."""
+    return Field(default_factory=model, json_schema_extra={"default": {}})
+
+
+class Verifier(Wire):
+    """The model that is served. It checks every drafted token: its output is what clients get."""
+
+    model_config = ruled(*rules.MODEL_RULES)
+
+    model: scalars.ModelUri
+    """Where the weights are: hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY:TAG, s3://BUCKET/PREFIX or
+    pvc://CLAIM/PATH."""
+    revision: scalars.Revision | None = None
+    """hf:// only: branch, tag or commit. Default: the repository's main branch."""
+    served_name: scalars.ServedName | None = None
+    """Name of the model in the API that clients use. Default: metadata.name."""
+    tensor_parallel_size: scalars.Parallelism = 1
+    """Accelerators that each layer is split over."""
+    pipeline_parallel_size: scalars.Parallelism = 1
+    """Stages that the layers are split into."""
+    data_parallel_size: scalars.Parallelism = 1
+    """Copies of the model within one replica. Above 1, engines hold one K for all loads."""
+    max_model_len: Annotated[int, scalars.whole(1, 100_000_000)] | None = None
+    """Most tokens of one request, prompt and output together. Default: what the model's configuration says."""
+    max_num_seqs: Annotated[int, scalars.whole(1, MOST_SEQUENCES)] | None = None
+    """Most requests of one replica that run at once; the table of K ends there. Default: the engine's."""
+    dtype: scalars.EngineWord | None = None
+    """Number format of weights and activations, as the engine spells it, such as bfloat16. Default: the model's."""
+    quantization: scalars.EngineWord | None = None
+    """Quantization method, as the engine spells it, such as fp8. Default: what the checkpoint says."""
+    kv_cache_dtype: scalars.EngineWord | None = None
+    """Number format of the KV cache, as the engine spells it, such as fp8. Default: that of the activations."""
+    gpu_memory_utilization_percent: Annotated[int, scalars.whole(1, 100)] | None = None
+    """Share of accelerator memory that the engine takes. Default: the engine's."""
+
+
+class Speculator(Wire):
+    """What drafts. Left out, or without drafts worth their cost, the verifier is served alone."""
+
+    model_config = ruled(*rules.SPECULATOR_RULES)
+
+    method: Method
+    """How tokens are drafted, as engines spell it. By looking up the text: ngram, ngram_gpu, suffix. By weights of
+    their own: draft_model, eagle, eagle3, dflash, mlp_speculator. By weights that may sit in the verifier: mtp,
+    dspark, medusa."""
+    model: scalars.ModelUri | None = None
+    """Where the drafting weights are, written as for the verifier. Left out for ngram, ngram_gpu and suffix, and
+    where the weights sit in the verifier."""
+    revision: scalars.Revision | None = None
+    """hf:// only: branch, tag or commit. Default: the repository's main branch."""
+    tensor_parallel_size: scalars.Parallelism | None = None
+    """Accelerators that the drafting weights are split over: 1 or as the verifier's, for draft_model always as the
+    verifier's. Default: the verifier's."""
+
+
+class Objective(Wire):
+    """What speculation is tuned for."""
+
+    goal: Goal = Goal.GOODPUT
+    """Goodput: most tokens per second within the bounds below. Latency: least time per token. Throughput: most tokens
+    per second whatever the latency. Cost: fewest accelerator-seconds per token. More may be added."""
+    tpot_p99: scalars.Duration | None = Field(default=None, alias="tpotP99")
+    """Bound on the time per output token that 99 % of requests should keep, such as 40ms."""
+    ttft_p99: scalars.Duration | None = Field(default=None, alias="ttftP99")
+    """Bound on the time to the first token that 99 % of requests should keep, such as 1s."""
+
+
+Cell = Annotated[int, scalars.whole(0, MOST_SEQUENCES)]
+Row = Annotated[tuple[Cell, ...], Field(min_length=3, max_length=3)]
+
+
+class Speculation(Wire):
+    """How many tokens are drafted (K), who decides, and for what."""
+
+    model_config = ruled(*rules.SPECULATION_RULES)
+
+    mode: Mode = Mode.AUTO
+    """Auto: the operator measures and decides. Recommend: it decides and shows what it would do, and does nothing.
+    Static: K is as written here. Off: serve without the speculator. More may be added."""
+    num_speculative_tokens: Annotated[int, scalars.whole(0, MOST_TOKENS)] | None = None
+    """Tokens drafted per step (K). Static: what is in force where schedule is empty. Auto and Recommend: where to
+    start. Default: chosen from what is known of method and hardware."""
+    max_speculative_tokens: Annotated[int, scalars.whole(1, MOST_TOKENS)] = 8
+    """Largest K ever used. The engine reserves memory for it."""
+    schedule: Annotated[tuple[Row, ...], Field(max_length=MOST_BANDS)] | None = None
+    """Static: K by number of requests that the engine schedules in a step, as bands [first, last, K] with both ends
+    included, from 1 on without gap. The last band holds above its end too. K 0 drafts nothing. Takes precedence over
+    numSpeculativeTokens."""
+    off_policy: OffPolicy = OffPolicy.SOFT
+    """What the operator may do where drafts cost more than they give. Never: at least one token is drafted. Soft: K
+    0, the speculator stays loaded. Hard: the pods may be rolled without the speculator, which gives its memory to the
+    KV cache."""
+    workload: Workload = Workload.MIXED
+    """What clients mostly ask for: where to expect acceptance before it was measured, nothing more. More may be
+    added."""
+    objective: Objective = defaulted(Objective)
+    """What speculation is tuned for."""
+
+
+class Engine(Wire):
+    """The program that serves."""
+
+    model_config = ruled(*rules.ENGINE_RULES)
+
+    type: EngineType = EngineType.VLLM
+    """Which engine. This release serves with vLLM; the others are reported as UnsupportedByEngine."""
+    version: scalars.Version = "0.32.0"
+    """Version of the engine in the image: what it can do is decided by it."""
+    image: scalars.ImageReference | None = None
+    """Image. Default: the engine's public image of that version."""
+    args: Annotated[tuple[scalars.Argument, ...], Field(max_length=128)] | None = None
+    """Further arguments of the engine, each an item of its own, never through a shell. Those that fields here stand
+    for are refused."""
+    env: (
+        Annotated[
+            tuple[EnvVar, ...],
+            Field(
+                max_length=64,
+                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            ),
+        ]
+        | None
+    ) = None
+    """Environment variables of the engine."""
+
+
+class Accelerator(Wire):
+    """What each replica runs on."""
+
+    resource: scalars.ResourceName = "nvidia.com/gpu"
+    """Extended resource to ask for, as the device plug-in names it."""
+    product: scalars.Product | None = None
+    """Name of the accelerator, such as H100-SXM: for estimates before anything was measured. It does not select
+    nodes."""
+    per_replica: Annotated[int, scalars.whole(0, 1024)] | None = None
+    """Accelerators of one replica: the product of the verifier's three parallel sizes, which is the default. 0 asks
+    for none, to serve on CPUs."""
+    hourly_cost: scalars.Money | None = None
+    """Cost of one accelerator for one hour, such as "5.00", in any currency: for the cost per token in status."""
+
+
+class Cache(Wire):
+    """A volume that keeps weights and compiled kernels between starts."""
+
+    size: scalars.Quantity
+    """Size of the volume, such as 200Gi."""
+    storage_class_name: scalars.ObjectName | None = None
+    """Storage class. Default: the cluster's."""
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
+    """ReadWriteMany shares the volume among replicas on several nodes; ReadWriteOnce keeps them on one."""
+
+
+class Weights(Wire):
+    """How weights reach the pods."""
+
+    secret_name: scalars.ObjectName | None = None
+    """Secret with what the source asks for: key HF_TOKEN, or the AWS_* variables."""
+    cache: Cache | None = None
+    """A volume that keeps weights between starts. Left out: each pod fetches them."""
+
+
+class Rollout(Wire):
+    """How a change of the pods is carried out."""
+
+    strategy: RolloutStrategy = RolloutStrategy.AUTO
+    """RollingUpdate starts new pods beside the old, Recreate frees accelerators first. Auto takes RollingUpdate where
+    a spare replica fits and Recreate where it does not. More may be added."""
+
+
+class Spec(Wire):
+    """What is wanted."""
+
+    model_config = ruled(*rules.SPEC_RULES)
+
+    verifier: Verifier
+    """The model that is served. It checks every drafted token: its output is what clients get."""
+    speculator: Speculator | None = None
+    """What drafts tokens for the verifier. Left out, the verifier is served alone."""
+    speculation: Speculation = defaulted(Speculation)
+    """How many tokens are drafted (K), who decides, and for what."""
+    engine: Engine = defaulted(Engine)
+    """The program that serves."""
+    accelerator: Accelerator = defaulted(Accelerator)
+    """What each replica runs on."""
+    replicas: Annotated[int, scalars.whole(0, MOST_REPLICAS)] = 1
+    """Serving pods wanted. Autoscalers change it through the scale subresource: leave it out of what is applied
+    then."""
+    weights: Weights | None = None
+    """How weights reach the pods."""
+    rollout: Rollout = defaulted(Rollout)
+    """How a change of the pods is carried out."""
+    target: Target = Target.DEPLOYMENT
+    """What kind of object runs the pods. This release makes a Deployment; the others are reported as
+    UnsupportedTarget."""
+    template: Template | None = None
+    """A pod template, merged last into the one that the operator makes: the way to what has no field here."""
