@@ -61,7 +61,7 @@ def calibrated(verifier: str, speculator: str, accelerator: str) -> StepCosts | 
 
 
 def calibrated_verifier(verifier: str, accelerator: str) -> StepCosts | None:
-    """Costs of a calibrated pair with this verifier: their verifier part holds with any other speculator and with none."""
+    """Costs of a calibrated pair with this verifier: its part of them holds with any other speculator and with none."""
     first, device = find_model(verifier), find_accelerator(accelerator)
     if first is None or device is None:
         return None

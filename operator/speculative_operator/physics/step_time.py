@@ -87,23 +87,39 @@ def step_seconds(
 
     `batch` decoding requests, `k` drafts each, `context` tokens held per request, `prefill` prompt tokens in the step.
     """
-    b, drafts, c, p = (np.asarray(value, dtype=float) for value in (batch, k, context, prefill))
-    passes = draft_passes(knobs, drafts)
-    tokens = b * (drafts + 1.0) + p
-    drafted = np.where(passes > 0, tokens + b * np.maximum(passes - 1.0, 0.0), 0.0)
-    seconds = (
-        _verifier(costs, tokens, b * c)
-        + passes * (costs.draft_fixed + costs.draft_per_kv_token * b * c)
-        + costs.draft_per_token * drafted
-        + np.where(drafts > 0, costs.speculative_overhead, 0.0)
-    )
-    return np.asarray(seconds + (costs.graph_tax if pays_graph_tax(knobs) else 0.0))
+    return np.asarray(sum(step_parts(costs, knobs, batch, k, context, prefill)))
 
 
 def hard_off_seconds(costs: StepCosts, batch: ArrayLike, context: ArrayLike, prefill: ArrayLike) -> Array:
     """Seconds of a step of a pod without any speculator; arguments as in `step_seconds`."""
+    return np.asarray(sum(hard_off_parts(costs, batch, context, prefill)))
+
+
+def step_parts(
+    costs: StepCosts, knobs: KnobSpace, batch: ArrayLike, k: ArrayLike, context: ArrayLike, prefill: ArrayLike
+) -> tuple[Array, Array, Array, Array, Array]:
+    """The same in parts that add up and broadcast: (fixed, decoded tokens, context, drafting, prefill)."""
+    b, drafts, c, p = (np.asarray(value, dtype=float) for value in (batch, k, context, prefill))
+    passes = draft_passes(knobs, drafts)
+    tokens = b * (drafts + 1.0)
+    fixed, decoded, attended, _, filled = _verifier_parts(costs, tokens, b * c, p)
+    drafted = np.where(passes > 0, tokens + b * np.maximum(passes - 1.0, 0.0), 0.0)
+    drafting = (
+        passes * (costs.draft_fixed + costs.draft_per_kv_token * (b * c))
+        + costs.draft_per_token * drafted
+        + np.where(drafts > 0, costs.speculative_overhead, 0.0)
+    )
+    if pays_graph_tax(knobs):
+        fixed = fixed + costs.graph_tax
+    return fixed, decoded, attended, drafting, filled + np.where(passes > 0, costs.draft_per_token, 0.0) * p
+
+
+def hard_off_parts(
+    costs: StepCosts, batch: ArrayLike, context: ArrayLike, prefill: ArrayLike
+) -> tuple[Array, Array, Array, Array, Array]:
+    """`hard_off_seconds` in the parts of `step_parts`; nothing is drafted."""
     b, c, p = (np.asarray(value, dtype=float) for value in (batch, context, prefill))
-    return np.asarray(_verifier(costs, b + p, b * c))
+    return _verifier_parts(costs, b, b * c, p)
 
 
 def draft_passes(knobs: KnobSpace, k: ArrayLike) -> Array:
@@ -154,11 +170,16 @@ def roofline(facts: PairFacts, knobs: KnobSpace) -> StepCosts | None:
     )
 
 
-def _verifier(costs: StepCosts, tokens: Array, kv_tokens: Array) -> Array:
-    seconds = costs.fixed + costs.per_token * tokens + costs.per_kv_token * kv_tokens
+def _verifier_parts(
+    costs: StepCosts, tokens: Array, kv_tokens: Array, prefill: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    fixed, filled = np.asarray(costs.fixed), costs.per_token * prefill
     if costs.expert_fixed:
-        seconds = seconds + costs.expert_fixed * (1.0 - (1.0 - costs.expert_reach) ** tokens)
-    return np.asarray(seconds)
+        missed = 1.0 - costs.expert_reach
+        reached = costs.expert_fixed * (1.0 - missed**tokens)
+        fixed = fixed + reached
+        filled = filled + costs.expert_fixed * (1.0 - missed ** (tokens + prefill)) - reached
+    return fixed, costs.per_token * tokens, costs.per_kv_token * kv_tokens, np.zeros(()), filled
 
 
 def _expert_parameters(model: ModelShape) -> float:

@@ -1,0 +1,11 @@
+"""How many tokens to draft, and when not to: evidence in, a table and the reason for it out.
+
+Called by reconcile once per tick and by everything that judges or replays decisions. Pure: no I/O, no clock, no
+randomness. docs/tuning.md explains the formulas and the constants.
+"""
+
+from speculative_operator.tuner.decide import decide
+from speculative_operator.tuner.memory import Memory
+from speculative_operator.tuner.start import initial_table
+
+__all__ = ["Memory", "decide", "initial_table"]

@@ -1,0 +1,152 @@
+"""What may be believed: the checks an observation must pass before anything is learned or decided from it.
+
+Called by decide() first of all. Every check that fails names its reason and leaves the table as it is: missing, stale
+or absurd figures never change anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.reasons import Reason
+
+STALE_SECONDS = 60.0
+"""A window that ended longer ago (or further in the future) than this tells nothing about now."""
+LONGEST_WINDOW = 900.0
+FASTEST_STEPS = 20_000.0
+"""Steps per second that no engine reaches."""
+LONGEST_PREFILL = 1_000_000.0
+"""Prompt tokens per step that no engine takes."""
+SLACK = 1.05
+"""Counters of one scrape are read at slightly different instants: relations between them hold to 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why nothing may change."""
+
+    reason: Reason
+    message: str
+
+
+def find_hold(observation: Observation, knobs: KnobSpace, now: float) -> Hold | None:
+    """The first reason not to believe `observation`, or None."""
+    checks: tuple[Callable[[], Hold | None], ...] = (
+        lambda: _unseen(observation),
+        lambda: _gaps(observation),
+        lambda: _stale(observation, now),
+        lambda: _absurd(observation, knobs),
+        lambda: _idle(observation),
+    )
+    return next((hold for check in checks if (hold := check()) is not None), None)
+
+
+def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
+    """What in `window` is not a number, or contradicts another figure; None when all is plausible."""
+    for name, value in _figures(window):
+        if not math.isfinite(value) or value < 0:
+            return f"{name} is {value}"
+    top_k, room = max((*knobs.ks, 0)), knobs.max_batch
+    seconds, steps, requests = window.seconds, window.steps, window.decode_request_steps
+    gain = window.tokens_per_step
+    relations = (
+        (0 < seconds <= LONGEST_WINDOW, f"the window lasts {seconds:g} s"),
+        (steps <= FASTEST_STEPS * seconds, f"{steps:g} steps in {seconds:g} s"),
+        (requests <= SLACK * steps * room + room, f"{requests:g} request-steps in {steps:g} steps of <= {room}"),
+        (not requests or window.step_seconds > 0, f"{requests:g} request-steps took {window.step_seconds:g} s"),
+        (window.step_seconds <= 2 * room * (seconds + 60), f"step periods sum to {window.step_seconds:g} s"),
+        (gain is None or 0.5 <= gain <= top_k + 1.5, f"{gain or 0:.2f} tokens per step at K <= {top_k}"),
+        (window.prompt_tokens <= LONGEST_PREFILL * (steps + 1), f"{window.prompt_tokens:g} prompt tokens"),
+        (window.kv_usage is None or window.kv_usage <= SLACK, f"KV usage is {window.kv_usage}"),
+    )
+    broken = next((text for holds, text in relations if not holds), None)
+    return broken or _absurd_drafts(window, top_k)
+
+
+def _absurd_drafts(window: PodWindow, top_k: int) -> str | None:
+    drafts, tokens, accepted = (value or 0.0 for value in (window.drafts, window.draft_tokens, window.accepted_tokens))
+    positions = window.accepted_per_position
+    most = SLACK * window.decode_request_steps + window.first_tokens + 1
+    relations = (
+        (drafts <= most, f"{drafts:g} drafts in {window.decode_request_steps:g} request-steps"),
+        (tokens <= SLACK * drafts * top_k, f"{tokens:g} draft tokens in {drafts:g} drafts at K <= {top_k}"),
+        (accepted <= SLACK * tokens, f"{accepted:g} of {tokens:g} draft tokens accepted"),
+        (all(count <= SLACK * drafts + 1 for count in positions), "a position is accepted more often than drafted"),
+        (
+            all(later <= SLACK * earlier + 1 for earlier, later in pairwise(positions)),
+            "a later position is accepted more often than an earlier one",
+        ),
+    )
+    return next((text for holds, text in relations if not holds), None)
+
+
+def _figures(window: PodWindow) -> list[tuple[str, float]]:
+    names = (
+        "start",
+        "end",
+        "steps",
+        "decode_request_steps",
+        "step_seconds",
+        "first_tokens",
+        "generated_tokens",
+        "prompt_tokens",
+        "running",
+        "waiting",
+        "preemptions",
+        "kv_usage",
+        "kv_capacity_tokens",
+        "drafts",
+        "draft_tokens",
+        "accepted_tokens",
+    )
+    found = [(name, getattr(window, name)) for name in names if getattr(window, name) is not None]
+    return found + [(f"accepted at position {j}", v) for j, v in enumerate(window.accepted_per_position, start=1)]
+
+
+def _unseen(observation: Observation) -> Hold | None:
+    if observation.gap is not None:
+        return Hold(observation.gap.reason, f"{observation.gap.message}; the table stays as it is")
+    if not observation.pods:
+        return Hold(Reason.NO_PODS, "no pod is ready; the table stays as it is")
+    return None
+
+
+def _gaps(observation: Observation) -> Hold | None:
+    gaps = observation.gaps
+    if not gaps:
+        return None
+    pod = min(gaps)
+    if len(gaps) < len(observation.pods):
+        counted = f"{len(observation.windows)} of {len(observation.pods)} pods have figures"
+        return Hold(Reason.METRICS_PARTIAL, f"{counted}; {pod}: {gaps[pod].message}; the table stays as it is")
+    reason, _ = min(Counter(gap.reason for gap in gaps.values()).items(), key=lambda item: (-item[1], item[0]))
+    first = min(name for name, gap in gaps.items() if gap.reason is reason)
+    return Hold(reason, f"{first}: {gaps[first].message}; the table stays as it is")
+
+
+def _stale(observation: Observation, now: float) -> Hold | None:
+    for pod, window in sorted(observation.windows.items()):
+        age = now - window.end
+        if math.isfinite(window.end) and not abs(age) <= STALE_SECONDS:
+            return Hold(Reason.METRICS_STALE, f"{pod}: the newest sample is {age:.0f} s old; the table stays as it is")
+    return None
+
+
+def _absurd(observation: Observation, knobs: KnobSpace) -> Hold | None:
+    for pod, window in sorted(observation.windows.items()):
+        broken = absurdity(window, knobs)
+        if broken is not None:
+            return Hold(Reason.METRICS_ABSURD, f"{pod}: {broken}; the table stays as it is")
+    return None
+
+
+def _idle(observation: Observation) -> Hold | None:
+    if any(window.decode_request_steps > 0 and window.steps > 0 for window in observation.windows.values()):
+        return None
+    return Hold(Reason.IDLE, "no request was served in the window; the table stays as it is")

@@ -1,0 +1,95 @@
+"""What is believed before anything was measured: step costs with their uncertainty, acceptance, traffic.
+
+Called by the learning and the judging parts of the tuner. Sources in order: published calibration of the pair, roofline
+of hardware and shapes, and, where neither is known, a shape of costs with almost no opinion on its size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.spec import Method, OffPolicy, Workload
+from speculative_operator.physics.acceptance import prior_survival
+from speculative_operator.physics.calibration import calibrated
+from speculative_operator.physics.step_time import STANDALONE_LAYERS, StepCosts, roofline
+
+Array = NDArray[np.float64]
+
+TERMS = ("fixed", "tokens", "context", "drafting", "prefill")
+"""The parts of a step whose size is learned, each by one factor on its prior."""
+CALIBRATED_SD = (0.10, 0.15, 0.10, 0.20, 0.40)
+"""Log standard deviation of each factor for a calibrated pair: the fit's own prior widths."""
+ROOFLINE_SD = (0.25, 0.40, 0.25, 0.50, 0.50)
+"""The same for a roofline: 0.25 for memory traffic, 0.4 for arithmetic (shared fit spread), 0.5 for drafting."""
+UNKNOWN_SD = (0.70, 0.70, 0.70, 0.70, 0.70)
+COMMON_SD = {"calibrated": 0.10, "roofline": 0.20, "unknown": 1.50}
+"""Log standard deviation of a factor common to all terms: the accelerator is slower or faster than thought."""
+GENERIC = StepCosts(7e-3, 2e-5, 4e-8, 7e-4, 1e-6, 4e-9, 1.2e-3, 0.0)
+"""Shape used when nothing is known: an 8B model with a head on a large accelerator; its size is left to evidence."""
+CONTEXT_TOKENS = 1000.0
+PROMPT_RATIO = 1.0
+"""Context per request, and prompt tokens per output token, until traffic was seen."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Costs believed, precision of the log factors on their terms, and whether hardware and models are known."""
+
+    costs: StepCosts
+    precision: Array
+    known: bool
+
+
+@lru_cache(maxsize=256)
+def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
+    """The best prior for the pair; `precision` is 5 x 5 over TERMS."""
+    found = _published(facts)
+    if found is not None:
+        return Prior(found, _precision(CALIBRATED_SD, COMMON_SD["calibrated"]), known=True)
+    rough = roofline(facts, knobs)
+    if rough is not None:
+        return Prior(rough, _precision(ROOFLINE_SD, COMMON_SD["roofline"]), known=True)
+    return Prior(GENERIC, _precision(UNKNOWN_SD, COMMON_SD["unknown"]), known=False)
+
+
+@lru_cache(maxsize=256)
+def acceptance_prior(facts: PairFacts, knobs: KnobSpace, workload: Workload) -> Array:
+    """Conditional acceptance a_1..a_max expected: chance of draft j given that all before it were accepted."""
+    survival = prior_survival(method_of(facts, knobs), workload, max((*knobs.ks, 1)))
+    return np.asarray(survival / np.concatenate(([1.0], survival[:-1])))
+
+
+def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
+    """A representative of the kind of drafter, told from its behaviour and shape."""
+    if knobs.draft_free:
+        return Method.NGRAM
+    if knobs.block_drafter:
+        return Method.DFLASH
+    if facts.speculator is not None and facts.speculator.layers > STANDALONE_LAYERS:
+        return Method.DRAFT_MODEL
+    return Method.EAGLE3
+
+
+def candidates(policy: Policy) -> tuple[int, ...]:
+    """Every K that a table of this policy may hold, ascending: without 0 when the user forbids turning off."""
+    ks = tuple(sorted({k for k in policy.knobs.ks if k >= 0})) or (0,)
+    if policy.off_policy is OffPolicy.NEVER and ks[-1] > 0:
+        return tuple(k for k in ks if k > 0)
+    return ks
+
+
+def _published(facts: PairFacts) -> StepCosts | None:
+    if facts.verifier is None or facts.speculator is None or facts.accelerator is None or facts.accelerators != 1:
+        return None
+    return calibrated(facts.verifier.name, facts.speculator.name, facts.accelerator.name)
+
+
+def _precision(deviations: tuple[float, ...], common: float) -> Array:
+    return np.asarray(np.linalg.inv(np.diag(np.square(deviations)) + common**2))

@@ -1,0 +1,115 @@
+"""Figures and sentences behind a decision.
+
+Called by decide(). The gain is told against a pod without any speculator at the same concurrency: what the user would
+have without speculation, not what a table of zeros gives.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from speculative_operator.domain.decision import Estimate, Interval
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner.grid import choices, edges, grid
+from speculative_operator.tuner.judge import Proposal
+from speculative_operator.tuner.outlook import Outlook
+from speculative_operator.tuner.traffic import Look
+
+QUANTILE = 1.2816
+"""Half width of an 80 % interval in standard deviations."""
+
+
+def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
+    """What is known at the load seen."""
+    off = float(view.off_log_speed(np.array([look.batch]))[0])
+    return Estimate(
+        gain_percent=_gain(view, look, table, off),
+        proposed_gain_percent=_gain(view, look, proposed, off) if proposed is not None else None,
+        acceptance_rate=look.acceptance_rate,
+        acceptance_length=look.acceptance_length,
+        concurrency=look.scheduled,
+        k=float(table.k_at(look.scheduled)),
+        tpot_seconds=look.tpot,
+        tpot_off_seconds=math.exp(-off),
+        tokens_per_second=look.tokens_per_second,
+    )
+
+
+def measured_at(look: Look, k: int) -> bool:
+    """True when the pods ran `k` in this look."""
+    return look.tpot is not None and look.mean_k is not None and abs(look.mean_k - k) < 0.5
+
+
+def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | None:
+    k = table.k_at(look.scheduled)
+    if k not in view.ks:
+        return None
+    if look.tpot is not None and measured_at(look, k):
+        mid = -math.log(look.tpot) - off
+    else:
+        mid = float(view.log_speed(np.array([look.batch]))[0, view.ks.index(k)]) - off
+    width = QUANTILE * view.deviation(look.batch, k)
+    low, middle, high = (_percent(value) for value in (mid - width, mid, mid + width))
+    return Interval(low, middle, high)
+
+
+def _percent(log_ratio: float) -> float:
+    return 100.0 * math.expm1(min(max(log_ratio, -20.0), 20.0))
+
+
+def why(view: Outlook, old: KTable, proposal: Proposal) -> Reason:
+    """The reason for `proposal`: faster by more drafts, or fewer for the load, or fewer at every load."""
+    max_batch = view.policy.knobs.max_batch
+    point = grid(max_batch)[proposal.focus]
+    if proposal.table.k_at(point) > old.k_at(point):
+        return Reason.FASTER
+    return Reason.LOW_ACCEPTANCE if proposal.table.k_at(1) < old.k_at(1) else Reason.HIGH_CONCURRENCY
+
+
+def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look) -> str:
+    """One sentence: what changes where, expected milliseconds a token, and the acceptance behind it."""
+    max_batch = view.policy.knobs.max_batch
+    before, after = choices(old, max_batch), choices(new, max_batch)
+    first, last = _run(before, after, focus, max_batch)
+    point = float(grid(max_batch)[focus])
+    speed = view.log_speed(np.array([point]))[0]
+    figures = [
+        f"{1e3 * math.exp(-float(speed[view.ks.index(k)])):.1f}"
+        for k in (after[focus], before[focus])
+        if k in view.ks and speed[view.ks.index(k)] > -100.0
+    ]
+    text = f"K {before[focus]} -> {after[focus]} {_where(first, last, max_batch)}"
+    if len(figures) == 2:
+        text += f": {figures[0]} ms/token expected against {figures[1]} ms at {point:.0f} requests"
+    else:
+        text += f": K {before[focus]} leaves the captured graphs"
+    return text + acceptance_text(look)
+
+
+def acceptance_text(look: Look) -> str:
+    """The acceptance a decision rests on, as the end of a sentence."""
+    if look.acceptance_length is None:
+        return ""
+    return f"; acceptance length {look.acceptance_length:.2f} over {look.drafts:,.0f} drafts"
+
+
+def _run(before: tuple[int, ...], after: tuple[int, ...], focus: int, max_batch: int) -> tuple[int, int]:
+    """(first, last) batch size around `focus` in which the same K replaces the same K."""
+    change, low, high = (before[focus], after[focus]), focus, focus
+    while low > 0 and (before[low - 1], after[low - 1]) == change:
+        low -= 1
+    while high + 1 < len(before) and (before[high + 1], after[high + 1]) == change:
+        high += 1
+    bounds = edges(max_batch)
+    return bounds[low][0], bounds[high][1]
+
+
+def _where(first: int, last: int, max_batch: int) -> str:
+    if first == 1 and last == max_batch:
+        return "at every load"
+    if last == max_batch:
+        return f"above {first - 1} requests"
+    return f"at {first}-{last} requests" if first < last else f"at {first} request{'s' if first > 1 else ''}"

@@ -1,0 +1,66 @@
+"""The table that a deployment starts with, before anything was measured.
+
+Called by reconcile for a new object, and by memory where a stored table cannot be read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner.grid import edges, grid
+from speculative_operator.tuner.outlook import outlook
+from speculative_operator.tuner.prior import cost_prior
+
+DEFAULT_K = 3
+"""Start K when the spec names none: the K of most published measurements, and safe on all but the fullest batches."""
+RESTART_BATCH = 8.0
+"""Load that a constant K is chosen for before any was seen."""
+
+
+def initial_table(policy: Policy) -> KTable:
+    """The spec's own schedule; else the start K wherever the prior says that it beats no speculation, less elsewhere.
+
+    A constant start K where nothing is known of hardware or models, where one K must serve all loads, and in Static.
+    """
+    knobs = policy.knobs
+    if policy.mode is Mode.OFF or knobs.actuator is Actuator.NONE:
+        return fit(KTable.constant(0, knobs.max_batch), knobs)
+    if policy.schedule is not None:
+        return fit(policy.schedule, knobs)
+    start = _start_k(policy)
+    known = cost_prior(policy.facts, knobs).known
+    if policy.mode is Mode.STATIC or knobs.actuator is Actuator.RESTART or not known:
+        return KTable.constant(start, knobs.max_batch)
+    return _cautious(policy, start)
+
+
+def fit(table: KTable, knobs: KnobSpace) -> KTable:
+    """`table` over 1..max_batch with every K lowered to the next one that the knobs have (raised to the least)."""
+    ks = sorted(set(knobs.ks)) or [0]
+    if table.max_batch == knobs.max_batch and table.ks <= set(ks):
+        return table
+    sized = table.resized(knobs.max_batch)
+    return KTable.from_dense([max((k for k in ks if k <= wanted), default=ks[0]) for wanted in sized.dense()])
+
+
+def _start_k(policy: Policy) -> int:
+    ks = sorted(set(policy.knobs.ks)) or [0]
+    wanted = policy.start_k if policy.start_k is not None else DEFAULT_K
+    return max((k for k in ks if k <= wanted), default=ks[0])
+
+
+def _cautious(policy: Policy, start: int) -> KTable:
+    view = outlook(policy)
+    points = np.array(grid(policy.knobs.max_batch), dtype=float)
+    speed, off = view.log_speed(points), view.off_log_speed(points)
+    dense: list[int] = []
+    column = max((c for c, k in enumerate(view.ks) if k <= start), default=0)
+    for row, (first, last) in enumerate(edges(policy.knobs.max_batch)):
+        if speed[row, column] < off[row]:
+            column = int(np.argmax(speed[row, : column + 1]))
+        dense += [view.ks[column]] * (last - first + 1)
+    return KTable.from_dense(dense)

@@ -1,0 +1,112 @@
+"""What the load looks like: one look pooled over replicas, and a fading memory of it.
+
+Called by decide() (figures of the estimate) and learning. All replicas run one table, so their windows are pooled;
+means over requests are weighted by request-steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from speculative_operator.domain.observation import PodWindow
+from speculative_operator.tuner.grid import grid, nearest
+from speculative_operator.tuner.prior import CONTEXT_TOKENS, PROMPT_RATIO
+
+TRAFFIC_SECONDS = 60.0
+"""Time constant of context and prompt share: they steer a prediction, and should follow the load."""
+LOAD_SECONDS = 600.0
+"""Time constant of the load histogram: loads of the last ten minutes are those to be prepared for."""
+MOST_CONTEXT = 1e7
+MOST_RATIO = 1e4
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Load as seen lately."""
+
+    context: float = CONTEXT_TOKENS
+    prompt_ratio: float = PROMPT_RATIO
+    """Prompt tokens computed per output token."""
+    draft_share: float = 1.0
+    """Drafted tokens per request-step over K: below 1 where drafts are looked up and not always found."""
+    load: tuple[float, ...] = ()
+    """Seconds spent at each grid point, faded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One observation pooled over replicas. Figures of speculation are None where nothing was drafted."""
+
+    batch: float
+    """Decoding requests per step and replica."""
+    scheduled: float
+    """Scheduled requests per step and replica: the key of the table."""
+    tpot: float | None
+    tokens_per_second: float
+    mean_k: float | None
+    acceptance_rate: float | None
+    acceptance_length: float | None
+    prompt_ratio: float | None
+    context: float | None
+    steps: float
+    drafts: float
+
+
+def pool(windows: Sequence[PodWindow]) -> Look:
+    """All windows as one; at least one of them has request-steps."""
+    busy = [window for window in windows if window.decode_request_steps > 0 and window.steps > 0]
+    weight = math.fsum(window.decode_request_steps for window in busy)
+    tokens = math.fsum(window.generated_tokens - window.first_tokens for window in busy)
+    period = math.fsum(window.step_seconds for window in busy)
+    drafts, drafted, accepted = (
+        math.fsum(getattr(window, name) or 0.0 for window in busy)
+        for name in ("drafts", "draft_tokens", "accepted_tokens")
+    )
+    known = [(window.mean_context, window.decode_request_steps) for window in busy]
+    contexts = [(context, share) for context, share in known if context is not None and context > 0]
+    generated = math.fsum(window.generated_tokens for window in busy)
+    return Look(
+        batch=math.fsum(window.batch * window.decode_request_steps for window in busy) / weight,
+        scheduled=math.fsum(window.scheduled * window.decode_request_steps for window in busy) / weight,
+        tpot=period / tokens if tokens > 0 else None,
+        tokens_per_second=math.fsum(window.generated_tokens / window.seconds for window in windows),
+        mean_k=drafted / weight if any(window.draft_tokens is not None for window in busy) else None,
+        acceptance_rate=accepted / drafted if drafted > 0 else None,
+        acceptance_length=1.0 + accepted / drafts if drafts > 0 else None,
+        prompt_ratio=math.fsum(window.prompt_tokens for window in busy) / generated if generated > 0 else None,
+        context=_weighted(contexts),
+        steps=math.fsum(window.steps for window in busy),
+        drafts=drafts,
+    )
+
+
+def learn_traffic(
+    traffic: Traffic, look: Look, windows: Sequence[PodWindow], fresh: Sequence[float], max_batch: int
+) -> Traffic:
+    """`traffic` after one look; `fresh[i]` is the share of window i that is new."""
+    seconds = max((window.seconds * share for window, share in zip(windows, fresh, strict=True)), default=0.0)
+    if seconds <= 0:
+        return traffic
+    new = 1.0 if not traffic.load else 1.0 - math.exp(-seconds / TRAFFIC_SECONDS)
+    keep = math.exp(-seconds / LOAD_SECONDS)
+    load = [keep * value for value in traffic.load] or [0.0] * len(grid(max_batch))
+    for window, share in zip(windows, fresh, strict=True):
+        if window.decode_request_steps > 0:
+            load[nearest(window.scheduled, max_batch)] += window.seconds * share
+    return replace(
+        traffic,
+        context=_toward(traffic.context, look.context, new, MOST_CONTEXT),
+        prompt_ratio=_toward(traffic.prompt_ratio, look.prompt_ratio, new, MOST_RATIO),
+        load=tuple(load),
+    )
+
+
+def _toward(old: float, seen: float | None, new: float, most: float) -> float:
+    return old if seen is None else min(old + new * (seen - old), most)
+
+
+def _weighted(pairs: Sequence[tuple[float, float]]) -> float | None:
+    weight = math.fsum(share for _, share in pairs)
+    return math.fsum(value * share for value, share in pairs) / weight if weight > 0 else None

@@ -1,0 +1,151 @@
+"""A toy deployment for closed-loop tests: physics with its own coefficients, seen only through counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from speculative_operator.domain.decision import Decision, Policy
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.spec import Mode, Workload
+from speculative_operator.domain.table import KTable
+from speculative_operator.physics.calibration import calibrated
+from speculative_operator.physics.catalog import find_accelerator, find_model
+from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
+from speculative_operator.tuner import Memory, decide
+
+KNOBS = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 4, 5), max_batch=256)
+FACTS = PairFacts(find_model("Qwen/Qwen3-8B"), find_model("Qwen/Qwen3-0.6B"), find_accelerator("H100-SXM"))
+TICK = 10.0
+CHAT = (0.67, 0.67, 0.66, 0.65, 0.64)
+USELESS = (0.0,) * 5
+
+
+def policy(**changes: object) -> Policy:
+    plain = Policy(mode=Mode.AUTO, knobs=KNOBS, start_k=4, workload=Workload.CHAT, facts=FACTS)
+    return replace(plain, **changes)  # type: ignore[arg-type]  # a test names real fields
+
+
+def true_costs() -> StepCosts:
+    found = calibrated("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "H100-SXM")
+    assert found is not None
+    return found
+
+
+@dataclass
+class Plant:
+    """One replica at a given concurrency. `slow` multiplies the step time of single K."""
+
+    costs: StepCosts = field(default_factory=true_costs)
+    knobs: KnobSpace = KNOBS
+    conditional: tuple[float, ...] = CHAT
+    context: float = 1260.0
+    prompt_ratio: float = 5.5
+    output: float = 211.0
+    slow: Mapping[int, float] = field(default_factory=dict)
+    noise: float = 0.02
+    seed: int = 7
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+
+    def length(self, k: int) -> float:
+        return 1.0 + float(np.sum(np.cumprod(self.conditional)[:k]))
+
+    def seconds(self, batch: float, k: int) -> float:
+        prefill = batch * self.length(k) * self.prompt_ratio
+        plain = float(step_seconds(self.costs, self.knobs, batch, k, self.context, prefill))
+        return plain * self.slow.get(k, 1.0)
+
+    def speed(self, batch: float, k: int) -> float:
+        """Tokens per second and request."""
+        return self.length(k) / self.seconds(batch, k)
+
+    def off_speed(self, batch: float) -> float:
+        return 1.0 / float(hard_off_seconds(self.costs, batch, self.context, batch * self.prompt_ratio))
+
+    def best_speed(self, batch: float) -> float:
+        return max(self.speed(batch, k) for k in self.knobs.ks)
+
+    def window(self, table: KTable, batch: float, end: float, seconds: float = TICK) -> PodWindow:
+        """What counters show of `seconds` at about `batch` requests."""
+        parts = 8
+        sums = np.zeros(8)
+        positions = np.zeros(len(self.conditional))
+        for _ in range(parts):
+            b = float(np.clip(batch * (1 + 0.1 * self.random.standard_normal()), 1, self.knobs.max_batch))
+            k = table.k_at(round(b))
+            period = self.seconds(b, k) * float(np.exp(self.noise * self.random.standard_normal()))
+            steps = seconds / parts / period
+            requests = steps * b
+            tokens = requests * self.length(k)
+            drafts = requests if k else 0.0
+            survived = drafts * np.cumprod(self.conditional) * (np.arange(1, len(self.conditional) + 1) <= k)
+            positions += survived
+            first = tokens / (self.output - 1)
+            sums += (
+                *(steps, requests, requests * period, first, tokens + first),
+                *((tokens + first) * self.prompt_ratio, drafts, drafts * k),
+            )
+        steps, requests, periods, first, generated, prompt, drafts, drafted = (float(value) for value in sums)
+        capacity = 1e6
+        return PodWindow(
+            start=end - seconds,
+            end=end,
+            steps=steps,
+            decode_request_steps=requests,
+            step_seconds=periods,
+            first_tokens=first,
+            generated_tokens=generated,
+            prompt_tokens=prompt,
+            running=max(batch, 1.0),
+            waiting=0.0,
+            kv_usage=min(self.context * max(batch, 1.0) / capacity, 1.0),
+            kv_capacity_tokens=capacity,
+            drafts=drafts,
+            draft_tokens=drafted,
+            accepted_tokens=float(positions.sum()),
+            accepted_per_position=tuple(positions.tolist()),
+        )
+
+
+@dataclass
+class Run:
+    """A closed loop: the table decided for is in force from the next tick on."""
+
+    plant: Plant
+    policy: Policy
+    memory: Memory
+    now: float = 1_700_000_000.0
+    decisions: list[Decision] = field(default_factory=list)
+    regret: list[float] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+
+    def play(self, *batches: float) -> Decision:
+        """One tick per batch size; the last decision."""
+        for batch in batches:
+            self.now += TICK
+            table = self.memory.table
+            window = self.plant.window(table, batch, self.now)
+            speed = self.plant.speed(batch, table.k_at(batch))
+            self.regret.append(1 - speed / self.plant.best_speed(batch))
+            self.loss.append(1 - speed / self.plant.speed(batch, 0))
+            observation = Observation(self.now, {"pod": window})
+            self.memory, decision = decide(self.memory, observation, self.policy, self.now)
+            self.decisions.append(decision)
+        return self.decisions[-1]
+
+    @property
+    def writes(self) -> int:
+        return sum(decision.changed for decision in self.decisions)
+
+
+def run(plant: Plant, asked: Policy | None = None, table: KTable | None = None) -> Run:
+    from speculative_operator.tuner import initial_table
+
+    wanted = asked or policy()
+    return Run(plant, wanted, Memory.fresh(table or initial_table(wanted), 1_700_000_000.0))
