@@ -79,6 +79,8 @@ class Played:
     restarts: int
     latencies: list[float]
     adopted: dict[int, float]
+    decisions: list[dict[str, Any]]
+    """Every decision seen, oldest first: status keeps only the last ten."""
 
 
 class Demo:
@@ -90,6 +92,7 @@ class Demo:
         self.cluster: Cluster | None = None
         self._load: subprocess.Popen[bytes] | None = None
         self._variants = variants()[: 1 if settings.alone else None]
+        self._decisions: dict[str, dict[str, Any]] = {}
 
     def end(self) -> None:
         """End the load generator and the cluster; harmless when there is none."""
@@ -198,8 +201,15 @@ class Demo:
             scene.load.append(window.running + window.waiting)
             scene.ks.append(window.mean_k or 0.0)
         scene.status = watcher.deployment(self._variants[0].name).get("status") or {}
+        scene.decisions = self._note(scene.status)
         records = read_records(out)
         scene.sent, scene.failed = len(records), sum(record["failed"] for record in records)
+
+    def _note(self, status: dict[str, Any]) -> list[dict[str, Any]]:
+        """Remember the decisions of a status; all seen so far, oldest first."""
+        for entry in status.get("decisions", []):
+            self._decisions[entry["time"]] = entry
+        return [self._decisions[moment] for moment in sorted(self._decisions)]
 
     def _collect(self, watcher: Watcher, pods: dict[str, str], started: float, ended: float, out: Path) -> Played:
         roles = {one.name: one.role for one in self._variants}
@@ -210,9 +220,10 @@ class Demo:
         for pod, name in pods.items():
             if roles[name] == AUTO:
                 adopted |= adoptions(watcher.log(pod))
-        changed = [entry for entry in status.get("decisions", []) if unix(entry["time"]) >= started - 60]
-        latencies = table_latencies(changed, adopted)
-        return Played(started, ended, line, read_records(out), status, watcher.restarts(), latencies, adopted)
+        decisions = self._note(status)
+        latencies = table_latencies(decisions, adopted)
+        records, restarts = read_records(out), watcher.restarts()
+        return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions)
 
     def _summary(self, played: Played, setup: float, ready: float) -> dict[str, Any]:
         phases = Phases.of(self.settings.seconds)
@@ -221,7 +232,7 @@ class Demo:
         k = {name: mean_k(within(auto, getattr(phases, name))) for name in ("low", "peak", "after")}
         tpot = {role: mean_tpot_ms(sights.get(role, [])) for role in (AUTO, STATIC, OFF)}
         failed = sum(record["failed"] for record in played.records)
-        decisions = played.status.get("decisions") or []
+        decisions = played.decisions
         first = unix(decisions[0]["time"]) - self._ready_at(played.status) if decisions else None
         checks = {
             "speculates at low load": bool(k["low"] and k["low"] > 0),
@@ -256,9 +267,7 @@ class Demo:
 
     def _report(self, played: Played, summary: dict[str, Any]) -> None:
         path = self.settings.out / "report.html"
-        decisions = [
-            (unix(entry["time"]) - played.started, entry["reason"]) for entry in played.status.get("decisions", [])
-        ]
+        decisions = [(unix(entry["time"]) - played.started, entry["reason"]) for entry in played.decisions]
         phases = Phases.of(self.settings.seconds)
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], phases)
         report.write(path, figure, self._page(played, summary))
@@ -291,7 +300,7 @@ class Demo:
             "seconds": f"{self.settings.seconds:.0f}",
             "trace": "Azure LLM inference trace 2023 (conversation)",
             "rows": rows,
-            "decisions": [self._decision_row(entry, played) for entry in played.status.get("decisions", [])],
+            "decisions": [self._decision_row(entry, played) for entry in played.decisions],
             "command": "make demo" + (f"  # --seconds {self.settings.seconds:g} --peak {self.settings.peak:g}"),
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ class Scene:
     total: float = 0.0
     windows: Mapping[str, PodWindow | None] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
+    decisions: Sequence[Mapping[str, Any]] = ()
+    """Oldest first."""
     sent: int = 0
     failed: int = 0
     load: list[float] = field(default_factory=list)
@@ -78,17 +80,17 @@ def picture(scene: Scene) -> Group:
     return Group(
         Panel(table, title="three copies of one model, the same requests", subtitle=counts, border_style="dim"),
         Panel(curves, title="tuned by the operator, over time", border_style="dim"),
-        Panel(decisions(scene.status), title="decisions", border_style="dim"),
+        Panel(decisions(scene), title="decisions", border_style="dim"),
     )
 
 
-def decisions(status: Mapping[str, Any], last: int = 5) -> Text:
+def decisions(scene: Scene, last: int = 5) -> Text:
     """The state in force and the newest decisions, newest last."""
-    speculation = status.get("speculation") or {}
+    speculation = scene.status.get("speculation") or {}
     text = Text()
     state, table = speculation.get("state", "…"), speculation.get("tableText", "")
     text.append(f"{state}  {table}\n", style="bold")
-    for entry in (status.get("decisions") or [])[-last:]:
+    for entry in scene.decisions[-last:]:
         text.append(f"{entry['time'][11:19]}  ", style="dim")
         text.append(f"{entry['reason']}: ", style="green")
         text.append(f"{entry['message']}\n")
