@@ -1,0 +1,107 @@
+"""The replay keeps the trace's requests and takes the profile's rate."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demo.arrivals import BUNDLED, Profile, TraceRow, read_azure, warp
+from demo.load import prompt, replay
+
+WHOLE = Path(__file__).resolve().parents[4] / "shared" / "traces" / "azure_llm_2023_conv.csv"
+
+
+def test_the_bundled_slice_begins_the_whole_trace() -> None:
+    if not WHOLE.exists():
+        pytest.skip("the whole trace is not beside this checkout")
+    bundled = read_azure(BUNDLED)
+    assert bundled == read_azure(WHOLE)[: len(bundled)]
+    assert bundled[0] == TraceRow(0.0, 374, 44)
+
+
+def test_the_load_climbs_and_falls_with_the_traces_own_requests() -> None:
+    rows = read_azure(BUNDLED)
+    plan = warp(rows, Profile.climb_and_fall(150.0, 1.0, 20.0), max_context=4096)
+    fitting = [row for row in rows if row.prompt_tokens + row.output_tokens <= 4096]
+    assert [(one.prompt_tokens, one.output_tokens) for one in plan] == [
+        (row.prompt_tokens, row.output_tokens) for row in fitting[: len(plan)]
+    ]
+    low = sum(one.at < 30 for one in plan) / 30
+    peak = sum(72 <= one.at < 90 for one in plan) / 18
+    after = sum(one.at >= 120 for one in plan) / 30
+    assert 0.4 < low < 2.0
+    assert 15 < peak < 25
+    assert 0.4 < after < 2.0
+
+
+@given(
+    gaps=st.lists(st.floats(0.001, 5.0), min_size=300, max_size=400),
+    rate=st.floats(0.5, 4.0),
+)
+def test_arrivals_are_ordered_and_within_the_profile(gaps: list[float], rate: float) -> None:
+    at, rows = 0.0, []
+    for gap in gaps:
+        at += gap
+        rows.append(TraceRow(at, 10, 10))
+    plan = warp(rows, Profile(((0.0, rate), (50.0, rate))), max_context=100)
+    moments = [one.at for one in plan]
+    assert moments == sorted(moments)
+    assert all(0 <= moment <= 50 for moment in moments)
+
+
+def test_a_trace_too_short_is_refused() -> None:
+    rows = [TraceRow(float(n), 10, 10) for n in range(200)]
+    with pytest.raises(ValueError, match="the profile asks for"):
+        warp(rows, Profile(((0.0, 50.0), (100.0, 50.0))), max_context=100)
+
+
+def test_prompts_differ_and_have_their_length() -> None:
+    assert len(prompt(100, 1)) == 400
+    assert prompt(100, 1) != prompt(100, 2)
+
+
+async def test_the_load_generator_reports_every_request(tmp_path: Path) -> None:
+    """Against a server that answers, streams, refuses and cuts short."""
+
+    async def complete(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if body["max_tokens"] == 3:
+            return web.Response(status=503, text="busy")
+        tokens = body["max_tokens"] - (1 if body["max_tokens"] == 4 else 0)
+        if not body.get("stream"):
+            return web.json_response({"usage": {"completion_tokens": tokens}})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'data: {"choices": [{"text": "a"}]}\n\n')
+        await response.write(b'data: {"usage": {"completion_tokens": %d}}\n\ndata: [DONE]\n\n' % tokens)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/completions", complete)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    out = tmp_path / "out.jsonl"
+    arrivals = [{"number": n, "at": 0.0, "prompt": 5, "output": n + 1} for n in range(4)]
+    plan = {
+        "timeout": 5.0,
+        "targets": [{"name": "one", "model": "m", "url": f"http://127.0.0.1:{port}"}],
+        "arrivals": arrivals,
+    }
+    with out.open("w") as file:
+        await asyncio.wait_for(replay(plan, file, stream_every=2), 10)
+    await runner.cleanup()
+    from demo.run import read_records
+
+    records = {record["number"]: record for record in read_records(out)}
+    assert [records[n]["failed"] for n in range(4)] == [False, False, True, True]
+    assert records[0]["ttft"] is not None
+    assert records[1]["ttft"] is None
+    assert records[2]["error"] == "busy"

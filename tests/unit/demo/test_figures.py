@@ -1,0 +1,74 @@
+"""The demo's figures, from windows and logs whose answer is known."""
+
+from __future__ import annotations
+
+from demo.figures import (
+    Phases,
+    adoptions,
+    mean_k,
+    mean_tpot_ms,
+    mean_ttft_ms,
+    most_concurrent,
+    spread,
+    table_latencies,
+    unix,
+    within,
+)
+from demo.watch import Sight, to_series
+from speculative_operator.domain.observation import PodWindow
+
+
+def sight(at: float, request_steps: float, seconds: float, tokens: float, drafted: float) -> Sight:
+    return Sight(
+        at,
+        PodWindow(
+            start=at - 5, end=at, steps=100, decode_request_steps=request_steps, step_seconds=seconds, first_tokens=2,
+            generated_tokens=tokens + 2, prompt_tokens=0, running=request_steps / 100, waiting=1, drafts=request_steps,
+            draft_tokens=drafted, accepted_tokens=0, ttft_seconds=0.5,
+        ),
+    )  # fmt: skip
+
+
+def test_means_count_every_token_and_step_once() -> None:
+    sights = [sight(5, 100, 1.0, 200, 300), sight(10, 300, 6.0, 300, 300)]
+    assert mean_k(sights) == 1.5
+    assert mean_tpot_ms(sights) == 14.0
+    assert most_concurrent(sights) == 4.0
+    assert mean_ttft_ms(sights) == 250.0
+
+
+def test_nothing_seen_is_no_figure() -> None:
+    assert mean_k([]) is None
+    assert mean_tpot_ms([]) is None
+    assert mean_ttft_ms([]) is None
+    assert spread([]) == {"p50": None, "max": None}
+
+
+def test_phases_pick_their_windows() -> None:
+    phases = Phases.of(100)
+    assert [s.at for s in within([sight(at, 1, 1, 1, 1) for at in (1, 15, 55, 95)], phases.low)] == [15]
+
+
+def test_latency_is_from_decision_to_the_engines_word() -> None:
+    log = (
+        "2026-01-01T00:00:10.500000000Z speculative: table version 2 in force: 1-16:4 17-256:1\n"
+        "2026-01-01T00:00:11.0Z something else\n"
+        "2026-01-01T00:01:00.250Z INFO speculative: table version 3 in force: 1-256:0\n"
+    )
+    adopted = adoptions(log)
+    assert set(adopted) == {2, 3}
+    decided = [
+        {"time": "2026-01-01T00:00:10.000000Z", "tableVersion": 2},
+        {"time": "2026-01-01T00:00:59.000000Z", "tableVersion": 3},
+        {"time": "2026-01-01T00:02:00Z", "tableVersion": 4},
+    ]
+    assert table_latencies(decided, adopted) == [0.5, 1.25]
+    assert spread([0.5, 1.25]) == {"p50": 0.875, "max": 1.25}
+    assert unix("1970-01-01T00:00:01Z") == 1.0
+
+
+def test_prometheus_matrix_becomes_series() -> None:
+    found = to_series([{"metric": {"__name__": "a", "pod": "p"}, "values": [[1, "2"], [3, "NaN"]]}])
+    assert found[0].name == "a"
+    assert found[0].labels == {"pod": "p"}
+    assert found[0].samples[0] == (1.0, 2.0)
