@@ -24,6 +24,10 @@ _ENTER = Path(__file__).with_name("enter.py")
 _Stream = int | IO[Any] | None
 
 
+def _silent(_line: str) -> None:
+    """A start takes seconds: nobody need be told about its parts."""
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A running cluster; as a context manager it ends everything when left.
@@ -42,19 +46,23 @@ class Cluster:
     enclosure: Enclosure | None
 
     @classmethod
-    def start(cls, options: ClusterOptions, report: toolchain.Report = lambda _line: None) -> Self:
-        """Start a cluster that lives no longer than this process; returns when everything asked for is ready."""
+    def start(cls, options: ClusterOptions, report: toolchain.Report | None = None) -> Self:
+        """Start a cluster that lives no longer than this process; returns when everything asked for is ready.
+
+        `report` is told each part as it becomes ready; builds of missing programs are told in any case.
+        """
         return cls._started(options, report, stays=False)
 
     @classmethod
-    def start_detached(cls, options: ClusterOptions, report: toolchain.Report = lambda _line: None) -> Self:
+    def start_detached(cls, options: ClusterOptions, report: toolchain.Report | None = None) -> Self:
         """Start a cluster that stays until somebody stops it."""
         return cls._started(options, report, stays=True)
 
     @classmethod
-    def _started(cls, options: ClusterOptions, report: toolchain.Report, *, stays: bool) -> Self:
+    def _started(cls, options: ClusterOptions, report: toolchain.Report | None, *, stays: bool) -> Self:
         place = Place.named(options.name)
-        enclosure = startup.launch(options, place, toolchain.ensure(report), report, stays=stays)
+        tools = toolchain.ensure(report or toolchain.announce)
+        enclosure = startup.launch(options, place, tools, report or _silent, stays=stays)
         return cls._of(options.name, place, enclosure)
 
     @classmethod

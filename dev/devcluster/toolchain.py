@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -139,7 +140,12 @@ def content_key(module: Module, sources: Path, go_version: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def ensure(report: Report = lambda _line: None, modules: tuple[Module, ...] = MODULES) -> Toolchain:
+def announce(line: str) -> None:
+    """The report of whoever gives none: minutes of silence would look like a hang."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def ensure(report: Report = announce, modules: tuple[Module, ...] = MODULES) -> Toolchain:
     """Every program, built where it must be; `report` is told what is built and how long it usually takes."""
     programs: dict[str, Path] = {}
     unbuilt: list[tuple[Module, Path]] = []
