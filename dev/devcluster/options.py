@@ -35,6 +35,8 @@ class ClusterOptions:
     prometheus: bool = True
     scrape_interval_seconds: int = 5
     node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the process node's configuration, such as syncSeconds and crashBackoffSeconds."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -143,6 +143,7 @@ def node_config(options: ClusterOptions, files: Files) -> dict[str, Any]:
         },
         "stateDir": str(files.directory / "node"),
         "kubeletPort": addresses.KUBELET_PORT,
+        **options.node_settings,
     }
 
 
@@ -154,6 +155,7 @@ def node(options: ClusterOptions, files: Files) -> Component:
     return Component(
         name="node",
         argv=(sys.executable, "-m", "devcluster.node", "--config", str(path)),
+        ready=f"tcp://{addresses.NODE}:{addresses.KUBELET_PORT}",
         after=("kube-apiserver",),
     )
 

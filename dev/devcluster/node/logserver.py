@@ -1,0 +1,147 @@
+"""The part of the kubelet API that `kubectl logs` needs, on https://ADDRESS:PORT.
+
+Reachable inside the enclosure only, and without authentication. exec, attach and port-forward are answered with 501.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from aiohttp import web
+
+from .config import NodeConfig
+from .container import ContainerRunner
+
+FindRunner = Callable[[str, str, str], ContainerRunner | None]
+_CHUNK = 65536
+_POLL_SECONDS = 0.2
+
+
+def tail_offset(path: Path, lines: int) -> int:
+    """Where the last `lines` lines of a file begin."""
+    with path.open("rb") as file:
+        end = at = file.seek(0, 2)
+        missing = lines + 1 if lines > 0 else 0
+        while at > 0 and missing > 0:
+            start = max(at - _CHUNK, 0)
+            file.seek(start)
+            block = file.read(at - start)
+            if at == end and not block.endswith(b"\n"):
+                missing -= 1
+            count = block.count(b"\n")
+            if count >= missing:
+                position = len(block)
+                for _ in range(missing):
+                    position = block.rindex(b"\n", 0, position)
+                return start + position + 1
+            missing -= count
+            at = start
+    return 0 if lines > 0 else end
+
+
+class LogServer:
+    """Serves /containerLogs and /healthz."""
+
+    def __init__(self, config: NodeConfig, find: FindRunner) -> None:
+        self._config = config
+        self._find = find
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        for path in ("exec", "attach", "portForward", "run"):
+            app.router.add_route("*", f"/{path}/{{rest:.*}}", self._absent)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        await self._runner.setup()
+        tls = await asyncio.to_thread(_tls, self._config)
+        await web.TCPSite(self._runner, self._config.address, self._config.kubelet_port, ssl_context=tls).start()
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _absent(self, _: web.Request) -> web.Response:
+        text = "the process node has no exec, attach or port-forward; from inside the cluster's enclosure use nsenter\n"
+        return web.Response(status=501, text=text)
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        where = request.match_info
+        runner = self._find(where["namespace"], where["pod"], where["container"])
+        if runner is None:
+            return web.Response(
+                status=404, text=f"no container {where['container']} of pod {where['namespace']}/{where['pod']} here\n"
+            )
+        query = request.query
+        previous = query.get("previous", "false").lower() in ("true", "1")
+        path = runner.log_of(runner.status.restarts - 1) if previous else runner.log_path
+        if not path.exists():
+            return web.Response(
+                status=400, text=f"container {where['container']} has no {'previous ' if previous else ''}log yet\n"
+            )
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        tail = query.get("tailLines")
+        offset = tail_offset(path, int(tail)) if tail is not None else 0
+        left = int(query.get("limitBytes", 2**62))
+        follow = query.get("follow", "false").lower() in ("true", "1") and not previous
+        await _copy(
+            path, offset, left, response, lambda: follow and runner.log_path == path and not runner.stopping.is_set()
+        )
+        return response
+
+
+async def _copy(path: Path, offset: int, left: int, response: web.StreamResponse, more: Callable[[], bool]) -> None:
+    """Send a file from an offset on, and what is appended to it while `more` says so."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        while left > 0:
+            going_on = more()
+            data = file.read(min(_CHUNK, left))
+            if data:
+                left -= len(data)
+                await response.write(data)
+            elif going_on:
+                await asyncio.sleep(_POLL_SECONDS)
+            else:
+                return
+
+
+def _tls(config: NodeConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate, key = config.tls or _self_signed(config)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def _self_signed(config: NodeConfig) -> tuple[Path, Path]:
+    """A serving certificate of the node's own; the API server does not check it unless told to."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"system:node:{config.name}")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
+        now + datetime.timedelta(days=365)
+    )
+    names = x509.SubjectAlternativeName([x509.DNSName(config.name), x509.IPAddress(IPv4Address(config.address))])
+    certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    cert_path, key_path = config.run_dir / "kubelet.crt", config.run_dir / "kubelet.key"
+    cert_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_path.touch(mode=0o600)
+    plain = serialization.NoEncryption()
+    key_path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
+    return cert_path, key_path
