@@ -75,15 +75,16 @@ class Cut:
         ]
 
 
-def one_target(series: Sequence[Series]) -> list[Series]:
-    """The series of one scrape target.
+def one_target(series: Sequence[Series], stale_after: float) -> list[Series]:
+    """The series of one scrape target: a pod that two scrape jobs or two Prometheus replicas read would count twice.
 
-    A pod that two scrape jobs or two Prometheus replicas read would count twice: the target seen last wins.
+    Of the targets seen within `stale_after` seconds of the newest one always the same wins, so that windows join up.
     """
     targets: dict[tuple[str, ...], list[Series]] = {}
     for track in series:
         targets.setdefault(tuple(track.labels.get(label, "") for label in _TARGET_LABELS), []).append(track)
-    ranked = sorted(targets.items(), key=lambda item: (-_newest(item[1]), -len(item[1]), item[0]))
+    alive = max((_newest(own) for own in targets.values()), default=0.0) - stale_after
+    ranked = sorted(targets.items(), key=lambda item: (_newest(item[1]) < alive, -len(item[1]), item[0]))
     return ranked[0][1] if ranked else []
 
 

@@ -59,7 +59,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) 
     if facts.refused:
         yield Refusal("spec.speculator.method", _UNSUPPORTED, f"speculator.method {method}: {facts.refused}")
         return
-    if version < facts.since:
+    if capability.OLDEST <= version < facts.since:
         message = (
             f"speculator.method {method} needs engine.version {show(facts.since)} or newer, not {show(version)}; "
             "set engine.version and engine.image, or choose another method"

@@ -76,7 +76,7 @@ def read(
 
 def _pod(series: Sequence[Series], since: float | None, now: float, stale_after: float) -> PodWindow | Gap:
     try:
-        window = _window(cut(one_target(series), _NEED, since, now, stale_after))
+        window = _window(cut(one_target(series, stale_after), _NEED, since, now, stale_after))
         _check(window)
     except UnreadableError as problem:
         return Gap(problem.reason, problem.message)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.engines.building import SMALL_QWEN, spec, valued
+
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, ModelSource, OffPolicy, Scheme
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines import EngineContainer, ImageMount, PvcMount, engine_for
+
+TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
+
+
+def container(subject: DeploymentSpec, table: KTable = TABLE) -> EngineContainer:
+    engine = engine_for(subject)
+    assert engine.refusals(subject) == ()
+    return engine.container(subject, table)
+
+
+def config(made: EngineContainer) -> dict[str, Any]:
+    parsed = json.loads(valued(made.args, "--speculative-config"))
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+def test_whole_command_line_of_a_draft_model_pair() -> None:
+    made = container(spec(Method.DRAFT_MODEL, source=SMALL_QWEN, max_speculative_tokens=5))
+    boot = "[[1,251,1],[252,252,5],[253,253,4],[254,254,3],[255,255,2],[256,256,0]]"
+    assert made.args == (
+        "Qwen/Qwen3-8B",
+        *("--served-model-name", "qwen", "--host", "0.0.0.0", "--port", "8000"),
+        *("--max-num-seqs", "256", "--shutdown-timeout", "120", "--tensor-parallel-size", "1"),
+        "--speculative-config",
+        '{"method":"draft_model","model":"Qwen/Qwen3-0.6B","num_speculative_tokens":5,'
+        f'"num_speculative_tokens_per_batch_size":{boot}}}',
+        *("--scheduler-cls", "speculative_scheduler.scheduler"),
+    )
+    assert made.image == "vllm/vllm-openai:v0.32.0"
+    assert {entry["name"]: entry.get("value") for entry in made.env}["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+
+
+def test_every_field_of_the_verifier_reaches_the_engine() -> None:
+    fields = {
+        "source": ModelSource(Scheme.HF, "a/b", "abc123"),
+        "tensor_parallel_size": 4,
+        "pipeline_parallel_size": 2,
+        "max_model_len": 32768,
+        "max_num_seqs": 64,
+        "dtype": "bfloat16",
+        "quantization": "fp8",
+        "kv_cache_dtype": "fp8_e4m3",
+        "gpu_memory_utilization_percent": 85,
+    }
+    made = container(spec(None, verifier=fields, args=("--enable-chunked-prefill",)))
+    assert made.args == (
+        *("a/b", "--served-model-name", "qwen", "--host", "0.0.0.0", "--port", "8000", "--revision", "abc123"),
+        *("--max-num-seqs", "64", "--shutdown-timeout", "120"),
+        *("--tensor-parallel-size", "4", "--pipeline-parallel-size", "2", "--max-model-len", "32768"),
+        *("--dtype", "bfloat16", "--quantization", "fp8", "--kv-cache-dtype", "fp8_e4m3"),
+        *("--gpu-memory-utilization", "0.85", "--enable-chunked-prefill"),
+    )
+    assert made.shared_memory
+
+
+def test_live_never_depends_on_the_table_in_force() -> None:
+    subject = spec()
+    others = (KTable.constant(0, 256), KTable.constant(7, 8), TABLE)
+    first, *rest = (container(subject, table) for table in others)
+    assert all(made == first for made in rest)
+    assert first.payload.keys() == {"speculative_scheduler.py"}
+    assert "def scheduler(" in first.payload["speculative_scheduler.py"]
+
+
+def test_table_actuator_carries_the_table() -> None:
+    made = container(spec(version="0.31.0"), KTable.from_rows([[1, 16, 3], [17, 999, 0]]))
+    assert config(made)["num_speculative_tokens"] == 3
+    assert config(made)["num_speculative_tokens_per_batch_size"] == [[1, 16, 3], [17, 256, 0]]
+    assert "--scheduler-cls" not in made.args
+    assert made.payload == {}
+    off = config(container(spec(version="0.31.0"), KTable.constant(0, 256)))
+    assert off["num_speculative_tokens"] == 1, "vLLM refuses 0 there; the schedule says 0"
+    assert off["num_speculative_tokens_per_batch_size"] == [[1, 256, 0]]
+
+
+def test_restart_actuator_carries_one_k_or_no_drafter() -> None:
+    subject = spec(Method.MEDUSA, off_policy=OffPolicy.HARD)
+    assert config(container(subject, KTable.constant(4, 256))) == {
+        "method": "medusa",
+        "model": "someone/head",
+        "num_speculative_tokens": 4,
+    }
+    assert "--speculative-config" not in container(subject, KTable.constant(0, 256)).args
+
+
+def test_static_constant_has_no_schedule() -> None:
+    made = container(spec(mode=Mode.STATIC, num_speculative_tokens=5), KTable.constant(5, 256))
+    assert config(made) == {"method": "eagle3", "model": "someone/head", "num_speculative_tokens": 5}
+
+
+def test_revision_and_parallelism_of_the_drafter() -> None:
+    subject = spec(source=ModelSource(Scheme.HF, "a/head", "r1"), draft_tp=1, verifier={"tensor_parallel_size": 2})
+    assert config(container(subject)) | {"num_speculative_tokens_per_batch_size": 0} == {
+        "method": "eagle3",
+        "model": "a/head",
+        "revision": "r1",
+        "draft_tensor_parallel_size": 1,
+        "num_speculative_tokens": 7,
+        "num_speculative_tokens_per_batch_size": 0,
+    }
+
+
+@pytest.mark.parametrize("method", [Method.MTP, Method.DSPARK, Method.NGRAM, Method.SUFFIX, Method.NGRAM_GPU])
+def test_methods_without_weights_name_no_model(method: Method) -> None:
+    parsed = config(container(spec(method, source=None)))
+    assert parsed["method"] == method
+    assert "model" not in parsed
+
+
+def test_claims_and_images_are_mounted() -> None:
+    claim = ModelSource(Scheme.PVC, "weights/qwen/8b")
+    made = container(spec(source=ModelSource(Scheme.PVC, "weights/heads/h"), verifier={"source": claim}))
+    assert made.args[0] == "/mnt/models/weights/qwen/8b"
+    assert config(made)["model"] == "/mnt/models/weights/heads/h"
+    assert made.pvc_mounts == (PvcMount("weights", "", "/mnt/models/weights"),), "one claim is mounted once"
+    whole = container(spec(None, verifier={"source": ModelSource(Scheme.PVC, "weights")}))
+    assert whole.args[0] == "/mnt/models/weights"
+    image = ModelSource(Scheme.OCI, "example.com/qwen:1")
+    made = container(spec(source=ModelSource(Scheme.OCI, "example.com/head:2"), verifier={"source": image}))
+    assert made.args[0] == "/mnt/models/verifier"
+    assert config(made)["model"] == "/mnt/models/speculator"
+    assert made.image_mounts == (
+        ImageMount("example.com/qwen:1", "/mnt/models/verifier"),
+        ImageMount("example.com/head:2", "/mnt/models/speculator"),
+    )
+
+
+def test_a_pod_without_drafter_mounts_no_drafter() -> None:
+    claim = ModelSource(Scheme.PVC, "heads/h")
+    subject = spec(Method.MEDUSA, source=claim, off_policy=OffPolicy.HARD)
+    assert container(subject, KTable.constant(0, 256)).pvc_mounts == ()
+    assert container(subject, KTable.constant(2, 256)).pvc_mounts != ()
+    assert container(spec(source=claim, mode=Mode.OFF), KTable.constant(0, 256)).pvc_mounts == ()
+
+
+def test_old_releases_lack_the_drain() -> None:
+    old = container(spec(version="0.11.0+rhai5"), KTable.constant(3, 256))
+    assert "--shutdown-timeout" not in old.args
+    assert old.shutdown_seconds == 0
+    new = container(spec())
+    assert new.shutdown_seconds == int(valued(new.args, "--shutdown-timeout"))
+
+
+def test_startup_budget_grows_and_never_undercuts_the_engine() -> None:
+    claim = ModelSource(Scheme.PVC, "w/m")
+    local = spec(None, verifier={"source": claim})
+    assert 600 < container(local).startup_seconds < container(spec(None)).startup_seconds
+    assert container(spec(None)).startup_seconds < container(spec()).startup_seconds
+    own = {entry["name"]: entry.get("value") for entry in container(spec()).env}
+    assert own["VLLM_ENGINE_READY_TIMEOUT_S"] == str(container(spec()).startup_seconds)
+
+
+def test_image_of_the_user_wins() -> None:
+    subject = spec()
+    assert container(replace(subject, engine=replace(subject.engine, image="my/vllm:1"))).image == "my/vllm:1"
+
+
+def test_default_batch_limit_is_always_said() -> None:
+    subject = spec(verifier={"max_num_seqs": None})
+    assert valued(container(subject).args, "--max-num-seqs") == "256"
+    assert engine_for(subject).knobs(subject).max_batch == 256

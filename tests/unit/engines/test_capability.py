@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.engines.building import spec
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines import engine_for
+from speculative_operator.engines.vllm import version
+from speculative_operator.engines.vllm.capability import METHODS, Runner
+from speculative_operator.engines.vllm.plan import boot_schedule, plan
+
+V1, V2 = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}, {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}
+
+
+def test_every_method_has_a_row() -> None:
+    assert set(METHODS) == set(Method)
+
+
+@pytest.mark.parametrize(
+    ("method", "release", "actuator", "runner"),
+    [
+        (Method.EAGLE, "0.32.0", Actuator.LIVE, Runner.V2),
+        (Method.EAGLE3, "0.32.1", Actuator.LIVE, Runner.V2),
+        (Method.MTP, "0.32.0", Actuator.LIVE, Runner.V2),
+        (Method.DRAFT_MODEL, "0.32.0", Actuator.LIVE, Runner.V1),
+        (Method.NGRAM, "0.32.0", Actuator.LIVE, Runner.V1),
+        (Method.DFLASH, "0.32.0", Actuator.LIVE, Runner.V2),
+        (Method.DSPARK, "0.32.0", Actuator.LIVE, Runner.V2),
+        (Method.NGRAM_GPU, "0.32.0", Actuator.RESTART, Runner.V2),
+        (Method.SUFFIX, "0.32.0", Actuator.RESTART, Runner.V1),
+        (Method.MEDUSA, "0.32.0", Actuator.RESTART, Runner.V1),
+        # V2 drafts in full before 0.32 whatever the schedule says: V1 is asked for, and what has only V2 restarts
+        (Method.EAGLE3, "0.31.0", Actuator.TABLE, Runner.V1),
+        (Method.DSPARK, "0.31.0", Actuator.RESTART, Runner.V2),
+        (Method.EAGLE3, "0.24.0", Actuator.TABLE, Runner.V1),
+        (Method.EAGLE3, "0.23.0", Actuator.RESTART, Runner.V1),
+        (Method.EAGLE3, "0.11.0+rhai5", Actuator.RESTART, Runner.V1),
+        # newer than proven: as the newest known, without the mounted scheduler
+        (Method.EAGLE3, "0.33.0", Actuator.TABLE, Runner.V2),
+        (Method.DRAFT_MODEL, "1.0.0", Actuator.TABLE, Runner.V1),
+    ],
+)
+def test_actuator_and_runner(method: Method, release: str, actuator: Actuator, runner: Runner) -> None:
+    planned = plan(spec(method, version=release))
+    assert (planned.actuator, planned.runner) == (actuator, runner)
+
+
+@pytest.mark.parametrize("release", ["0.24.0", "0.28.0", "0.32.0", "0.40.0"])
+def test_data_parallelism_leaves_restart(release: str) -> None:
+    assert plan(spec(version=release, verifier={"data_parallel_size": 2})).actuator is Actuator.RESTART
+
+
+def test_users_runner_wins_and_counts() -> None:
+    on_v2 = spec(Method.DRAFT_MODEL, env=(V2,))
+    assert plan(on_v2).asked_runner is None
+    assert engine_for(on_v2).knobs(on_v2).draft_passes_follow_k is False
+    on_v1 = spec(Method.DRAFT_MODEL)
+    assert plan(on_v1).asked_runner is Runner.V1
+    assert engine_for(on_v1).knobs(on_v1).draft_passes_follow_k is True
+    assert plan(spec(Method.DSPARK, env=(V1,))).actuator is Actuator.RESTART
+
+
+def test_static_constant_is_plain_flags_and_static_table_is_live() -> None:
+    constant = spec(Method.DRAFT_MODEL, mode=Mode.STATIC, num_speculative_tokens=5)
+    assert (plan(constant).actuator, plan(constant).ks, plan(constant).asked_runner) == (Actuator.RESTART, (5,), None)
+    table = KTable.from_rows([[1, 8, 4], [9, 64, 1], [65, 256, 0]])
+    assert plan(spec(mode=Mode.STATIC, schedule=table)).actuator is Actuator.LIVE
+    assert plan(spec(mode=Mode.STATIC, schedule=table)).ks == (0, 1, 4)
+    assert plan(spec(mode=Mode.STATIC, schedule=table, version="0.31.0")).actuator is Actuator.TABLE
+
+
+@pytest.mark.parametrize("nothing", [spec(None), spec(mode=Mode.OFF)])
+def test_without_drafts_there_is_nothing_to_turn(nothing: object) -> None:
+    assert plan(nothing).actuator is Actuator.NONE  # type: ignore[arg-type]  # parametrize loses the type
+    knobs = engine_for(nothing).knobs(nothing)  # type: ignore[arg-type]  # the same
+    assert (knobs.actuator, knobs.ks, knobs.max_batch) == (Actuator.NONE, (0,), 256)
+
+
+@pytest.mark.parametrize(
+    ("given_fields", "ks"),
+    [
+        ({"max_speculative_tokens": 8}, (0, 1, 3, 7)),
+        ({"max_speculative_tokens": 15}, (0, 1, 3, 7, 15)),
+        ({"max_speculative_tokens": 1}, (0, 1)),
+        ({"max_speculative_tokens": 2}, (0, 1, 2)),
+        ({"max_speculative_tokens": 5}, (0, 1, 3, 5)),
+        ({"max_speculative_tokens": 8, "num_speculative_tokens": 4}, (0, 1, 3, 4, 7)),
+        ({"max_speculative_tokens": 8, "off_policy": OffPolicy.NEVER}, (1, 3, 7)),
+        ({"max_speculative_tokens": 8, "off_policy": OffPolicy.HARD}, (0, 1, 3, 7)),
+    ],
+)
+def test_k_are_thinned_where_each_costs_graphs(given_fields: dict[str, object], ks: tuple[int, ...]) -> None:
+    subject = spec(**given_fields)  # type: ignore[arg-type]  # a mixture of fields
+    assert engine_for(subject).knobs(subject).ks == ks
+
+
+def test_every_k_where_graphs_are_piecewise() -> None:
+    subject = spec(Method.DRAFT_MODEL, max_speculative_tokens=5)
+    assert engine_for(subject).knobs(subject).ks == (0, 1, 2, 3, 4, 5)
+
+
+def test_zero_by_restart_is_a_pod_without_drafter_which_only_hard_allows() -> None:
+    soft, hard = (spec(Method.SUFFIX, off_policy=policy) for policy in (OffPolicy.SOFT, OffPolicy.HARD))
+    assert 0 not in plan(soft).ks
+    assert 0 in plan(hard).ks
+
+
+@pytest.mark.parametrize(
+    ("method", "zero", "block", "free"),
+    [
+        (Method.EAGLE3, 1.0, False, False),
+        (Method.MTP, 1.0, False, False),
+        (Method.DRAFT_MODEL, 1.0, False, False),
+        (Method.NGRAM, 0.0, False, True),
+        (Method.DFLASH, 1.0, True, False),
+        (Method.DSPARK, 1.0, True, False),
+    ],
+)
+def test_what_a_step_at_zero_still_costs(method: Method, zero: float, block: bool, free: bool) -> None:
+    subject = spec(method)
+    knobs = engine_for(subject).knobs(subject)
+    assert (knobs.passes_at_zero, knobs.block_drafter, knobs.draft_free) == (zero, block, free)
+
+
+@pytest.mark.parametrize(
+    ("fields", "ceiling"),
+    [
+        ({}, 512),
+        ({"verifier": {"max_num_seqs": 8}}, 8 * 8 * 2),
+        ({"args": ("--enforce-eager",)}, None),
+        ({"args": ("--max-cudagraph-capture-size=2048",)}, 2048),
+        ({"args": ("--max-cudagraph-capture-size", "256", "--foo")}, 256),
+        ({"args": ("--cudagraph-capture-sizes", "1", "2", "640")}, 640),
+    ],
+)
+def test_capture_ceiling(fields: dict[str, object], ceiling: int | None) -> None:
+    subject = spec(**fields)  # type: ignore[arg-type]  # a mixture of fields
+    assert engine_for(subject).knobs(subject).capture_ceiling_tokens == ceiling
+
+
+def test_capture_ceiling_of_other_hardware() -> None:
+    subject = spec()
+    blackwell = replace(subject, accelerator=replace(subject.accelerator, product="NVIDIA-GB200"))
+    other = replace(subject, accelerator=replace(subject.accelerator, resource="amd.com/gpu"))
+    assert engine_for(subject).knobs(blackwell).capture_ceiling_tokens == 1024
+    assert engine_for(subject).knobs(other).capture_ceiling_tokens is None
+
+
+def test_boot_schedule_by_value() -> None:
+    assert boot_schedule((0, 1, 3, 7), 256) == [[1, 253, 1], [254, 254, 7], [255, 255, 3], [256, 256, 0]]
+    assert boot_schedule((4,), 16) == [[1, 16, 4]]
+    assert boot_schedule((0,), 16) == [[1, 16, 0]]
+    assert boot_schedule((0, 2), 2) == [[1, 1, 2], [2, 2, 0]]
+
+
+@given(
+    st.sampled_from(list(Method)), st.integers(1, 32), st.none() | st.integers(1, 32), st.integers(1, 300),
+    st.sampled_from(list(OffPolicy)),
+)  # fmt: skip
+def test_boot_schedule_holds_every_k_of_the_knob_space(
+    method: Method, top: int, start: int | None, seqs: int, policy: OffPolicy
+) -> None:
+    subject = spec(
+        method,
+        verifier={"max_num_seqs": seqs},
+        max_speculative_tokens=top,
+        num_speculative_tokens=start,
+        off_policy=policy,
+    )
+    planned = plan(subject)
+    assert list(planned.ks) == sorted(set(planned.ks))
+    assert max(planned.ks) <= top
+    if planned.actuator is Actuator.LIVE:
+        table = KTable.from_rows(boot_schedule(planned.ks, seqs))
+        assert table.ks == set(planned.ks)
+        assert table.max_batch == seqs
+        assert not start or start > top or len(planned.ks) >= seqs or start in planned.ks
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("0.32.0", (0, 32, 0)),
+        ("v0.32", (0, 32, 0)),
+        ("0.11.0+rhai5", (0, 11, 0)),
+        ("0.32.0+cpu", (0, 32, 0)),
+        ("0.33.0rc1", (0, 33, 0)),
+        ("0.32.1.dev12+g0abc", (0, 32, 1)),
+        ("0.32.0-cu129", (0, 32, 0)),
+        ("0.32.0.post1", (0, 32, 0)),
+        ("nightly", None),
+        ("", None),
+        ("0", None),
+        ("0.32.0.4", None),
+    ],
+)
+def test_versions(text: str, parsed: version.Version | None) -> None:
+    assert version.parse(text) == parsed
+
+
+def test_unavailable_engines_refuse_with_the_remedy() -> None:
+    for kind in (EngineType.SGLANG, EngineType.TENSORRT_LLM, EngineType.TGI):
+        subject = spec()
+        subject = replace(subject, engine=replace(subject.engine, type=kind))
+        engine = engine_for(subject)
+        (refusal,) = engine.refusals(subject)
+        assert (refusal.field, refusal.reason) == ("spec.engine.type", "UnsupportedByEngine")
+        assert kind in refusal.message
+        assert "engine.type: vLLM" in refusal.message
+        assert engine.knobs(subject).actuator is Actuator.NONE
+        with pytest.raises(ValueError, match="refusals"):
+            engine.container(subject, KTable.constant(1, 1))
+        assert set(engine.read([], ["a"], {}, 0.0, 1.0)) == {"a"}

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.engines.building import spec
+
+from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines import engine_for
+from speculative_operator.engines.vllm.user_arguments import ALIASES, OWNED, flag_of
+
+TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
+S3 = ModelSource(Scheme.S3, "bucket/m")
+
+WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
+    ({"version": "nightly"}, "spec.engine.version", "UnsupportedByEngine", ("'nightly'", "0.32.0")),
+    ({"version": "0.10.2"}, "spec.engine.version", "UnsupportedByEngine", ("0.10.2", "0.11.0 or newer")),
+    ({"verifier": {"source": S3}}, "spec.verifier.model", "UnsupportedSource", ("s3://bucket/m", "hf://")),
+    ({"source": S3}, "spec.speculator.model", "UnsupportedSource", ("s3://bucket/m", "pvc://")),
+    (
+        {"source": ModelSource(Scheme.PVC, "claim/../x")},
+        "spec.speculator.model",
+        "SpecInvalid",
+        ("pvc://claim/../x", "pvc://CLAIM/FOLDER"),
+    ),
+    (
+        {"verifier": {"source": ModelSource(Scheme.OCI, "a/b:1", "r1")}},
+        "spec.verifier.revision",
+        "SpecInvalid",
+        ("r1", "remove"),
+    ),
+    (
+        {"verifier": {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, "per_replica": 2},
+        "spec.accelerator.perReplica",
+        "SpecInvalid",
+        ("perReplica 2", "perReplica: 4"),
+    ),
+    ({"method": Method.MLP_SPECULATOR}, "spec.speculator.method", "UnsupportedByEngine", ("mlp_speculator", "eagle3")),
+    (
+        {"method": Method.DRAFT_MODEL, "version": "0.13.0"},
+        "spec.speculator.method",
+        "UnsupportedByEngine",
+        ("draft_model", "0.14.0", "0.13.0"),
+    ),
+    (
+        {"method": Method.DSPARK, "version": "0.24.0"},
+        "spec.speculator.method",
+        "UnsupportedByEngine",
+        ("dspark", "0.25.1"),
+    ),
+    (
+        {"method": Method.EAGLE3, "source": None},
+        "spec.speculator.model",
+        "SpecInvalid",
+        ("eagle3", "spec.speculator.model"),
+    ),
+    ({"method": Method.MEDUSA, "source": None}, "spec.speculator.model", "SpecInvalid", ("medusa",)),
+    (
+        {"method": Method.DRAFT_MODEL, "draft_tp": 1, "verifier": {"tensor_parallel_size": 4}},
+        "spec.speculator.tensorParallelSize",
+        "UnsupportedByEngine",
+        ("tensorParallelSize 1", "4"),
+    ),
+    (
+        {"draft_tp": 2, "verifier": {"tensor_parallel_size": 4}},
+        "spec.speculator.tensorParallelSize",
+        "UnsupportedByEngine",
+        ("1 or 4",),
+    ),
+    (
+        {"method": Method.SUFFIX, "mode": Mode.STATIC, "schedule": TABLE},
+        "spec.speculation.schedule",
+        "UnsupportedByEngine",
+        ("suffix", "numSpeculativeTokens"),
+    ),
+    (
+        {"version": "0.23.0", "mode": Mode.STATIC, "schedule": TABLE},
+        "spec.speculation.schedule",
+        "UnsupportedByEngine",
+        ("0.23.0",),
+    ),
+    (
+        {"verifier": {"data_parallel_size": 2}, "mode": Mode.STATIC, "schedule": TABLE},
+        "spec.speculation.schedule",
+        "UnsupportedByEngine",
+        ("dataParallelSize 2",),
+    ),
+    ({"mode": Mode.STATIC}, "spec.speculation.numSpeculativeTokens", "SpecInvalid", ("Static", "numSpeculativeTokens")),
+    ({"args": ("serve",)}, "spec.engine.args", "SpecInvalid", ("'serve'", "spec.verifier.model")),
+    ({"args": ("--disable-log-stats",)}, "spec.engine.args", "SpecInvalid", ("--disable-log-stats", "mode: Static")),
+    (
+        {"env": ({"name": "SPECULATIVE_TABLE_FILE", "value": "/x"},)},
+        "spec.engine.env",
+        "SpecInvalid",
+        ("SPECULATIVE_TABLE_FILE", "remove"),
+    ),
+    (
+        {"env": ({"name": "PYTHONPATH", "valueFrom": {}},)},
+        "spec.engine.env",
+        "SpecInvalid",
+        ("PYTHONPATH", "plain value"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "field", "reason", "parts"), WRONG, ids=lambda value: str(value)[:60])
+def test_wrong_specs_are_refused_with_field_value_and_remedy(
+    fields: dict[str, Any], field: str, reason: str, parts: tuple[str, ...]
+) -> None:
+    subject = spec(**{"source": ModelSource(Scheme.HF, "a/h"), **fields})
+    (refusal,) = engine_for(subject).refusals(subject)
+    assert (refusal.field, refusal.reason) == (field, reason)
+    for part in parts:
+        assert part in refusal.message
+
+
+@pytest.mark.parametrize("flag", OWNED)
+@pytest.mark.parametrize("form", ["{0}", "{0}=1", "{1}", "{1}=1"])
+def test_a_flag_of_ours_is_refused_in_any_spelling(flag: str, form: str) -> None:
+    argument = form.format(flag, "--" + flag[2:].replace("-", "_"))
+    subject = spec(args=(argument, "1"))
+    (refusal,) = engine_for(subject).refusals(subject)
+    assert argument in refusal.message
+    assert flag in refusal.message
+    assert "remove it from engine.args" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("argument", "flag"),
+    [
+        *((short, long) for short, long in ALIASES.items()),
+        ("-tp2", "--tensor-parallel-size"),
+        ("-tp=2", "--tensor-parallel-size"),
+        ("--speculative-config.method", "--speculative-config"),
+        ("--max-num-se", "--max-num-seqs"),
+        ("--spec-me=x", "--spec-method"),
+        ("--max", "--max"),
+        ("--enable-lora", "--enable-lora"),
+        ("--model-impl", "--model-impl"),
+        ("-O3", "-O3"),
+        ("value", ""),
+        ("--", "--"),
+    ],
+)
+def test_flags_are_recognised_as_the_engine_would(argument: str, flag: str) -> None:
+    assert flag_of(argument) == flag
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"args": ("--enable-lora", "--max-loras", "4", "--api-key=x", "--max-num-batched-tokens", "8192")},
+        {"args": ("--disable-log-stats",), "mode": Mode.STATIC, "num_speculative_tokens": 3},
+        {"method": Method.MLP_SPECULATOR, "mode": Mode.OFF},
+        {"method": Method.DRAFT_MODEL, "draft_tp": 4, "verifier": {"tensor_parallel_size": 4}},
+        {"draft_tp": 1, "verifier": {"tensor_parallel_size": 4}},
+        {"per_replica": 0},
+        {"version": "0.99.0"},
+        {"env": ({"name": "PYTHONPATH", "value": "/x"},)},
+    ],
+    ids=str,
+)
+def test_right_specs_are_taken(fields: dict[str, Any]) -> None:
+    subject = spec(**fields)
+    assert engine_for(subject).refusals(subject) == ()
+
+
+def test_all_problems_are_told_at_once() -> None:
+    subject = spec(source=S3, per_replica=1, verifier={"tensor_parallel_size": 2}, args=("--port", "1"))
+    assert [refusal.field for refusal in engine_for(subject).refusals(subject)] == [
+        "spec.speculator.model",
+        "spec.accelerator.perReplica",
+        "spec.engine.args",
+    ]

@@ -1,0 +1,186 @@
+"""The mounted scheduler in a stand-in for vLLM: right base class, hot table, and inert wherever it is not at home."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from speculative_operator.engines.vllm.capability import LIVE_PROVEN
+from speculative_operator.payload import speculative_scheduler as payload
+
+BOOT = [0, 1, 1, 1, 1, 1, 1, 3, 0]
+"""Dense boot schedule for 8 requests: K of 1, 3 and 0 are prepared."""
+
+
+class Scheduler:
+    """What the payload relies on of vLLM's scheduler."""
+
+    def __init__(self, vllm_config: Any, block_size: int = 16) -> None:
+        self.dynamic_sd_lookup = vllm_config.lookup
+        self.block_size = block_size
+        self.steps: list[tuple[int, dict[str, bool]]] = []
+
+    def schedule(self, batch: int, **flags: bool) -> int:
+        self.steps.append((batch, flags))
+        return int(self.dynamic_sd_lookup[batch])
+
+
+class AsyncScheduler(Scheduler):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A package `vllm` with the modules that the payload imports."""
+    package = ModuleType("vllm")
+    package.__version__ = "0.32.0+cpu"  # type: ignore[attr-defined]  # a module made here
+    monkeypatch.setitem(sys.modules, "vllm", package)
+    for name in ("vllm.v1", "vllm.v1.core", "vllm.v1.core.sched"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    for name, base in (("scheduler", Scheduler), ("async_scheduler", AsyncScheduler)):
+        module = ModuleType(name)
+        setattr(module, base.__name__, base)
+        monkeypatch.setitem(sys.modules, f"vllm.v1.core.sched.{name}", module)
+    monkeypatch.setattr(payload, "POLL_SECONDS", 0.0)
+    return package
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "table.json"
+    monkeypatch.setenv("SPECULATIVE_TABLE_FILE", str(path))
+    write(path, 1, [[1, 4, 3], [5, 8, 0]])
+    return path
+
+
+def write(path: Path, version: int, rows: list[list[int]]) -> None:
+    new = path.with_name("new")
+    new.write_text(json.dumps({"version": version, "rows": rows}))
+    new.rename(path)
+
+
+def start(lookup: Any = None, asynchronous: bool = False) -> Any:
+    scheduler_config = SimpleNamespace(async_scheduling=asynchronous)
+    config = SimpleNamespace(scheduler_config=scheduler_config, lookup=BOOT if lookup is None else lookup)
+    return payload.scheduler(vllm_config=config, block_size=32)
+
+
+@pytest.mark.parametrize(("asynchronous", "base"), [(False, Scheduler), (True, AsyncScheduler)])
+@pytest.mark.usefixtures("file")
+def test_base_class_follows_the_configuration(asynchronous: bool, base: type) -> None:
+    made = start(asynchronous=asynchronous)
+    assert type(made).__mro__[2] is base
+    assert isinstance(made, AsyncScheduler) is asynchronous
+    assert made.block_size == 32
+
+
+def test_table_is_in_force_before_the_first_step_and_changes_between_steps(file: Path) -> None:
+    made = start()
+    assert made.schedule(2, throttle_prefills=True) == 3, "the boot schedule says 1"
+    assert made.schedule(5) == 0
+    write(file, 2, [[1, 8, 1]])
+    assert made.schedule(5) == 1
+    assert made.steps == [(2, {"throttle_prefills": True}), (5, {}), (5, {})]
+    assert len(made.dynamic_sd_lookup) == len(BOOT)
+
+
+@pytest.mark.parametrize("rows", [[[1, 8, 2]], [[1, 8, 99]], [[2, 8, 1]], []])
+def test_bad_tables_leave_the_last_good_one(file: Path, rows: list[list[int]]) -> None:
+    made = start()
+    write(file, 2, rows)
+    assert made.schedule(2) == 3
+
+
+def test_no_file_leaves_the_boot_schedule(file: Path) -> None:
+    file.unlink()
+    made = start()
+    assert made.schedule(7) == 3
+    assert made.dynamic_sd_lookup is BOOT
+
+
+@pytest.mark.parametrize(
+    "lookup", [SimpleNamespace(dense=[0, 1]), (0, 1, 1), [[0], [1]], [0], [0, 1.5], [0, True], "abc"]
+)
+@pytest.mark.usefixtures("file")
+def test_inert_where_the_schedule_is_absent_or_strange(lookup: Any, caplog: pytest.LogCaptureFixture) -> None:
+    made = start(lookup)
+    assert made.dynamic_sd_lookup is lookup
+    assert made._speculative_table is None
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.usefixtures("file")
+def test_inert_without_a_boot_schedule(caplog: pytest.LogCaptureFixture) -> None:
+    config = SimpleNamespace(scheduler_config=SimpleNamespace(async_scheduling=False), lookup=None)
+    made = payload.scheduler(config)
+    assert made.dynamic_sd_lookup is None
+    assert "runs without a schedule" in caplog.text
+
+
+def test_inert_without_the_variable(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert file.exists()
+    monkeypatch.delenv("SPECULATIVE_TABLE_FILE")
+    assert start().schedule(2) == 1
+    assert "SPECULATIVE_TABLE_FILE is not set" in caplog.text
+
+
+@pytest.mark.parametrize("version", ["0.31.0", "0.33.0", "0.33.0.dev1", "1.32.0", "dev", ""])
+@pytest.mark.usefixtures("file")
+def test_engines_that_are_not_proven_start_as_they_are(
+    vllm: ModuleType, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    vllm.__version__ = version  # type: ignore[attr-defined]  # a module made here
+    made = start(asynchronous=True)
+    assert type(made) is AsyncScheduler
+    assert made.schedule(2) == 1
+    assert "not among the proven releases" in caplog.text
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.32.0+rhai1", "0.32.0rc1"])
+@pytest.mark.usefixtures("file")
+def test_proven_engines(vllm: ModuleType, version: str) -> None:
+    vllm.__version__ = version  # type: ignore[attr-defined]  # a module made here
+    assert start().schedule(2) == 3
+
+
+@pytest.mark.usefixtures("file")
+def test_the_engine_starts_whatever_happens_in_here(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Any) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(payload, "_table_of", broken)
+    assert start().schedule(2) == 1
+    assert "boom" in caplog.text
+
+
+@pytest.mark.usefixtures("file")
+def test_the_engines_own_errors_pass_through() -> None:
+    made = start()
+    with pytest.raises(IndexError):
+        made.schedule(99)
+    with pytest.raises(TypeError):
+        start().schedule()
+
+
+@pytest.mark.usefixtures("file")
+def test_adoption_is_logged_as_a_child_of_the_engines_logger(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "vllm")
+    start()
+    assert ("vllm.speculative_scheduler", logging.INFO, "speculative: table version 1 in force: 1-4:3 5-8:0") in (
+        caplog.record_tuples
+    )
+
+
+def test_payload_and_adapter_agree_on_what_is_proven() -> None:
+    assert payload.PROVEN == LIVE_PROVEN

@@ -1,0 +1,211 @@
+"""The table file: what is taken, what is refused, how seldom it is looked at, and that nothing ever raises."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speculative_operator.domain.table import KTable
+from speculative_operator.payload import speculative_scheduler as payload
+from speculative_operator.payload.speculative_scheduler import BadTableError, TableFile, parse
+
+ALLOWED = (0, 1, 3, 7)
+NAME = "vllm.speculative_scheduler"
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "table.json"
+
+
+def table(path: Path, clock: Clock, max_batch: int = 8) -> TableFile:
+    return TableFile(str(path), ALLOWED, max_batch, clock)
+
+
+def write(path: Path, version: int, *rows: list[int]) -> None:
+    replace(path, json.dumps({"version": version, "rows": rows}))
+
+
+def replace(path: Path, text: str) -> None:
+    """As the kubelet does: a new file takes the name."""
+    new = path.with_name("new")
+    new.write_text(text)
+    new.rename(path)
+
+
+def look(subject: TableFile, clock: Clock) -> list[int] | None:
+    clock.now += 1
+    return subject.poll()
+
+
+def test_a_new_table_is_given_once(file: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, NAME)
+    subject = table(file, clock)
+    write(file, 3, [1, 4, 3], [5, 8, 0])
+    assert look(subject, clock) == [0, 3, 3, 3, 3, 0, 0, 0, 0]
+    assert (subject.version, subject.rows) == (3, [(1, 4, 3), (5, 8, 0)])
+    assert look(subject, clock) is None
+    assert caplog.messages == ["speculative: table version 3 in force: 1-4:3 5-8:0"]
+    write(file, 4, [1, 8, 1])
+    assert look(subject, clock) == [0] + [1] * 8
+    write(file, 4, [1, 8, 1])
+    assert look(subject, clock) is None, "the same content in a new file is no change"
+    assert len(caplog.messages) == 2
+
+
+def test_the_file_is_looked_at_five_times_a_second_at_most(
+    file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    stat = os.stat
+
+    def counting(*args: Any, **kwargs: Any) -> os.stat_result:
+        nonlocal looks
+        looks += 1
+        return stat(*args, **kwargs)
+
+    write(file, 1, [1, 8, 1])
+    subject = table(file, clock)
+    monkeypatch.setattr(os, "stat", counting)
+    for _ in range(1000):
+        clock.now += 0.001
+        subject.poll()
+    assert 4 <= looks <= 6
+
+
+def test_a_configmap_that_swaps_its_link_is_seen(tmp_path: Path, clock: Clock) -> None:
+    for name, k in (("one", 1), ("two", 3)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "table.json", 1, [1, 8, k])
+        os.utime(tmp_path / name / "table.json", ns=(5, 5))
+    (tmp_path / "..data").symlink_to("one")
+    (tmp_path / "table.json").symlink_to("..data/table.json")
+    subject = table(tmp_path / "table.json", clock)
+    assert look(subject, clock) == [0] + [1] * 8
+    (tmp_path / "..new").symlink_to("two")
+    (tmp_path / "..new").rename(tmp_path / "..data")
+    assert look(subject, clock) == [0] + [3] * 8, "same size and time, another inode"
+
+
+def test_a_bad_table_changes_nothing_and_warns_once(file: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    subject = table(file, clock)
+    write(file, 1, [1, 8, 3])
+    assert look(subject, clock) is not None
+    for _ in range(3):
+        write(file, 2, [1, 8, 5])
+        assert look(subject, clock) is None
+    assert subject.version == 1
+    (warning,) = caplog.messages
+    assert "K 5 was not prepared at start; those are [0, 1, 3, 7]" in warning
+    assert "table version 1 stays in force" in warning
+    replace(file, "{")
+    assert look(subject, clock) is None
+    assert len(caplog.messages) == 2
+    write(file, 3, [1, 8, 7])
+    assert look(subject, clock) == [0] + [7] * 8
+
+
+def test_an_absent_file_warns_once_and_is_found_later(
+    file: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = table(file, clock)
+    assert [look(subject, clock) for _ in range(3)] == [None] * 3
+    assert len(caplog.messages) == 1
+    assert "the table of the start stays in force" in caplog.messages[0]
+    write(file, 1, [1, 8, 1])
+    assert look(subject, clock) is not None
+
+
+def test_huge_files_and_strange_things_are_refused(tmp_path: Path, clock: Clock) -> None:
+    assert look(table(tmp_path, clock), clock) is None, "a folder"
+    (tmp_path / "big").write_bytes(b" " * (payload.LARGEST_FILE + 1))
+    assert look(table(tmp_path / "big", clock), clock) is None
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    assert look(table(tmp_path / "binary", clock), clock) is None
+    (tmp_path / "deep").write_text("[" * 100_000)
+    assert look(table(tmp_path / "deep", clock), clock) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no JSON"),
+        ("[]", "must be"),
+        ("null", "must be"),
+        ('{"rows": [[1, 8, 1]]}', "must be"),
+        ('{"version": -1, "rows": [[1, 8, 1]]}', "must be"),
+        ('{"version": true, "rows": [[1, 8, 1]]}', "must be"),
+        ('{"version": 1.0, "rows": [[1, 8, 1]]}', "must be"),
+        ('{"version": 1, "rows": []}', "must be"),
+        ('{"version": 1, "rows": {}}', "must be"),
+        ('{"version": 1, "rows": [1]}', "three whole numbers"),
+        ('{"version": 1, "rows": [[1, 8]]}', "three whole numbers"),
+        ('{"version": 1, "rows": [[1, 8, 1.0]]}', "three whole numbers"),
+        ('{"version": 1, "rows": [[1, 8, true]]}', "three whole numbers"),
+        ('{"version": 1, "rows": [[1, 8, NaN]]}', "three whole numbers"),
+        ('{"version": 1, "rows": [[2, 8, 1]]}', "start at 1"),
+        ('{"version": 1, "rows": [[1, 0, 1]]}', "start at 1"),
+        ('{"version": 1, "rows": [[1, 4, 1], [6, 8, 0]]}', "start at 5"),
+        ('{"version": 1, "rows": [[1, 4, 1], [4, 8, 0]]}', "start at 5"),
+        ('{"version": 1, "rows": [[1, 8, 2]]}', "K 2 was not prepared"),
+        ('{"version": 1, "rows": [[1, 8, -1]]}', "K -1 was not prepared"),
+        ('{"version": 1, "rows": [[1, 8, 8]]}', "K 8 was not prepared"),
+    ],
+)
+def test_refused(text: str, says: str) -> None:
+    with pytest.raises(BadTableError, match=says):
+        parse(text, ALLOWED, 8)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))
+def test_any_json_is_taken_or_refused(rows: Any) -> None:
+    try:
+        _, checked, dense = parse(json.dumps({"version": 1, "rows": rows}), ALLOWED, 8)
+    except BadTableError:
+        return
+    assert checked
+    assert len(dense) == 9
+
+
+@given(st.lists(st.sampled_from(ALLOWED), min_size=1, max_size=40), st.integers(1, 40))
+def test_dense_form_is_the_tables(ks: list[int], max_batch: int) -> None:
+    ours = KTable.from_dense(ks)
+    _, _, dense = parse(json.dumps({"version": 0, "rows": ours.rows()}), ALLOWED, max_batch)
+    assert dense == [0, *ours.resized(max_batch).dense()]
+
+
+def test_a_row_to_the_end_of_numbers_costs_nothing() -> None:
+    assert parse('{"version": 1, "rows": [[1, 1000000000000000000000, 3]]}', ALLOWED, 4)[2] == [0, 3, 3, 3, 3]
+
+
+def test_the_file_stands_alone() -> None:
+    """It is mounted without this project, into images with their own Python."""
+    tree = ast.parse(Path(payload.__file__).read_text(), feature_version=(3, 9))
+    top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in top if isinstance(node, ast.ImportFrom)}
+    assert names <= {"__future__", "json", "logging", "os", "time", "typing", "collections.abc"}
+    assert "speculative_operator" not in Path(payload.__file__).read_text()
