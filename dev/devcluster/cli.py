@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
@@ -125,14 +125,7 @@ def kubectl(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> ClusterOptions:
     """Options from the file, overridden by what the command line says."""
-    values: dict[str, Any] = {}
-    if arguments.config is not None:
-        loaded = yaml.safe_load(Path(arguments.config).read_text())
-        if not isinstance(loaded, dict):
-            raise DevClusterError(
-                f"{arguments.config} is not a mapping of cluster options", "write for example: node: false"
-            )
-        values.update(loaded)
+    values = _from_file(Path(arguments.config)) if arguments.config is not None else {}
     if arguments.name is not None:
         values["name"] = arguments.name
     for off in ("node", "controllers", "prometheus"):
@@ -141,6 +134,18 @@ def _options(arguments: argparse.Namespace) -> ClusterOptions:
     if not values.get("controllers", True):
         values.setdefault("node", False)
     return ClusterOptions.from_dict(values)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise DevClusterError(f"{path} cannot be read: {error.strerror}", "give a readable YAML file") from error
+    except yaml.YAMLError as error:
+        raise DevClusterError(f"{path} is not YAML", str(error)) from error
+    if not isinstance(values, dict):
+        raise DevClusterError(f"{path} is not a mapping of cluster options", "write for example: node: false")
+    return values
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -167,15 +172,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _terminated(_number: int, _frame: object) -> NoReturn:
-    """SIGTERM ends like Ctrl-C does, through every `finally`."""
-    sys.exit(128 + signal.SIGTERM)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, act, and tell errors in words."""
     parsed = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _terminated)
     try:
         code: int = parsed.act(parsed)
     except DevClusterError as error:
