@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import EllipsisType
 from typing import Any
 
 from speculative_operator.domain.spec import (
@@ -25,7 +26,7 @@ HEAD = ModelSource(Scheme.HF, "someone/head")
 def spec(
     method: Method | None = Method.EAGLE3,
     *,
-    source: ModelSource | None = HEAD,
+    source: ModelSource | EllipsisType | None = ...,
     draft_tp: int | None = None,
     version: str = "0.32.0",
     args: tuple[str, ...] = (),
@@ -34,7 +35,12 @@ def spec(
     per_replica: int = 8,
     **speculation: Any,
 ) -> DeploymentSpec:
-    """A spec of Qwen3-8B with a speculator of `method`; `speculation` holds fields of spec.speculation."""
+    """A spec of Qwen3-8B with a speculator of `method`; `speculation` holds fields of spec.speculation.
+
+    Left out, `source` is a head for the methods that draft with weights.
+    """
+    if source is ...:
+        source = None if method is None or method.draft_free else HEAD
     base = Verifier(QWEN, "qwen", max_num_seqs=256)
     return DeploymentSpec(
         name="qwen",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.engines.building import HEAD, spec
+from tests.unit.engines.building import spec
 
 from speculative_operator.domain.spec import Method
 from speculative_operator.engines import engine_for
@@ -21,7 +21,7 @@ METRICS = (DOCS / "metrics.md").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize("method", [method for method in Method if not METHODS[method].refused])
 def test_row_of_each_method(method: Method) -> None:
-    subject = spec(method, source=HEAD)
+    subject = spec(method)
     facts, planned, knobs = METHODS[method], plan(subject), engine_for(subject).knobs(subject)
     less = "yes" if planned.runner in facts.follows else "no"
     own = "yes" if facts.needs_source else "no"

@@ -55,6 +55,12 @@ WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
         "SpecInvalid",
         ("eagle3", "spec.speculator.model"),
     ),
+    (
+        {"method": Method.NGRAM, "source": ModelSource(Scheme.HF, "a/h")},
+        "spec.speculator.model",
+        "SpecInvalid",
+        ("ngram", "remove", "hf://a/h"),
+    ),
     ({"method": Method.MEDUSA, "source": None}, "spec.speculator.model", "SpecInvalid", ("medusa",)),
     (
         {"method": Method.DRAFT_MODEL, "draft_tp": 1, "verifier": {"tensor_parallel_size": 4}},
@@ -108,7 +114,7 @@ WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
 def test_wrong_specs_are_refused_with_field_value_and_remedy(
     fields: dict[str, Any], field: str, reason: str, parts: tuple[str, ...]
 ) -> None:
-    subject = spec(**{"source": ModelSource(Scheme.HF, "a/h"), **fields})
+    subject = spec(**fields)
     (refusal,) = engine_for(subject).refusals(subject)
     assert (refusal.field, refusal.reason) == (field, reason)
     for part in parts:

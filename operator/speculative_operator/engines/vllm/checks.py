@@ -65,6 +65,12 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) 
             "set engine.version and engine.image, or choose another method"
         )
         yield Refusal("spec.speculator.method", _UNSUPPORTED, message)
+    if method.draft_free and speculator.source is not None:
+        message = (
+            f"speculator.method {method} looks tokens up in the text and has no weights; "
+            f"remove spec.speculator.model ({speculator.source.uri})"
+        )
+        yield Refusal("spec.speculator.model", _INVALID, message)
     if facts.needs_source and speculator.source is None:
         message = f"speculator.method {method} drafts with weights of its own; set spec.speculator.model"
         yield Refusal("spec.speculator.model", _INVALID, message)

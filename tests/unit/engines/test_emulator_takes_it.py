@@ -1,0 +1,48 @@
+"""Every command line that is rendered is taken by the emulator's parser, which refuses what vLLM refuses."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.engines.building import spec
+
+from speculative_operator.domain.spec import Method, OffPolicy
+from speculative_operator.domain.table import KTable
+from speculative_operator.emulator.arguments import parse
+from speculative_operator.emulator.schedule import lookup
+from speculative_operator.engines import engine_for
+
+VERIFIER = {
+    "tensor_parallel_size": 2, "max_model_len": 4096, "dtype": "bfloat16", "quantization": "fp8",
+    "kv_cache_dtype": "fp8", "gpu_memory_utilization_percent": 88, "max_num_seqs": 64,
+}  # fmt: skip
+METHODS = [method for method in Method if method is not Method.MLP_SPECULATOR]
+
+
+@pytest.mark.parametrize("release", ["0.23.0", "0.31.0", "0.32.0", "0.33.0"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_on_every_kind_of_release(method: Method, release: str) -> None:
+    subject = spec(method, version=release, verifier=VERIFIER)
+    given_arguments = engine_for(subject).container(subject, KTable.constant(2, 64)).args
+    parsed = parse(["serve", *given_arguments])
+    assert (parsed.model, parsed.max_num_seqs, parsed.gpu_memory_utilization) == ("Qwen/Qwen3-8B", 64, 0.88)
+    assert parsed.speculative_config["method"] == method
+    assert parsed.scheduler_cls == ("speculative_scheduler.scheduler" if _live(release, method) else None)
+
+
+def _live(release: str, method: Method) -> bool:
+    return release == "0.32.0" and method not in (Method.NGRAM_GPU, Method.SUFFIX, Method.MEDUSA)
+
+
+@given(
+    st.sampled_from(METHODS), st.integers(1, 16), st.integers(1, 300), st.sampled_from(list(OffPolicy)),
+)  # fmt: skip
+@settings(max_examples=50, deadline=None)
+def test_the_boot_schedule_expands_to_every_k(method: Method, top: int, seqs: int, policy: OffPolicy) -> None:
+    subject = spec(method, verifier={"max_num_seqs": seqs}, max_speculative_tokens=top, off_policy=policy)
+    made = engine_for(subject).container(subject, KTable.constant(1, seqs))
+    config = parse(["serve", *made.args]).speculative_config
+    if made.payload:
+        dense = lookup(config["num_speculative_tokens_per_batch_size"], seqs, config["num_speculative_tokens"])
+        assert set(dense[1:]) == set(engine_for(subject).knobs(subject).ks)
