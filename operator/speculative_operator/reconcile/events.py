@@ -1,0 +1,96 @@
+"""Events: transitions between the status before and the one after, and what was done. Called by `tick`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
+from speculative_operator.domain.conditions import Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.reconcile.history import newest
+from speculative_operator.reconcile.reading import mappings, text, whole
+from speculative_operator.reconcile.world import Event
+
+NORMAL, WARNING = "Normal", "Warning"
+_WATCHED = (ConditionType.READY, ConditionType.METRICS_AVAILABLE, ConditionType.ROLLOUT_HEALTHY)
+"""Conditions whose transitions are events; the others follow from these or are told by the history."""
+_REFUSALS = frozenset(
+    {
+        Reason.SPEC_INVALID, Reason.RENDER_INVALID, Reason.UNSUPPORTED_BY_ENGINE, Reason.UNSUPPORTED_TARGET,
+        Reason.UNSUPPORTED_SOURCE, Reason.NAME_CONFLICT, Reason.FORBIDDEN,
+    }
+)  # fmt: skip
+
+
+def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Action]) -> tuple[Event, ...]:
+    """What happened, most important first."""
+    return (*_transitions(old, new), *_decided(old, new), *_done(actions))
+
+
+def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+    before = {text(one, "type"): one for one in mappings(old, "conditions")}
+    after = {text(one, "type"): one for one in mappings(new, "conditions")}
+    for kind in _WATCHED:
+        event = _transition(before.get(kind, {}), after.get(kind, {}))
+        if event is not None:
+            yield event
+    was, now = (text(conditions.get(ConditionType.PROGRESSING, {}), "reason") for conditions in (before, after))
+    if now == Reason.PAUSED.value != was:
+        yield Event(NORMAL, Reason.PAUSED, text(after[ConditionType.PROGRESSING], "message"))
+
+
+def _transition(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | None:
+    was, now = text(before, "status"), text(after, "status")
+    reason = _reason(after)
+    if reason is None:
+        return None
+    message = f"{text(after, 'type')}={now}: {text(after, 'message')}"
+    if now == Truth.TRUE.value and was in (Truth.FALSE.value, Truth.UNKNOWN.value):
+        # The first samples of a new deployment are no news; their return is.
+        if text(after, "type") != ConditionType.READY.value and was == Truth.UNKNOWN.value:
+            return None
+        return Event(NORMAL, reason, message)
+    refused = reason in _REFUSALS and (
+        text(before, "reason") != reason.value or text(before, "message") != text(after, "message")
+    )
+    if now == Truth.FALSE.value and (refused or was in (Truth.TRUE.value, Truth.UNKNOWN.value)):
+        return Event(WARNING, reason, message)
+    return None
+
+
+def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+    last = newest(new)
+    reason = _reason(last)
+    if reason is None or last == newest(old):
+        return
+    version = whole(new, "speculation", "tableVersion")
+    label = "proposed table" if reason is Reason.RECOMMENDED else f"table {version}"
+    yield Event(
+        WARNING if reason is Reason.GUARD else NORMAL,
+        reason,
+        f"{label}: {text(last, 'from')} -> {text(last, 'to')}: {text(last, 'message')}",
+    )
+
+
+def _done(actions: Sequence[Action]) -> Iterator[Event]:
+    created = [_name(one) for one in actions if isinstance(one, ApplyChild) and one.reason is Reason.CREATED]
+    if created:
+        yield Event(NORMAL, Reason.CREATED, f"created {', '.join(created)}")
+    for action in actions:
+        if isinstance(action, DeleteChild):
+            yield Event(NORMAL, Reason.SPEC_CHANGED, f"deleted {action.why}")
+        elif isinstance(action, ApplyChild) and action.reason in (Reason.REPAIRED, Reason.SPEC_CHANGED):
+            kind = WARNING if action.reason is Reason.REPAIRED else NORMAL
+            yield Event(kind, action.reason, action.why)
+
+
+def _name(action: ApplyChild) -> str:
+    return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"
+
+
+def _reason(condition: Mapping[str, Any]) -> Reason | None:
+    try:
+        return Reason(text(condition, "reason"))
+    except ValueError:
+        return None

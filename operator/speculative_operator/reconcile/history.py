@@ -1,0 +1,70 @@
+"""`status.decisions`: the last changes of the table, newest first. Called by `status`.
+
+Only what changed something, or would have in mode Recommend, is recorded; windows that confirm what is are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain.reasons import EXPLANATIONS, Reason
+from speculative_operator.domain.spec import Mode
+from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.figures import numbers
+from speculative_operator.reconcile.reading import mappings, text
+from speculative_operator.reconcile.view import View
+
+KEPT = 10
+_NONE = "none"
+"""A table where there is none: without speculation."""
+
+
+def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+    """The history with this tick's change in it, if there was one."""
+    before = [dict(entry) for entry in mappings(old, "decisions")]
+    entry = _entry(view, before, now)
+    return ([entry] if entry else []) + before[: KEPT - 1 if entry else KEPT]
+
+
+def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last recorded change, or an empty map."""
+    return next(mappings(status, "decisions"), {})
+
+
+def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
+    in_force, decision = view.in_force, view.decision
+    if view.changed and decision is not None:
+        return _record(now, str(in_force.before), str(in_force.table), decision.reason, decision.message) | _numbers(
+            view
+        )
+    if in_force.why is not None:
+        table, previous = in_force.table, in_force.before
+        return _record(now, str(previous or _NONE), str(table or _NONE), in_force.why, EXPLANATIONS[in_force.why])
+    if _newly_proposed(view, before) and decision is not None:
+        return _record(now, str(in_force.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
+    return None
+
+
+def _newly_proposed(view: View, before: list[dict[str, Any]]) -> bool:
+    if view.spec.speculation.mode is not Mode.RECOMMEND or view.proposed is None:
+        return False
+    last = before[0] if before else {}
+    return text(last, "reason") != Reason.RECOMMENDED.value or text(last, "to") != str(view.proposed)
+
+
+def _record(now: float, before: str, after: str, reason: Reason, message: str) -> dict[str, Any]:
+    return {
+        "time": timestamp(now),
+        "from": before[:4096],
+        "to": after[:4096],
+        "reason": reason.value,
+        "message": message[:1000],
+    }
+
+
+def _numbers(view: View) -> dict[str, Any]:
+    if view.decision is None:
+        return {}
+    found = {key: value for key, value in numbers(view.decision.estimate).items() if value}
+    return {"numbers": found} if found else {}

@@ -1,0 +1,136 @@
+"""Desired against actual: the actions that are still missing. Called by `tick`.
+
+Equal hash and no drift: no action. So the plan for a world in which every action was carried out is empty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.reconcile.desired import Desired
+from speculative_operator.reconcile.drift import first_difference, first_surplus
+from speculative_operator.reconcile.pods import Pod
+from speculative_operator.reconcile.reading import mappings, text, whole
+from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.world import World
+
+KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor"})
+"""Kinds that may be deleted when they are no longer wanted. Whatever else carries our label is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Actions, and what stands in the way of others."""
+
+    actions: tuple[Action, ...]
+    problems: tuple[Condition, ...] = ()
+
+
+def plan(world: World, desired: Desired, pods: tuple[Pod, ...], rollout: Rollout, changed: Reason) -> Plan:
+    """What is to be done. `changed` is the reason given for children whose manifest is a new one."""
+    conflicts = {key: problem for one in desired.manifests for key, problem in _conflicts(world, one)}
+    actions: list[Action] = []
+    for manifest in desired.manifests:
+        key = _key(manifest)
+        if key in conflicts or (key[0] == "Deployment" and any(kind == "ConfigMap" for kind, _ in conflicts)):
+            continue  # pods must never mount a stranger's ConfigMap
+        action = _apply(world, manifest, changed)
+        if action is not None:
+            actions.append(action)
+    settled = rollout.complete and not any(isinstance(one, ApplyChild) for one in actions)
+    actions += _deletions(world, desired, settled)
+    actions += _pokes(world, desired, pods)
+    return Plan(tuple(actions), tuple(conflicts.values()))
+
+
+def is_ours(world: World, child: Mapping[str, Any]) -> bool:
+    """True when the object is the child's controller."""
+    return any(
+        owner.get("controller") is True and text(owner, "uid") == world.spec.uid
+        for owner in mappings(child, "metadata", "ownerReferences")
+    )
+
+
+def _key(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def _conflicts(world: World, manifest: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Condition]]:
+    key = _key(manifest)
+    found = world.children.get(key)
+    if found is None or is_ours(world, found):
+        return
+    owner = next((one for one in mappings(found, "metadata", "ownerReferences") if one.get("controller") is True), None)
+    whose = f"belongs to {text(owner, 'kind')} {text(owner, 'name')}" if owner else "belongs to nobody"
+    message = (
+        f"{key[0]} {key[1]} exists and {whose}; it is left alone. Delete or rename it, or give this object another name"
+    )
+    yield key, Condition(ConditionType.READY, Truth.FALSE, Reason.NAME_CONFLICT, message)
+
+
+def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyChild | None:
+    key = _key(manifest)
+    what = f"{key[0]} {key[1]}"
+    found = world.children.get(key)
+    if found is None:
+        reason = Reason.REPAIRED if _was_there(world, key) else Reason.CREATED
+        return ApplyChild(manifest, reason, f"{what} is missing")
+    if text(found, "metadata", "deletionTimestamp"):
+        return None  # gone soon, then missing
+    difference = first_difference(manifest, found, world.applied.get(key))
+    applied = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
+    if applied != manifest["metadata"]["annotations"][names.ANNOTATION_HASH]:
+        surplus = "" if difference else first_surplus(manifest, found)
+        return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {_verb(difference)}")
+    if difference:
+        return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was not as rendered")
+    return None
+
+
+def _verb(difference: str) -> str:
+    return "changed" if difference else "was removed"
+
+
+def _was_there(world: World, key: tuple[str, str]) -> bool:
+    """True when the child had been made before: it was deleted, not yet to be created."""
+    if world.applied:
+        return key in world.applied
+    return whole(world.status, "observedGeneration") == world.spec.generation and bool(world.children)
+
+
+def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[DeleteChild]:
+    """Children no longer wanted, once no pod can need them: pods of an old template still mount its ConfigMaps."""
+    wanted = {_key(manifest) for manifest in desired.manifests}
+    for (kind, name), child in sorted(world.children.items()):
+        uid = text(child, "metadata", "uid")
+        if (kind, name) in wanted or kind not in KINDS or not uid or not is_ours(world, child):
+            continue
+        if text(child, "metadata", "deletionTimestamp") or (kind == "ConfigMap" and not settled):
+            continue
+        yield DeleteChild(kind, name, uid, f"{kind} {name} is no longer wanted")
+
+
+def _pokes(world: World, desired: Desired, pods: tuple[Pod, ...]) -> Iterator[PokePod]:
+    """Pods that may lack the table. Never before the cluster's ConfigMap holds it: a poke would deliver the old one."""
+    if not desired.live:
+        return
+    config = world.children.get(("ConfigMap", names.child(world.spec.name, "table")))
+    try:
+        held = json.loads(text(config, "data", names.TABLE_KEY))
+    except (ValueError, RecursionError):
+        return
+    version = desired.table_version
+    if config is None or not is_ours(world, config) or whole(held, "version") != version:
+        return
+    for pod in pods:
+        # The first version was there before any pod was.
+        current = pod.poked == str(version) or (not pod.poked and version == 1)
+        if pod.running and not current:
+            yield PokePod(pod.name, version)

@@ -1,0 +1,87 @@
+"""What the serving pods say of themselves. Used by `conditions` (the first one in trouble) and `plan` (pokes)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.reconcile.reading import mapping, mappings, text
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One serving pod."""
+
+    name: str
+    ready: bool
+    running: bool
+    """Its volumes are mounted and it is not on its way out."""
+    terminating: bool
+    poked: str
+    """Table version that it was last poked with; empty if never."""
+    trouble: str
+    """Why it is not ready, such as `ImagePullBackOff: ...`; empty when nothing is said."""
+
+
+def read_pods(pods: Iterable[Mapping[str, Any]]) -> tuple[Pod, ...]:
+    """The pods that have a name, by name."""
+    found = (_pod(pod) for pod in pods)
+    return tuple(sorted((pod for pod in found if pod.name), key=lambda pod: pod.name))
+
+
+def first_trouble(pods: Iterable[Pod]) -> str:
+    """Name and state of the first pod that is not ready and says why; empty when none does."""
+    return next((f"{pod.name} {pod.trouble}" for pod in pods if not pod.ready and pod.trouble), "")
+
+
+def _pod(pod: Mapping[str, Any]) -> Pod:
+    terminating = bool(text(pod, "metadata", "deletionTimestamp"))
+    ready = any(
+        text(condition, "type") == "Ready" and text(condition, "status") == "True"
+        for condition in mappings(pod, "status", "conditions")
+    )
+    return Pod(
+        name=text(pod, "metadata", "name"),
+        ready=ready and not terminating,
+        running=text(pod, "status", "phase") == "Running" and not terminating,
+        terminating=terminating,
+        poked=text(pod, "metadata", "annotations", names.ANNOTATION_POKE),
+        trouble="is terminating" if terminating else _trouble(pod),
+    )
+
+
+def _trouble(pod: Mapping[str, Any]) -> str:
+    for condition in mappings(pod, "status", "conditions"):
+        if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
+            return _sentence(text(condition, "reason") or "Unschedulable", text(condition, "message"))
+    statuses = (*mappings(pod, "status", "initContainerStatuses"), *mappings(pod, "status", "containerStatuses"))
+    for container in statuses:
+        state = _container_trouble(container)
+        if state:
+            return state
+    phase = text(pod, "status", "phase")
+    if phase == "Running":
+        return "is starting: its probe does not succeed yet"
+    return _sentence(text(pod, "status", "reason") or phase, text(pod, "status", "message"))
+
+
+def _container_trouble(container: Mapping[str, Any]) -> str:
+    waiting = mapping(container, "state", "waiting")
+    reason = text(waiting, "reason")
+    if reason == "CrashLoopBackOff":
+        last = mapping(container, "lastState", "terminated")
+        # The waiting message counts the back-off up: it would make a new status every few minutes.
+        return _sentence(reason, f"last ended with {text(last, 'reason') or 'Error'}, exit code {last.get('exitCode')}")
+    if reason and reason not in ("ContainerCreating", "PodInitializing"):
+        return _sentence(reason, text(waiting, "message"))
+    terminated = mapping(container, "state", "terminated")
+    if terminated and terminated.get("exitCode") not in (0, None):
+        return _sentence(text(terminated, "reason") or "Error", f"exit code {terminated.get('exitCode')}")
+    return ""
+
+
+def _sentence(reason: str, message: str) -> str:
+    message = " ".join(message.split())[:300]
+    return f"{reason}: {message}" if message else reason

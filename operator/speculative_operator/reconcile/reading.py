@@ -1,0 +1,49 @@
+"""Reads plain JSON that others wrote (status, children, pods) without ever failing. Used by every module here.
+
+What is missing or of another type reads as empty: an object that a hand has garbled must not stop the repair of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+LARGEST = 2**63 - 1
+
+
+def at(value: Any, *path: str) -> Any:
+    """The value below `path`, or None."""
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def mapping(value: Any, *path: str) -> Mapping[str, Any]:
+    """The map below `path`, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def items(value: Any, *path: str) -> Sequence[Any]:
+    """The list below `path`, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, list | tuple) else ()
+
+
+def mappings(value: Any, *path: str) -> Iterator[Mapping[str, Any]]:
+    """The maps in the list below `path`."""
+    return (item for item in items(value, *path) if isinstance(item, Mapping))
+
+
+def text(value: Any, *path: str) -> str:
+    """The string below `path`, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def whole(value: Any, *path: str) -> int:
+    """The whole number below `path`, or 0."""
+    found = at(value, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= LARGEST else 0

@@ -1,0 +1,75 @@
+"""How far the Deployment is: replicas, whether the current template runs everywhere, if it is stuck, who scales it.
+
+Used by `conditions`, `plan` and `deciding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.reconcile.reading import at, mappings, text, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The Deployment's own account of itself."""
+
+    exists: bool
+    wanted: int
+    """Replicas that it is to have."""
+    replicas: int = 0
+    ready: int = 0
+    updated: int = 0
+    complete: bool = False
+    """Every replica runs the current template and is available, and no other is left."""
+    stalled: str = ""
+    """The controller's message once no progress was made within the deadline."""
+
+
+def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
+    """The Deployment as it is; `wanted` replicas count where it does not say itself."""
+    if deployment is None:
+        return Rollout(exists=False, wanted=wanted)
+    asked = at(deployment, "spec", "replicas")
+    if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0:
+        wanted = asked
+    replicas = whole(deployment, "status", "replicas")
+    updated = whole(deployment, "status", "updatedReplicas")
+    seen = whole(deployment, "status", "observedGeneration") >= whole(deployment, "metadata", "generation")
+    complete = (
+        seen
+        and updated >= wanted
+        and replicas <= updated
+        and whole(deployment, "status", "availableReplicas") >= wanted
+    )
+    return Rollout(
+        exists=True,
+        wanted=wanted,
+        replicas=replicas,
+        ready=whole(deployment, "status", "readyReplicas"),
+        updated=updated,
+        complete=complete,
+        stalled="" if complete or not seen else _stalled(deployment),
+    )
+
+
+def scaled_elsewhere(deployment: Mapping[str, Any] | None) -> bool:
+    """True when an autoscaler holds the Deployment's replicas through its scale subresource.
+
+    Writing them back would undo it at every tick (kserve#3768). `kubectl scale` is a hand edit and is undone.
+    """
+    for entry in mappings(deployment, "metadata", "managedFields"):
+        if text(entry, "subresource") != "scale" or text(entry, "manager").startswith("kubectl"):
+            continue
+        if at(entry, "fieldsV1", "f:spec", "f:replicas") is not None:
+            return True
+    return False
+
+
+def _stalled(deployment: Mapping[str, Any]) -> str:
+    for condition in mappings(deployment, "status", "conditions"):
+        if text(condition, "type") == "Progressing" and text(condition, "reason") == "ProgressDeadlineExceeded":
+            return text(condition, "message") or "no progress within the deadline"
+    return ""

@@ -1,0 +1,108 @@
+"""The whole `.status`, and when it is worth writing. Called by `tick`; `should_write` by the shell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource
+from speculative_operator.reconcile.conditions import serving_conditions, stamped
+from speculative_operator.reconcile.figures import FIGURES, speculation_status
+from speculative_operator.reconcile.history import decisions
+from speculative_operator.reconcile.reading import mapping
+from speculative_operator.reconcile.tuning import tuning_conditions
+from speculative_operator.reconcile.view import View
+from speculative_operator.render.labels import pair_hash
+from speculative_operator.tuner import Memory
+
+FIGURES_SECONDS = 30.0
+"""Figures are written at most this often."""
+FIGURES_SHARE = 0.05
+"""And only when one of them moved by more than this share."""
+_SILENT = frozenset({"message", "observedAt"})
+"""Figures that never cause a write: they go along with the next one."""
+
+
+def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: float) -> dict[str, Any]:
+    """The complete status after this tick. `old` is the one before."""
+    spec, rollout = view.spec, view.rollout
+    conditions = (*serving_conditions(view), *tuning_conditions(view, old))
+    status: dict[str, Any] = {
+        "conditions": stamped(conditions, old, spec.generation, now),
+        "observedGeneration": spec.generation,
+        "replicas": rollout.replicas,
+        "readyReplicas": rollout.ready,
+        "updatedReplicas": rollout.updated,
+        "selector": ",".join(f"{key}={value}" for key, value in names.selector(spec.name).items()),
+        "url": f"http://{names.child(spec.name)}.{spec.namespace}.svc:{names.SERVING_PORT}",
+    }
+    if view.kept:
+        status |= {key: old[key] for key in ("pair", "speculation", "decisions", "memory") if key in old}
+        return status
+    status["pair"] = _pair(spec)
+    status["speculation"] = speculation_status(view, old)
+    status["decisions"] = decisions(view, old, now)
+    if memory is not None:
+        status["memory"] = memory.to_status()
+    return status
+
+
+def should_write(old: Mapping[str, Any], new: Mapping[str, Any], last_write: float, now: float) -> bool:
+    """True when the new status says something that cannot wait, or figures moved and the last write is long enough ago.
+
+    `last_write` and `now` in unix seconds. The tuner's memory never causes a write: what it has learned since is
+    learned again within minutes.
+    """
+    if _steady(old) != _steady(new):
+        return True
+    return now - last_write >= FIGURES_SECONDS and _moved(mapping(old, "speculation"), mapping(new, "speculation"))
+
+
+def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What is written at once when it changes."""
+    steady = {key: value for key, value in status.items() if key not in ("memory", "speculation")}
+    block = mapping(status, "speculation")
+    return steady | {"speculation": {key: value for key, value in block.items() if key not in FIGURES}}
+
+
+def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return any(_differs(old.get(key), new.get(key)) for key in FIGURES if key not in _SILENT)
+
+
+def _differs(old: Any, new: Any) -> bool:
+    if old == new:
+        return False
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        # Percent of gain: points are what matters, their share of a small gain is noise.
+        return any(abs(_number(old.get(key)) - _number(new.get(key))) > 100 * FIGURES_SHARE for key in {*old, *new})
+    if isinstance(old, str) and isinstance(new, str):
+        before, after = _leading(old), _leading(new)
+        if before is None or after is None:
+            return True
+        if old[:1] in "+-" and new[:1] in "+-":
+            return abs(before - after) > 100 * FIGURES_SHARE
+        return abs(before - after) > FIGURES_SHARE * max(abs(before), abs(after))
+    return True
+
+
+def _leading(figure: str) -> float | None:
+    found = re.match(r"[+-]?[0-9]+(?:\.[0-9]+)?", figure)
+    return float(found.group()) if found else None
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _pair(spec: DeploymentSpec) -> dict[str, Any]:
+    pair = {"verifier": _shown(spec.verifier.source), "hash": pair_hash(spec)}
+    if spec.speculator is not None and spec.speculates:
+        source = spec.speculator.source
+        pair["speculator"] = _shown(source) if source is not None else spec.speculator.method.value
+    return pair
+
+
+def _shown(source: ModelSource) -> str:
+    return f"{source.uri}@{source.revision}" if source.revision else source.uri

@@ -1,0 +1,34 @@
+"""How pods are replaced when their template changes, chosen by looking at free accelerators. Used by `desired`.
+
+A new pod that waits for the accelerator of the pod it replaces waits for ever (kserve#4618). So, for `Auto`:
+
+- known to be free for one more replica: the new pod comes first, serving never dips;
+- else with several replicas: one goes first, the others serve on;
+- else: the only pod goes first. Serving pauses for one start, which no choice could avoid without a spare accelerator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
+
+RECREATE: dict[str, Any] = {"type": "Recreate"}
+NEW_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+EVERY = (RECREATE, NEW_FIRST, OLD_FIRST)
+
+
+def choose(spec: DeploymentSpec, spare_accelerators: int | None) -> dict[str, Any]:
+    """The Deployment's `spec.strategy`. `spare_accelerators` beside those in use; None when unknown.
+
+    An explicit RollingUpdate starts the new pod first, unless it is known that this would wait for ever.
+    """
+    if spec.rollout_strategy is RolloutStrategy.RECREATE:
+        return RECREATE
+    enough = spare_accelerators is not None and spare_accelerators >= spec.accelerator.per_replica
+    if spec.rollout_strategy is RolloutStrategy.ROLLING_UPDATE:
+        return NEW_FIRST if enough or spare_accelerators is None else OLD_FIRST
+    if enough:
+        return NEW_FIRST
+    return OLD_FIRST if spec.replicas > 1 else RECREATE

@@ -1,0 +1,131 @@
+"""Conditions about speculation: MetricsAvailable, SpeculationActive, TuningConverged. Called by `status`.
+
+They change with transitions, not with every window: short lack of evidence leaves what was known standing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.observation import Gap, Observation
+from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
+from speculative_operator.domain.spec import Mode
+from speculative_operator.reconcile.reading import mappings, text
+from speculative_operator.reconcile.view import View
+
+_HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET})
+"""Gaps that come and go in a healthy deployment."""
+_CONVERGED = frozenset({Reason.TUNED, Reason.WITHIN_MARGIN, Reason.FIXED})
+_MOVING = frozenset({Reason.DWELLING, Reason.FASTER, Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD})
+_OFF = frozenset({Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD})
+
+
+def tuning_conditions(view: View, old: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """The three conditions; `old` is the status before, of which what nothing contradicts is kept."""
+    before = {text(one, "type"): one for one in mappings(old, "conditions")}
+    if view.kept:
+        return _standing(view, before)
+    return (
+        _metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})),
+        _active(view, before.get(ConditionType.SPECULATION_ACTIVE, {})),
+        _converged(view, before.get(ConditionType.TUNING_CONVERGED, {})),
+    )
+
+
+def metrics_gap(observation: Observation) -> Gap | None:
+    """What is missing, in one gap; None when every ready pod was seen."""
+    if observation.gap is not None:
+        return observation.gap
+    gaps = sorted(observation.gaps.items())
+    if not gaps:
+        return None
+    pod, gap = next(((pod, gap) for pod, gap in gaps if gap.reason not in _HARMLESS), gaps[0])
+    whose = "" if len(observation.pods) == 1 else f"{len(gaps)} of {len(observation.pods)} pods, first "
+    return Gap(gap.reason, f"{whose}{pod}: {gap.message}")
+
+
+def _standing(view: View, before: Mapping[str, Mapping[str, Any]]) -> tuple[Condition, ...]:
+    """While nothing is done: metrics as seen, the rest as it was."""
+    reason = view.problems[0].reason if view.problems else Reason.PAUSED
+    kinds = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
+    kept = (_kept(kind, before.get(kind, {}), reason, EXPLANATIONS[reason]) for kind in kinds)
+    return (_metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})), *kept)
+
+
+def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
+    kind, observation = ConditionType.METRICS_AVAILABLE, view.observation
+    if observation is None:
+        if any(pod.ready for pod in view.pods):
+            return _kept(kind, before, Reason.STARTING, "no window was seen yet")
+        return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
+    gap = metrics_gap(observation)
+    if gap is None:
+        if not observation.pods:
+            return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
+        return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, EXPLANATIONS[Reason.METRICS_FOUND])
+    if gap.reason in _HARMLESS:
+        return _kept(kind, before, gap.reason, gap.message)
+    return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. Nothing is changed meanwhile")
+
+
+def _active(view: View, before: Mapping[str, Any]) -> Condition:
+    kind, table = ConditionType.SPECULATION_ACTIVE, view.in_force.table
+    if view.spec.speculator is None:
+        return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
+    if view.spec.speculation.mode is Mode.OFF or table is None:
+        return Condition(kind, Truth.FALSE, Reason.DISABLED, EXPLANATIONS[Reason.DISABLED])
+    active = Truth.TRUE if table.max_k > 0 else Truth.FALSE
+    message = f"K by scheduled requests: {table}"
+    if view.spec.speculation.mode is Mode.STATIC:
+        return Condition(kind, active, Reason.FIXED, message)
+    if view.changed and view.decision is not None:
+        return Condition(kind, active, view.decision.reason, message)
+    if text(before, "status") == active.value and _reason(before) in _MOVING | {Reason.TUNED}:
+        return Condition(kind, active, _reason(before) or Reason.TUNED, message)
+    return Condition(kind, active, Reason.TUNED if active is Truth.TRUE else Reason.LOW_ACCEPTANCE, message)
+
+
+def _converged(view: View, before: Mapping[str, Any]) -> Condition:
+    kind, decision = ConditionType.TUNING_CONVERGED, view.decision
+    fixed = _nothing_to_tune(view)
+    if fixed is not None:
+        return Condition(kind, Truth.TRUE, fixed, EXPLANATIONS[fixed])
+    if view.changed and decision is not None:
+        return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
+    if decision is None:
+        return _kept(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
+    if decision.reason in _CONVERGED:
+        return Condition(kind, Truth.TRUE, Reason.TUNED, EXPLANATIONS[Reason.TUNED])
+    if decision.reason in _MOVING or decision.reason is Reason.RECOMMENDED:
+        return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
+    return _kept(kind, before, _lack(decision.reason), EXPLANATIONS[_lack(decision.reason)])
+
+
+def _nothing_to_tune(view: View) -> Reason | None:
+    if view.spec.speculator is None:
+        return Reason.NO_SPECULATOR
+    if view.spec.speculation.mode is Mode.OFF or view.in_force.table is None:
+        return Reason.DISABLED
+    return Reason.FIXED if view.spec.speculation.mode is Mode.STATIC else None
+
+
+def _lack(reason: Reason) -> Reason:
+    """Lack of evidence, in one word of two: which of its kinds it is changes from window to window."""
+    return reason if reason in (Reason.STARTING, Reason.COLLECTING) else Reason.HOLDING
+
+
+def _kept(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
+    """What was known before stays until something contradicts it; nothing was: Unknown, with the reason."""
+    truth, known = text(before, "status"), _reason(before)
+    if truth in (Truth.TRUE, Truth.FALSE) and known is not None:
+        return Condition(kind, Truth(truth), known, text(before, "message"))
+    return Condition(kind, Truth.UNKNOWN, reason, message)
+
+
+def _reason(before: Mapping[str, Any]) -> Reason | None:
+    try:
+        return Reason(text(before, "reason"))
+    except ValueError:
+        return None

@@ -1,0 +1,57 @@
+"""What one tick is given and what it returns. Made by the shell, taken by `tick` and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from speculative_operator.domain.actions import Action
+from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render import Capabilities
+from speculative_operator.tuner import Memory
+
+Child = tuple[str, str]
+"""(kind, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One object and all that is known of it at one moment. Nothing in it is changed, nothing but `spec` is trusted."""
+
+    spec: DeploymentSpec
+    status: Mapping[str, Any]
+    """As the API server has it; empty on the first visit."""
+    children: Mapping[Child, Mapping[str, Any]]
+    """Every object of a kind we own that carries our label or one of our children's names."""
+    pods: tuple[Mapping[str, Any], ...]
+    """Serving pods, those of old templates included."""
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    problems: tuple[Condition, ...] = ()
+    """What went wrong with earlier actions and still holds, such as a manifest that the API server refused."""
+    applied: Mapping[Child, Mapping[str, Any]] = field(default_factory=dict)
+    """What the API server returned for our last apply of a child: drift is judged against it, so that its
+    normalisation never looks like a hand edit. May be empty, as after a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A transition worth an Event on the object."""
+
+    type: str
+    """Normal or Warning."""
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be done, said and remembered."""
+
+    actions: tuple[Action, ...]
+    status: dict[str, Any]
+    """The whole status as it should be."""
+    events: tuple[Event, ...]
+    memory: Memory | None
