@@ -63,7 +63,11 @@ class Cluster:
         place = Place.named(options.name)
         tools = toolchain.ensure(report or toolchain.announce)
         enclosure = startup.launch(options, place, tools, report or _silent, stays=stays)
-        return cls._of(options.name, place, enclosure)
+        try:
+            return cls._of(options.name, place, enclosure)
+        except BaseException:
+            enclosure.stop()
+            raise
 
     @classmethod
     def attach(cls, name: str) -> Self:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from devcluster import mounts
 from devcluster.errors import DevClusterError
 
 
@@ -83,8 +84,12 @@ class Place:
         return False
 
     def discard(self) -> None:
-        """Delete the files; the caller holds the lock."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """Delete the files; the caller holds the lock.
+
+        A directory with something mounted in it stays: to delete through a mount would delete what is mounted.
+        """
+        if not mounts.below(self.directory):
+            shutil.rmtree(self.directory, ignore_errors=True)
         self.lock.unlink(missing_ok=True)
 
 

@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+from devcluster import mounts
 from devcluster.component import Component, Plan, log_path, ready_path, status_path
 from devcluster.forwarder import forward
 from devcluster.probe import answers, tls_context
@@ -181,6 +182,7 @@ def end(plan: Plan) -> None:
     if plan.keep_logs:
         kept = Path(plan.keep_logs) / Path(plan.directory).name
         shutil.copytree(Path(plan.directory) / "logs", kept, dirs_exist_ok=True)
+    mounts.detach(Path(plan.directory))
     Place(Path(plan.directory), Path(plan.lock)).discard()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import DevClusterError, state
+from devcluster import DevClusterError, mounts, state
 from devcluster.state import Place
 
 
@@ -78,6 +78,29 @@ def test_lock_of_a_deleted_file_is_not_taken_for_the_lock(monkeypatch: pytest.Mo
     assert len(calls) == 2
     assert os.fstat(lock).st_ino == place.lock.stat().st_ino
     os.close(lock)
+
+
+def test_directory_with_a_mount_in_it_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = _start("a")
+    place = Place.named("a")
+    monkeypatch.setattr(mounts, "below", lambda directory: [directory / "volume"])
+    place.discard()
+    os.close(lock)
+    assert (place.directory / "file").exists()
+
+
+_TABLE = r"""21 1 0:5 / / rw - ext4 /dev/vda rw
+30 21 0:6 / /tmp/a rw - tmpfs none rw
+31 30 0:7 /x /tmp/a/b\040c rw shared:4 - ext4 /dev/vda rw
+32 21 0:8 / /tmp/ab rw - tmpfs none rw
+33 21 0:8 / /tmp/other rw - tmpfs none rw
+"""
+
+
+def test_mounts_below_a_directory_are_found_deepest_first() -> None:
+    assert mounts.below(Path("/tmp/a"), _TABLE) == [Path("/tmp/a/b c"), Path("/tmp/a")]
+    assert mounts.below(Path("/tmp/a/b c"), _TABLE) == [Path("/tmp/a/b c")]
+    assert mounts.below(Path("/tmp/none"), _TABLE) == []
 
 
 def test_waiting_for_a_lock_ends_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
