@@ -100,7 +100,10 @@ class Settings(BaseSettings):
     lease_namespace: str = Field(
         default="", description="namespace of the Lease; empty is the operator's own (its ServiceAccount's)."
     )
-    lease_name: str = Field(default="speculative-operator", description="name of the Lease.")
+    lease_name: str = Field(
+        default="speculative-operator",
+        description="name of the Lease: operators that must not work beside each other share it.",
+    )
     lease_duration_seconds: int = Field(
         default=15, ge=3, description="seconds: a Lease not renewed for this long may be taken by another replica."
     )

@@ -163,7 +163,8 @@ class Prometheus:
             known = self._local.connect = PrometheusConnect(
                 url=settings.prometheus_url,
                 session=_Session(settings),
-                retry=Retry(total=0, redirect=False),
+                # `read=False` lets a timeout through as such instead of as a failed retry.
+                retry=Retry(total=0, read=False, redirect=False),
                 auth=auth,
             )
         return known

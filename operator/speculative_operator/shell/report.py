@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.tick import Event
+from speculative_operator.reconcile.world import Event
 from speculative_operator.shell.cache import Body, Cache
 from speculative_operator.shell.errors import ApiError, ConflictError, NotFoundError
 from speculative_operator.shell.kube import Kube

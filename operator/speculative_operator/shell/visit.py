@@ -18,7 +18,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.status import should_write
-from speculative_operator.reconcile.tick import Outcome, World, invalid
+from speculative_operator.reconcile.tick import invalid
+from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready
@@ -126,6 +127,7 @@ class Visitor:
             pods=snapshot.pods,
             capabilities=self._capabilities(),
             problems=state.ledger.conditions(),
+            applied=dict(state.ledger.made),
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)

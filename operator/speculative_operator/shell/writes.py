@@ -63,6 +63,9 @@ class Ledger:
     problems: dict[Slot, Problem] = field(default_factory=dict)
     foreign: dict[Slot, tuple[Body, float]] = field(default_factory=dict)
     applied: dict[Slot, tuple[str, int, float]] = field(default_factory=dict)
+    """Digest of the manifest last applied, how often in a row, and when."""
+    made: dict[Slot, Body] = field(default_factory=dict)
+    """What the API server made of it: what it normalises is no drift."""
 
     def conditions(self) -> tuple[Condition, ...]:
         return tuple(problem.condition for _, problem in sorted(self.problems.items()))
@@ -173,6 +176,7 @@ class Writer:
             log.warning("%s", error, extra=_tags(key))
             return Report(refused=True)
         self._cache.put(body)
+        ledger.made[slot] = body
         self._telemetry.action("apply", slot[0])
         healed = slot in ledger.problems
         if ledger.note_applied(slot, digest, now) == PATIENCE:

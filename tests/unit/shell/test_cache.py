@@ -1,0 +1,180 @@
+"""What the cache holds, whom it wakes, and that late news never undoes newer ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speculative_operator.domain import names
+from speculative_operator.shell.cache import Cache, is_ready, newer, owner_key
+
+KEY = ("ns", "gemma")
+
+
+def owner(version: int = 1, generation: int = 1, uid: str = "o", **status: Any) -> dict[str, Any]:
+    meta = {"name": "gemma", "namespace": "ns", "uid": uid, "resourceVersion": str(version), "generation": generation}
+    body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": {"g": generation}}
+    return {**body, "status": status} if status else body
+
+
+def child(version: int = 1, kind: str = "Service", uid: str = "c", name: str = "gemma", **spec: Any) -> dict[str, Any]:
+    reference = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "gemma", "uid": "o"}
+    meta = {
+        "name": name,
+        "namespace": "ns",
+        "uid": uid,
+        "resourceVersion": str(version),
+        "ownerReferences": [reference],
+    }
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec}
+
+
+def pod(version: int = 1, ready: bool = True, uid: str = "p", **meta: Any) -> dict[str, Any]:
+    labels = {names.LABEL_DEPLOYMENT: "gemma"}
+    base = {"name": "gemma-1", "namespace": "ns", "uid": uid, "resourceVersion": str(version), "labels": labels}
+    status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**base, **meta}, "status": status}
+
+
+def test_a_snapshot_holds_what_belongs_together() -> None:
+    cache = Cache()
+    assert cache.put(owner()) == KEY
+    assert cache.put(child()) == KEY
+    assert cache.put(child(kind="Deployment", uid="d")) == KEY
+    assert cache.put(pod()) == KEY
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert set(snapshot.children) == {("Service", "gemma"), ("Deployment", "gemma")}
+    assert [body["metadata"]["name"] for body in snapshot.pods] == ["gemma-1"]
+    assert cache.snapshot(("ns", "other")) is None
+
+
+def test_a_snapshot_does_not_change_afterwards() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(child())
+    before = cache.snapshot(KEY)
+    assert before is not None
+    cache.put(child(2, changed=True))
+    cache.remove(child(kind="Service"))
+    assert before.children["Service", "gemma"]["spec"] == {}
+
+
+def test_an_older_version_is_ignored() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(child(9, kept=True))
+    assert cache.put(child(8, kept=False)) is None
+    assert cache.put(child(9, kept=False)) is None
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert snapshot.children["Service", "gemma"]["spec"] == {"kept": True}
+
+
+def test_our_own_status_is_no_news_and_a_new_spec_is() -> None:
+    cache = Cache()
+    cache.put(owner(1))
+    assert cache.put(owner(2, k="4")) is None
+    assert cache.put(owner(3, generation=2, k="4")) == KEY
+    annotated = owner(4, generation=2, k="4")
+    annotated["metadata"]["annotations"] = {names.ANNOTATION_PAUSED: "true"}
+    assert cache.put(annotated) == KEY
+
+
+def test_a_new_version_without_a_difference_wakes_nobody() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(child(1, a=1))
+    assert cache.put(child(2, a=1)) is None
+    assert cache.put(child(3, a=2)) == KEY
+
+
+def test_a_recreated_object_replaces_the_old_one_and_survives_its_late_deletion() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(child(5, uid="old"))
+    assert cache.put(child(7, uid="new")) == KEY
+    assert cache.remove(child(6, uid="old")) is None
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert snapshot.children["Service", "gemma"]["metadata"]["uid"] == "new"
+
+
+def test_deleting_wakes_the_owner_and_deleting_the_unknown_does_not() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(child())
+    assert cache.remove(child()) == KEY
+    assert cache.remove(child()) is None
+    assert cache.remove(owner()) == KEY
+    assert len(cache) == 0
+
+
+def test_an_object_that_changes_its_owner_leaves_the_old_one() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(pod(1))
+    cache.put(pod(2, labels={names.LABEL_DEPLOYMENT: "other"}))
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert snapshot.pods == ()
+    assert set(cache.held("Pod")) == {"p"}
+
+
+def test_only_objects_with_a_ready_pod_are_observed() -> None:
+    cache = Cache()
+    cache.put(pod(1))
+    assert cache.observed() == {}, "a pod without its object"
+    cache.put(owner())
+    assert cache.observed() == {"ns": [KEY]}
+    cache.put(pod(2, ready=False))
+    assert cache.observed() == {}
+
+
+def test_a_terminating_pod_is_not_ready() -> None:
+    assert is_ready(pod())
+    assert not is_ready(pod(deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert not is_ready({"kind": "Pod", "metadata": {}})
+
+
+def test_whose_an_object_is() -> None:
+    assert owner_key(child()) == KEY
+    assert owner_key(pod()) == KEY
+    orphan = child()
+    orphan["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x"}]
+    assert owner_key(orphan) is None
+    assert owner_key({"kind": "Secret", "metadata": {"name": "x", "namespace": "ns"}}) is None
+
+
+def test_managed_fields_of_pods_are_dropped_and_those_of_children_kept() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put({**pod(), "metadata": {**pod()["metadata"], "managedFields": [{}]}})
+    cache.put({**child(), "metadata": {**child()["metadata"], "managedFields": [{}]}})
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert "managedFields" not in snapshot.pods[0]["metadata"]
+    assert "managedFields" in snapshot.children["Service", "gemma"]["metadata"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 30), st.sampled_from("ab")), max_size=30))
+def test_in_any_order_the_newest_version_of_a_uid_stays(events: list[tuple[bool, int, str]]) -> None:
+    cache = Cache()
+    cache.put(owner())
+    newest: dict[str, int] = {}
+    for put, version, uid in events:
+        if put:
+            cache.put(child(version, uid=uid, name=uid))
+            newest[uid] = max(newest.get(uid, 0), version)
+        else:
+            cache.remove(child(version, uid=uid, name=uid))
+            newest.pop(uid, None)
+    held = {uid: int(body["metadata"]["resourceVersion"]) for uid, body in cache.held("Service").items()}
+    assert held == newest
+
+
+def test_versions_that_are_not_numbers_count_as_new_when_they_differ() -> None:
+    assert newer({"metadata": {"resourceVersion": "b"}}, {"metadata": {"resourceVersion": "c"}})
+    assert not newer({"metadata": {"resourceVersion": "b"}}, {"metadata": {"resourceVersion": "b"}})

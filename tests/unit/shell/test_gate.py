@@ -1,0 +1,74 @@
+"""The gate lets so many through at once, the most urgent first, and loses no slot."""
+
+from __future__ import annotations
+
+import asyncio
+
+from speculative_operator.shell.gate import Gate
+
+
+async def test_waiters_enter_by_rank_then_by_arrival() -> None:
+    gate, order = Gate(1), []
+
+    async def enter(name: str, rank: int) -> None:
+        async with gate.slot(rank):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with gate.slot(9):
+        tasks = []
+        for name, rank in (("event", 3), ("service", 1), ("deployment", 0), ("policy", 1), ("config", 0)):
+            tasks.append(asyncio.create_task(enter(name, rank)))
+            await asyncio.sleep(0)
+        assert gate.waiting == 5
+    await asyncio.gather(*tasks)
+    assert order == ["deployment", "config", "service", "policy", "event"]
+
+
+async def test_never_more_than_the_slots_at_once() -> None:
+    gate, inside, most = Gate(3), 0, 0
+
+    async def enter() -> None:
+        nonlocal inside, most
+        async with gate.slot(0):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.001)
+            inside -= 1
+
+    await asyncio.gather(*(enter() for _ in range(20)))
+    assert most == 3
+
+
+async def test_a_cancelled_waiter_gives_its_turn_away() -> None:
+    gate = Gate(1)
+    entered = asyncio.Event()
+
+    async def enter() -> None:
+        async with gate.slot(0):
+            entered.set()
+
+    async with gate.slot(0):
+        first = asyncio.create_task(enter())
+        second = asyncio.create_task(enter())
+        await asyncio.sleep(0)
+        first.cancel()
+    async with asyncio.timeout(1.0):
+        await second
+    assert entered.is_set()
+
+
+async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on() -> None:
+    gate = Gate(1)
+
+    async def enter() -> None:
+        async with gate.slot(0):
+            await asyncio.sleep(3600)
+
+    async with gate.slot(0):
+        doomed = asyncio.create_task(enter())
+        await asyncio.sleep(0)
+    doomed.cancel()
+    await asyncio.gather(doomed, return_exceptions=True)
+    async with asyncio.timeout(1.0), gate.slot(0):
+        assert gate.waiting == 0

@@ -1,0 +1,138 @@
+"""kopf against the fake API server: what is watched, what reaches the cache, and what wakes whom."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.unit.shell.fakeapi import FakeApi, eventually
+
+from speculative_operator.domain import names
+from speculative_operator.settings import Settings
+from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.informer import Backoffs, Informer
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.resources import CHILD_BY_KIND, CHILD_SELECTOR, OWNER, POD
+from speculative_operator.shell.telemetry import Telemetry
+
+SERVICE = CHILD_BY_KIND["Service"]
+KEY = ("ns", "gemma")
+LABELS = {names.LABEL_MANAGED_BY: names.OPERATOR, names.LABEL_DEPLOYMENT: "gemma"}
+
+
+def owner(generation: int = 1) -> dict[str, Any]:
+    meta = {"name": "gemma", "namespace": "ns", "generation": generation}
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": {"n": generation}}
+
+
+def child(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "gemma", "namespace": "ns", "labels": LABELS},
+        "spec": spec,
+    }
+
+
+class Rig:
+    def __init__(self, kube: Kube, telemetry: Telemetry, settings: Settings) -> None:
+        self.cache = Cache()
+        self.queue: Queue[Key] = Queue(asyncio.get_running_loop().time, lambda: 0.0, settle=0.0)
+        self.informer = Informer(settings, kube, self.cache, self.queue, telemetry)
+        self.stop = asyncio.Event()
+
+    async def visit(self) -> None:
+        async with asyncio.timeout(5.0):
+            key = await self.queue.get()
+        assert key is not None
+        self.queue.done(key)
+
+
+@asynccontextmanager
+async def watching(kube: Kube, telemetry: Telemetry, namespaces: str = "") -> AsyncIterator[Rig]:
+    rig = Rig(kube, telemetry, Settings(namespaces=namespaces, tick_seconds=1.0, prometheus_timeout_seconds=0.5))
+    with warnings.catch_warnings():
+        task = asyncio.create_task(rig.informer.run((OWNER, SERVICE, POD), rig.stop))
+        try:
+            yield rig
+        finally:
+            rig.stop.set()
+            async with asyncio.timeout(10.0):
+                await task
+
+
+async def test_what_is_there_and_what_comes_reaches_the_cache_and_wakes_the_owner(
+    api: FakeApi, kube: Kube, telemetry: Telemetry
+) -> None:
+    await api.put(OWNER, owner())
+    async with watching(kube, telemetry) as rig:
+        await eventually(lambda: len(rig.cache) == 1)
+        await rig.visit()
+        await api.put(SERVICE, child())
+        await rig.visit()
+        snapshot = rig.cache.snapshot(KEY)
+        assert snapshot is not None
+        assert set(snapshot.children) == {("Service", "gemma")}
+        await api.drop(SERVICE, "gemma")
+        await rig.visit()
+        snapshot = rig.cache.snapshot(KEY)
+        assert snapshot is not None
+        assert snapshot.children == {}
+        await api.drop(OWNER, "gemma")
+        await rig.visit()
+        assert rig.cache.snapshot(KEY) is None
+    assert "speculative_operator_watch_age_seconds" in telemetry.render().decode()
+
+
+async def test_a_changed_spec_ends_a_back_off_and_a_childs_event_does_not(
+    api: FakeApi, kube: Kube, telemetry: Telemetry
+) -> None:
+    await api.put(OWNER, owner())
+    async with watching(kube, telemetry) as rig:
+        await eventually(lambda: rig.queue.waiting == 1)
+        key = rig.queue.pop()
+        assert key == KEY
+        rig.queue.failed(key, at_least=1000.0)
+        await api.put(SERVICE, child())
+        await eventually(lambda: bool(rig.cache.held("Service")))
+        assert rig.queue.pop() is None
+        await api.put(OWNER, owner(generation=2))
+        await rig.visit()
+
+
+async def test_only_what_is_ours_is_asked_for(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
+    async with watching(kube, telemetry) as rig:
+        await eventually(lambda: sum("watch" in call.query for call in api.calls) == 3)
+    by_kind = {call.plural: call.query.get("labelSelector") for call in api.calls if call.plural != "leases"}
+    assert by_kind == {OWNER.plural: None, "services": CHILD_SELECTOR, "pods": CHILD_SELECTOR}
+    assert all(call.namespace == "" for call in api.calls)
+    assert api.writes() == [], "an informer writes nothing"
+
+
+async def test_a_namespaced_operator_asks_for_nothing_of_the_cluster(
+    api: FakeApi, kube: Kube, telemetry: Telemetry
+) -> None:
+    async with watching(kube, telemetry, "ns,other") as rig:
+        await eventually(lambda: sum("watch" in call.query for call in api.calls) == 6)
+    assert {call.namespace for call in api.calls} == {"ns", "other"}
+
+
+async def test_it_can_be_stopped_and_started_again(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
+    for _ in range(2):
+        async with watching(kube, telemetry) as rig:
+            await eventually(lambda: sum("watch" in call.query for call in api.calls) >= 3)
+        api.calls.clear()
+
+
+def test_backoffs_can_be_iterated_again_and_are_jittered() -> None:
+    backoffs = Backoffs()
+    first, second = list(backoffs), list(backoffs)
+    assert len(first) == len(second) == 4
+    assert first != second
+    for base, seconds in zip((1.0, 2.0, 4.0, 8.0), first, strict=True):
+        assert seconds == pytest.approx(base, rel=0.2)

@@ -1,0 +1,191 @@
+"""The Prometheus client against a server that behaves well, badly, slowly, absurdly: gaps each time, never a guess."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.shell.promserver import PrometheusServer, matrix, says, send, series, serving
+
+from speculative_operator.domain.observation import Gap
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.settings import Settings
+from speculative_operator.shell import prometheus
+from speculative_operator.shell.prometheus import Prometheus
+
+NOW = 1_700_000_000.25
+
+
+@pytest.fixture
+def server() -> Iterator[PrometheusServer]:
+    with serving() as made:
+        yield made
+
+
+def client(server: PrometheusServer, **settings: object) -> Prometheus:
+    return Prometheus(Settings(prometheus_url=server.url, prometheus_timeout_seconds=0.5, **settings))  # type: ignore[arg-type]  # by name
+
+
+def gap(found: object) -> Gap:
+    assert isinstance(found, Gap)
+    return found
+
+
+def test_raw_samples_become_series(server: PrometheusServer) -> None:
+    server.answer = says(matrix(series("vllm:x_total", (NOW - 5, "1"), (NOW, "2.5"), pod="a", engine="0")))
+    found = client(server).fetch("team-a", NOW)
+    assert not isinstance(found, Gap)
+    assert found[0].name == "vllm:x_total"
+    assert found[0].labels == {"pod": "a", "engine": "0"}
+    assert found[0].samples == ((NOW - 5, 1.0), (NOW, 2.5))
+
+
+def test_one_instant_query_asks_for_the_whole_namespace(server: PrometheusServer) -> None:
+    client(server, prometheus_range_seconds=45).fetch("team-a", NOW)
+    assert len(server.asked) == 1
+    asked = server.asked[0]
+    assert asked["path"] == "/api/v1/query"
+    assert asked["time"] == "1700000000.250"
+    assert asked["namespace"] == "team-a", "multi-tenant front ends want it beside the query"
+    assert 'namespace="team-a"' in asked["query"]
+    assert asked["query"].endswith("[45s]")
+
+
+def test_nothing_found_is_no_series_and_no_gap(server: PrometheusServer) -> None:
+    assert client(server).fetch("a", NOW) == ()
+
+
+def test_not_a_number_is_passed_on_for_the_engine_to_judge(server: PrometheusServer) -> None:
+    server.answer = says(matrix(series("x", (NOW, "NaN"), (NOW, "+Inf"), pod="a")))
+    found = client(server).fetch("a", NOW)
+    assert not isinstance(found, Gap)
+    assert math.isnan(found[0].samples[0][1])
+    assert math.isinf(found[0].samples[1][1])
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500, 502, 503])
+def test_an_error_is_a_gap_at_once_and_not_retried(server: PrometheusServer, status: int) -> None:
+    server.answer = says({"status": "error", "error": "no luck"}, status)
+    started = time.monotonic()
+    found = gap(client(server).fetch("a", NOW))
+    assert found.reason is Reason.PROMETHEUS_ERROR
+    assert str(status) in found.message
+    assert len(server.asked) == 1
+    assert time.monotonic() - started < 0.45
+
+
+def test_a_redirect_is_not_followed(server: PrometheusServer) -> None:
+    def redirect(handler: object) -> None:
+        handler.send_response(302)  # type: ignore[attr-defined]  # the handler of http.server
+        handler.send_header("Location", server.url + "/elsewhere")  # type: ignore[attr-defined]  # idem
+        handler.send_header("Content-Length", "0")  # type: ignore[attr-defined]  # idem
+        handler.end_headers()  # type: ignore[attr-defined]  # idem
+
+    server.answer = redirect
+    assert gap(client(server).fetch("a", NOW)).reason is Reason.PROMETHEUS_ERROR
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_hangs_is_a_timeout(server: PrometheusServer) -> None:
+    def hang(_: object) -> None:
+        server.done.wait(5.0)
+
+    server.answer = hang
+    started = time.monotonic()
+    found = gap(client(server).fetch("a", NOW))
+    assert found.reason is Reason.PROMETHEUS_TIMEOUT
+    assert "0.5 s" in found.message
+    assert time.monotonic() - started < 1.5
+
+
+def test_a_server_that_drips_is_a_timeout_too(server: PrometheusServer) -> None:
+    def drip(handler: object) -> None:
+        handler.send_response(200)  # type: ignore[attr-defined]  # the handler of http.server
+        handler.send_header("Content-Length", "1000000")  # type: ignore[attr-defined]  # idem
+        handler.end_headers()  # type: ignore[attr-defined]  # idem
+        while not server.done.wait(0.1):
+            handler.wfile.write(b" " * 70_000)  # type: ignore[attr-defined]  # idem
+
+    server.answer = drip
+    started = time.monotonic()
+    assert gap(client(server).fetch("a", NOW)).reason is Reason.PROMETHEUS_TIMEOUT
+    assert time.monotonic() - started < 1.5
+
+
+def test_nobody_listening_is_an_error_with_a_stable_message() -> None:
+    with serving() as server:
+        url = server.url
+    found = Prometheus(Settings(prometheus_url=url))
+    first, second = gap(found.fetch("a", NOW)), gap(found.fetch("a", NOW))
+    assert first.reason is Reason.PROMETHEUS_ERROR
+    assert "unreachable" in first.message
+    assert "0x" not in first.message
+    assert first == second, "a message that changes each time would be written to status each time"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"<html>login</html>",
+        b"[]",
+        b"null",
+        b'{"status":"success"}',
+        b'{"status":"error","error":"query timed out"}',
+        b'{"status":"success","data":null}',
+        b'{"status":"success","data":{"resultType":"vector","result":[]}}',
+        b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":{}}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[1]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[{}]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{}}]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"x"},"values":[[1]]}]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"x"},"values":[[1,"q"]]}]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":7,"values":[]}]}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_malformed_answer_is_a_gap(server: PrometheusServer, answer: bytes) -> None:
+    server.answer = lambda handler: send(handler, 200, answer)
+    assert gap(client(server).fetch("a", NOW)).reason is Reason.PROMETHEUS_ERROR
+
+
+def test_a_partial_answer_is_a_gap_though_it_looks_whole(server: PrometheusServer) -> None:
+    server.answer = says(matrix(series("x", (NOW, "1"), pod="a"), warnings=["store thanos-0 unavailable"]))
+    found = gap(client(server).fetch("a", NOW))
+    assert "partial" in found.message
+    assert "thanos-0" in found.message
+
+
+def test_a_huge_answer_is_refused_before_it_fills_the_memory(
+    server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 20)
+    server.answer = lambda handler: send(handler, 200, b" " * (3 << 20))
+    found = gap(client(server).fetch("a", NOW))
+    assert found.reason is Reason.PROMETHEUS_ERROR
+    assert "larger than 1 MiB" in found.message
+
+
+def test_the_token_is_read_for_each_request(server: PrometheusServer, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    found = client(server, prometheus_token_file=str(token))
+    assert "token file" in gap(found.fetch("a", NOW)).message
+    token.write_text("first\n")
+    found.fetch("a", NOW)
+    token.write_text("second")
+    found.fetch("a", NOW)
+    assert [headers["Authorization"] for headers in server.headers] == ["Bearer first", "Bearer second"]
+
+
+def test_a_missing_ca_file_is_a_gap(server: PrometheusServer) -> None:
+    settings = Settings(prometheus_url="https://127.0.0.1:1", prometheus_ca_file="/nonexistent/ca.crt")
+    assert gap(Prometheus(settings).fetch("a", NOW)).reason is Reason.PROMETHEUS_ERROR
+
+
+def test_proxies_of_the_environment_are_not_used(server: PrometheusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert client(server).fetch("a", NOW) == ()

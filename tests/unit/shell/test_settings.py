@@ -1,0 +1,72 @@
+"""Settings come from the environment, refuse what cannot work with a message that helps, and are documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speculative_operator import settings
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith(settings.PREFIX):
+            monkeypatch.delenv(name)
+
+
+def test_documentation_is_generated_from_the_code() -> None:
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == settings.reference(), "run: python -m speculative_operator.settings > docs/settings.md"
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    for name, field in settings.Settings.model_fields.items():
+        assert field.description, name
+        assert len(field.description) > 20, name
+
+
+def test_defaults_are_consistent() -> None:
+    chosen = settings.load()
+    assert chosen.prometheus_timeout_seconds < chosen.tick_seconds
+    assert chosen.namespace_list == ()
+    assert (chosen.lease_duration_seconds, chosen.lease_renew_seconds, chosen.lease_retry_seconds) == (15, 10.0, 2.0)
+
+
+def test_namespaces_are_a_list_without_blanks_and_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECULATIVE_NAMESPACES", " b, a ,,b")
+    assert settings.load().namespace_list == ("a", "b")
+
+
+def test_an_empty_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECULATIVE_TICK_SECONDS", "")
+    assert settings.load().tick_seconds == 10.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("TICK_SECONDS", "soon", ["SPECULATIVE_TICK_SECONDS='soon'", "number"]),
+        ("TICK_SECONDS", "0.1", ["SPECULATIVE_TICK_SECONDS='0.1'", "greater than or equal to 1"]),
+        ("PROMETHEUS_URL", "prometheus:9090", ["SPECULATIVE_PROMETHEUS_URL", "http://"]),
+        ("PROMETHEUS_TIMEOUT_SECONDS", "10", ["PROMETHEUS_TIMEOUT_SECONDS must be less than SPECULATIVE_TICK_SECONDS"]),
+        ("LEASE_RENEW_SECONDS", "15", ["LEASE_RENEW_SECONDS must be less than SPECULATIVE_LEASE_DURATION_SECONDS"]),
+        ("LEASE_RETRY_SECONDS", "9", ["LEASE_RETRY_SECONDS must be well below"]),
+        ("HTTP_PORT", "70000", ["SPECULATIVE_HTTP_PORT='70000'", "65535"]),
+        ("LOG_FORMAT", "xml", ["SPECULATIVE_LOG_FORMAT='xml'", "json"]),
+        ("LEADER_ELECTION", "perhaps", ["SPECULATIVE_LEADER_ELECTION='perhaps'"]),
+    ],
+)
+def test_a_bad_value_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: list[str]
+) -> None:
+    monkeypatch.setenv(f"{settings.PREFIX}{name}", value)
+    with pytest.raises(settings.SettingsError) as caught:
+        settings.load()
+    for word in words:
+        assert word in str(caught.value)
