@@ -19,6 +19,7 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import uvloop
 
@@ -28,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 5.0
 _BACKLOG = 1024
+_EARLY_BYTES = 65536
 _ABORT = struct.pack("ii", 1, 0)
 
 
@@ -39,8 +41,7 @@ class Pipe(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, alike but unrelated
 
     def data_received(self, data: bytes) -> None:
         if self.peer is not None and self.peer.transport is not None:
@@ -73,19 +74,34 @@ class Pipe(asyncio.Protocol):
 
 
 class Inbound(Pipe):
-    """The client's end: connects to the next endpoint of its service and holds back until that stands."""
+    """The client's end: connects to the next endpoint of its service; what comes before that stands is kept for it.
+
+    Reading cannot be paused instead: uvloop starts to read after `connection_made` whatever that asked for.
+    """
 
     def __init__(self, service: Service) -> None:
         super().__init__()
         self._service = service
         self._task: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
+        self._early_eof = False
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert self.transport is not None
-        self.transport.pause_reading()
         self._task = asyncio.get_running_loop().create_task(self._connect())
+
+    def data_received(self, data: bytes) -> None:
+        if self.peer is None:
+            self._early.append(data)
+            if self.transport is not None and sum(map(len, self._early)) > _EARLY_BYTES:
+                self.transport.pause_reading()
+        else:
+            super().data_received(data)
+
+    def eof_received(self) -> bool:
+        self._early_eof = self.peer is None
+        return super().eof_received()
 
     async def _connect(self) -> None:
         assert self.transport is not None
@@ -101,8 +117,17 @@ class Inbound(Pipe):
             if outbound.transport is not None:
                 outbound.transport.abort()
             return
+        self._join(outbound)
+
+    def _join(self, outbound: Pipe) -> None:
         self.peer, outbound.peer = outbound, self
-        self.transport.resume_reading()
+        for data in self._early:
+            super().data_received(data)
+        self._early.clear()
+        if self.transport is not None:
+            self.transport.resume_reading()
+        if self._early_eof:
+            super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True

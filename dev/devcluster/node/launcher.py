@@ -9,12 +9,13 @@ program runs. It stays as the program's parent and ends with its exit code (128 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,9 @@ def _apply(op: Op, root: str) -> None:
             Path(path).symlink_to(op.source)
         return
     if op.what == "bind" and not Path(op.source).is_dir():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).touch()
+        if not Path(path).exists():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).touch()
     else:
         Path(path).mkdir(parents=True, exist_ok=True)
     if op.what == "tmpfs":
@@ -113,6 +115,17 @@ def _run(spec: Mapping[str, Any]) -> None:
     os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606 - running what the pod names is the purpose
 
 
+def _close_others(kept: Collection[int]) -> None:
+    """A program gets standard input and output and nothing else that the node has open."""
+    for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib would keep the directory open meanwhile
+        fd = int(entry)
+        if fd > 2 and fd not in kept:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+    for fd in kept:
+        os.set_inheritable(fd, False)
+
+
 def _child(spec: Mapping[str, Any], status: int) -> None:
     try:
         # The parent is outside the new process table, so its id reads 0 from here.
@@ -130,7 +143,7 @@ def main(argv: Sequence[str]) -> int:
     """Start the program of a spec file and wait for it."""
     status, parent = int(argv[1]), int(argv[2])
     syscalls.die_with_parent(parent)
-    os.set_inheritable(status, False)
+    _close_others({status, *(int(fd) for fd in argv[3:])})
     spec = json.loads(Path(argv[0]).read_text())
     try:
         if "enter" in spec:

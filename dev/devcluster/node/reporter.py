@@ -61,7 +61,9 @@ class Reporter:
                 return
             meta = pod["metadata"]
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status"
-            body = {"metadata": {"uid": meta["uid"]}, "status": status}
+            # Merged by address otherwise, and a pod whose node process was restarted has a new one.
+            addresses = {"podIPs": [*status["podIPs"], {"$patch": "replace"}]} if "podIPs" in status else {}
+            body = {"metadata": {"uid": meta["uid"]}, "status": {**status, **addresses}}
             try:
                 await self._api.patch(path, body, STRATEGIC)
             except ApiError as error:
