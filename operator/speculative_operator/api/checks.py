@@ -198,11 +198,17 @@ def accelerators_needed(verifier: Verifier) -> int:
     return verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
 
 
-def _labels(spec: Spec) -> Iterator[Problem]:
+def _keys(spec: Spec) -> Iterator[Problem]:
     metadata = spec.template.metadata if spec.template else None
-    for key in (metadata.labels if metadata else None) or ():
+    if metadata is None:
+        return
+    for key in metadata.labels or ():
         if key.startswith(f"{names.GROUP}/") or key == names.LABEL_MANAGED_BY:
             yield "template.metadata.labels", key, "belongs to the operator, which selects its pods by it: remove it"
+    for field, keys in (("labels", metadata.labels), ("annotations", metadata.annotations)):
+        for key in keys or ():
+            if not re.fullmatch(rules.KEY_PATTERN, key):
+                yield f"template.metadata.{field}", key, "write NAME or DOMAIN/NAME"
 
 
 CHECKS: tuple[Check, ...] = (
@@ -213,5 +219,5 @@ CHECKS: tuple[Check, ...] = (
     _schedule,
     _engine,
     _accelerators,
-    _labels,
+    _keys,
 )

@@ -159,5 +159,7 @@ def _explained(problem: ErrorDetails) -> SpecError:
 def _path(location: tuple[int | str, ...]) -> str:
     path = "spec"
     for part in location:
+        if part == "[key]":
+            continue
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
     return path

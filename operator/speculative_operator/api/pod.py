@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from speculative_operator.api.rules import ENV_RULES, LABEL_RULES, SOURCE_RULES
-from speculative_operator.api.scalars import EnvName, ObjectName, Quantity
+from speculative_operator.api.rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
+from speculative_operator.api.scalars import EnvName, LabelValue, ObjectName, Quantity
 from speculative_operator.api.wire import Wire, ruled, with_rules
 
 Key = Annotated[str, Field(min_length=1, max_length=253)]
@@ -73,10 +73,8 @@ class EnvVar(Wire):
     """Source of the value, in place of `value`."""
 
 
-Labels = Annotated[
-    dict[Key, Annotated[str, Field(max_length=63)]], Field(max_length=32, json_schema_extra=with_rules(*LABEL_RULES))
-]
-Annotations = Annotated[dict[Key, KeyValue], Field(max_length=32)]
+Labels = Annotated[dict[Key, LabelValue], Field(max_length=32, json_schema_extra=with_rules(*KEY_RULES, *LABEL_RULES))]
+Annotations = Annotated[dict[Key, KeyValue], Field(max_length=32, json_schema_extra=with_rules(*KEY_RULES))]
 
 
 class TemplateMetadata(Wire):

@@ -7,7 +7,7 @@ keep the rules within the API server's cost budget.
 
 from __future__ import annotations
 
-from speculative_operator.api.wire import Rule
+from speculative_operator.api.wire import Rule, literal
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Method
 
@@ -104,7 +104,7 @@ SPECULATOR_RULES = (
     ),
 )
 
-_ROWS = "has(self.schedule) && size(self.schedule) > 0"
+_ROWS = "has(self.schedule) && size(self.schedule) > 0 && self.schedule.all(r, size(r) == 3)"
 
 
 _BAND = "[{#r[0]}, {#r[1]}, {#r[2]}]"
@@ -115,13 +115,13 @@ def _bands(bad: str) -> str:
 
 
 _BACKWARD = "r[1] < r[0]"
-_UNJOINED = "r[0] != 1 && !self.schedule.exists(q, q[1] + 1 == r[0])"
+_UNJOINED = "r[0] != self.schedule[0][0] && !self.schedule.exists(q, q[1] + 1 == r[0])"
 _DEEP = "r[2] > self.maxSpeculativeTokens"
 
 SPECULATION_RULES = (
     Rule(
         "k-not-zero",
-        "!has(self.numSpeculativeTokens) || self.numSpeculativeTokens > 0",
+        "!has(self.numSpeculativeTokens) || self.numSpeculativeTokens != 0",
         "numSpeculativeTokens is 0: write 1 or more, or set mode: Off to serve without drafts",
         "numSpeculativeTokens",
     ),
@@ -293,12 +293,23 @@ SOURCE_RULES = (
         "name exactly one of configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef",
     ),
 )
+KEY_PATTERN = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+"""Keys of labels and annotations: an optional domain, a slash, a name."""
+_KEY_FITS = f"key.matches({literal(f'^({KEY_PATTERN})$')})"
+KEY_RULES = (
+    Rule(
+        "key-form",
+        f"self.all(key, {_KEY_FITS})",
+        'key "{r}" is no key of a label or annotation: write NAME or DOMAIN/NAME',
+        among=f"self.filter(key, !{_KEY_FITS})",
+    ),
+)
+_OWN_KEY = f"key.startsWith('{names.GROUP}/') || key == '{names.LABEL_MANAGED_BY}'"
 LABEL_RULES = (
     Rule(
         "label-reserved",
-        f"self.all(key, !key.startsWith('{names.GROUP}/') && key != '{names.LABEL_MANAGED_BY}')",
-        f"label \"{{self.filter(key, key.startsWith('{names.GROUP}/') || key == '{names.LABEL_MANAGED_BY}')[0]}}\" "
-        "belongs to the operator, which selects its pods by it: remove it",
+        f"!self.exists(key, {_OWN_KEY})",
+        f'label "{{self.filter(key, {_OWN_KEY})[0]}}" belongs to the operator, which selects its pods by it: remove it',
         "",
         "FieldValueForbidden",
     ),
@@ -312,5 +323,6 @@ ALL_RULES = (
     *SPEC_RULES,
     *ENV_RULES,
     *SOURCE_RULES,
+    *KEY_RULES,
     *LABEL_RULES,
 )

@@ -46,7 +46,8 @@ Version = Annotated[
 ImageReference = Annotated[
     str,
     Text(
-        r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?",
+        r"([A-Za-z0-9.-]+(:[0-9]{1,5})?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*"
+        r"(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?",
         "write an image reference, such as vllm/vllm-openai:v0.32.0, without a scheme",
         512,
     ),
@@ -54,6 +55,14 @@ ImageReference = Annotated[
 Argument = Annotated[str, Text(r"[^\x00]+", "an argument must hold at least one character; remove it", 4096)]
 EnvName = Annotated[
     str, Text(r"[A-Za-z_][A-Za-z0-9_.-]*", "use letters, digits and _ . -, not beginning with a digit", 253)
+]
+LabelValue = Annotated[
+    str,
+    Text(
+        r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?",
+        "use letters, digits and . _ -, beginning and ending with a letter or digit",
+        63,
+    ),
 ]
 ResourceName = Annotated[
     str,

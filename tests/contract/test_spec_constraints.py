@@ -1,0 +1,224 @@
+"""The schema on a real API server: each constraint accepts what is right and refuses what is wrong, in clear words."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from tests.contract.objects import BAD, BAD_NAMES, GOOD, GOOD_NAMES, UNKNOWN, Bad, specdep
+from tests.contract.strategies import objects
+
+from devcluster import Cluster
+from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.api.crd import COLUMNS, NAME, crd
+from speculative_operator.api.rules import ALL_RULES
+from speculative_operator.domain import names
+
+pytestmark = pytest.mark.cluster
+
+
+class Server:
+    """Dry-run writes of SpeculativeDeployments over one connection."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self.custom = client.CustomObjectsApi(api)
+        self.at = (names.GROUP, names.VERSION, "default", names.PLURAL)
+
+    def create(self, body: dict[str, Any], validation: str = "Strict") -> dict[str, Any]:
+        created = self.custom.create_namespaced_custom_object(
+            *self.at, body, dry_run="All", field_validation=validation
+        )
+        return cast("dict[str, Any]", created)
+
+    def refusal(self, body: dict[str, Any]) -> dict[str, Any]:
+        with pytest.raises(ApiException) as caught:
+            self.create(body)
+        status: dict[str, Any] = json.loads(caught.value.body or "")
+        return status
+
+
+@pytest.fixture(scope="module")
+def api(bare_cluster: Cluster) -> Iterator[client.ApiClient]:
+    loaded = client.Configuration()
+    load: Any = config.load_kube_config  # the client has types for its calls, not for its configuration
+    load(str(bare_cluster.kubeconfig), client_configuration=loaded)
+    with client.ApiClient(loaded) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def installed(api: client.ApiClient) -> dict[str, Any]:
+    """The definition as the server has it, once it serves."""
+    custom = client.CustomObjectsApi(api)
+    definitions = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    try:
+        custom.create_cluster_custom_object(*definitions, crd())
+    except ApiException as error:
+        if error.status != 409:
+            raise
+    for _ in range(100):
+        found = cast("dict[str, Any]", custom.get_cluster_custom_object(*definitions, NAME))
+        states = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or ()}
+        if states.get("Established") == "True" and _serves(custom):
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"the definition is not established: {found.get('status')}")
+
+
+def _serves(custom: client.CustomObjectsApi) -> bool:
+    try:
+        custom.list_namespaced_custom_object(names.GROUP, names.VERSION, "default", names.PLURAL)
+    except ApiException:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def server(api: client.ApiClient, installed: dict[str, Any]) -> Server:
+    return Server(api)
+
+
+def test_definition_is_structural(installed: dict[str, Any]) -> None:
+    states = {c["type"]: c["status"] for c in installed["status"]["conditions"]}
+    assert states == {"Established": "True", "NamesAccepted": "True"}
+
+
+def test_server_keeps_the_definition_as_written(installed: dict[str, Any]) -> None:
+    """Nothing of it is dropped or rewritten, so that a drift of the cluster's copy can be seen."""
+    ours, theirs = crd()["spec"], installed["spec"]
+    assert theirs["versions"] == ours["versions"]
+    assert theirs["names"] == ours["names"]
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_accepts(server: Server, case: str) -> None:
+    created = server.create(specdep(GOOD[case]))
+    assert created["spec"]["speculation"]["maxSpeculativeTokens"] >= 1
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
+def test_refuses_and_says_why(server: Server, bad: Bad) -> None:
+    status = server.refusal(bad.body())
+    causes = status["details"]["causes"]
+    texts = [f"{cause['field']}: {cause['message']}" for cause in causes if cause["field"].startswith(bad.field)]
+    assert any(bad.value in text and bad.remedy in text for text in texts), json.dumps(causes, indent=1)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_refuses_names_that_services_cannot_carry(server: Server, name: str) -> None:
+    message = server.refusal(specdep(name=name))["message"]
+    assert f'metadata.name is "{name}"' in message
+    assert "use at most 53 lower-case letters" in message
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_accepts_names(server: Server, name: str) -> None:
+    assert server.create(specdep(name=name))["metadata"]["name"] == name
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_refuses_unknown_fields(server: Server, case: str) -> None:
+    changes, field = UNKNOWN[case]
+    assert f'unknown field "{field}"' in server.refusal(specdep(changes))["message"]
+
+
+def test_kubectl_refuses_unknown_fields_unasked(bare_cluster: Cluster, installed: dict[str, Any]) -> None:
+    """Its default is the strict validation that the schema relies on."""
+    body = json.dumps(specdep({"speculation.k": 2}))
+    for arguments in (("apply",), ("apply", "--server-side"), ("create",)):
+        result = bare_cluster.kubectl(*arguments, "--dry-run=server", "-f", "-", input=body, check=False)
+        assert result.returncode != 0
+        assert "spec.speculation.k" in result.stderr
+
+
+def test_every_rule_has_a_refused_object() -> None:
+    named = {bad.rule for bad in BAD} - {""}
+    assert {rule.id for rule in ALL_RULES} - {"name-form"} == named
+    assert len(BAD) >= 40
+
+
+def test_fills_in_defaults(server: Server) -> None:
+    assert server.create(specdep({"speculator": {"method": "ngram"}}))["spec"] == {
+        "verifier": {
+            "model": "hf://Qwen/Qwen3-8B",
+            "tensorParallelSize": 1,
+            "pipelineParallelSize": 1,
+            "dataParallelSize": 1,
+        },
+        "speculator": {"method": "ngram"},
+        "speculation": {
+            "mode": "Auto",
+            "maxSpeculativeTokens": 8,
+            "offPolicy": "Soft",
+            "workload": "Mixed",
+            "objective": {"goal": "Goodput"},
+        },
+        "engine": {"type": "vLLM", "version": "0.32.0"},
+        "accelerator": {"resource": "nvidia.com/gpu"},
+        "replicas": 1,
+        "rollout": {"strategy": "Auto"},
+        "target": "Deployment",
+    }
+
+
+def test_defaults_do_not_hide_what_is_missing(server: Server) -> None:
+    body = specdep()
+    del body["spec"]
+    assert "spec: Required value" in server.refusal(body)["message"]
+
+
+def test_template_passes_through_unpruned(server: Server) -> None:
+    created = server.create(specdep(GOOD["template"]))
+    assert created["spec"]["template"] == GOOD["template"]["template"]
+
+
+def test_one_mistake_gives_one_cause(server: Server) -> None:
+    """A wall of text hides the remedy: no rule speaks of what another already said."""
+    loud = {}
+    for bad in BAD:
+        causes = server.refusal(bad.body())["details"]["causes"]
+        spoken = [c for c in causes if c["field"] != "<nil>" and "accessor error" not in c["message"]]
+        if len(spoken) != 1:
+            loud[bad.name] = [c["message"] for c in spoken]
+    assert not {name: said for name, said in loud.items() if name not in TWO_CAUSES}, json.dumps(loud, indent=1)
+
+
+TWO_CAUSES = {"replicas-negative"}
+"""The scale subresource brings a bound of its own."""
+
+
+def test_columns_name_fields_of_the_schema() -> None:
+    version = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    paths = [
+        column["jsonPath"]
+        for column in COLUMNS
+        if "[?" not in column["jsonPath"] and ".metadata" not in column["jsonPath"]
+    ]
+    for path in paths:
+        node = version
+        for part in path.strip(".").split("."):
+            node = node["properties"][part]
+        assert node["type"] in {"string", "integer"}, path
+
+
+@given(objects())
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_server_and_operator_agree(server: Server, body: dict[str, Any]) -> None:
+    """What the API server lets in the operator can serve, and what the operator would refuse never gets in."""
+    try:
+        to_domain(body)
+        wrong = None
+    except SpecError as error:
+        wrong = str(error)
+    try:
+        server.create(body)
+        refused = None
+    except ApiException as error:
+        refused = json.loads(error.body or "")["message"]
+    assert (wrong is None) == (refused is None), f"operator: {wrong}\nserver: {refused}"

@@ -1,0 +1,202 @@
+"""Objects to domain values: what is right arrives whole, what is wrong is refused with field, value and remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.contract.objects import BAD, BAD_NAMES, GOOD, GOOD_NAMES, UNKNOWN, Bad, specdep
+from tests.contract.strategies import objects
+
+from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.domain.spec import (
+    AcceleratorRequest,
+    DeploymentSpec,
+    EngineSettings,
+    Goal,
+    Method,
+    Mode,
+    ModelSource,
+    Objective,
+    OffPolicy,
+    RolloutStrategy,
+    Scheme,
+    Speculation,
+    Speculator,
+    Target,
+    Verifier,
+    Weights,
+    Workload,
+)
+from speculative_operator.domain.table import KTable
+
+WHOLE: dict[str, Any] = {
+    "verifier": {
+        "model": "hf://Qwen/Qwen3-8B",
+        "revision": "main",
+        "servedName": "chat",
+        "tensorParallelSize": 2,
+        "pipelineParallelSize": 2,
+        "dataParallelSize": 1,
+        "maxModelLen": 8192,
+        "maxNumSeqs": 256,
+        "dtype": "bfloat16",
+        "quantization": "fp8",
+        "kvCacheDtype": "fp8",
+        "gpuMemoryUtilizationPercent": 90,
+    },
+    "speculator": {"method": "eagle3", "model": "pvc://heads/eagle/", "tensorParallelSize": 1},
+    "speculation": {
+        "mode": "Static",
+        "numSpeculativeTokens": 3,
+        "maxSpeculativeTokens": 5,
+        "schedule": [[1, 16, 5], [17, 256, 1]],
+        "offPolicy": "Never",
+        "workload": "Code",
+        "objective": {"goal": "Latency", "tpotP99": "40ms", "ttftP99": "1m30s"},
+    },
+    "engine": {
+        "type": "vLLM",
+        "version": "0.32.0",
+        "image": "vllm/vllm-openai:v0.32.0",
+        "args": ["--enforce-eager"],
+        "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, {"name": "B", "value": ""}],
+    },
+    "accelerator": {"resource": "nvidia.com/gpu", "product": "H100-SXM", "perReplica": 4, "hourlyCost": "5.00"},
+    "replicas": 2,
+    "weights": {
+        "secretName": "hf",
+        "cache": {"size": 1000, "storageClassName": "fast", "accessMode": "ReadWriteOnce"},
+    },
+    "rollout": {"strategy": "Recreate"},
+    "target": "LeaderWorkerSet",
+    "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "a"}, "gone": None}},
+}
+
+
+def test_every_field_arrives() -> None:
+    body = specdep()
+    body["metadata"] |= {"uid": "u", "generation": 7, "annotations": {"serving.speculative.dev/paused": "true"}}
+    body["spec"] = WHOLE
+    spec = to_domain(body)
+    assert (spec.name, spec.namespace, spec.uid, spec.generation, spec.paused) == ("pair", "default", "u", 7, True)
+    assert spec.verifier == Verifier(
+        ModelSource(Scheme.HF, "Qwen/Qwen3-8B", "main"), "chat", 2, 2, 1, 8192, 256, "bfloat16", "fp8", "fp8", 90
+    )
+    assert spec.speculator == Speculator(Method.EAGLE3, ModelSource(Scheme.PVC, "heads/eagle"), 1)
+    assert spec.speculation == Speculation(
+        Mode.STATIC,
+        3,
+        5,
+        KTable.from_rows([[1, 16, 5], [17, 256, 1]]),
+        OffPolicy.NEVER,
+        Workload.CODE,
+        Objective(Goal.LATENCY, 0.04, 90.0),
+    )
+    assert spec.engine == EngineSettings(
+        image="vllm/vllm-openai:v0.32.0",
+        args=("--enforce-eager",),
+        env=(
+            {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            {"name": "B", "value": ""},
+        ),
+    )
+    assert spec.accelerator == AcceleratorRequest("nvidia.com/gpu", "H100-SXM", 4, 5.0)
+    assert spec.weights == Weights("hf", "1000", "fast", "ReadWriteOnce")
+    assert (spec.replicas, spec.rollout_strategy, spec.target) == (
+        2,
+        RolloutStrategy.RECREATE,
+        Target.LEADER_WORKER_SET,
+    )
+    assert spec.template == WHOLE["template"]
+
+
+def test_defaults() -> None:
+    spec = to_domain(specdep({"verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2}))
+    assert spec.verifier.served_name == "pair"
+    assert spec.accelerator.per_replica == 8
+    assert spec.speculation == Speculation()
+    assert spec.engine == EngineSettings()
+    assert spec.weights == Weights()
+    assert not spec.paused
+    assert spec.template == {}
+
+
+def test_no_accelerator_stays_none() -> None:
+    assert to_domain(specdep({"accelerator.perReplica": 0})).accelerator.per_replica == 0
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_converts_what_the_server_accepts(case: str) -> None:
+    assert to_domain(specdep(GOOD[case])).name == "pair"
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
+def test_refuses_what_the_server_refuses(bad: Bad) -> None:
+    with pytest.raises(SpecError) as caught:
+        to_domain(bad.body())
+    error = caught.value
+    assert error.field.startswith(bad.field)
+    assert (bad.in_python or bad.remedy) in error.remedy
+    assert str(error).startswith(f"{error.field} is ")
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_refuses_unknown_fields(case: str) -> None:
+    changes, field = UNKNOWN[case]
+    with pytest.raises(SpecError, match="there is no such field"):
+        to_domain(specdep(changes))
+    with pytest.raises(SpecError) as caught:
+        to_domain(specdep(changes))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_refuses_names(name: str) -> None:
+    with pytest.raises(SpecError, match=r"metadata\.name is .*use at most 53"):
+        to_domain(specdep(name=name))
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_accepts_names(name: str) -> None:
+    assert to_domain(specdep(name=name)).name == name
+
+
+def test_long_values_are_cut() -> None:
+    with pytest.raises(SpecError) as caught:
+        to_domain(specdep({"verifier.model": "x" * 5000}))
+    assert len(str(caught.value)) < 400
+
+
+def outcome(body: dict[str, Any]) -> DeploymentSpec | SpecError:
+    try:
+        return to_domain(body)
+    except SpecError as error:
+        return error
+
+
+@given(objects())
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_converts_or_says_why(body: dict[str, Any]) -> None:
+    first = outcome(body)
+    if isinstance(first, SpecError):
+        assert first.field.startswith("spec")
+        assert first.remedy
+    else:
+        assert outcome(body) == first
+        table = first.speculation.schedule
+        assert table is None or table.max_k <= first.speculation.max_speculative_tokens
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*WHOLE, "model"]), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(spec=JSON, metadata=st.none() | st.just({"name": "a"}))
+def test_any_json_converts_or_says_why(spec: Any, metadata: Any) -> None:
+    assert str(outcome({"metadata": metadata, "spec": spec}))
