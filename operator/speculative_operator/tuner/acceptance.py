@@ -99,6 +99,16 @@ def learn_acceptance(evidence: AcceptanceEvidence, sample: DraftSample, position
     )
 
 
+def limited(evidence: AcceptanceEvidence, most: float) -> AcceptanceEvidence:
+    """`evidence` scaled down until no position counts more than `most` effective drafts."""
+    scale = min(1.0, most / max((*evidence.reached, most)))
+    return AcceptanceEvidence(
+        reached=tuple(scale * value for value in evidence.reached),
+        accepted=tuple(scale * value for value in evidence.accepted),
+        drafts=scale * evidence.drafts,
+    )
+
+
 def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
     """Posterior from the prior conditionals `prior[j-1]` = a_j."""
     size = len(prior)

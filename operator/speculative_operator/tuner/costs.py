@@ -29,6 +29,8 @@ PREDICTION_NOISE = 0.03
 FORGET_SECONDS = 1800.0
 THETA_LIMIT = 3.0
 """Factors stay within exp(+-3): what lies beyond is not a step cost."""
+SURPRISE_LIMIT = 1.0
+"""No single window moves the estimate as if it were off by more than a factor e."""
 K_PRIOR_WINDOWS = 3.0
 """Weight of "this K deviates by nothing", in windows."""
 
@@ -116,6 +118,7 @@ def learn_costs(
     weights = np.array([sample.weight for sample in samples]) / NOISE**2
     shares = model.shares(terms)
     surprise = np.log([sample.seconds for sample in samples]) - model.log_seconds(terms)
+    surprise = np.clip(surprise, -SURPRISE_LIMIT, SURPRISE_LIMIT)
     size = len(TERMS)
     precision = np.array(faded.precision).reshape(size, size) + shares.T @ (shares * weights[:, None])
     information = np.array(faded.information) + shares.T @ (weights * (surprise + shares @ model.theta))
@@ -134,6 +137,7 @@ def _learn_per_k(
         if sample.k is None:
             continue
         rest = math.log(sample.seconds) - float(model.log_seconds(np.array(sample.terms)))
+        rest = min(max(rest, -SURPRISE_LIMIT), SURPRISE_LIMIT)
         total, weight = sums.get(sample.k, (0.0, 0.0))
         sums[sample.k] = (total + sample.weight * rest, weight + sample.weight)
     return replace(evidence, per_k=tuple((k, *sums[k]) for k in sorted(sums)))

@@ -18,7 +18,7 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.acceptance import DEFLATION
+from speculative_operator.tuner.acceptance import DEFLATION, limited
 from speculative_operator.tuner.evidence import find_hold
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import Proposal, dwell_seconds, least_bad, propose
@@ -35,13 +35,13 @@ GUARD_SHARE = 0.98
 """Measured goodput below this share of no speculation (lower bound) counts as slow."""
 GUARD_WINDOWS = 2
 """Slow observations in a row after which drafts are cut, whatever was changed when."""
-RETRY_WEIGHT = 0.1
-"""Share of the old evidence that a retry of speculation keeps."""
+RETRY_EVIDENCE = 25.0
+"""Effective drafts of the old evidence that a retry of speculation keeps: half the weight of the prior."""
 
 
 def decide(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
     """The memory to keep and what to do now (`now` in unix seconds, as the windows' times)."""
-    memory = memory.fitted(policy.knobs)
+    memory = memory.fitted(policy)
     if policy.mode is Mode.OFF or policy.knobs.actuator is Actuator.NONE:
         return memory, _nothing_to_turn(memory, policy)
     hold = find_hold(observation, policy.knobs, now)
@@ -73,6 +73,8 @@ def _tuned(memory: Memory, view: Outlook, look: Look, policy: Policy, now: float
         memory = probing
         view = _view(memory, policy)
     proposal = propose(view, memory.table, memory.traffic.load, look.scheduled)
+    if probing is not None:
+        proposal = replace(proposal, table=_gentle(memory.table, proposal.table, view.ks))
     if proposal.table == memory.table or proposal.worth <= proposal.needed:
         return memory, _no_change(memory, view, look, proposal)
     if policy.mode is Mode.RECOMMEND:
@@ -145,16 +147,16 @@ def _retry(memory: Memory, policy: Policy, look: Look, now: float) -> Memory | N
         return None
     if policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE or max(policy.knobs.ks) == 0:
         return None
-    kept = memory.acceptance
-    faded = replace(
-        kept,
-        reached=tuple(RETRY_WEIGHT * value for value in kept.reached),
-        accepted=tuple(RETRY_WEIGHT * value for value in kept.accepted),
-        drafts=RETRY_WEIGHT * kept.drafts,
-    )
+    faded = limited(memory.acceptance, RETRY_EVIDENCE)
     costs = replace(memory.costs, per_k=tuple((k, 0.0, 0.0) for k, _, _ in memory.costs.per_k))
     later = min(2.0 * memory.retry_seconds, LONGEST_RETRY_SECONDS)
     return replace(memory, acceptance=faded, costs=costs, drafted_at=now, retry_seconds=later)
+
+
+def _gentle(old: KTable, new: KTable, ks: tuple[int, ...]) -> KTable:
+    """`new`, but raised to the smallest K above 0 only: a retry should cost little."""
+    least = min((k for k in ks if k > 0), default=0)
+    return KTable.from_dense([min(b, max(a, least)) for a, b in zip(old.dense(), new.dense(), strict=True)])
 
 
 def _dwell(memory: Memory, policy: Policy, now: float) -> float:

@@ -21,6 +21,7 @@ STALE_SECONDS = 60.0
 LONGEST_WINDOW = 900.0
 FASTEST_STEPS = 20_000.0
 """Steps per second that no engine reaches."""
+SHORTEST_STEP = 1e-5
 LONGEST_PREFILL = 1_000_000.0
 """Prompt tokens per step that no engine takes."""
 SLACK = 1.05
@@ -59,8 +60,16 @@ def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
         (0 < seconds <= LONGEST_WINDOW, f"the window lasts {seconds:g} s"),
         (steps <= FASTEST_STEPS * seconds, f"{steps:g} steps in {seconds:g} s"),
         (requests <= SLACK * steps * room + room, f"{requests:g} request-steps in {steps:g} steps of <= {room}"),
-        (not requests or window.step_seconds > 0, f"{requests:g} request-steps took {window.step_seconds:g} s"),
+        (
+            window.first_tokens <= SLACK * steps * room + room,
+            f"{window.first_tokens:g} first tokens in {steps:g} steps",
+        ),
+        (not requests or (window.step_period or 0.0) >= SHORTEST_STEP, f"a step lasts {window.step_period} s"),
         (window.step_seconds <= 2 * room * (seconds + 60), f"step periods sum to {window.step_seconds:g} s"),
+        (
+            window.generated_tokens <= window.first_tokens + requests * (top_k + 1.5) + room,
+            f"{window.generated_tokens:g} tokens in {requests:g} request-steps at K <= {top_k}",
+        ),
         (gain is None or 0.5 <= gain <= top_k + 1.5, f"{gain or 0:.2f} tokens per step at K <= {top_k}"),
         (window.prompt_tokens <= LONGEST_PREFILL * (steps + 1), f"{window.prompt_tokens:g} prompt tokens"),
         (window.kv_usage is None or window.kv_usage <= SLACK, f"KV usage is {window.kv_usage}"),

@@ -25,9 +25,9 @@ from speculative_operator.tuner.acceptance import (
     usable_positions,
 )
 from speculative_operator.tuner.costs import StepSample, learn_costs, off_terms, step_terms
-from speculative_operator.tuner.memory import Memory
+from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory
 from speculative_operator.tuner.prior import Array, cost_prior
-from speculative_operator.tuner.traffic import Look, Traffic, learn_traffic
+from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, learn_traffic
 
 MIN_STEPS = 30.0
 """Fewer steps than this say nothing about the time of one."""
@@ -36,7 +36,9 @@ RAMP = 3.0
 SWITCH_SECONDS = 30.0
 """So long after a change of table, pods may still have run the previous one."""
 PURE = 0.97
-SHARE_SECONDS = 60.0
+"""Share of request-steps with drafts above which all had them (below 1 - 0.97: none)."""
+SETTLED_SECONDS = 600.0
+"""Drafting for this long without a change means that speculation pays again: retries start anew."""
 
 
 def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: Policy, now: float) -> Memory:
@@ -63,6 +65,7 @@ def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: 
         evidence = learn_acceptance(evidence, _sum(drafts), max(policy.knobs.ks))
     prior = cost_prior(policy.facts, policy.knobs)
     drafting = look.drafts > 0 or memory.drafted_at is None
+    settled = memory.changed_at is None or now - memory.changed_at > SETTLED_SECONDS
     return replace(
         memory,
         costs=learn_costs(memory.costs, tuple(steps), elapsed, prior, policy.knobs),
@@ -72,6 +75,7 @@ def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: 
         updated_at=now,
         seen=tuple((pod, window.end, window.batch) for pod, window in sorted(windows.items())),
         drafted_at=now if drafting else memory.drafted_at,
+        retry_seconds=FIRST_RETRY_SECONDS if drafting and settled else memory.retry_seconds,
     )
 
 
@@ -113,7 +117,7 @@ def _window_terms(
     """(prior seconds of each term, the one K of all steps or None)."""
     knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
     b, prefill = window.batch, window.prefill_per_step
-    context = window.mean_context or traffic.context
+    context = min(window.mean_context or traffic.context, MOST_CONTEXT)
     if window.drafts is None or window.draft_tokens is None:
         return off_terms(costs, b, context, prefill), None
     if knobs.draft_free:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.table import KTable, TableError
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.costs import CostEvidence
@@ -63,10 +62,10 @@ class Memory:
         """Nothing seen yet, `table` in force."""
         return cls(table=table, since=now)
 
-    def fitted(self, knobs: KnobSpace) -> Memory:
-        """With a table that the knobs allow: cut or stretched to `max_batch`, each K lowered to one that exists."""
-        table = fit(self.table, knobs)
-        load = self.traffic.load if len(self.traffic.load) == len(grid(knobs.max_batch)) else ()
+    def fitted(self, policy: Policy) -> Memory:
+        """With a table that the policy allows: cut or stretched to `max_batch`, each K lowered to one that exists."""
+        table = fit(self.table, policy)
+        load = self.traffic.load if len(self.traffic.load) == len(grid(policy.knobs.max_batch)) else ()
         if table == self.table and load == self.traffic.load:
             return self
         return replace(self, table=table, previous=None, proposal=None, traffic=replace(self.traffic, load=load))
@@ -99,19 +98,19 @@ class Memory:
         table = _table(data, policy)
         bare = cls(table=table, since=0.0)
         try:
-            return _restored(bare, data, policy.knobs)
+            return _restored(bare, data, policy)
         except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError):
             return bare
 
 
 def _table(data: Mapping[str, Any], policy: Policy) -> KTable:
     try:
-        return fit(KTable.from_rows(data["table"]), policy.knobs)
+        return fit(KTable.from_rows(data["table"]), policy)
     except (KeyError, TypeError, ValueError, TableError, AttributeError):
         return initial_table(policy)
 
 
-def _restored(bare: Memory, data: Mapping[str, Any], knobs: KnobSpace) -> Memory:
+def _restored(bare: Memory, data: Mapping[str, Any], policy: Policy) -> Memory:
     if data["format"] != FORMAT:
         return bare
     size = len(TERMS)
@@ -133,7 +132,7 @@ def _restored(bare: Memory, data: Mapping[str, Any], knobs: KnobSpace) -> Memory
         ),
         traffic=Traffic(max(context, 1.0), max(ratio, 0.0), min(max(share, 0.01), 1.0), load),
         retry_seconds=min(max(float(data["retrySeconds"]), FIRST_RETRY_SECONDS), LONGEST_RETRY_SECONDS),
-    ).fitted(knobs)
+    ).fitted(policy)
 
 
 def _precision(half: Sequence[float], size: int) -> tuple[float, ...]:

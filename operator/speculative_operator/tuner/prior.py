@@ -6,7 +6,7 @@ of hardware and shapes, and, where neither is known, a shape of costs with almos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.spec import Method, OffPolicy, Workload
+from speculative_operator.domain.spec import Method, Mode, OffPolicy, Workload
 from speculative_operator.physics.acceptance import prior_survival
-from speculative_operator.physics.calibration import calibrated
+from speculative_operator.physics.calibration import calibrated, calibrated_verifier
 from speculative_operator.physics.step_time import STANDALONE_LAYERS, StepCosts, roofline
 
 Array = NDArray[np.float64]
@@ -29,7 +29,7 @@ CALIBRATED_SD = (0.10, 0.15, 0.10, 0.20, 0.40)
 ROOFLINE_SD = (0.25, 0.40, 0.25, 0.50, 0.50)
 """The same for a roofline: 0.25 for memory traffic, 0.4 for arithmetic (shared fit spread), 0.5 for drafting."""
 UNKNOWN_SD = (0.70, 0.70, 0.70, 0.70, 0.70)
-COMMON_SD = {"calibrated": 0.10, "roofline": 0.20, "unknown": 1.50}
+COMMON_SD = {"calibrated": 0.25, "roofline": 0.40, "unknown": 1.50}
 """Log standard deviation of a factor common to all terms: the accelerator is slower or faster than thought."""
 GENERIC = StepCosts(7e-3, 2e-5, 4e-8, 7e-4, 1e-6, 4e-9, 1.2e-3, 0.0)
 """Shape used when nothing is known: an 8B model with a head on a large accelerator; its size is left to evidence."""
@@ -55,7 +55,7 @@ def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
         return Prior(found, _precision(CALIBRATED_SD, COMMON_SD["calibrated"]), known=True)
     rough = roofline(facts, knobs)
     if rough is not None:
-        return Prior(rough, _precision(ROOFLINE_SD, COMMON_SD["roofline"]), known=True)
+        return Prior(_with_published_verifier(rough, facts), _precision(ROOFLINE_SD, COMMON_SD["roofline"]), known=True)
     return Prior(GENERIC, _precision(UNKNOWN_SD, COMMON_SD["unknown"]), known=False)
 
 
@@ -78,17 +78,38 @@ def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
 
 
 def candidates(policy: Policy) -> tuple[int, ...]:
-    """Every K that a table of this policy may hold, ascending: without 0 when the user forbids turning off."""
+    """Every K that a table of this policy may hold, ascending: without 0 when the user forbids turning off.
+
+    A Static table is the user's own word and may hold 0 all the same.
+    """
     ks = tuple(sorted({k for k in policy.knobs.ks if k >= 0})) or (0,)
-    if policy.off_policy is OffPolicy.NEVER and ks[-1] > 0:
+    if policy.off_policy is OffPolicy.NEVER and policy.mode is not Mode.STATIC and ks[-1] > 0:
         return tuple(k for k in ks if k > 0)
     return ks
 
 
 def _published(facts: PairFacts) -> StepCosts | None:
-    if facts.verifier is None or facts.speculator is None or facts.accelerator is None or facts.accelerators != 1:
+    """Costs pinned by publications, for the shapes and the single accelerator that they were measured on."""
+    if facts.verifier is None or facts.speculator is None or facts.accelerator is None or not _as_published(facts):
         return None
     return calibrated(facts.verifier.name, facts.speculator.name, facts.accelerator.name)
+
+
+def _with_published_verifier(rough: StepCosts, facts: PairFacts) -> StepCosts:
+    if facts.verifier is None or facts.accelerator is None or not _as_published(facts):
+        return rough
+    alone = calibrated_verifier(facts.verifier.name, facts.accelerator.name)
+    if alone is None:
+        return rough
+    return replace(rough, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)
+
+
+def _as_published(facts: PairFacts) -> bool:
+    sixteen_bits = all(
+        model is None or (model.bytes_per_parameter == 2.0 and model.kv_bytes_per_value == 2.0)
+        for model in (facts.verifier, facts.speculator)
+    )
+    return facts.accelerators == 1 and sixteen_bits
 
 
 def _precision(deviations: tuple[float, ...], common: float) -> Array:

@@ -83,7 +83,7 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
     ]
     text = f"K {before[focus]} -> {after[focus]} {_where(first, last, max_batch)}"
     if len(figures) == 2:
-        text += f": {figures[0]} ms/token expected against {figures[1]} ms at {point:.0f} requests"
+        text += f": {figures[0]} ms/token expected against {figures[1]} ms at {_requests(point)}"
     else:
         text += f": K {before[focus]} leaves the captured graphs"
     return text + acceptance_text(look)
@@ -111,5 +111,9 @@ def _where(first: int, last: int, max_batch: int) -> str:
     if first == 1 and last == max_batch:
         return "at every load"
     if last == max_batch:
-        return f"above {first - 1} requests"
-    return f"at {first}-{last} requests" if first < last else f"at {first} request{'s' if first > 1 else ''}"
+        return f"above {_requests(first - 1)}"
+    return f"at {first}-{last} requests" if first < last else f"at {_requests(first)}"
+
+
+def _requests(count: float) -> str:
+    return f"{count:.0f} request{'' if round(count) == 1 else 's'}"

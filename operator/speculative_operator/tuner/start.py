@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import edges, grid
 from speculative_operator.tuner.outlook import outlook
-from speculative_operator.tuner.prior import cost_prior
+from speculative_operator.tuner.prior import candidates, cost_prior
 
 DEFAULT_K = 3
 """Start K when the spec names none: the K of most published measurements, and safe on all but the fullest batches."""
@@ -28,9 +28,9 @@ def initial_table(policy: Policy) -> KTable:
     """
     knobs = policy.knobs
     if policy.mode is Mode.OFF or knobs.actuator is Actuator.NONE:
-        return fit(KTable.constant(0, knobs.max_batch), knobs)
+        return fit(KTable.constant(0, knobs.max_batch), policy)
     if policy.schedule is not None:
-        return fit(policy.schedule, knobs)
+        return fit(policy.schedule, policy)
     start = _start_k(policy)
     known = cost_prior(policy.facts, knobs).known
     if policy.mode is Mode.STATIC or knobs.actuator is Actuator.RESTART or not known:
@@ -38,17 +38,17 @@ def initial_table(policy: Policy) -> KTable:
     return _cautious(policy, start)
 
 
-def fit(table: KTable, knobs: KnobSpace) -> KTable:
-    """`table` over 1..max_batch with every K lowered to the next one that the knobs have (raised to the least)."""
-    ks = sorted(set(knobs.ks)) or [0]
-    if table.max_batch == knobs.max_batch and table.ks <= set(ks):
+def fit(table: KTable, policy: Policy) -> KTable:
+    """`table` over 1..max_batch with every K lowered to the next one that the policy allows (raised to the least)."""
+    ks, max_batch = candidates(policy), policy.knobs.max_batch
+    if table.max_batch == max_batch and table.ks <= set(ks):
         return table
-    sized = table.resized(knobs.max_batch)
+    sized = table.resized(max_batch)
     return KTable.from_dense([max((k for k in ks if k <= wanted), default=ks[0]) for wanted in sized.dense()])
 
 
 def _start_k(policy: Policy) -> int:
-    ks = sorted(set(policy.knobs.ks)) or [0]
+    ks = candidates(policy)
     wanted = policy.start_k if policy.start_k is not None else DEFAULT_K
     return max((k for k in ks if k <= wanted), default=ks[0])
 
