@@ -355,7 +355,7 @@ async def _stop(runner: web.AppRunner) -> None:
 async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     """Wait until it is so. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  what is waited for knows nothing of tests
             await asyncio.sleep(0.01)
 
 

@@ -106,7 +106,7 @@ async def test_a_changed_spec_ends_a_back_off_and_a_childs_event_does_not(
 
 
 async def test_only_what_is_ours_is_asked_for(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
-    async with watching(kube, telemetry) as rig:
+    async with watching(kube, telemetry):
         await eventually(lambda: sum("watch" in call.query for call in api.calls) == 3)
     by_kind = {call.plural: call.query.get("labelSelector") for call in api.calls if call.plural != "leases"}
     assert by_kind == {OWNER.plural: None, "services": CHILD_SELECTOR, "pods": CHILD_SELECTOR}
@@ -117,14 +117,14 @@ async def test_only_what_is_ours_is_asked_for(api: FakeApi, kube: Kube, telemetr
 async def test_a_namespaced_operator_asks_for_nothing_of_the_cluster(
     api: FakeApi, kube: Kube, telemetry: Telemetry
 ) -> None:
-    async with watching(kube, telemetry, "ns,other") as rig:
+    async with watching(kube, telemetry, "ns,other"):
         await eventually(lambda: sum("watch" in call.query for call in api.calls) == 6)
     assert {call.namespace for call in api.calls} == {"ns", "other"}
 
 
 async def test_it_can_be_stopped_and_started_again(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
     for _ in range(2):
-        async with watching(kube, telemetry) as rig:
+        async with watching(kube, telemetry):
             await eventually(lambda: sum("watch" in call.query for call in api.calls) >= 3)
         api.calls.clear()
 

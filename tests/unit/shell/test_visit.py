@@ -1,0 +1,269 @@
+"""A visit from snapshot to status, with a fake tick: order, observation, status, events, and what failing means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.shell.fakeapi import FakeApi, FaultError
+from tests.unit.shell.scene import KEY, applying, owner, pod
+
+from speculative_operator.domain.actions import Action
+from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.reconcile.world import Event, Outcome, World
+from speculative_operator.render import Capabilities
+from speculative_operator.settings import Settings
+from speculative_operator.shell import errors
+from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.report import Reporter, event_body
+from speculative_operator.shell.resources import OWNER, POD
+from speculative_operator.shell.rounds import Round, by_pod
+from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.visit import SOON, Visitor
+from speculative_operator.shell.writes import Writer
+from speculative_operator.tuner import Memory
+
+SETTINGS = Settings()
+Plan = Callable[[World], tuple[tuple[Action, ...], dict[str, Any], tuple[Event, ...]]]
+
+
+class Rig:
+    """A visitor whose tick does what `plan` says."""
+
+    def __init__(self, api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
+        self.api = api
+        self.cache = Cache()
+        self.telemetry = telemetry
+        self.round: Round | None = None
+        self.seen: list[tuple[World, Memory | None, Observation | None]] = []
+        self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
+        writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
+        reporter = Reporter(kube, self.cache, telemetry)
+        self.visitor = Visitor(
+            SETTINGS, self.cache, writer, reporter, telemetry, lambda _: self.round, Capabilities, self.tick
+        )
+
+    def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
+        assert abs(now - time.time()) < 5
+        self.seen.append((world, memory, observation))
+        actions, status, events = self.plan(world)
+        return Outcome(actions, status, events, memory)
+
+    async def begin(self, **more: Any) -> dict[str, Any]:
+        stored = await self.api.put(OWNER, {**owner(), **more})
+        self.cache.put(stored)
+        return stored
+
+    @property
+    def status(self) -> Any:
+        return self.api.find(OWNER.kind)[0].get("status")
+
+
+@pytest.fixture
+def rig(api: FakeApi, kube: Kube, telemetry: Telemetry) -> Rig:
+    return Rig(api, kube, telemetry)
+
+
+async def test_a_first_visit_writes_children_then_status_then_events(rig: Rig) -> None:
+    of = await rig.begin()
+    told = Event("Normal", Reason.CREATED, "made the children")
+    rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, (told,))
+    again = await rig.visitor.visit(KEY)
+    assert again == SOON
+    assert [(call.plural, call.subresource) for call in rig.api.writes()] == [
+        ("services", ""),
+        (OWNER.plural, "status"),
+        ("events", ""),
+    ]
+    assert rig.status == {"observedGeneration": 1}
+    event = rig.api.find("Event")[0]
+    assert (event["reason"], event["note"], event["type"]) == ("Created", "made the children", "Normal")
+    assert event["regarding"]["uid"] == of["metadata"]["uid"]
+
+
+async def test_an_object_at_rest_costs_no_write_and_no_read(rig: Rig) -> None:
+    await rig.begin()
+    await rig.visitor.visit(KEY)
+    rig.api.calls.clear()
+    for _ in range(5):
+        assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert rig.api.calls == []
+
+
+async def test_an_event_told_twice_is_posted_once(rig: Rig) -> None:
+    await rig.begin()
+    told = Event("Warning", Reason.GUARD, "slower than off")
+    rig.plan = lambda _: ((), {"observedGeneration": 1}, (told,))
+    await rig.visitor.visit(KEY)
+    await rig.visitor.visit(KEY)
+    assert len(rig.api.find("Event")) == 1
+
+
+async def test_events_are_lost_and_visits_are_not_when_events_cannot_be_posted(rig: Rig) -> None:
+    await rig.begin()
+    rig.plan = lambda _: ((), {"observedGeneration": 1}, (Event("Normal", Reason.CREATED, "x"),))
+    rig.api.failures.append(lambda call: FaultError(403) if call.plural == "events" else None)
+    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+
+
+async def test_an_object_that_cannot_be_read_says_so_and_nothing_is_touched(rig: Rig) -> None:
+    await rig.begin(spec={"verifier": {"model": "ftp://nowhere"}})
+    again = await rig.visitor.visit(KEY)
+    assert again == SETTINGS.resync_seconds
+    assert rig.seen == []
+    ready = next(entry for entry in rig.status["conditions"] if entry["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "SpecInvalid")
+    assert "ftp://nowhere" in ready["message"]
+    assert rig.api.find("Event")[0]["type"] == "Warning"
+    rig.api.calls.clear()
+    await rig.visitor.visit(KEY)
+    assert rig.api.writes() == []
+
+
+async def test_a_gone_or_leaving_object_is_let_go(rig: Rig) -> None:
+    assert await rig.visitor.visit(KEY) is None
+    of = owner()
+    of["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    rig.cache.put(await rig.api.put(OWNER, of))
+    assert await rig.visitor.visit(KEY) is None
+    assert rig.seen == []
+
+
+async def test_a_round_is_looked_at_once_and_only_with_ready_pods(rig: Rig) -> None:
+    await rig.begin()
+    rig.round = Round(100.0, {})
+    await rig.visitor.visit(KEY)
+    assert rig.seen[-1][2] is None, "no pod"
+    rig.cache.put(await rig.api.put(POD, pod(ready=False)))
+    await rig.visitor.visit(KEY)
+    assert rig.seen[-1][2] is None, "no ready pod"
+    rig.cache.put(await rig.api.put(POD, pod()))
+    assert await rig.visitor.visit(KEY) == 1.5 * SETTINGS.tick_seconds
+    observation = rig.seen[-1][2]
+    assert observation is not None
+    assert observation.time == 100.0
+    assert isinstance(observation.pods["gemma-1"], Gap)
+    await rig.visitor.visit(KEY)
+    assert rig.seen[-1][2] is None, "the same round again is no news"
+    rig.round = Round(110.0, {})
+    await rig.visitor.visit(KEY)
+    assert rig.seen[-1][2] is not None
+
+
+async def test_a_failed_round_is_a_gap_for_the_whole_object(rig: Rig) -> None:
+    await rig.begin()
+    rig.cache.put(await rig.api.put(POD, pod()))
+    gap = Gap(Reason.PROMETHEUS_TIMEOUT, "no answer")
+    rig.round = Round(100.0, gap)
+    await rig.visitor.visit(KEY)
+    assert rig.seen[-1][2] == Observation(100.0, gap=gap)
+    assert 'speculative_operator_gaps_total{reason="PrometheusTimeout"} 1.0' in rig.telemetry.render().decode()
+
+
+COUNTERS = {
+    "vllm:iteration_tokens_total_count": 100.0,
+    "vllm:iteration_tokens_total_sum": 900.0,
+    "vllm:inter_token_latency_seconds_count": 400.0,
+    "vllm:inter_token_latency_seconds_sum": 8.0,
+    "vllm:time_to_first_token_seconds_count": 4.0,
+    "vllm:time_to_first_token_seconds_sum": 0.4,
+    "vllm:generation_tokens_total": 800.0,
+    "vllm:prompt_tokens_total": 100.0,
+    "vllm:spec_decode_num_drafts_total": 390.0,
+    "vllm:spec_decode_num_draft_tokens_total": 1170.0,
+    "vllm:spec_decode_num_accepted_tokens_total": 396.0,
+}
+GAUGES = {"vllm:num_requests_running": 4.0, "vllm:num_requests_waiting": 0.0, "vllm:kv_cache_usage_perc": 0.1}
+
+
+def scraped(*moments: float) -> tuple[Series, ...]:
+    """Series of one pod whose counters grow by COUNTERS every 10 s."""
+    labels = {"pod": "gemma-1", "namespace": "ns", "engine": "0", "model_name": "gemma"}
+    grow = [Series(name, labels, tuple((at, each * at / 10.0) for at in moments)) for name, each in COUNTERS.items()]
+    still = [Series(name, labels, tuple((at, value) for at in moments)) for name, value in GAUGES.items()]
+    return (*grow, *still)
+
+
+async def test_windows_follow_each_other_without_overlap(rig: Rig) -> None:
+    await rig.begin()
+    rig.cache.put(await rig.api.put(POD, pod()))
+    for now in (100.0, 110.0):
+        rig.round = Round(now, by_pod(scraped(*(now - back for back in (30.0, 25.0, 20.0, 15.0, 10.0, 5.0, 0.0)))))
+        await rig.visitor.visit(KEY)
+    windows = [seen[2].pods["gemma-1"] for seen in rig.seen if seen[2] is not None]
+    assert all(isinstance(window, PodWindow) for window in windows), windows
+    first, second = windows
+    assert isinstance(first, PodWindow)
+    assert isinstance(second, PodWindow)
+    assert (first.end, second.start, second.end) == (100.0, 100.0, 110.0)
+    assert second.steps == pytest.approx(100.0)
+
+
+async def test_memory_is_handed_on_and_dropped_with_the_object(rig: Rig) -> None:
+    of = await rig.begin()
+    kept: Any = object()
+
+    def remember(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
+        rig.seen.append((world, memory, observation))
+        return Outcome((), {"observedGeneration": 1}, (), kept)
+
+    rig.visitor._tick = remember
+    await rig.visitor.visit(KEY)
+    await rig.visitor.visit(KEY)
+    assert [seen[1] for seen in rig.seen] == [None, kept]
+    await rig.api.drop(OWNER, "gemma")
+    rig.cache.remove(of)
+    rig.cache.put(await rig.api.put(OWNER, owner()))
+    await rig.visitor.visit(KEY)
+    assert rig.seen[-1][1] is None, "another object by the same name"
+
+
+async def test_a_write_that_fails_fails_the_visit_and_no_status_claims_it(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, ())
+    rig.api.failures.append(lambda call: FaultError(503) if call.plural == "services" else None)
+    with pytest.raises(errors.UnavailableError):
+        await rig.visitor.visit(KEY)
+    assert rig.status is None
+
+
+async def test_a_refused_manifest_reaches_the_next_tick_as_a_problem_at_once(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, ())
+    rig.api.failures.append(lambda call: FaultError(422, "bad") if call.plural == "services" else None)
+    assert await rig.visitor.visit(KEY) == 0.0
+    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    problem = rig.seen[-1][0].problems[0]
+    assert (problem.reason, problem.message) == (Reason.RENDER_INVALID, "Service gemma: bad")
+    text = rig.telemetry.render().decode()
+    assert 'speculative_operator_ticks_total{outcome="refused",reason="RenderInvalid"} 2.0' in text
+
+
+async def test_an_object_replaced_during_the_visit_gets_no_status(rig: Rig) -> None:
+    of = await rig.begin()
+    await rig.api.drop(OWNER, "gemma")
+    await rig.api.put(OWNER, owner())
+    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert rig.status is None
+    assert of["metadata"]["uid"] != rig.api.find(OWNER.kind)[0]["metadata"]["uid"]
+
+
+async def test_recorded_decisions_are_counted_once(rig: Rig) -> None:
+    await rig.begin()
+    entry = {"time": "2026-01-01T00:00:00Z", "reason": "FasterTable", "to": "1-8:4"}
+    rig.plan = lambda _: ((), {"observedGeneration": 1, "decisions": [entry]}, ())
+    await rig.visitor.visit(KEY)
+    await rig.visitor.visit(KEY)
+    assert 'speculative_operator_decisions_total{reason="FasterTable"} 1.0' in rig.telemetry.render().decode()
+
+
+def test_a_long_note_is_cut_to_what_the_api_takes() -> None:
+    stored = owner()
+    stored["metadata"]["uid"] = "u"
+    body = event_body(stored, Event("Normal", Reason.CREATED, "ü" * 2000), "operator")
+    assert len(body["note"].encode()) <= 1024
+    assert body["note"] == "ü" * 512

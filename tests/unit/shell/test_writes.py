@@ -1,0 +1,242 @@
+"""Carrying out actions: what is written, what a refusal becomes, and that nobody else's object is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.shell.fakeapi import Call, FakeApi, FaultError
+from tests.unit.shell.scene import KEY, applying, manifest, owner, pod
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, DeleteChild, PokePod
+from speculative_operator.domain.conditions import Truth
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.shell import errors
+from speculative_operator.shell.cache import Cache, Snapshot
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import CHILD_BY_KIND, OWNER, POD
+from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.writes import FORBIDDEN_PAUSE, FOREIGN_PAUSE, PATIENCE, Ledger, Report, Writer
+
+SERVICE = CHILD_BY_KIND["Service"]
+
+
+class Rig:
+    """A writer whose object is stored and cached."""
+
+    def __init__(self, api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
+        self.api = api
+        self.cache = Cache()
+        self.ledger = Ledger()
+        self.leading = True
+        self.missing = 0
+        self.writer = Writer(kube, self.cache, telemetry, lambda: self.leading, self._miss)
+
+    def _miss(self) -> None:
+        self.missing += 1
+
+    async def begin(self) -> dict[str, Any]:
+        stored = await self.api.put(OWNER, owner())
+        self.cache.put(stored)
+        return stored
+
+    @property
+    def snapshot(self) -> Snapshot:
+        found = self.cache.snapshot(KEY)
+        assert found is not None
+        return found
+
+    async def do(self, *actions: Action, now: float = 1000.0) -> Report:
+        return await self.writer.carry_out(KEY, self.snapshot, actions, self.ledger, now)
+
+
+@pytest.fixture
+def rig(api: FakeApi, kube: Kube, telemetry: Telemetry) -> Rig:
+    return Rig(api, kube, telemetry)
+
+
+async def test_children_are_created_and_at_once_in_the_cache(rig: Rig) -> None:
+    of = await rig.begin()
+    report = await rig.do(applying(of), applying(of, "Deployment"))
+    assert report == Report(acted=2)
+    assert set(rig.snapshot.children) == {("Service", "gemma"), ("Deployment", "gemma")}
+    assert set(rig.ledger.made) == set(rig.snapshot.children)
+
+
+async def test_a_change_names_the_uid_it_saw(rig: Rig) -> None:
+    of = await rig.begin()
+    await rig.do(applying(of, port=1))
+    uid = rig.snapshot.children["Service", "gemma"]["metadata"]["uid"]
+    await rig.do(applying(of, port=2))
+    assert rig.api.writes("services")[-1].body["metadata"]["uid"] == uid
+    assert rig.api.find("Service")[0]["spec"] == {"port": 2}
+
+
+async def test_an_object_of_somebody_else_is_left_alone_and_shown_to_the_next_tick(rig: Rig) -> None:
+    of = await rig.begin()
+    theirs = await rig.api.put(
+        SERVICE, {"kind": "Service", "metadata": {"name": "gemma", "namespace": "ns"}, "spec": {"port": 5}}
+    )
+    report = await rig.do(applying(of))
+    assert report == Report(again=True)
+    assert rig.api.find("Service") == [theirs]
+    strangers = rig.ledger.strangers(1000.0)
+    assert strangers["Service", "gemma"]["spec"] == {"port": 5}
+    assert rig.ledger.strangers(1000.0 + FOREIGN_PAUSE) == {}, "nothing watches it: it is looked for again"
+
+
+async def test_a_child_that_lost_its_labels_is_recognised_as_ours(rig: Rig) -> None:
+    of = await rig.begin()
+    stripped = manifest(of)
+    stripped["metadata"]["labels"] = {}
+    await rig.api.put(SERVICE, stripped)
+    assert await rig.do(applying(of)) == Report(again=True)
+    assert await rig.do(applying(of)) == Report(acted=1)
+    assert rig.api.find("Service")[0]["metadata"]["labels"][names.LABEL_MANAGED_BY] == names.OPERATOR
+
+
+async def test_a_child_deleted_behind_our_back_is_made_anew(rig: Rig) -> None:
+    of = await rig.begin()
+    await rig.do(applying(of))
+    await rig.api.drop(SERVICE, "gemma")
+    assert await rig.do(applying(of, port=2)) == Report(again=True)
+    assert rig.snapshot.children == {}
+    assert await rig.do(applying(of, port=2)) == Report(acted=1)
+
+
+async def test_a_refused_manifest_is_a_problem_and_not_sent_again_until_something_changes(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.api.failures.append(lambda call: FaultError(422, "spec.x: Invalid value", "Invalid") if call.write else None)
+    assert await rig.do(applying(of, "Deployment", x=1)) == Report(refused=True)
+    condition = rig.ledger.conditions()[0]
+    assert (condition.reason, condition.status) == (Reason.RENDER_INVALID, Truth.FALSE)
+    assert condition.message == "Deployment gemma: spec.x: Invalid value"
+    for later in (1.0, 1e6):
+        assert await rig.do(applying(of, "Deployment", x=1), now=1000.0 + later) == Report()
+    assert len(rig.api.writes()) == 1
+    rig.api.failures.clear()
+    assert await rig.do(applying(of, "Deployment", x=2)) == Report(acted=1, refused=True)
+    assert rig.ledger.conditions() == ()
+
+
+async def test_a_new_generation_tries_a_refused_manifest_again(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.api.failures.append(lambda call: FaultError(422) if call.write else None)
+    await rig.do(applying(of))
+    rig.api.failures.clear()
+    rig.cache.put(await rig.api.put(OWNER, owner(generation=2)))
+    assert (await rig.do(applying(of))).acted == 1
+
+
+async def test_one_refused_child_does_not_hold_up_the_others(rig: Rig) -> None:
+    of = await rig.begin()
+
+    def only_services(call: Call) -> FaultError | None:
+        return FaultError(422) if call.plural == "services" else None
+
+    rig.api.failures.append(only_services)
+    assert await rig.do(applying(of), applying(of, "Deployment")) == Report(acted=1, refused=True)
+    assert rig.api.find("Deployment")
+
+
+async def test_a_missing_permission_is_told_and_tried_again_now_and_then(rig: Rig) -> None:
+    of = await rig.begin()
+    words = 'services "gemma" is forbidden: User "x" cannot patch resource "services" in API group ""'
+    rig.api.failures.append(lambda call: FaultError(403, words, "Forbidden") if call.write else None)
+    assert await rig.do(applying(of)) == Report(refused=True)
+    condition = rig.ledger.conditions()[0]
+    assert condition.reason is Reason.FORBIDDEN
+    assert 'cannot patch resource "services"' in condition.message
+    assert await rig.do(applying(of), now=1000.0 + FORBIDDEN_PAUSE - 1) == Report()
+    rig.api.failures.clear()
+    assert await rig.do(applying(of), now=1000.0 + FORBIDDEN_PAUSE) == Report(acted=1, refused=True)
+    assert rig.ledger.conditions() == ()
+
+
+async def test_a_terminating_namespace_ends_the_visit(rig: Rig) -> None:
+    of = await rig.begin()
+    words = 'unable to create new content in namespace "ns" because it is being terminated'
+    rig.api.failures.append(lambda call: FaultError(403, words, "Forbidden") if call.write else None)
+    with pytest.raises(errors.NamespaceTerminatingError):
+        await rig.do(applying(of), applying(of, "Deployment"))
+    assert rig.ledger.problems == {}
+
+
+async def test_the_longest_asked_for_patience_wins(rig: Rig) -> None:
+    of = await rig.begin()
+    waits = {"services": "3", "deployments": "9"}
+    rig.api.failures.append(
+        lambda call: FaultError(429, headers={"Retry-After": waits[call.plural]}) if call.plural in waits else None
+    )
+    with pytest.raises(errors.ThrottledError) as caught:
+        await rig.do(applying(of), applying(of, "Deployment"))
+    assert caught.value.retry_after == 9.0
+
+
+async def test_a_missing_optional_kind_is_looked_for_again(rig: Rig) -> None:
+    of = await rig.begin()
+    assert await rig.do(applying(of, "PodMonitor")) == Report()
+    assert rig.missing == 1
+
+
+async def test_a_child_that_is_changed_back_again_and_again_is_applied_less_often(rig: Rig) -> None:
+    of = await rig.begin()
+    now, sent = 1000.0, 0
+    for _ in range(100):
+        sent += (await rig.do(applying(of, port=1), now=now)).acted
+        now += 2.0
+    assert PATIENCE < sent <= PATIENCE + 6, "200 s: 5, 10, 20, 40, 80 s apart"
+    assert (await rig.do(applying(of, port=2), now=now)).acted == 1, "another manifest goes at once"
+
+
+async def test_deleting_names_the_uid_and_takes_a_missing_child_as_done(rig: Rig) -> None:
+    of = await rig.begin()
+    await rig.do(applying(of))
+    uid = rig.snapshot.children["Service", "gemma"]["metadata"]["uid"]
+    assert await rig.do(DeleteChild("Service", "gemma", "another", "x")) == Report(again=True)
+    assert await rig.do(DeleteChild("Service", "gemma", uid, "x")) == Report(acted=1)
+    assert await rig.do(DeleteChild("Service", "gemma", uid, "x")) == Report()
+    assert rig.api.find("Service") == []
+
+
+async def test_pods_are_poked_after_the_children_and_only_the_very_pod(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.cache.put(await rig.api.put(POD, pod()))
+    await rig.do(PokePod("gemma-1", 7), applying(of, "ConfigMap"), PokePod("unknown", 7))
+    assert [call.plural for call in rig.api.writes()] == ["configmaps", "pods"]
+    stored = rig.api.find("Pod")[0]
+    assert stored["metadata"]["annotations"] == {names.ANNOTATION_POKE: "7"}
+    await rig.api.drop(POD, "gemma-1")
+    assert await rig.do(PokePod("gemma-1", 8)) == Report()
+
+
+async def test_pods_are_not_poked_when_the_table_did_not_arrive(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.cache.put(await rig.api.put(POD, pod()))
+    rig.api.failures.append(lambda call: FaultError(503) if call.plural == "configmaps" else None)
+    with pytest.raises(errors.UnavailableError):
+        await rig.do(PokePod("gemma-1", 7), applying(of, "ConfigMap"))
+    assert not rig.api.writes("pods")
+
+
+@pytest.mark.parametrize("what", ["gone", "replaced", "changed", "deleting", "paused", "not leading"])
+async def test_nothing_is_written_for_an_object_that_is_not_as_the_tick_saw_it(rig: Rig, what: str) -> None:
+    of = await rig.begin()
+    seen = rig.snapshot
+    changed = {**of, "metadata": {**of["metadata"], "resourceVersion": "99999"}}
+    if what == "gone":
+        rig.cache.remove(of)
+    elif what == "not leading":
+        rig.leading = False
+    else:
+        changed["metadata"] |= {
+            "replaced": {"uid": "another"},
+            "changed": {"generation": 2},
+            "deleting": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "paused": {"annotations": {names.ANNOTATION_PAUSED: "true"}},
+        }[what]
+        rig.cache.put(changed)
+    report = await rig.writer.carry_out(KEY, seen, [applying(of)], rig.ledger, 1000.0)
+    assert report == Report(again=True)
+    assert rig.api.writes() == []
