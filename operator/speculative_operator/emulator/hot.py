@@ -28,7 +28,7 @@ def table_source(name: str | None, lookup: list[int] | None, environment: Mappin
     try:
         module = importlib.import_module(module_name)
         getattr(module, attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # importing runs foreign code: whatever it raises ends the start
         raise LateError(f"--scheduler-cls {name}: {type(error).__name__}: {error}") from error
     log.warning(
         "Using custom scheduler class %s. This scheduler interface is not public and compatibility may not be"

@@ -46,7 +46,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
             return default
         try:
             return convert(text)
-        except (ValueError, StopIteration):
+        except ValueError:
             raise ConfigError(f"EMULATOR_{name}={text!r} is not understood: {remedy}") from None
 
     default = Settings()

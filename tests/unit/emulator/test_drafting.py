@@ -1,0 +1,67 @@
+"""Runner and reaction to a falling K, method by method, as facts of vLLM 0.32 have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from speculative_operator.emulator.drafting import Drafting, Reaction, Runner, drafting
+from speculative_operator.emulator.errors import ConfigError, LateError
+from speculative_operator.emulator.speculative import checked
+
+
+def of(method: str, wish: str = "", **more: Any) -> Drafting:
+    config = checked({"method": method, "model": "org/d", "num_speculative_tokens": 3, **more}, 1)
+    return drafting(config, {"VLLM_USE_V2_MODEL_RUNNER": wish})
+
+
+@pytest.mark.parametrize(
+    ("method", "wish", "runner", "reaction"),
+    [
+        ("eagle", "", Runner.V2, Reaction.FOLLOWS),
+        ("eagle3", "0", Runner.V1, Reaction.FOLLOWS),
+        ("mtp", "", Runner.V2, Reaction.FOLLOWS),
+        ("draft_model", "", Runner.V2, Reaction.VERIFIES_LESS),
+        ("draft_model", "0", Runner.V1, Reaction.FOLLOWS),
+        ("dflash", "", Runner.V2, Reaction.VERIFIES_LESS),
+        ("dflash", "0", Runner.V1, Reaction.FOLLOWS),
+        ("dspark", "", Runner.V2, Reaction.VERIFIES_LESS),
+        ("ngram", "", Runner.V2, Reaction.VERIFIES_LESS),
+        ("ngram", "0", Runner.V1, Reaction.FOLLOWS),
+        ("ngram_gpu", "0", Runner.V1, Reaction.DIES),
+        ("suffix", "", Runner.V1, Reaction.DIES),
+        ("medusa", "", Runner.V1, Reaction.DIES),
+    ],
+)
+def test_matrix(method: str, wish: str, runner: Runner, reaction: Reaction) -> None:
+    found = of(method, wish)
+    assert (found.runner, found.reaction) == (runner, reaction)
+
+
+def test_passes_at_zero() -> None:
+    assert of("eagle3").passes_at_zero == 1
+    assert of("draft_model", "0").passes_at_zero == 1
+    assert of("draft_model").passes_at_zero == 3, "the V2 runner drafts in full whatever K is"
+    assert of("ngram").passes_at_zero == 0
+    assert of("dflash").passes_at_zero == 1
+
+
+def test_look_ups_draft_nothing_without_a_match_on_v1_only() -> None:
+    assert not of("ngram", "0").always_drafts
+    assert not of("suffix").always_drafts
+    assert of("ngram").always_drafts
+
+
+@pytest.mark.parametrize(
+    ("method", "wish", "more"),
+    [("suffix", "1", {}), ("dspark", "0", {}), ("draft_model", "1", {"use_heterogeneous_vocab": True})],
+)
+def test_runner_that_cannot_serve(method: str, wish: str, more: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="VLLM_USE_V2_MODEL_RUNNER"):
+        of(method, wish, **more)
+
+
+def test_mlp_speculator_fails_late() -> None:
+    with pytest.raises(LateError, match="no model runner implements it"):
+        of("mlp_speculator")
