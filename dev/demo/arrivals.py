@@ -48,7 +48,16 @@ class Profile:
     @classmethod
     def climb_and_fall(cls, seconds: float, low: float, peak: float) -> Profile:
         """Low for a quarter, up, a plateau, down, and low again."""
-        shape = ((0.0, low), (0.22, low), (0.46, peak), (0.62, peak), (0.74, low), (1.0, low))
+        shape = (
+            (0.0, low),
+            (0.2, low),
+            (0.28, 0.4 * peak),
+            (0.4, 0.45 * peak),
+            (0.52, peak),
+            (0.57, peak),
+            (0.72, low),
+            (1.0, low),
+        )
         return cls(tuple((share * seconds, rate) for share, rate in shape))
 
     @property

@@ -25,7 +25,7 @@ class Phases:
     @classmethod
     def of(cls, seconds: float) -> Phases:
         """The plateaus of `Profile.climb_and_fall`, without their first moments; after: once the queue has drained."""
-        return cls((0.08 * seconds, 0.25 * seconds), (0.50 * seconds, 0.64 * seconds), (0.84 * seconds, 1.02 * seconds))
+        return cls((0.08 * seconds, 0.25 * seconds), (0.50 * seconds, 0.62 * seconds), (0.84 * seconds, 1.02 * seconds))
 
 
 def within(sights: Iterable[Sight], span: tuple[float, float]) -> list[Sight]:

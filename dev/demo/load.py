@@ -72,7 +72,8 @@ async def send(
 async def replay(plan: dict[str, Any], out: TextIO, stream_every: int) -> None:
     """Send every arrival to every target at its time, and wait for the last answer."""
     timeout = aiohttp.ClientTimeout(total=plan["timeout"])
-    connector = aiohttp.TCPConnector(limit=0)
+    # shorter than the five seconds after which the engine closes an idle connection
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3.0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
 
         async def one(target: dict[str, str], arrival: dict[str, Any]) -> None:

@@ -59,8 +59,8 @@ class Settings:
 
     name: str = "demo"
     seconds: float = 150.0
-    low: float = 1.1
-    peak: float = 20.0
+    low: float = 1.6
+    peak: float = 25.0
     max_context: int = 4096
     out: Path = ROOT / "build" / "demo"
     keep: bool = False
