@@ -29,8 +29,8 @@ from speculative_operator.tuner.report import QUANTILE, acceptance_text, change_
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.traffic import Look, pool
 
-MIN_EFFECTIVE_DRAFTS = 100.0
-"""Drafts, divided by the clustering factor, that acceptance must rest on before a table is changed."""
+MIN_EFFECTIVE_DRAFTS = 50.0
+"""Drafts, divided by the clustering factor, that a change of table must rest on: as many as the prior weighs."""
 GUARD_SHARE = 0.98
 """Measured goodput below this share of no speculation (lower bound) counts as slow."""
 GUARD_WINDOWS = 2

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
@@ -24,8 +25,10 @@ MARGIN = 0.02
 OFF_MARGIN = 0.03
 """The same for a move into or out of K = 0: the two are measured by different means."""
 NEAR = 1.5
-"""Loads within this factor of one seen lately are prepared for with full weight."""
+"""Loads within this factor of one seen count as seen."""
+PAST_WEIGHT = 0.5
 FAR_WEIGHT = 0.2
+"""What a gain counts at a load that was seen in the last minutes but is not there now, and at one not seen at all."""
 SEEN_SHARE = 0.02
 """Share of the remembered time that makes a grid point seen."""
 RESTART_SECONDS = 150.0
@@ -43,7 +46,7 @@ class Proposal:
 
     table: KTable
     worth: float
-    """Log goodput gained in the cell that gains most, loads not seen lately counting one fifth."""
+    """Log goodput gained in the cell that gains most, loads of the past and loads never seen counting less."""
     needed: float
     """What `worth` must exceed."""
     focus: int
@@ -70,7 +73,9 @@ def propose(view: Outlook, table: KTable, load: tuple[float, ...], scheduled: fl
     new = overlay(table, tuple(view.ks[c] for c in chosen), max_batch, monotone=dense_model(view.policy))
     changed = np.array(choices(new, max_batch)) != np.array(choices(table, max_batch))
     focus = int(np.argmax(np.where(changed, gain * weights, -np.inf)))
-    needed, worth = _price(view.policy, gain * np.minimum(weights, 1.0), load, focus)
+    now = _near(points, np.array([points[nearest(scheduled, max_batch)]]))
+    counted = gain * np.where(now, 1.0, np.where(weights >= 1.0, PAST_WEIGHT, FAR_WEIGHT))
+    needed, worth = _price(view.policy, gain, counted, load)
     lost = speed.max(axis=1) - speed[rows, incumbent]
     return Proposal(new, worth, needed, focus, tempting=bool(np.any(lost[weights >= 1.0] > 0)))
 
@@ -133,9 +138,12 @@ def _weights(load: tuple[float, ...], scheduled: float, max_batch: int) -> Array
     time[nearest(scheduled, max_batch)] += 1e-9 + time.sum() * SEEN_SHARE
     share = time / time.sum()
     visited = points[share >= SEEN_SHARE]
-    ratio = np.abs(np.log(points[:, None] / visited[None, :]))
-    near = np.any(ratio <= math.log(NEAR) + 1e-9, axis=1)
-    return np.asarray(np.where(near, 1.0 + share, FAR_WEIGHT))
+    return np.asarray(np.where(_near(points, visited), 1.0 + share, FAR_WEIGHT))
+
+
+def _near(points: Array, loads: Array) -> NDArray[np.bool_]:
+    ratio = np.abs(np.log(points[:, None] / loads[None, :]))
+    return np.asarray(np.any(ratio <= math.log(NEAR) + 1e-9, axis=1))
 
 
 def _one_for_all(speed: Array, load: tuple[float, ...], at: int) -> Array:
@@ -151,9 +159,9 @@ def _only_evidence(chosen: Array, incumbent: Array, weights: Array) -> Array:
     return np.asarray(np.where(weights >= 1.0, np.minimum(chosen, incumbent + 1), incumbent))
 
 
-def _price(policy: Policy, gain: Array, load: tuple[float, ...], focus: int) -> tuple[float, float]:
+def _price(policy: Policy, gain: Array, counted: Array, load: tuple[float, ...]) -> tuple[float, float]:
     """(gain needed, gain expected): the best cell where a change is free, the mean over loads where pods restart."""
     if policy.knobs.actuator is Actuator.LIVE:
-        return MARGIN, float(gain[focus])
-    time = np.array(load) if len(load) == len(gain) and sum(load) > 0 else np.eye(len(gain))[focus]
+        return MARGIN, float(counted.max())
+    time = np.array(load) if len(load) == len(gain) and sum(load) > 0 else np.ones(len(gain))
     return MARGIN + RESTART_SECONDS / HORIZON_SECONDS, float(gain @ time / time.sum())

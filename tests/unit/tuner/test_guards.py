@@ -148,12 +148,12 @@ def test_the_first_window_is_only_watched() -> None:
 def test_little_evidence_is_collected_first() -> None:
     loop = run(Plant())
     loop.now += TICK
-    short = loop.plant.window(loop.memory.table, 1, loop.now, seconds=2.0)
+    short = loop.plant.window(loop.memory.table, 1, loop.now, seconds=1.5)
     loop.memory, _ = decide(loop.memory, Observation(loop.now, {"a": short}), loop.policy, loop.now)
     loop.now += TICK
-    short = loop.plant.window(loop.memory.table, 1, loop.now, seconds=2.0)
+    short = loop.plant.window(loop.memory.table, 1, loop.now, seconds=1.5)
     message = assert_held(loop, Observation(loop.now, {"a": short}), Reason.COLLECTING)
-    assert "drafts remembered; 1,000 are needed" in message
+    assert "drafts remembered; 500 are needed" in message
 
 
 class TestModes:
