@@ -27,7 +27,7 @@ from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 
 NAMESPACE = "bench"
-CHILDREN = 6  # Deployment, Service, two ConfigMaps, NetworkPolicy, PodDisruptionBudget
+CHILDREN = 5  # Deployment, Service, two ConfigMaps, NetworkPolicy; one replica has no disruption budget
 RATE = 50.0
 AGENT = "speculative-operator"
 
@@ -125,7 +125,7 @@ class Fleet:
         """Wait until `count` objects are Ready=True."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            found = self._objects.list_namespaced_custom_object(
+            found: Any = self._objects.list_namespaced_custom_object(
                 names.GROUP, names.VERSION, NAMESPACE, names.PLURAL, _request_timeout=(5, 60)
             )
             if sum(map(_ready, found["items"])) >= count:

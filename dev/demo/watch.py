@@ -5,15 +5,17 @@ Figures come from the same reader that the operator uses (engines' `read`), one 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kubernetes import client, config
-from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests import RequestException
 from urllib3.util.retry import Retry
 
@@ -69,27 +71,36 @@ class Watcher:
 
     def deployment(self, name: str) -> dict[str, Any]:
         """The SpeculativeDeployment as the API server has it."""
-        found: dict[str, Any] = self._objects.get_namespaced_custom_object(
+        found = self._objects.get_namespaced_custom_object(
             names.GROUP, names.VERSION, self._namespace, names.PLURAL, name, _request_timeout=(2, 5)
         )
-        return found
+        return cast("dict[str, Any]", found)
 
     def pods(self) -> dict[str, str]:
         """Name of every serving pod -> the object it belongs to."""
-        found = self._core.list_namespaced_pod(
-            self._namespace, label_selector=f"{names.LABEL_MANAGED_BY}={names.OPERATOR}", _request_timeout=(2, 5)
-        )
-        return {pod.metadata.name: pod.metadata.labels[names.LABEL_DEPLOYMENT] for pod in found.items}
+        metadata = (pod["metadata"] for pod in self._pods())
+        return {one["name"]: one["labels"][names.LABEL_DEPLOYMENT] for one in metadata}
 
     def restarts(self) -> int:
         """Container restarts of all serving pods together."""
-        found = self._core.list_namespaced_pod(self._namespace, _request_timeout=(2, 5))
-        return sum(status.restart_count for pod in found.items for status in pod.status.container_statuses or [])
+        return sum(
+            int(status["restartCount"]) for pod in self._pods() for status in pod["status"].get("containerStatuses", [])
+        )
+
+    def _pods(self) -> list[dict[str, Any]]:
+        # as plain JSON: the client's models know fewer fields than the server
+        found = self._core.list_namespaced_pod(
+            self._namespace,
+            label_selector=f"{names.LABEL_MANAGED_BY}={names.OPERATOR}",
+            _preload_content=False,
+            _request_timeout=(2, 5),
+        )
+        return cast("list[dict[str, Any]]", json.loads(cast("Any", found).data)["items"])
 
     def log(self, pod: str) -> str:
-        """Log of a serving pod, each line with its time."""
+        """Log of a serving pod."""
         text: str = self._core.read_namespaced_pod_log(
-            pod, self._namespace, container=names.CONTAINER, timestamps=True, _request_timeout=(2, 20)
+            pod, self._namespace, container=names.CONTAINER, _request_timeout=(2, 20)
         )
         return text
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from speculative_operator.api.wire import Wire
 
 DECISIONS_KEPT = 10
-MAX_BANDS = 256
+MAX_BANDS = 1024
 
 Line = Annotated[str, Field(max_length=256)]
 Sentence = Annotated[str, Field(max_length=4096)]
@@ -78,7 +78,7 @@ class SpeculationStatus(Wire):
     """Table in force, as [first, last, K] by number of scheduled requests, both ends included."""
     table_version: Long | None = None
     """Version of the table in force; it grows by one with each change."""
-    table_text: Sentence | None = None
+    table_text: Annotated[str, Field(max_length=16384)] | None = None
     """Table in force, for people: `1-16:4 17-256:0`."""
     proposed_table: Rows | None = None
     """mode Recommend: the table that Auto would put in force."""

@@ -15,6 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
 from typing import Any
 
 PROVEN = ((0, 32),)
@@ -97,6 +98,7 @@ class TableFile:
         max_batch: int,
         clock: Callable[[], float] = time.monotonic,
         logger: logging.Logger = _log,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
         self.version: int | None = None
@@ -105,6 +107,7 @@ class TableFile:
         self._max_batch = max_batch
         self._clock = clock
         self._logger = logger
+        self._wall = wall
         self._next = 0.0
         self._seen: Signature | None = None
         self._text: str | None = None
@@ -142,7 +145,9 @@ class TableFile:
         version, rows, dense = parse(text, self._allowed, self._max_batch)
         self._text, self._warned = text, ""
         self.version, self.rows = version, rows
-        self._logger.info("speculative: table version %d in force: %s", version, show(rows))
+        # the engine's log shows whole seconds; how fast a table arrives is worth more
+        moment = datetime.fromtimestamp(self._wall(), timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
+        self._logger.info("speculative: table version %d in force since %s: %s", version, moment, show(rows))
         return dense
 
     def _warn(self, problem: str) -> None:

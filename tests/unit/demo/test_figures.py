@@ -51,9 +51,9 @@ def test_phases_pick_their_windows() -> None:
 
 def test_latency_is_from_decision_to_the_engines_word() -> None:
     log = (
-        "2026-01-01T00:00:10.500000000Z speculative: table version 2 in force: 1-16:4 17-256:1\n"
-        "2026-01-01T00:00:11.0Z something else\n"
-        "2026-01-01T00:01:00.250Z INFO speculative: table version 3 in force: 1-256:0\n"
+        "INFO speculative: table version 2 in force since 2026-01-01T00:00:10.500+00:00: 1-16:4 17-256:1\n"
+        "INFO something else\n"
+        "INFO 01-01 00:01:00 speculative: table version 3 in force since 2026-01-01T00:01:00.250+00:00: 1-256:0\n"
     )
     adopted = adoptions(log)
     assert set(adopted) == {2, 3}

@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def table(path: Path, clock: Clock, max_batch: int = 8) -> TableFile:
-    return TableFile(str(path), ALLOWED, max_batch, clock)
+    return TableFile(str(path), ALLOWED, max_batch, clock, wall=lambda: 1_800_000_000.25)
 
 
 def write(path: Path, version: int, *rows: list[int]) -> None:
@@ -68,7 +68,7 @@ def test_a_new_table_is_given_once(file: Path, clock: Clock, caplog: pytest.LogC
     assert look(subject, clock) == [0, 3, 3, 3, 3, 0, 0, 0, 0]
     assert (subject.version, subject.rows) == (3, [(1, 4, 3), (5, 8, 0)])
     assert look(subject, clock) is None
-    assert caplog.messages == ["speculative: table version 3 in force: 1-4:3 5-8:0"]
+    assert caplog.messages == ["speculative: table version 3 in force since 2027-01-15T08:00:00.250+00:00: 1-4:3 5-8:0"]
     write(file, 4, [1, 8, 1])
     assert look(subject, clock) == [0] + [1] * 8
     write(file, 4, [1, 8, 1])
@@ -207,5 +207,5 @@ def test_the_file_stands_alone() -> None:
     top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in top if isinstance(node, ast.ImportFrom)}
-    assert names <= {"__future__", "json", "logging", "os", "time", "typing", "collections.abc"}
+    assert names <= {"__future__", "collections.abc", "datetime", "json", "logging", "os", "time", "typing"}
     assert "speculative_operator" not in Path(payload.__file__).read_text()
