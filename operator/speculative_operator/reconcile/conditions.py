@@ -46,8 +46,11 @@ def stamped(
 
 
 def timestamp(now: float) -> str:
-    """Unix seconds as RFC 3339, whole seconds, UTC."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Unix seconds as RFC 3339, whole seconds, UTC; empty for what is no time."""
+    try:
+        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _stamped(condition: Condition, before: Mapping[str, Any], generation: int, now: float) -> dict[str, Any]:

@@ -63,7 +63,6 @@ def remembered(world: World, memory: Memory | None, policy: Policy, in_force: In
 
 
 def consider(
-    world: World,
     memory: Memory | None,
     observation: Observation | None,
     policy: Policy,
@@ -73,10 +72,11 @@ def consider(
 ) -> Verdict:
     """The tuner's answer, if it is asked.
 
-    It is not asked when paused, when nothing was observed, and, where a new table means a rollout, during a rollout:
-    windows of two templates would mix, and a second rollout would run into the first.
+    It is not asked when nothing was observed, in the tick in which the spec has just changed the table, and, where a
+    new table means a rollout, during a rollout: windows of two templates would mix, and a second rollout would run
+    into the first.
     """
-    if memory is None or observation is None or world.spec.paused:
+    if memory is None or observation is None or in_force.why is not None:
         return Verdict(memory, None, in_force)
     if policy.knobs.actuator is not Actuator.LIVE and not rollout.complete:
         return Verdict(memory, None, in_force)

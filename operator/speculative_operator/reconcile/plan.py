@@ -17,7 +17,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.desired import Desired
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pods import Pod
-from speculative_operator.reconcile.reading import mappings, text, whole
+from speculative_operator.reconcile.reading import mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.world import World
 
@@ -48,6 +48,17 @@ def plan(world: World, desired: Desired, pods: tuple[Pod, ...], rollout: Rollout
     actions += _deletions(world, desired, settled)
     actions += _pokes(world, desired, pods)
     return Plan(tuple(actions), tuple(conflicts.values()))
+
+
+def rolls(world: World, actions: tuple[Action, ...]) -> bool:
+    """True when an action changes what the pods are to be: from then on the old ones are not what is asked for."""
+    for action in actions:
+        if not isinstance(action, ApplyChild) or action.manifest["kind"] != "Deployment":
+            continue
+        found, wanted = mapping(world.children.get(_key(action.manifest)), "spec"), action.manifest["spec"]
+        if first_difference(wanted, found) or first_surplus(wanted, found):
+            return True
+    return False
 
 
 def is_ours(world: World, child: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ is the only unforgivable outcome: whatever cannot be rendered, understood or pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
@@ -24,7 +24,7 @@ from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.deciding import Verdict, consider, policy_of, proposal, remembered
 from speculative_operator.reconcile.desired import desired_children
 from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.plan import Plan, plan
+from speculative_operator.reconcile.plan import Plan, plan, rolls
 from speculative_operator.reconcile.pods import Pod, read_pods
 from speculative_operator.reconcile.refusal import invalid, refusals
 from speculative_operator.reconcile.rollout import Rollout, read_rollout
@@ -64,7 +64,7 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     held = remembered(world, memory, policy, in_force, now)
     if world.spec.paused:
         return _stay(world, look, held, world.problems, now)
-    verdict = consider(world, held, observation, policy, in_force, look.rollout, now)
+    verdict = consider(held, observation, policy, in_force, look.rollout, now)
     try:
         planned = _plan(world, look, engine, verdict)
     except RenderError as error:
@@ -82,9 +82,12 @@ def _plan(world: World, look: _Look, engine: Engine, verdict: Verdict) -> Plan:
 
 
 def _view(world: World, look: _Look, policy: Policy, verdict: Verdict, planned: Plan) -> View:
+    rollout = look.rollout
+    if rollout.exists and rolls(world, planned.actions):
+        rollout = replace(rollout, complete=False, updated=0, stalled="")
     return View(
         spec=world.spec,
-        rollout=look.rollout,
+        rollout=rollout,
         pods=look.pods,
         in_force=verdict.in_force,
         actuator=policy.knobs.actuator,

@@ -76,28 +76,27 @@ def _wanted(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
 
 def _last(world: World) -> tuple[KTable | None, int]:
     """Table and version of the last change that reached the cluster. The table is None where none was in force."""
-    recorded = _rows(items(world.status, "speculation", "table"))
+    table = _rows(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
-    for claimed, claimed_version in (_from_config(world), _from_deployment(world)):
-        if claimed is not None and claimed_version > version:
-            recorded, version = claimed, claimed_version
-    return recorded, version
-
-
-def _from_config(world: World) -> tuple[KTable | None, int]:
-    """The table in the cluster's ConfigMap, if it is exactly what was rendered for it."""
-    spec = world.spec
-    found = _child(world, ("ConfigMap", names.child(spec.name, "table")))
-    table, version = _parsed(text(found, "data", names.TABLE_KEY))
-    if table is None or not _is_rendered(spec, found, table, version):
-        return None, 0
+    for claim in (_from_config, _from_deployment):
+        claimed, claimed_version = claim(world, version)
+        if claimed is not None:
+            table, version = claimed, claimed_version
     return table, version
 
 
-def _from_deployment(world: World) -> tuple[KTable | None, int]:
-    """The table that the Deployment says its pod template was rendered with."""
+def _from_config(world: World, known: int) -> tuple[KTable | None, int]:
+    """The table in the cluster's ConfigMap, if it is newer than version `known` and exactly as it was rendered."""
+    spec = world.spec
+    found = _child(world, ("ConfigMap", names.child(spec.name, "table")))
+    table, version = _parsed(text(found, "data", names.TABLE_KEY), known)
+    return (table, version) if table is not None and _is_rendered(spec, found, table, version) else (None, 0)
+
+
+def _from_deployment(world: World, known: int) -> tuple[KTable | None, int]:
+    """The table that the Deployment says its pod template was rendered with, if it is newer than version `known`."""
     found = _child(world, ("Deployment", names.child(world.spec.name)))
-    return _parsed(text(found, "metadata", "annotations", names.ANNOTATION_TABLE))
+    return _parsed(text(found, "metadata", "annotations", names.ANNOTATION_TABLE), known)
 
 
 def _child(world: World, key: Child) -> Mapping[str, Any]:
@@ -112,14 +111,13 @@ def _is_rendered(spec: DeploymentSpec, found: Mapping[str, Any], table: KTable, 
     return bool(annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH] and data == rendered["data"])
 
 
-def _parsed(content: str) -> tuple[KTable | None, int]:
+def _parsed(content: str, known: int) -> tuple[KTable | None, int]:
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
         return None, 0
     version = whole(data, "version")
-    table = _rows(items(data, "rows"))
-    return (table, version) if table is not None and version > 0 else (None, 0)
+    return (_rows(items(data, "rows")), version) if version > known else (None, 0)
 
 
 def _rows(rows: Any) -> KTable | None:

@@ -1,0 +1,223 @@
+"""A cluster in a dictionary: carries out actions the way API server, Deployment controller and kubelet would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
+from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.spec import (
+    AcceleratorRequest,
+    DeploymentSpec,
+    Method,
+    Mode,
+    ModelSource,
+    Scheme,
+    Speculation,
+    Speculator,
+    Verifier,
+)
+from speculative_operator.reconcile.tick import Outcome, World, tick
+from speculative_operator.render import Capabilities
+from speculative_operator.tuner import Memory
+
+NOW = 1_800_000_000.0
+SPEC = DeploymentSpec(
+    name="demo",
+    namespace="models",
+    uid="uid-1",
+    generation=1,
+    verifier=Verifier(ModelSource(Scheme.HF, "Qwen/Qwen3-8B"), "demo", max_num_seqs=256),
+    speculator=Speculator(Method.DRAFT_MODEL, ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B")),
+    accelerator=AcceleratorRequest(product="H100-SXM", hourly_cost=5.0),
+    replicas=2,
+)
+STATIC = replace(SPEC, speculation=Speculation(mode=Mode.STATIC, num_speculative_tokens=3))
+OFF = replace(SPEC, speculation=Speculation(mode=Mode.OFF))
+
+
+def restart(spec: DeploymentSpec = SPEC) -> DeploymentSpec:
+    """The same with a method that cannot change K live: its table is part of the pod template."""
+    return replace(spec, speculator=Speculator(Method.SUFFIX))
+
+
+@dataclass
+class Cluster:
+    """One namespace. `tick()` runs one tick, carries out its actions and writes its status."""
+
+    spec: DeploymentSpec = SPEC
+    status: dict[str, Any] = field(default_factory=dict)
+    children: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    applied: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    problems: tuple[Condition, ...] = ()
+    memory: Memory | None = None
+    now: float = NOW
+    uids: int = 0
+    templates: int = 0
+    """Pod template changes so far: each of them replaces pods."""
+
+    def world(self, **change: Any) -> World:
+        values: dict[str, Any] = {
+            "spec": self.spec,
+            "status": deepcopy(self.status),
+            "children": deepcopy(self.children),
+            "pods": tuple(deepcopy(self.pods)),
+            "capabilities": self.capabilities,
+            "problems": self.problems,
+        }
+        return World(**(values | change))
+
+    def look(self, observation: Observation | None = None) -> Outcome:
+        """One tick whose outcome is not carried out."""
+        return tick(self.world(), self.memory, observation, self.now)
+
+    def tick(self, observation: Observation | None = None, seconds: float = 10.0) -> Outcome:
+        """One tick, carried out; then time passes."""
+        outcome = self.look(observation)
+        for action in outcome.actions:
+            self.carry_out(action)
+        self.status = deepcopy(outcome.status)
+        self.memory = outcome.memory
+        self.now += seconds
+        return outcome
+
+    def settle(self, ticks: int = 6) -> Outcome:
+        """Ticks and pods coming up until nothing is left to do."""
+        for _ in range(ticks):
+            outcome = self.tick()
+            self.roll()
+            if not outcome.actions and outcome.status == self.look().status:
+                break
+        return self.look()
+
+    def edit(self, **change: Any) -> None:
+        """The user edits the spec."""
+        self.spec = replace(self.spec, generation=self.spec.generation + 1, **change)
+
+    def forget(self) -> None:
+        """The operator restarts."""
+        self.memory = None
+        self.applied = {}
+
+    def carry_out(self, action: Action) -> None:
+        if isinstance(action, ApplyChild):
+            self._apply(action.manifest)
+        elif isinstance(action, DeleteChild):
+            found = self.children.get((action.kind, action.name))
+            if found is not None and found["metadata"]["uid"] == action.uid:
+                del self.children[action.kind, action.name]
+        elif isinstance(action, PokePod):
+            pod = next(pod for pod in self.pods if pod["metadata"]["name"] == action.pod)
+            pod["metadata"]["annotations"][names.ANNOTATION_POKE] = str(action.table_version)
+
+    def _apply(self, manifest: Mapping[str, Any]) -> None:
+        key = (manifest["kind"], manifest["metadata"]["name"])
+        old = self.children.get(key)
+        new = served(manifest)
+        if old is None:
+            self.uids += 1
+            new["metadata"] |= {"uid": f"child-{self.uids}", "generation": 1, "resourceVersion": "1"}
+        else:
+            changed = old.get("spec") != new.get("spec")
+            new["metadata"]["uid"] = old["metadata"]["uid"]
+            new["metadata"]["generation"] = old["metadata"].get("generation", 1) + int(changed)
+            if "status" in old:
+                new["status"] = old["status"]
+        if manifest["kind"] == "Deployment" and (old is None or template(old) != template(new)):
+            self.templates += 1
+        self.children[key] = new
+        self.applied[key] = deepcopy(new)
+
+    def roll(self) -> None:
+        """The Deployment controller and kubelets catch up: every replica is up and ready."""
+        deployment = self.children.get(("Deployment", self.spec.name))
+        if deployment is None:
+            return
+        wanted = deployment["spec"].get("replicas", 1)
+        mark = f"t{self.templates}"
+        kept = [pod for pod in self.pods if pod["metadata"]["labels"]["template"] == mark][:wanted]
+        fresh = [pod(f"demo-{mark}-{number}", mark) for number in range(len(kept), wanted)]
+        self.pods = [*kept, *fresh]
+        deployment["status"] = {
+            "observedGeneration": deployment["metadata"]["generation"],
+            "replicas": wanted, "updatedReplicas": wanted, "readyReplicas": wanted, "availableReplicas": wanted,
+        }  # fmt: skip
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Content of the table ConfigMap."""
+        content: dict[str, Any] = json.loads(self.children["ConfigMap", "demo-table"]["data"]["table.json"])
+        return content
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        return next(one for one in self.status["conditions"] if one["type"] == kind)
+
+
+def template(deployment: Mapping[str, Any]) -> Any:
+    return deployment["spec"]["template"]
+
+
+def served(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the API server returns for a manifest: defaults added, quantities normalised, empty values dropped."""
+    found = deepcopy(dict(manifest))
+    if found["kind"] != "Deployment":
+        return found
+    spec = found["spec"]
+    spec.setdefault("replicas", 1)
+    spec["template"]["metadata"]["creationTimestamp"] = None
+    pod_spec = spec["template"]["spec"]
+    pod_spec |= {"dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler"}
+    for container in pod_spec["containers"]:
+        container["terminationMessagePath"] = "/dev/termination-log"
+        container["resources"]["requests"] = dict(container["resources"]["limits"])
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            container[probe]["httpGet"]["scheme"] = "HTTP"
+            container[probe]["successThreshold"] = 1
+    for volume in pod_spec["volumes"]:
+        if "configMap" in volume:
+            volume["configMap"]["defaultMode"] = 420
+    return found
+
+
+def pod(name: str, mark: str, ready: bool = True) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": f"pod-{name}", "labels": {"template": mark}, "annotations": {}},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        },
+    }
+
+
+def window(end: float, batch: float = 8.0, k: int = 3, seconds: float = 10.0, survival: float = 0.7) -> PodWindow:
+    """A plausible window of a pod that decodes `batch` requests, drafting `k` tokens each."""
+    step = 0.008 + 0.0001 * batch * (k + 1) + 0.001 * k
+    steps = seconds / step
+    requests = steps * batch
+    per_position = tuple(requests * survival**place for place in range(1, k + 1))
+    accepted = sum(per_position)
+    first = requests / 200.0
+    return PodWindow(
+        start=end - seconds, end=end, steps=steps, decode_request_steps=requests, step_seconds=step * requests,
+        first_tokens=first, generated_tokens=requests + accepted + first, prompt_tokens=first * 300.0,
+        running=batch, waiting=0.0, kv_usage=0.2, kv_capacity_tokens=400_000.0,
+        drafts=requests if k else 0.0, draft_tokens=requests * k, accepted_tokens=accepted,
+        accepted_per_position=per_position,
+    )  # fmt: skip
+
+
+def observed(cluster: Cluster, batch: float = 8.0, k: int | None = None, survival: float = 0.7) -> Observation:
+    """Every pod seen at `batch` requests, drafting what the table in force says unless told."""
+    rows = cluster.status.get("speculation", {}).get("table", [[1, 256, 0]])
+    said = next((row[2] for row in rows if row[0] <= batch <= row[1]), 0)
+    used = said if k is None else k
+    windows = {one["metadata"]["name"]: window(cluster.now, batch, used, survival=survival) for one in cluster.pods}
+    return Observation(cluster.now, windows)
