@@ -19,6 +19,8 @@ from devcluster.toolchain import Toolchain
 
 NAMESPACE = "monitoring"
 NAME = "prometheus"
+SERVICE = "prometheus-operated"
+"""The name that the Prometheus operator gives its Service, so that what expects one finds this one."""
 INSIDE_URL = f"http://{addresses.PROMETHEUS}:{addresses.PROMETHEUS_PORT}"
 _TOKEN_SECONDS = 365 * 24 * 3600
 _POD = "__meta_kubernetes_pod_"
@@ -172,7 +174,7 @@ def _cluster_role_binding() -> dict[str, Any]:
 
 def _service() -> dict[str, Any]:
     return {
-        "metadata": {"name": NAME},
+        "metadata": {"name": SERVICE},
         "spec": {
             "clusterIP": addresses.PROMETHEUS_SERVICE,
             "ports": [{"name": "web", "port": addresses.PROMETHEUS_PORT}],
@@ -183,9 +185,9 @@ def _service() -> dict[str, Any]:
 def _endpoint_slice() -> dict[str, Any]:
     return {
         "metadata": {
-            "name": f"{NAME}-devcluster",
+            "name": f"{SERVICE}-devcluster",
             "labels": {
-                "kubernetes.io/service-name": NAME,
+                "kubernetes.io/service-name": SERVICE,
                 "endpointslice.kubernetes.io/managed-by": "devcluster",
             },
         },

@@ -104,11 +104,11 @@ def test_prometheus_has_a_service_for_pods(cluster: Cluster) -> None:
     _only_ours(cluster)
     slices = json.loads(
         cluster.kubectl(
-            "get", "endpointslices", "-n", "monitoring", "-l", "kubernetes.io/service-name=prometheus", "-o", "json"
+            "get", "endpointslices", "-n", "monitoring", "-l", "kubernetes.io/service-name=prometheus-operated", "-o", "json"
         ).stdout
     )["items"]
     assert [item["endpoints"][0]["addresses"] for item in slices] == [["10.88.0.3"]]
-    ports = cluster.kubectl("get", "service", "prometheus", "-n", "monitoring", "-o", "jsonpath={.spec.ports[*].port}")
+    ports = cluster.kubectl("get", "service", "prometheus-operated", "-n", "monitoring", "-o", "jsonpath={.spec.ports[*].port}")
     assert ports.stdout == "9090"
 
 
