@@ -1,0 +1,224 @@
+"""Values of the Helm chart: their types make values.schema.json, their docstrings and defaults values.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, Field
+
+from speculative_operator.api.wire import Wire
+
+Text = str
+Anything = dict[str, Any]
+Seconds = Annotated[int, Field(ge=1, le=300)]
+
+
+class Image(Wire):
+    """Image of the operator."""
+
+    repository: Text = "speculative-operator"
+    """Registry and name."""
+    tag: Text = ""
+    """Tag; empty: the chart's appVersion."""
+    digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = ""
+    """Digest, sha256:...; wins over the tag."""
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """When the kubelet pulls it."""
+    pull_secrets: list[Text] = Field(default_factory=list)
+    """Names of Secrets for the registry."""
+
+
+class Token(Wire):
+    """Bearer token for Prometheus; without either none is sent."""
+
+    own_service_account: bool = False
+    """Send the operator's own ServiceAccount token, as OpenShift's and many secured Prometheus servers ask."""
+    secret_name: Text = ""
+    """Or: a Secret of the release's namespace."""
+    key: Text = "token"
+    """Key in the Secret."""
+
+
+class Authority(Wire):
+    """Certificate authority of Prometheus; empty: the system's."""
+
+    config_map_name: Text = ""
+    """ConfigMap of the release's namespace."""
+    key: Text = "ca.crt"
+    """Key in it."""
+
+
+class Prometheus(Wire):
+    """Where the metrics of the serving pods are read."""
+
+    url: Annotated[str, Field(pattern="^https?://")] = "http://prometheus-operated.monitoring.svc:9090"
+    """Prometheus, or anything with its query API."""
+    token: Token = Token()
+    """Bearer token for Prometheus; without either none is sent."""
+    ca: Authority = Authority()
+    """Certificate authority of Prometheus; empty: the system's."""
+
+
+class ServiceAccount(Wire):
+    """Who the operator is in the cluster."""
+
+    create: bool = True
+    """Make the ServiceAccount."""
+    name: Text = ""
+    """Its name; empty: that of the release."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of it."""
+
+
+class Rbac(Wire):
+    """Permissions."""
+
+    create: bool = True
+    """Make roles and bindings for the operator: for the whole cluster, or for watchNamespaces alone."""
+    aggregate: bool = True
+    """Let the built-in roles view, edit and admin see and change SpeculativeDeployments."""
+
+
+class Crds(Wire):
+    """The definition of SpeculativeDeployment."""
+
+    install: bool = True
+    """Install and upgrade it with the release. It stays when the release goes, and with it every object."""
+
+
+class MetricsService(Wire):
+    """A Service in front of /metrics."""
+
+    enabled: bool = True
+    """Make it."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of it."""
+
+
+class PodMonitor(Wire):
+    """Scraping of the operator's own metrics by prometheus-operator."""
+
+    enabled: bool = False
+    """Make it; needs the kind PodMonitor."""
+    interval: Annotated[str, Field(pattern="^[0-9]+(ms|s|m)$")] = "30s"
+    """How often."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels by which your Prometheus chooses it."""
+
+
+class Metrics(Wire):
+    """The operator's own metrics."""
+
+    service: MetricsService = MetricsService()
+    """A Service in front of /metrics."""
+    pod_monitor: PodMonitor = PodMonitor()
+    """Scraping of the operator's own metrics by prometheus-operator."""
+
+
+class Pod(Wire):
+    """The operator's pod."""
+
+    run_as_user: Annotated[int, Field(ge=1)] | None = None
+    """User id; null: the image's, or on OpenShift the namespace's."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations added."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels added."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Nodes to run on."""
+    tolerations: list[Anything] = Field(default_factory=list)
+    """Taints to bear."""
+    affinity: Anything = Field(default_factory=dict)
+    """Affinity."""
+    priority_class_name: Text = ""
+    """Priority class."""
+
+
+class Resources(Wire):
+    """Resources of the operator: 200 MiB carry some 500 objects, 384 MiB some thousands."""
+
+    requests: dict[str, Text | int] = Field(default={"cpu": "100m", "memory": "200Mi"})
+    """Reserved."""
+    limits: dict[str, Text | int] = Field(default={"memory": "384Mi"})
+    """Bound. None on CPU: a throttled operator reacts late, and what it takes beyond its request is idle anyway."""
+
+
+class Values(Wire):
+    """Values of the chart speculative-operator."""
+
+    image: Image = Image()
+    """Image of the operator."""
+    replicas: Annotated[int, Field(ge=0, le=2)] = 1
+    """Operator pods. One works at a time; a second one only waits, which saves seconds when a node dies."""
+    watch_namespaces: list[Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]] = Field(
+        default_factory=list
+    )
+    """Namespaces to serve; empty: all. With names given, the operator holds Roles in these and nothing more."""
+    prometheus: Prometheus = Prometheus()
+    """Where the metrics of the serving pods are read."""
+    tick_seconds: Seconds = 10
+    """Seconds between two looks at each object."""
+    leader_election: bool = True
+    """Hold a Lease before writing anything."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Lowest level that is logged."""
+    log_format: Literal["json", "text"] = "json"
+    """json: one object per line; text: for people."""
+    settings: dict[str, Text | int | float | bool] = Field(default_factory=dict)
+    """Any other variable of docs/settings.md, without its prefix: {WORKERS: 32}."""
+    service_account: ServiceAccount = ServiceAccount()
+    """Who the operator is in the cluster."""
+    rbac: Rbac = Rbac()
+    """Permissions."""
+    crds: Crds = Crds()
+    """The definition of SpeculativeDeployment."""
+    metrics: Metrics = Metrics()
+    """The operator's own metrics."""
+    resources: Resources = Resources()
+    """Resources of the operator: 200 MiB carry some 500 objects, 384 MiB some thousands."""
+    pod: Pod = Pod()
+    """The operator's pod."""
+    fullname_override: Text = ""
+    """Name of all objects of the release; empty: made of release and chart name."""
+    # Helm hands this to every chart.
+    global_: Anything | None = Field(default=None, alias="global", exclude=True)
+
+
+def values_schema() -> dict[str, Any]:
+    """values.schema.json."""
+    schema = Values.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_untitled(schema)}
+
+
+def _untitled(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {
+            key: _untitled(value)
+            for key, value in node.items()
+            if not (key == "title" and isinstance(value, str)) and not (key == "default" and isinstance(value, dict))
+        }
+    return [_untitled(item) for item in node] if isinstance(node, list) else node
+
+
+def values_yaml() -> str:
+    """values.yaml: every value with its default and what it is for."""
+    head = "# Values of the chart speculative-operator, with their defaults.\n"
+    return head + "".join(_commented(Values(), ""))
+
+
+def _commented(model: BaseModel, indent: str) -> list[str]:
+    lines = []
+    for name, field in type(model).model_fields.items():
+        if field.exclude:
+            continue
+        value, description = getattr(model, name), " ".join((field.description or "").split())
+        if not indent:
+            lines.append("\n")
+        lines.append(f"{indent}# {description}\n")
+        if isinstance(value, BaseModel):
+            lines += [f"{indent}{field.alias}:\n", *_commented(value, f"{indent}  ")]
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("\n...\n").strip()
+            lines.append(f"{indent}{field.alias}: {text}\n")
+    return lines

@@ -1,0 +1,66 @@
+"""manifests/install.yaml: what the chart renders, as one file that needs no Helm.
+
+The chart is the only description of how the operator is installed; this takes Helm's marks off its output and adds the
+namespace. Called by `generate`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+NAMESPACE = "speculative-system"
+HEADER = """# The operator with everything that it needs, made from the chart. Apply it server-side:
+#   kubectl apply --server-side -f manifests/
+# Generated: helm template speculative-operator charts/speculative-operator --namespace {namespace} \\
+#              | python -m speculative_operator.api.generate --install -
+"""
+_MARKS = ("helm.sh/chart", "app.kubernetes.io/managed-by", "helm.sh/resource-policy")
+_FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount")
+
+
+class NoChartError(ValueError):
+    """The text is not what the chart renders."""
+
+
+def install(rendered: str) -> str:
+    """The file for what `helm template` printed. Raises NoChartError."""
+    objects = [document for document in yaml.safe_load_all(rendered) if document]
+    if not objects or not all(isinstance(item, dict) and "kind" in item for item in objects):
+        raise NoChartError("no Kubernetes objects in it; pipe the output of `helm template` of the chart")
+    objects = [_namespace(), *(_unmarked(item) for item in objects)]
+    objects.sort(key=lambda item: _FIRST.index(item["kind"]) if item["kind"] in _FIRST else len(_FIRST))
+    return HEADER.format(namespace=NAMESPACE) + "".join(f"---\n{dumped(item)}" for item in objects)
+
+
+def dumped(item: Any) -> str:
+    """YAML as all generated files have it."""
+    text: str = yaml.safe_dump(item, sort_keys=False, width=120, allow_unicode=True)
+    return text
+
+
+def _namespace() -> dict[str, Any]:
+    level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": NAMESPACE, "labels": {"app.kubernetes.io/part-of": "speculative-operator", **level}},
+    }
+
+
+def _unmarked(node: Any) -> Any:
+    """Without Helm's labels and annotations, and without maps that held nothing else."""
+    if isinstance(node, list):
+        return [_unmarked(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {}
+    for key, value in node.items():
+        if key in _MARKS:
+            continue
+        cleaned = _unmarked(value)
+        if key in ("labels", "annotations") and value and not cleaned:
+            continue
+        kept[key] = cleaned
+    return kept

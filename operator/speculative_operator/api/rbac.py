@@ -1,0 +1,103 @@
+"""Every permission, in one table: of the operator, of its Lease, and of users by the built-in view, edit and admin.
+
+`generate` writes the rules for the chart; manifests/ follow from the chart. Tests hold the table to the kinds that the
+shell touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+
+CHILD_VERBS = ("get", "list", "watch", "create", "patch", "delete")
+SEE = ("get", "list", "watch")
+CHANGE = ("create", "update", "patch", "delete", "deletecollection")
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Verbs on a resource, and what they are for."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    only: tuple[str, ...] = ()
+    """Names of the only objects that it holds for; empty: all."""
+
+    def rule(self) -> dict[str, Any]:
+        """As in `rules` of a Role."""
+        rule: dict[str, Any] = {"apiGroups": [self.group], "resources": [self.resource], "verbs": list(self.verbs)}
+        return {**rule, "resourceNames": list(self.only)} if self.only else rule
+
+
+OPERATOR: tuple[Permission, ...] = (
+    Permission(names.GROUP, names.PLURAL, SEE, "what to serve"),
+    Permission(names.GROUP, f"{names.PLURAL}/status", ("patch",), "conditions, figures and decisions"),
+    Permission(
+        names.GROUP,
+        f"{names.PLURAL}/finalizers",
+        ("update",),
+        "children that block their owner's deletion (asked for where OwnerReferencesPermissionEnforcement is on)",
+    ),
+    Permission("apps", "deployments", CHILD_VERBS, "the serving pods"),
+    Permission("", "services", CHILD_VERBS, "the address of the model"),
+    Permission("", "configmaps", CHILD_VERBS, "the table of K, and the scheduler that re-reads it"),
+    Permission("networking.k8s.io", "networkpolicies", CHILD_VERBS, "who reaches the serving pods"),
+    Permission("policy", "poddisruptionbudgets", CHILD_VERBS, "drains leave replicas standing"),
+    Permission("monitoring.coreos.com", "podmonitors", CHILD_VERBS, "scraping, where prometheus-operator runs"),
+    Permission("", "pods", (*SEE, "patch"), "readiness; an annotation that brings a changed table to the pod at once"),
+    Permission("events.k8s.io", "events", ("create",), "what was decided and why"),
+)
+"""In every namespace that is served."""
+
+LEASES = "leases"
+LEASE_GROUP = "coordination.k8s.io"
+
+
+def leader(lease: str) -> tuple[Permission, ...]:
+    """In the operator's own namespace. `create` cannot be bound to a name."""
+    return (
+        Permission(LEASE_GROUP, LEASES, ("create",), "the Lease of the leader"),
+        Permission(LEASE_GROUP, LEASES, ("get", "update"), "keeping and giving back that Lease", only=(lease,)),
+    )
+
+
+VIEW: tuple[Permission, ...] = (
+    Permission(names.GROUP, names.PLURAL, SEE, "see deployments"),
+    Permission(names.GROUP, f"{names.PLURAL}/status", ("get",), "see their status"),
+    Permission(names.GROUP, f"{names.PLURAL}/scale", ("get",), "see their scale"),
+)
+EDIT: tuple[Permission, ...] = (
+    Permission(names.GROUP, names.PLURAL, (*SEE, *CHANGE), "deploy"),
+    Permission(names.GROUP, f"{names.PLURAL}/status", ("get",), "see their status"),
+    Permission(names.GROUP, f"{names.PLURAL}/scale", ("get", "update", "patch"), "scale"),
+)
+USERS = {"view": VIEW, "edit": EDIT}
+"""Aggregated into the built-in ClusterRoles: `view` into view, edit and admin, `edit` into edit and admin.
+Nobody but the operator writes status."""
+
+
+def rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
+    """`rules` of a Role: one for each set of verbs and group, resources together."""
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for permission in permissions:
+        rule = permission.rule()
+        key = (permission.group, permission.verbs, permission.only)
+        if key in merged:
+            merged[key]["resources"] += rule["resources"]
+        else:
+            merged[key] = rule
+    return list(merged.values())
+
+
+def chart_rules(lease: str = names.OPERATOR) -> dict[str, Any]:
+    """What the chart reads from files/rules.yaml."""
+    return {
+        "operator": rules(OPERATOR),
+        "leader": rules(leader(lease)),
+        **{name: rules(permissions) for name, permissions in USERS.items()},
+    }
