@@ -38,11 +38,11 @@ class Settings(BaseSettings):
         "needs two scrapes, so less than the scrape interval brings nothing.",
     )
     workers: int = Field(
-        default=24,
+        default=100,
         ge=1,
-        le=256,
-        description="count: objects visited at once. A visit mostly waits for the API server; one object is never "
-        "visited twice at once.",
+        le=1000,
+        description="count: objects visited at once. A visit mostly waits for its turn at the API server; with few, "
+        "the last writes of old objects hold up the first ones of new objects.",
     )
     write_slots: int = Field(
         default=12,

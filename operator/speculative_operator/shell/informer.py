@@ -33,6 +33,19 @@ class Backoffs:
         return (base * random.uniform(0.8, 1.2) for base in (1.0, 2.0, 4.0, 8.0))  # noqa: S311  spreads load only
 
 
+class NoDiffs(kopf.DiffBaseStorage):
+    """Keeps and compares nothing: kopf would copy each object twice per event for change handlers that we lack."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing."""
+
+
 class Informer:
     """Watches, as long as `run` runs."""
 
@@ -117,7 +130,7 @@ def kopf_settings(settings: Settings, resources: Iterable[Resource]) -> kopf.Ope
     # Unused, but the defaults carry the name of kopf's author into objects if they ever were.
     made.persistence.finalizer = f"{names.GROUP}/finalizer"
     made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.GROUP, v1=False)
-    made.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.GROUP, v1=False)
+    made.persistence.diffbase_storage = NoDiffs()
     # Signals are ours; this is for the case that kopf hangs at the end.
     made.process.ultimate_exiting_timeout = 25.0
     made.queueing.idle_timeout = 1.0

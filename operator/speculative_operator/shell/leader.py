@@ -104,7 +104,8 @@ class Leader:
         """One try to take or renew; False when somebody else holds the Lease or it could not be asked."""
         started = self._clock()
         try:
-            lease = await self._read()
+            # While it is ours nobody else writes it: no need to read it first, a Conflict would tell.
+            lease = self._lease if self.leading else await self._read()
             if lease is None:
                 body = {"metadata": {"name": self._name}, "spec": self._spec({})}
                 self._lease = await self._kube.create(LEASE, self._namespace, body)
@@ -115,6 +116,7 @@ class Leader:
                 self._lease = lease
                 return False
         except ConflictError:
+            self._lease = await self._reread()
             return False
         except ApiError as error:
             log.warning("the Lease cannot be had: %s", error)
@@ -127,6 +129,12 @@ class Leader:
         try:
             return await self._kube.get(LEASE, self._namespace, self._name)
         except NotFoundError:
+            return None
+
+    async def _reread(self) -> dict[str, Any] | None:
+        try:
+            return await self._read()
+        except ApiError:
             return None
 
     def _free(self, spec: Mapping[str, Any]) -> bool:

@@ -28,10 +28,10 @@ async def configuration() -> Any:
     named = os.environ.get("KUBECONFIG", "")
     try:
         if not named and os.environ.get("KUBERNETES_SERVICE_HOST"):
-            load_incluster_config(client_configuration=config)  # type: ignore[no-untyped-call]  # not annotated
+            load_incluster_config(client_configuration=config)
             return config
         path = named or str(Path.home() / ".kube" / "config")
-        await load_kube_config(config_file=path, client_configuration=config)  # type: ignore[no-untyped-call]  # idem
+        await load_kube_config(config_file=path, client_configuration=config)
     except (ConfigException, OSError) as error:
         where = f"KUBECONFIG={named}" if named else "the pod's ServiceAccount and ~/.kube/config"
         raise LoginError(f"no way to the API server by {where}: {error}") from error

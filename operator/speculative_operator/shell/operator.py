@@ -129,8 +129,7 @@ class Operator:
                 await self.informer.run(self.resync.resources(), self._informing)
             finally:
                 settle.cancel()
-            if not self._informing.is_set():
-                log.info("the watches were stopped by a signal")
+            if self.stop.is_set() or not self._informing.is_set():
                 return
             log.info("watching anew: %s", ", ".join(resource.plural for resource in self.resync.resources()))
 
@@ -234,6 +233,7 @@ class Operator:
 
     async def _end(self, workers: list[Part], others: list[Part], watch: Part, endpoints: Endpoints) -> None:
         """Take no more work, let visits finish, give the Lease back, then stop watching."""
+        self.stop.set()
         self.queue.close()
         if self._synced.is_set():
             await asyncio.wait(workers, timeout=DRAIN)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
 from speculative_operator import __version__
@@ -20,6 +20,7 @@ class Telemetry:
     """Counters of one operator process, in a registry of its own."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # not annotated
         self.registry = CollectorRegistry()
         self._seen: dict[str, float] = {}
         self._ticks = self._counter("ticks", "Visits of an object.", "outcome", "reason")
