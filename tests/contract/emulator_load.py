@@ -12,16 +12,17 @@ import contextlib
 import json
 import os
 import random
-import socket
 import sys
 import time
-from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import aiohttp
 
-MODEL, DRAFT = "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.contract.emulator_process import DRAFT, MODEL, emulator
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,47 +38,6 @@ class Load:
     tokens_per_second: float
     running: float
     rss_mib: float
-
-
-def free_port() -> int:
-    """A port of the loopback address that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-@contextlib.asynccontextmanager
-async def emulator(*flags: str, **environment: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    """A running emulator: its URL, once /health answers, and its process. Ends with the block."""
-    port = free_port()
-    env = {**os.environ, "EMULATOR_LOAD_SECONDS": "0", "PYTHONPATH": "operator", **environment}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "speculative_operator.emulator", "serve", MODEL),
-        *("--host", "127.0.0.1", "--port", str(port), *flags),
-        env=env,
-        cwd=Path(__file__).parents[2],
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        await _healthy(f"http://127.0.0.1:{port}", process)
-        yield f"http://127.0.0.1:{port}", process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-
-
-async def _healthy(url: str, process: asyncio.subprocess.Process) -> None:
-    async with aiohttp.ClientSession() as session:
-        for _ in range(300):
-            if process.returncode is not None:
-                raise RuntimeError(f"the emulator ended with {process.returncode}")
-            with contextlib.suppress(aiohttp.ClientError):
-                async with session.get(f"{url}/health") as answer:
-                    if answer.status == 200:
-                        return
-            await asyncio.sleep(0.1)
-    raise RuntimeError("the emulator did not become healthy")
 
 
 class Client:
@@ -121,8 +81,9 @@ async def measure(
 ) -> Load:
     """CPU share and throughput of a fresh emulator under that load, over `seconds` after `warm_up`."""
     speculation = json.dumps({"method": "draft_model", "model": DRAFT, "num_speculative_tokens": 2})
-    flags = ("--max-num-seqs", "512", "--max-model-len", "4096", "--speculative-config", speculation)
-    async with emulator(*flags) as (url, process):
+    flags = ("--max-num-seqs", "512", "--speculative-config", speculation)
+    with emulator(*flags) as running:
+        url, process = running.url, running.process
         client = Client(url, prompt, output)
         load = asyncio.create_task(client.run(whole, streamed))
         await asyncio.sleep(warm_up)

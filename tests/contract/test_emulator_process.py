@@ -1,0 +1,356 @@
+"""The emulator as clients and kubelets meet it: a process with a port, signals and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from tests.contract.emulator_load import measure
+from tests.contract.emulator_process import DRAFT, MODEL, ROOT, Emulator, command, emulator, environment, free_port
+
+PAYLOAD = ROOT / "operator" / "speculative_operator" / "payload" / "speculative_scheduler.py"
+HOT = ("--scheduler-cls", "speculative_scheduler.scheduler")
+
+
+def speculation(k: int, schedule: list[list[int]] | None = None) -> tuple[str, str]:
+    config: dict[str, Any] = {"method": "draft_model", "model": DRAFT, "num_speculative_tokens": k}
+    if schedule:
+        config["num_speculative_tokens_per_batch_size"] = schedule
+    return ("--speculative-config", json.dumps(config))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Emulator]:
+    flags = ("--served-model-name", "qwen", "other", "--per-request-spec-decode-metrics", "detailed")
+    with emulator(*flags, *speculation(3)) as running:
+        yield running
+
+
+def events(answer: requests.Response) -> list[dict[str, Any]]:
+    lines = [line for line in answer.text.split("\n\n") if line]
+    assert lines[-1] == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+
+
+def test_small_routes(server: Emulator) -> None:
+    models = requests.get(f"{server.url}/v1/models", timeout=5).json()
+    assert [(model["id"], model["root"], model["max_model_len"]) for model in models["data"]] == [
+        ("qwen", MODEL, 4096),
+        ("other", MODEL, 4096),
+    ]
+    assert requests.get(f"{server.url}/health", timeout=5).content == b""
+    assert requests.post(f"{server.url}/ping", timeout=5).status_code == 200
+    assert requests.get(f"{server.url}/version", timeout=5).json()["version"] == "0.32.0"
+    assert requests.get(f"{server.url}/load", timeout=5).json() == {"server_load": 0}
+    counted = requests.post(f"{server.url}/tokenize", json={"prompt": "eight ch"}, timeout=5).json()
+    assert (counted["count"], len(counted["tokens"])) == (2, 2)
+    assert requests.get(f"{server.url}/server_info", timeout=5).status_code == 404
+    assert requests.get(f"{server.url}/v1/completions", timeout=5).status_code == 405
+
+
+def test_start_up_says_it_is_an_emulation(server: Emulator) -> None:
+    assert "This is an emulation of vLLM 0.32.0" in server.log.read_text()
+
+
+def test_whole_answer(server: Emulator) -> None:
+    body = server.complete(model="other", max_tokens=20, ignore_eos=True, return_token_ids=True).json()
+    choice = body["choices"][0]
+    assert (body["object"], body["model"], choice["finish_reason"]) == ("text_completion", "other", "length")
+    assert body["usage"] == {
+        "prompt_tokens": 3, "completion_tokens": 20, "total_tokens": 23, "prompt_tokens_details": None,
+    }  # fmt: skip
+    assert len(choice["token_ids"]) == len(choice["text"].split()) == 20
+    spoken = body["metrics"]["speculative_decoding"]
+    assert spoken["num_spec_tokens"] == 3
+    assert spoken["num_draft_tokens"] == 3 * spoken["num_spec_steps"]
+    assert sum(spoken["per_step_accepted"]) == spoken["num_accepted_draft_tokens"]
+    assert len(spoken["acceptance_histogram"]) == 4
+
+
+@pytest.mark.parametrize("route", ["completions", "chat/completions"])
+def test_stream_says_what_the_whole_answer_says(server: Emulator, route: str) -> None:
+    body: dict[str, Any] = {"max_tokens": 40, "ignore_eos": True}
+    body |= {"messages": [{"role": "user", "content": "hi"}]} if "chat" in route else {"prompt": "hi"}
+    url = f"{server.url}/v1/{route}"
+    whole = requests.post(url, json=body, timeout=30).json()
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    chunks = events(requests.post(url, json=body | options, timeout=30))
+    pieces = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
+    if "chat" in route:
+        assert pieces[0]["delta"] == {"role": "assistant", "content": ""}
+        said = "".join(piece["delta"]["content"] for piece in pieces)
+        assert said == whole["choices"][0]["message"]["content"]
+    else:
+        assert "".join(piece["text"] for piece in pieces) == whole["choices"][0]["text"]
+    assert [piece["finish_reason"] for piece in pieces] == [None] * (len(pieces) - 1) + ["length"]
+    assert 10 < len(pieces) <= 41, "one chunk per engine step"
+    assert chunks[-1]["usage"] == whole["usage"]
+
+
+def test_answers_end_by_themselves_and_at_stops(server: Emulator) -> None:
+    whole = server.complete(max_tokens=4000).json()["choices"][0]
+    assert whole["finish_reason"] == "stop"
+    word = whole["text"].split()[4]
+    stopped = server.complete(max_tokens=4000, stop=[word]).json()["choices"][0]
+    assert (stopped["finish_reason"], stopped["stop_reason"]) == ("stop", word)
+    assert whole["text"].startswith(stopped["text"])
+    assert word not in stopped["text"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        ({"model": "missing"}, 404, "The model `missing` does not exist."),
+        ({"max_tokens": 5000}, 400, "is too large: 5000"),
+        ({"prompt": [1] * 4096}, 400, "maximum context length is 4096 tokens"),
+        ({"min_p": 0.1}, 400, "min_p and logit_bias"),
+        ({"prompt": 7}, 400, "prompt"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_refused_requests(server: Emulator, body: dict[str, Any], status: int, text: str) -> None:
+    answer = server.complete(**body)
+    assert answer.status_code == status
+    assert text in answer.json()["error"]["message"]
+
+
+def test_body_that_is_no_json(server: Emulator) -> None:
+    answer = requests.post(f"{server.url}/v1/completions", data="{", timeout=5)
+    assert answer.status_code == 400
+    assert "json_invalid" in answer.json()["error"]["message"]
+
+
+def test_a_client_that_leaves_aborts_its_request(server: Emulator) -> None:
+    before = server.metric("request_success_total", 'finished_reason="abort"')
+    with pytest.raises(requests.ReadTimeout):
+        server.complete(timeout=0.3, max_tokens=4000, ignore_eos=True)
+    body = {"prompt": "hi", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+    with requests.post(f"{server.url}/v1/completions", json=body, timeout=5, stream=True) as answer:
+        assert next(answer.iter_lines()).startswith(b"data: ")
+    assert _eventually(lambda: server.metric("request_success_total", 'finished_reason="abort"') == before + 2)
+    assert _eventually(lambda: server.metric("num_requests_running") == 0)
+
+
+def test_api_keys_cover_v1_alone() -> None:
+    with emulator("--api-key", "secret") as running:
+        for headers, status in (
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": "Bearer secret"}, 200),
+        ):
+            assert requests.get(f"{running.url}/v1/models", headers=headers, timeout=5).status_code == status
+        assert requests.get(f"{running.url}/v1/models", timeout=5).json() == {"error": "Unauthorized"}
+        for path in ("health", "metrics", "version"):
+            assert requests.get(f"{running.url}/{path}", timeout=5).status_code == 200
+
+
+def test_queue_limits_reject_and_count() -> None:
+    with ThreadPoolExecutor(3) as pool, emulator("--max-num-seqs", "1", "--max-num-queued-reqs", "1") as running:
+        answers = []
+        for _ in range(3):
+            answers.append(pool.submit(running.complete, max_tokens=200, ignore_eos=True))
+            time.sleep(0.3)
+        assert [answer.result().status_code for answer in answers] == [200, 200, 503]
+        assert running.metric("admission_rejections_total", 'reason="max_num_queued_reqs"') == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("--num-speculative-tokens", "3"), 2, "unrecognized arguments: --num-speculative-tokens"),
+        (("--speculative-config", "{"), 2, "cannot be converted"),
+        (("--speculative-config", '{"foo": 1}'), 1, "1 validation error for SpeculativeConfig\nfoo\n"),
+        (("--speculative-config", '{"method":"ngram","num_speculative_tokens":0}'), 1, "greater than 0"),
+        (("--scheduler-cls", "no_such_module.scheduler"), 1, "No module named 'no_such_module'"),
+        (speculation(3, [[2, 8, 3]]), 1, "ValueError: The first batch-size range must start at 1"),
+        (("--num-gpu-blocks-override", "3"), 1, "To serve at least one request"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_refused_starts(words: tuple[str, ...], code: int, text: str) -> None:
+    ended = subprocess.run(
+        command("serve", MODEL, "--port", str(free_port()), "--host", "127.0.0.1", *words),
+        env=environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == code
+    assert text in ended.stderr
+
+
+def test_the_port_is_closed_while_loading_and_a_stop_then_is_clean() -> None:
+    port = free_port()
+    words = command("serve", MODEL, "--host", "127.0.0.1", "--port", str(port))
+    process = subprocess.Popen(words, env=environment(EMULATOR_LOAD_SECONDS="30"), stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(2.0)
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"http://127.0.0.1:{port}/health", timeout=2)
+        assert process.poll() is None
+    finally:
+        process.terminate()
+    assert process.wait(10) == 0
+
+
+def test_drain_lets_running_requests_end_and_refuses_new_ones() -> None:
+    with ThreadPoolExecutor(4) as pool, emulator("--shutdown-timeout", "20", *speculation(3)) as running:
+        flying = [pool.submit(running.complete, max_tokens=400, ignore_eos=True) for _ in range(4)]
+        assert _eventually(lambda: running.metric("num_requests_running") == 4)
+        running.process.terminate()
+        time.sleep(0.2)
+        late = running.complete(max_tokens=4)
+        assert late.status_code == 500
+        assert "cannot schedule new futures after shutdown" in late.json()["error"]["message"]
+        for answer in flying:
+            assert answer.result().json()["usage"]["completion_tokens"] == 400
+        assert running.process.wait(10) == 0
+
+
+def test_no_drain_aborts_at_once() -> None:
+    with ThreadPoolExecutor(1) as pool, emulator() as running:
+        flying = pool.submit(running.complete, max_tokens=4000, ignore_eos=True)
+        assert _eventually(lambda: running.metric("num_requests_running") == 1)
+        start = time.monotonic()
+        running.process.terminate()
+        assert running.process.wait(10) == 0
+        assert time.monotonic() - start < 3
+        with contextlib.suppress(requests.ConnectionError):
+            assert flying.result().json()["choices"][0]["finish_reason"] == "abort"
+
+
+def test_a_drain_that_takes_too_long_is_cut() -> None:
+    with ThreadPoolExecutor(1) as pool, emulator("--shutdown-timeout", "0.5") as running:
+        pool.submit(running.complete, max_tokens=4000, ignore_eos=True)
+        assert _eventually(lambda: running.metric("num_requests_running") == 1)
+        start = time.monotonic()
+        running.process.terminate()
+        assert running.process.wait(10) == 0
+        assert 0.4 < time.monotonic() - start < 4
+
+
+def test_a_dead_engine_ends_the_process() -> None:
+    suffix = (
+        '{"method":"suffix","num_speculative_tokens":4,"num_speculative_tokens_per_batch_size":[[1,1,4],[2,256,1]]}'
+    )
+    with ThreadPoolExecutor(2) as pool, emulator("--speculative-config", suffix) as running:
+        answers = [pool.submit(running.complete, max_tokens=200, ignore_eos=True) for _ in range(2)]
+        assert running.process.wait(10) == 1
+        assert "AssertionError" in running.log.read_text()
+        for answer in answers:
+            with contextlib.suppress(requests.ConnectionError):
+                assert answer.result().status_code == 500
+
+
+def mounted(directory: Path) -> dict[str, str]:
+    """Environment of a pod with the payload and its table file mounted at `directory`, on the V1 runner."""
+    shutil.copy(PAYLOAD, directory)
+    return {
+        "PYTHONPATH": f"{directory}:{ROOT / 'operator'}",
+        "SPECULATIVE_TABLE_FILE": str(directory / "table.json"),
+        "VLLM_USE_V2_MODEL_RUNNER": "0",
+    }
+
+
+def test_outputs_are_identical_whatever_k_is_and_while_it_changes(tmp_path: Path) -> None:
+    """Eight prompts, two constant settings, and a table that is rewritten meanwhile: one text for each prompt."""
+    variables = mounted(tmp_path)
+    _table(tmp_path, 1, 3)
+    live = ("--max-num-seqs", "256", *speculation(3, [[1, 254, 3], [255, 255, 1], [256, 256, 0]]), *HOT)
+    with emulator() as running:
+        plain = _eight(running)
+    with emulator(*speculation(3)) as running:
+        constant = _eight(running)
+    with emulator(*live, **variables) as running:
+        changing = _eight(running, lambda: _table(tmp_path, 2, 0))
+        assert 0 < running.metric("spec_decode_num_drafts_total") < running.metric("inter_token_latency_seconds_count")
+    assert plain == constant == changing
+
+
+def _eight(running: Emulator, meanwhile: Callable[[], None] | None = None) -> list[str]:
+    """The answers to eight prompts asked at once."""
+    with ThreadPoolExecutor(8) as pool:
+        answers = [
+            pool.submit(running.complete, prompt=[number] * 30, max_tokens=200, ignore_eos=True) for number in range(8)
+        ]
+        if meanwhile is not None:
+            assert _eventually(lambda: running.metric("num_requests_running") == 8)
+            time.sleep(0.3)
+            meanwhile()
+        return [answer.result().json()["choices"][0]["text"] for answer in answers]
+
+
+def _table(directory: Path, version: int, k: int) -> None:
+    fresh = directory / "table.new"
+    fresh.write_text(json.dumps({"version": version, "rows": [[1, 256, k]]}))
+    fresh.replace(directory / "table.json")
+
+
+def test_hot_retune_reaches_the_counters_in_under_a_second(tmp_path: Path) -> None:
+    """4 running requests, K rewritten through the mounted file, as on a real engine (0.12-0.33 s there)."""
+    variables = mounted(tmp_path)
+    flags = ("--max-num-seqs", "256", *speculation(4, [[1, 252, 4], [253, 253, 3], [254, 254, 1], [255, 256, 0]]))
+    with ThreadPoolExecutor(4) as pool, emulator(*flags, *HOT, **variables) as running:
+        flying = [pool.submit(running.complete, max_tokens=4000, ignore_eos=True, timeout=60) for _ in range(4)]
+        assert _eventually(lambda: running.metric("num_requests_running") == 4)
+        assert _k(running) == 4
+        for version, k in enumerate((0, 1, 3), start=1):
+            _table(tmp_path, version, k)
+            time.sleep(0.6)
+            assert _k(running) == k
+        (tmp_path / "table.json").write_text("{broken")
+        time.sleep(0.5)
+        assert _k(running) == 3
+        _table(tmp_path, 9, 2)
+        time.sleep(0.5)
+        assert _k(running) == 3, "2 was not prepared at start"
+        assert not any(answer.done() for answer in flying)
+        assert re.search(r"speculative: table version 3 in force.*: 1-256:3\n", running.log.read_text())
+
+
+def _k(running: Emulator) -> float:
+    """Draft tokens per decoding request-step over a short window; 0 when nothing is drafted."""
+
+    names = ("spec_decode_num_draft_tokens_total", "inter_token_latency_seconds_count")
+    before = [running.metric(name) for name in names]
+    time.sleep(0.4)
+    drafted, steps = (running.metric(name) - start for name, start in zip(names, before, strict=True))
+    assert steps > 0
+    return round(drafted / steps)
+
+
+def test_engine_time_is_wall_time() -> None:
+    """The mean step period that the metrics tell is the one that clients feel."""
+    with emulator() as running:
+        start = time.monotonic()
+        running.complete(max_tokens=300, ignore_eos=True)
+        felt = time.monotonic() - start
+    assert felt > 300 * 7e-3
+    told = 300 * 7.3e-3
+    assert felt == pytest.approx(told, rel=0.25)
+
+
+def test_a_busy_engine_takes_little_cpu() -> None:
+    """256 whole and 32 streamed requests in flight; docs/emulator.md has the figures of a longer run."""
+    load = asyncio.run(measure(whole=256, streamed=32, seconds=4.0, warm_up=4.0))
+    assert load.failures == 0
+    assert load.running > 200
+    assert load.stream_events > 500
+    assert load.cpu_share < 0.5
+
+
+def _eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
