@@ -81,10 +81,7 @@ def test_children_are_taken_and_stay_as_they_are(bare_cluster: Cluster, namespac
 def test_pods_are_admitted_where_restricted_is_enforced(bare_cluster: Cluster, namespace: str, assigns: bool) -> None:
     source = next(path for path in INPUTS if path.stem == "tp2")
     outcome = tick(world(spec_of(source), {}, capabilities=Capabilities(assigns_uids=assigns)), None, None, NOW)
-    deployment = next(
-        one.manifest for one in outcome.actions if getattr(one, "manifest", {}).get("kind") == "Deployment"
-    )
-    template = deployment["spec"]["template"]
+    template = next(one for one in manifests_of(outcome) if one["kind"] == "Deployment")["spec"]["template"]
     metadata = {**template["metadata"], "name": f"admitted-{str(assigns).lower()}", "namespace": namespace}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     done = bare_cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(pod))
