@@ -53,6 +53,14 @@ def timestamp(now: float) -> str:
         return ""
 
 
+def moment(now: float) -> str:
+    """Unix seconds as RFC 3339 with microseconds, UTC: for what is compared with an engine's log. Empty: no time."""
+    try:
+        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
 def _stamped(condition: Condition, before: Mapping[str, Any], generation: int, now: float) -> dict[str, Any]:
     since = text(before, "lastTransitionTime") if text(before, "status") == condition.status.value else ""
     return {

@@ -10,7 +10,7 @@ from typing import Any
 
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.conditions import moment
 from speculative_operator.reconcile.figures import numbers
 from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.view import View
@@ -35,12 +35,11 @@ def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
 def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
     in_force, decision = view.in_force, view.decision
     if view.changed and decision is not None:
-        return _record(now, str(in_force.before), str(in_force.table), decision.reason, decision.message) | _numbers(
-            view
-        )
+        tables = (str(in_force.before), str(in_force.table))
+        return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
     if in_force.why is not None:
-        table, previous = in_force.table, in_force.before
-        return _record(now, str(previous or _NONE), str(table or _NONE), in_force.why, EXPLANATIONS[in_force.why])
+        tables = (str(in_force.before or _NONE), str(in_force.table or _NONE))
+        return _record(now, *tables, in_force.why, EXPLANATIONS[in_force.why]) | _version(view)
     if _newly_proposed(view, before) and decision is not None:
         return _record(now, str(in_force.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
     return None
@@ -55,12 +54,16 @@ def _newly_proposed(view: View, before: list[dict[str, Any]]) -> bool:
 
 def _record(now: float, before: str, after: str, reason: Reason, message: str) -> dict[str, Any]:
     return {
-        "time": timestamp(now),
+        "time": moment(now),
         "from": before[:4096],
         "to": after[:4096],
         "reason": reason.value,
         "message": message[:1000],
     }
+
+
+def _version(view: View) -> dict[str, Any]:
+    return {"tableVersion": view.in_force.version} if view.in_force.table is not None else {}
 
 
 def _numbers(view: View) -> dict[str, Any]:

@@ -133,6 +133,8 @@ def test_a_decision_is_recorded_and_told_once() -> None:
     while len(cluster.status["decisions"]) == 0:
         events = list(cluster.tick(observed(cluster, batch=200, survival=0.2)).events)
     (decision,) = cluster.status["decisions"]
+    assert decision["tableVersion"] == cluster.table["version"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", decision["time"])
     assert decision["to"] == cluster.status["speculation"]["tableText"]
     assert decision["numbers"]["concurrency"].startswith("20")
     assert [event.reason.value for event in events] == [decision["reason"]]
