@@ -1,6 +1,7 @@
 """Whole ticks against a cluster in a dictionary: what happens when ..."""
 
 import json
+import re
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
