@@ -64,9 +64,8 @@ class ContainerRunner:
         self._policy = _policy(container, restart_policy, init=init)
         self._changed = changed
         sidecar = init and container.get("restartPolicy") == "Always"
-        self.status = ContainerStatus(
-            container["name"], container["image"], Waiting("PodInitializing"), sidecar=sidecar
-        )
+        waits = Waiting("PodInitializing" if sandbox.pod["spec"].get("initContainers") else "ContainerCreating")
+        self.status = ContainerStatus(container["name"], container["image"], waits, sidecar=sidecar)
         self.stopping = asyncio.Event()
         self._grace: float | None = None
         self._program: Program | None = None
@@ -91,6 +90,10 @@ class ContainerRunner:
 
     def log_of(self, restart: int) -> Path:
         return self._sandbox.node.log_dir(self._sandbox.pod) / self.status.name / f"{restart}.log"
+
+    def writes(self, log: Path) -> bool:
+        """Is a running program still writing to this log?"""
+        return isinstance(self.status.state, Running) and log == self.log_path
 
     async def run(self) -> None:
         """Run until the restart policy says that the container is done, or until stopped."""

@@ -95,9 +95,7 @@ class LogServer:
         offset = tail_offset(path, int(tail)) if tail is not None else 0
         left = int(query.get("limitBytes", 2**62))
         follow = query.get("follow", "false").lower() in ("true", "1") and not previous
-        await _copy(
-            path, offset, left, response, lambda: follow and runner.log_path == path and not runner.stopping.is_set()
-        )
+        await _copy(path, offset, left, response, lambda: follow and runner.writes(path))
         return response
 
 

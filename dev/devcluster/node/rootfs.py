@@ -18,6 +18,7 @@ Kind = Literal["dir", "file", "link"]
 
 FRESH = {"/tmp": "mode=1777", "/var/tmp": "mode=1777", "/run": "mode=755", "/root": "mode=755", "/home": "mode=755"}  # noqa: S108
 _OWN = frozenset({"/proc", "/sys", "/dev"})
+_NOT_THE_HOSTS = _OWN | set(FRESH)
 _LINKS_LIMIT = 40
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (
@@ -101,14 +102,14 @@ def resolve(host: Host, path: str) -> str:
             done = done.rpartition("/")[0]
             continue
         here = f"{done}/{part}"
-        if done not in FRESH and links < _LINKS_LIMIT and host.kind(here) == "link":
+        if links < _LINKS_LIMIT and host.kind(here) == "link":
             links += 1
             text = host.link(here)
             done = "" if text.startswith("/") else done
             parts += [p for p in reversed(text.split("/")) if p not in ("", ".")]
             continue
         done = here
-        if done in FRESH:
+        if done in _NOT_THE_HOSTS:
             return "/".join([done, *reversed(parts)])
     return done or "/"
 
@@ -133,7 +134,7 @@ def _shadow(host: Host, path: str, placed: dict[str, Op]) -> str | None:
     owner = _owner(path, placed)
     if owner and not (placed[owner].what == "bind" and placed[owner].source == owner):
         return None
-    if host.kind(path) is not None:
+    if host.kind(path) is not None or any(path.startswith(own + "/") for own in _OWN):
         return None
     above = path
     while above != owner and host.kind(above) is None:
@@ -142,10 +143,8 @@ def _shadow(host: Host, path: str, placed: dict[str, Op]) -> str | None:
 
 
 def _top_level(host: Host) -> list[Op]:
-    own = set(FRESH) | _OWN
-    return [
-        op for op in _children(host, "/") if op.path not in own and (op.what == "link" or host.kind(op.path) == "dir")
-    ]
+    seen = (op for op in _children(host, "/") if op.path not in _NOT_THE_HOSTS)
+    return [op for op in seen if op.what == "link" or host.kind(op.path) == "dir"]
 
 
 def _children(host: Host, directory: str) -> list[Op]:

@@ -85,12 +85,23 @@ def test_new_directory_shadows_its_parent_before_it_is_mounted() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["/etc/hosts", "/etc/ssl", "/models", "/models/a/b", "/tmp/x", "/home/vllm", "/run/a"]
+    "target",
+    [
+        "/etc/hosts",
+        "/etc/ssl",
+        "/models",
+        "/models/a/b",
+        "/tmp/x",
+        "/dev/termination-log",
+        "/dev/shm",
+        "/home/vllm",
+        "/run/a",
+    ],
 )
 def test_nothing_is_shadowed_where_a_mount_point_exists_or_can_be_made(target: str) -> None:
     ops = steps(Mount(target, "/state/v"))
     assert Op("tmpfs", "/etc", "mode=755") not in ops
-    assert at(ops, target) == [Op("bind", target, "/state/v")]
+    assert at(ops, target)[-1] == Op("bind", target, "/state/v")
 
 
 def test_mounts_inside_mounts_come_later_and_shadow_nothing() -> None:

@@ -1,0 +1,42 @@
+"""The cluster that the process node's own tests share: one for the session, a namespace for each test."""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.podlab import PodLab
+
+from devcluster import Cluster, ClusterOptions, Image
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def node_cluster(enclosures: None) -> Iterator[Cluster]:
+    """A cluster with a process node, a shell and Python as images, and quick crash back-off."""
+    images = {"shell": Image(("/bin/sh",)), "python": Image((sys.executable,), env={"FROM_IMAGE": "yes"})}
+    options = ClusterOptions(
+        name=f"node-{os.getpid()}",
+        images=images,
+        prometheus=False,
+        node_settings={"crashBackoffSeconds": 1, "syncSeconds": 60},
+    )
+    with Cluster.start(options) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def pod_api(node_cluster: Cluster) -> Iterator[PodLab]:
+    with PodLab(node_cluster, Path(node_cluster.state_dir)) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(pod_api: PodLab) -> Iterator[PodLab]:
+    """Pods in a namespace of the test's own, gone quickly afterwards."""
+    pod_api.enter_namespace(f"t{next(_NUMBERS)}")
+    yield pod_api
+    pod_api.clear()

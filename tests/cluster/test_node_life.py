@@ -1,0 +1,208 @@
+"""Life of pods on the process node: start, probes, restarts, back-off, hooks, grace, deletion."""
+
+import subprocess
+import time
+
+import pytest
+from tests.cluster.podlab import Json, PodLab, container, is_ready, python, shell
+
+pytestmark = pytest.mark.cluster
+
+SLOW_SERVER = """
+import http.server, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+time.sleep(1.2)
+http.server.HTTPServer(("", 8000), Handler).serve_forever()
+"""
+FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+
+
+def test_pod_runs_quickly_and_is_forgotten_when_deleted(lab: PodLab) -> None:
+    lab.pod("p", shell(FOREVER))
+    start = time.monotonic()
+    pod = lab.ready("p")
+    assert time.monotonic() - start < 3.0
+    assert pod["status"]["podIP"].startswith("10.88.1.")
+    assert container(pod)["started"]
+    assert container(pod)["state"]["running"]["startedAt"]
+    lab.delete("pods", "p")
+    assert lab.gone("p") < 3.0
+
+
+def test_init_containers_run_in_order_before_the_others(lab: PodLab) -> None:
+    shared: Json = {"volumeMounts": [{"name": "shared", "mountPath": "/data"}]}
+    lab.pod(
+        "p",
+        shell("cat /data/order; echo main", **shared),
+        initContainers=[
+            shell("sleep 0.3; echo first >> /data/order", "one", **shared),
+            shell("echo second >> /data/order", "two", **shared),
+        ],
+        volumes=[{"name": "shared", "emptyDir": {}}],
+        restartPolicy="Never",
+    )
+    pod = lab.done("p")
+    assert lab.log("p") == "first\nsecond\nmain\n"
+    assert container(pod, "two", "initContainerStatuses")["state"]["terminated"]["reason"] == "Completed"
+
+
+def test_failing_init_container_keeps_the_pod_from_starting(lab: PodLab) -> None:
+    lab.pod("p", shell("echo never"), initContainers=[shell("exit 4", "bad")], restartPolicy="Never")
+    pod = lab.done("p")
+    assert pod["status"]["phase"] == "Failed"
+    assert container(pod, "bad", "initContainerStatuses")["state"]["terminated"]["exitCode"] == 4
+    assert container(pod)["state"]["waiting"]["reason"] == "PodInitializing"
+
+
+def test_sidecar_starts_before_and_ends_after_the_main_container(lab: PodLab) -> None:
+    shared: Json = {"volumeMounts": [{"name": "shared", "mountPath": "/data"}]}
+    side = "trap 'echo side-end >> /data/order; cat /data/order; exit 0' TERM; echo side >> /data/order; "
+    sidecar = {
+        **shell(side + "while :; do sleep 0.05; done", "side", **shared),
+        "restartPolicy": "Always",
+        "startupProbe": {"exec": {"command": ["test", "-s", "/data/order"]}, "periodSeconds": 1},
+    }
+    main = shell("echo main >> /data/order", **shared)
+    lab.pod("p", main, initContainers=[sidecar], volumes=[{"name": "shared", "emptyDir": {}}], restartPolicy="Never")
+    assert lab.done("p")["status"]["phase"] == "Succeeded"
+    assert lab.log("p", "side") == "side\nmain\nside-end\n"
+
+
+def test_crashing_container_is_restarted_with_growing_pauses(lab: PodLab) -> None:
+    lab.pod("p", shell("echo run; exit 7", terminationMessagePolicy="FallbackToLogsOnError"))
+    pod = lab.wait("p", lambda p: container(p).get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
+    status = container(pod)
+    assert status["lastState"]["terminated"]["exitCode"] == 7
+    assert status["lastState"]["terminated"]["reason"] == "Error"
+    assert status["lastState"]["terminated"]["message"] == "run\n"
+    assert status["state"]["waiting"]["message"].startswith("back-off 1s restarting failed container=c pod=p_")
+    assert pod["status"]["phase"] == "Running"
+    assert not is_ready(pod)
+    lab.wait("p", lambda p: "back-off 2s" in container(p)["state"].get("waiting", {}).get("message", ""))
+    lab.wait("p", lambda p: container(p)["restartCount"] == 3)
+    assert lab.log("p", previous=True) == "run\n"
+
+
+def test_unknown_image_says_which_images_there_are(lab: PodLab) -> None:
+    lab.pod("p", {"name": "c", "image": "nobody/knows:this"})
+    pod = lab.wait("p", lambda p: container(p).get("state", {}).get("waiting", {}).get("reason") == "ImagePullBackOff")
+    message = container(pod)["state"]["waiting"]["message"]
+    assert 'Back-off pulling image "nobody/knows:this"' in message
+    assert "configured images: python:latest, shell:latest" in message
+    assert pod["status"]["phase"] == "Pending"
+    lab.delete("pods", "p")
+    assert lab.gone("p") < 2.0
+
+
+def test_program_that_does_not_exist_is_a_start_error(lab: PodLab) -> None:
+    lab.pod("p", {"name": "c", "image": "shell", "command": ["/no/such/program"]}, restartPolicy="Never")
+    ended = container(lab.done("p"))["state"]["terminated"]
+    assert (ended["reason"], ended["exitCode"]) == ("StartError", 128)
+    assert "/no/such/program" in ended["message"]
+
+
+def test_readiness_follows_the_probe(lab: PodLab) -> None:
+    probe = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1}
+    script = "touch /tmp/ready; sleep 2; rm /tmp/ready; " + FOREVER
+    lab.pod("p", shell(script, readinessProbe=probe))
+    lab.ready("p")
+    pod = lab.wait("p", lambda p: not is_ready(p))
+    assert container(pod)["restartCount"] == 0
+    assert container(pod)["state"].keys() == {"running"}
+
+
+def test_pod_that_never_becomes_ready_stays_and_says_so(lab: PodLab) -> None:
+    probe = {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 1}
+    lab.pod("p", shell(FOREVER, readinessProbe=probe), labels={"app": "p"})
+    lab.create("services", "p", spec={"selector": {"app": "p"}, "ports": [{"port": 80, "targetPort": 8000}]})
+    lab.until(lambda: [e for e in lab.list("events") if e["reason"] == "Unhealthy"])
+    pod = lab.get("pods", "p")
+    assert pod["status"]["phase"] == "Running"
+    ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ContainersNotReady")
+    assert container(pod)["restartCount"] == 0
+
+
+def test_startup_probe_holds_the_others_back_and_gives_up(lab: PodLab) -> None:
+    get = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
+    ports: Json = {"ports": [{"name": "http", "containerPort": 8000}]}
+    probes: Json = {"startupProbe": {**get, "failureThreshold": 30}, "livenessProbe": {**get, "failureThreshold": 1}}
+    lab.pod("slow", python(SLOW_SERVER, **probes, **ports))
+    lab.pod("never", shell(FOREVER, startupProbe={**get, "httpGet": {"port": 1}, "failureThreshold": 2}))
+    pod = lab.ready("slow")
+    assert container(pod)["restartCount"] == 0
+    pod = lab.wait("never", lambda p: container(p).get("restartCount", 0) >= 1)
+    assert container(pod)["started"] is False
+
+
+def test_liveness_failure_restarts_the_container_only(lab: PodLab) -> None:
+    probe = {"exec": {"command": ["test", "!", "-e", "/tmp/sick"]}, "periodSeconds": 1, "failureThreshold": 1}
+    lab.pod("p", shell("sleep 1; touch /tmp/sick; " + FOREVER, livenessProbe=probe), shell(FOREVER, "other"))
+    pod = lab.wait("p", lambda p: container(p).get("restartCount", 0) >= 1 and "running" in container(p)["state"])
+    assert container(pod)["lastState"]["terminated"]["exitCode"] == 0, "it was asked to end, and did"
+    assert container(pod, "other")["restartCount"] == 0
+    assert any(e["reason"] == "Unhealthy" for e in lab.list("events"))
+
+
+def test_hook_then_term_then_kill_within_the_grace_period(lab: PodLab) -> None:
+    script = "trap 'echo term at $(date +%s.%N)' TERM; echo up; while :; do sleep 0.05; done"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> /data/hook; sleep 1"]}}}
+    data: Json = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    lab.create(
+        "persistentvolumeclaims",
+        "kept",
+        spec={"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}},
+    )
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]
+    lab.pod("p", shell(script, lifecycle=hook, **data), terminationGracePeriodSeconds=4, volumes=volumes)
+    lab.until(lambda: lab.exists("pods", "p") and is_ready(lab.get("pods", "p")) and "up" in lab.log("p"))
+    asked = time.time()
+    lab.delete("pods", "p")
+    lab.until(lambda: "term at" in _node_log(lab, "p"))
+    lab.gone("p")
+    assert 3.8 < time.time() - asked < 6.0, "SIGKILL when the grace period is over, the hook's time in it"
+    term = float(_node_log(lab, "p").split("term at ")[1].split()[0]) - asked
+    assert 0.9 < term < 2.5, "SIGTERM after the hook"
+    assert lab.run("cat /data/hook", container=data, volumes=volumes) == "hook\n"
+
+
+def _node_log(lab: PodLab, pod: str) -> str:
+    """A log as the node keeps it; it outlives the pod."""
+    logs = lab.cluster.state_dir / "node" / "logs"
+    return "".join(path.read_text() for path in logs.glob(f"{lab.namespace}_{pod}_*/c/*.log"))
+
+
+def test_forced_deletion_does_not_wait(lab: PodLab) -> None:
+    lab.pod("p", shell("trap '' TERM; while :; do sleep 0.05; done"), terminationGracePeriodSeconds=60)
+    lab.ready("p")
+    lab.delete("pods", "p")
+    lab.delete("pods", "p", 0)
+    assert lab.gone("p") < 1.0
+    lab.until(lambda: not _running(lab), 5.0)
+
+
+def _running(lab: PodLab) -> list[str]:
+    """Launchers of the namespace's pods that are still there."""
+    pods = lab.cluster.state_dir / "node" / "logs"
+    uids = [path.name.rsplit("_", 1)[1] for path in pods.glob(f"{lab.namespace}_*")]
+    listing = lab.cluster.inside(["ps", "axww", "-o", "args"], stdout=subprocess.PIPE)
+    output, _ = listing.communicate()
+    return [line for line in output.decode().splitlines() if "launcher" in line and any(uid in line for uid in uids)]
+
+
+def test_jobs_complete_and_fail(lab: PodLab) -> None:
+    template: Json = {"spec": {"restartPolicy": "Never", "containers": [shell("echo work; exit $CODE")]}}
+    for name, code in (("good", "0"), ("bad", "3")):
+        template["spec"]["containers"][0]["env"] = [{"name": "CODE", "value": code}]
+        lab.create("jobs", name, spec={"backoffLimit": 0, "template": template})
+    lab.until(lambda: lab.get("jobs", "good")["status"].get("succeeded") == 1)
+    lab.until(lambda: lab.get("jobs", "bad")["status"].get("failed") == 1)
+
+
+def test_deadline_of_a_pod(lab: PodLab) -> None:
+    lab.pod("p", shell(FOREVER), activeDeadlineSeconds=1)
+    status = lab.done("p")["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")

@@ -1,0 +1,210 @@
+"""Volumes, environment and identity of pods on the process node, and how fast changes reach them."""
+
+import functools
+import json
+import time
+from pathlib import Path
+
+import pytest
+from tests.cluster.podlab import Json, PodLab, container, shell
+
+pytestmark = pytest.mark.cluster
+
+WATCHER = (
+    "trap 'exit 0' TERM; old=; while :; do new=$(cat /etc/speculative/table.json);"
+    ' [ "$new" = "$old" ] || echo "$new $(date +%s.%N)"; old=$new; sleep 0.02; done'
+)
+TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def _table_pod(lab: PodLab) -> None:
+    lab.create("configmaps", "table", data={"table.json": "v1"})
+    mounts = [
+        {"name": "t", "mountPath": "/etc/speculative"},
+        {"name": "t", "mountPath": "/etc/fixed/table.json", "subPath": "table.json"},
+    ]
+    lab.pod("p", shell(WATCHER, volumeMounts=mounts), volumes=[{"name": "t", "configMap": {"name": "table"}}])
+    lab.ready("p")
+    lab.until(lambda: "v1" in lab.log("p"))
+
+
+def _logged(lab: PodLab, text: str) -> bool:
+    return text in lab.log("p")
+
+
+def test_annotated_pod_gets_a_changed_config_map_at_once(lab: PodLab) -> None:
+    _table_pod(lab)
+    delays = []
+    for version in ("v2", "v3", "v4"):
+        lab.patch("configmaps", "table", {"data": {"table.json": version}})
+        lab.patch("pods", "p", {"metadata": {"annotations": {"poke": version}}})
+        asked = time.time()
+        lab.until(functools.partial(_logged, lab, version), 5.0)
+        delays.append(float(lab.log("p").split(f"{version} ")[1].split()[0]) - asked)
+    assert sorted(delays)[1] < 0.5, delays
+    assert container(lab.get("pods", "p"))["restartCount"] == 0
+
+
+def test_unannotated_pod_waits_for_the_next_sync(lab: PodLab) -> None:
+    _table_pod(lab)
+    lab.patch("configmaps", "table", {"data": {"table.json": "v2"}})
+    time.sleep(3.0)
+    assert "v2" not in lab.log("p"), "a kubelet takes a minute"
+
+
+def test_sub_path_and_environment_never_change(lab: PodLab) -> None:
+    lab.create("configmaps", "table", data={"table.json": "v1"})
+    script = "trap 'exit 0' TERM; while :; do echo $(cat /whole/table.json) $(cat /etc/one.json) $V; sleep 0.05; done"
+    mounts = [
+        {"name": "t", "mountPath": "/whole"},
+        {"name": "t", "mountPath": "/etc/one.json", "subPath": "table.json"},
+    ]
+    env = [{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "table", "key": "table.json"}}}]
+    volumes = [{"name": "t", "configMap": {"name": "table"}}]
+    lab.pod("p", shell(script, volumeMounts=mounts, env=env), volumes=volumes)
+    lab.ready("p")
+    lab.patch("configmaps", "table", {"data": {"table.json": "v2"}})
+    lab.patch("pods", "p", {"metadata": {"annotations": {"poke": "1"}}})
+    lab.until(lambda: "v2" in lab.log("p"), 5.0)
+    assert lab.log("p", tailLines=1) == "v2 v1 v1\n"
+
+
+def test_pod_waits_for_a_config_map_that_comes_later(lab: PodLab) -> None:
+    lab.pod(
+        "p",
+        shell("cat /c/a", volumeMounts=[{"name": "c", "mountPath": "/c"}]),
+        volumes=[{"name": "c", "configMap": {"name": "late"}}],
+        restartPolicy="Never",
+    )
+    lab.until(lambda: [e for e in lab.list("events") if 'configmap "late" not found' in e["message"]])
+    assert container(lab.get("pods", "p"))["state"]["waiting"]["reason"] == "ContainerCreating"
+    lab.create("configmaps", "late", data={"a": "here"})
+    lab.done("p")
+    assert lab.log("p") == "here"
+
+
+def test_every_kind_of_volume_at_its_true_path(lab: PodLab) -> None:
+    lab.create("secrets", "s", stringData={"password": "hidden", "other": "x"})
+    lab.create("configmaps", "c", data={"a": "1"})
+    projected = [
+        {"secret": {"name": "s", "items": [{"key": "password", "path": "deep/password", "mode": 0o400}]}},
+        {"configMap": {"name": "gone", "optional": True}},
+        {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {"serviceAccountToken": {"path": "token", "audience": "vault", "expirationSeconds": 600}},
+    ]
+    volumes = [
+        {"name": "p", "projected": {"sources": projected}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}},
+        {"name": "home", "emptyDir": {}},
+        {"name": "c", "configMap": {"name": "c", "defaultMode": 0o440}},
+        {"name": "host", "hostPath": {"path": "/usr/share", "type": "Directory"}},
+    ]
+    mounts = [
+        {"name": "p", "mountPath": "/etc/speculative"},
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "home", "mountPath": "/home/vllm"},
+        {"name": "c", "mountPath": "/models/config"},
+        {"name": "host", "mountPath": "/opt/host/share", "readOnly": True},
+        {"name": "home", "mountPath": "/scratch", "subPathExpr": "$(POD)"},
+    ]
+    script = """
+cat /etc/speculative/deep/password; echo; cat /etc/speculative/labels; echo
+stat -L -c %a /etc/speculative/deep/password /models/config/a
+df --output=size /dev/shm | tail -1
+cut -d. -f2 /etc/speculative/token | tr -- '-_' '+/' | base64 -d 2>/dev/null | grep -o '"aud":\\["vault"\\]'
+touch /scratch/x && ls /home/vllm
+touch /models/config/b 2>/dev/null || echo read-only
+test -d /opt/host/share/doc && ls /etc/passwd
+"""
+    env = [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    output = lab.run(script, labels={"a": "b"}, volumes=volumes, container={"volumeMounts": mounts, "env": env})
+    assert output.split() == [
+        *("hidden", 'a="b"', "400", "440", "131072", '"aud":["vault"]', "probe", "read-only", "/etc/passwd")
+    ]
+
+
+def test_host_is_untouched_and_the_root_can_be_read_only(lab: PodLab) -> None:
+    mark = Path("/tmp/devnode-mark")
+    script = (
+        f"echo x > {mark} && cat {mark}; touch /usr/mark 2>/dev/null || echo usr is read-only; hostname; echo $HOME"
+    )
+    assert lab.run(script) == "x\nusr is read-only\nprobe\n/root\n"
+    assert not mark.exists()
+    locked: Json = {
+        "securityContext": {"readOnlyRootFilesystem": True},
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp/mine"}],
+    }
+    script = "for d in / /tmp /run /root /etc; do touch $d/mark 2>/dev/null || echo $d; done"
+    script += "; touch /tmp/mine/a /dev/shm/a && echo ok"
+    output = lab.run(script, "locked", container=locked, volumes=[{"name": "tmp", "emptyDir": {}}])
+    assert output.split() == ["/", "/tmp", "/run", "/root", "/etc", "ok"]
+
+
+def test_pods_do_not_see_each_other(lab: PodLab) -> None:
+    lab.pod("neighbour", shell("touch /tmp/mine; trap 'exit 0' TERM; while :; do sleep 0.1; done"))
+    lab.ready("neighbour")
+    processes, program = lab.run("ls /proc | grep -c '^[0-9]'; cat /proc/1/comm; ls /tmp").split()
+    assert int(processes) <= 4
+    assert program == "sh"
+    state = lab.cluster.state_dir / "node"
+    assert lab.run(f"ls {state} 2>/dev/null | wc -l", "curious") == "0\n", "other pods' secrets lie there"
+
+
+def test_claim_gets_a_volume_that_outlives_its_pods(lab: PodLab) -> None:
+    request = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    lab.create("persistentvolumeclaims", "cache", spec=request)
+    claim = lab.until(lambda: (c := lab.get("persistentvolumeclaims", "cache"))["status"].get("phase") == "Bound" and c)
+    assert claim["spec"]["storageClassName"] == "standard"
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "cache"}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/models"}]}
+    lab.run("echo weights > /models/a", "one", volumes=volumes, container=mounts)
+    assert lab.run("cat /models/a", "two", volumes=volumes, container=mounts) == "weights\n"
+    directory = lab.cluster.state_dir / "node" / "volumes" / claim["spec"]["volumeName"]
+    assert directory.is_dir()
+    for name in ("one", "two"):
+        lab.delete("pods", name)
+    lab.delete("persistentvolumeclaims", "cache")
+    lab.until(lambda: not directory.exists())
+
+
+def test_token_speaks_for_the_service_account_and_no_more(lab: PodLab) -> None:
+    lab.create("serviceaccounts", "reader")
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+    lab.create("roles", "reader", rules=[rule])
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": lab.namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    lab.create("rolebindings", "reader", roleRef=reference, subjects=[subject])
+    lab.create("configmaps", "c", data={"a": "1"})
+    ask = (
+        f'curl -s --cacert {TOKENS}/ca.crt -H "Authorization: Bearer $(cat {TOKENS}/token)"'
+        f" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/api/v1/namespaces/$(cat {TOKENS}/namespace)"
+    )
+    by_name = ask.replace("$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT", "kubernetes.default.svc")
+    output = lab.run(f"{ask}/configmaps/c; echo '#'; {by_name}/secrets", serviceAccountName="reader")
+    allowed, denied = (json.loads(part) for part in output.split("#"))
+    assert allowed["data"] == {"a": "1"}
+    assert denied["code"] == 403
+    assert f"system:serviceaccount:{lab.namespace}:reader" in denied["message"]
+
+
+def test_no_token_where_none_is_wanted(lab: PodLab) -> None:
+    assert lab.run(f"ls {TOKENS} 2>/dev/null | wc -l", automountServiceAccountToken=False) == "0\n"
+
+
+def test_environment_of_a_pod(lab: PodLab) -> None:
+    lab.create("services", "vllm", spec={"ports": [{"port": 80}]})
+    env = [
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "GPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.nvidia.com/gpu"}}},
+        {"name": "URL", "value": "http://$(IP):8000"},
+    ]
+    script = "echo $URL $NODE $GPUS $KUBERNETES_SERVICE_HOST; env | grep -c VLLM; echo $LEAK"
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    output = lab.run(
+        script,
+        enableServiceLinks=False,
+        container={"env": env[:2] + env[3:], "resources": limits, "args": ["-c", script]},
+    )
+    address = lab.get("pods", "probe")["status"]["podIP"]
+    assert output.split() == [f"http://{address}:8000", "node-1", "10.96.0.1", "0"]
