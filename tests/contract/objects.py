@@ -289,6 +289,14 @@ BAD: tuple[Bad, ...] = (
         "use one of 'Auto', 'Recommend', 'Static' or 'Off'",
     ),
     Bad(
+        "mode-bare-off",
+        {"speculation.mode": False},
+        "spec.speculation.mode",
+        "false",
+        'supported values: "Auto", "Recommend", "Static", "Off"',
+        "use one of 'Auto', 'Recommend', 'Static' or 'Off'",
+    ),
+    Bad(
         "k-zero",
         {"speculation.numSpeculativeTokens": 0},
         "spec.speculation.numSpeculativeTokens",

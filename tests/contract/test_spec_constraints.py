@@ -3,90 +3,26 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from tests.contract.objects import BAD, BAD_NAMES, GOOD, GOOD_NAMES, UNKNOWN, Bad, specdep
+from tests.contract.server import Server
 from tests.contract.strategies import objects
 
 from devcluster import Cluster
 from speculative_operator.api.convert import SpecError, to_domain
-from speculative_operator.api.crd import COLUMNS, NAME, crd
+from speculative_operator.api.crd import COLUMNS, crd
 from speculative_operator.api.rules import ALL_RULES
-from speculative_operator.domain import names
 
 pytestmark = pytest.mark.cluster
 
 
-class Server:
-    """Dry-run writes of SpeculativeDeployments over one connection."""
-
-    def __init__(self, api: client.ApiClient) -> None:
-        self.custom = client.CustomObjectsApi(api)
-        self.at = (names.GROUP, names.VERSION, "default", names.PLURAL)
-
-    def create(self, body: dict[str, Any], validation: str = "Strict") -> dict[str, Any]:
-        created = self.custom.create_namespaced_custom_object(
-            *self.at, body, dry_run="All", field_validation=validation
-        )
-        return cast("dict[str, Any]", created)
-
-    def refusal(self, body: dict[str, Any]) -> dict[str, Any]:
-        with pytest.raises(ApiException) as caught:
-            self.create(body)
-        status: dict[str, Any] = json.loads(caught.value.body or "")
-        return status
-
-
-@pytest.fixture(scope="module")
-def api(bare_cluster: Cluster) -> Iterator[client.ApiClient]:
-    loaded = client.Configuration()
-    load: Any = config.load_kube_config  # the client has types for its calls, not for its configuration
-    load(str(bare_cluster.kubeconfig), client_configuration=loaded)
-    with client.ApiClient(loaded) as connection:
-        yield connection
-
-
-@pytest.fixture(scope="module")
-def installed(api: client.ApiClient) -> dict[str, Any]:
-    """The definition as the server has it, once it serves."""
-    custom = client.CustomObjectsApi(api)
-    definitions = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-    try:
-        custom.create_cluster_custom_object(*definitions, crd())
-    except ApiException as error:
-        if error.status != 409:
-            raise
-    for _ in range(100):
-        found = cast("dict[str, Any]", custom.get_cluster_custom_object(*definitions, NAME))
-        states = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or ()}
-        if states.get("Established") == "True" and _serves(custom):
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"the definition is not established: {found.get('status')}")
-
-
-def _serves(custom: client.CustomObjectsApi) -> bool:
-    try:
-        custom.list_namespaced_custom_object(names.GROUP, names.VERSION, "default", names.PLURAL)
-    except ApiException:
-        return False
-    return True
-
-
-@pytest.fixture(scope="module")
-def server(api: client.ApiClient, installed: dict[str, Any]) -> Server:
-    return Server(api)
-
-
 def test_definition_is_structural(installed: dict[str, Any]) -> None:
-    states = {c["type"]: c["status"] for c in installed["status"]["conditions"]}
-    assert states == {"Established": "True", "NamesAccepted": "True"}
+    conditions = {c["type"]: c["status"] for c in installed["status"]["conditions"]}
+    assert conditions == {"Established": "True", "NamesAccepted": "True"}
 
 
 def test_server_keeps_the_definition_as_written(installed: dict[str, Any]) -> None:
@@ -189,8 +125,8 @@ def test_one_mistake_gives_one_cause(server: Server) -> None:
     assert not {name: said for name, said in loud.items() if name not in TWO_CAUSES}, json.dumps(loud, indent=1)
 
 
-TWO_CAUSES = {"replicas-negative"}
-"""The scale subresource brings a bound of its own."""
+TWO_CAUSES = {"replicas-negative", "mode-bare-off"}
+"""The scale subresource brings a bound of its own; a word of the wrong type is not in the list either."""
 
 
 def test_columns_name_fields_of_the_schema() -> None:

@@ -110,7 +110,8 @@ class Speculation(Wire):
 
     mode: Mode = Mode.AUTO
     """Auto: the operator measures and decides. Recommend: it decides and shows what it would do, and does nothing.
-    Static: K is as written here. Off: serve without the speculator. More may be added."""
+    Static: K is as written here. "Off": serve without the speculator; in YAML it needs the quotes, a bare Off is read
+    as false. More may be added."""
     num_speculative_tokens: Annotated[int, scalars.whole(0, MOST_TOKENS)] | None = None
     """Tokens drafted per step (K). Static: what is in force where schedule is empty. Auto and Recommend: where to
     start. Default: chosen from what is known of method and hardware."""

@@ -1,0 +1,212 @@
+"""Status, scale, columns, selectors and explanations, as users and autoscalers see them on a real API server."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+from tests.contract.objects import specdep
+from tests.contract.server import Server
+
+from devcluster import Cluster
+from speculative_operator.api.crd import SELECTABLE, schema
+from speculative_operator.api.status import DECISIONS_KEPT, Status
+from speculative_operator.domain.reasons import ConditionType
+
+pytestmark = pytest.mark.cluster
+
+MOMENT = "2026-01-02T03:04:05Z"
+DECISION = {
+    "time": MOMENT,
+    "from": "1-256:4",
+    "to": "1-64:4 65-256:0",
+    "reason": "HighConcurrency",
+    "message": "drafts cost more than they give above 64 requests",
+    "tableVersion": 4,
+    "numbers": {"gain": "+12%", "concurrency": "96.0"},
+}
+WHOLE: dict[str, Any] = {
+    "conditions": [
+        {
+            "type": kind.value,
+            "status": "True",
+            "reason": "AllReady",
+            "message": "every replica serves",
+            "lastTransitionTime": MOMENT,
+            "observedGeneration": 1,
+        }
+        for kind in ConditionType
+    ],
+    "observedGeneration": 1,
+    "replicas": 2,
+    "readyReplicas": 2,
+    "updatedReplicas": 2,
+    "selector": "serving.speculative.dev/deployment=seen",
+    "url": "http://seen.default.svc:8000",
+    "pair": {"verifier": "hf://a/b@main", "speculator": "hf://a/c", "hash": "0123456789"},
+    "speculation": {
+        "state": "On",
+        "method": "draft_model",
+        "actuator": "Live",
+        "table": [[1, 64, 4], [65, 256, 0]],
+        "tableVersion": 3,
+        "tableText": "1-64:4 65-256:0",
+        "proposedTable": [[1, 256, 4]],
+        "k": "4",
+        "acceptanceRate": "71%",
+        "acceptanceLength": "2.84",
+        "concurrency": "12.3",
+        "tpot": "8.1ms",
+        "tpotOff": "10.6ms",
+        "tokensPerSecond": "1512",
+        "gain": "+31%",
+        "gainPercent": {"low": -4, "mid": 31, "high": 40},
+        "proposedGain": "+35%",
+        "costPer1kTokens": "0.0009",
+        "reason": "Tuned",
+        "message": "the table in force is the best one found",
+        "observedAt": MOMENT,
+    },
+    "decisions": [DECISION] * DECISIONS_KEPT,
+    "memory": {"version": 1, "cells": [[1, 2.5], [None, {"deep": True}]]},
+}
+
+
+@pytest.fixture
+def seen(server: Server) -> Iterator[str]:
+    """An object that is kept, with a whole status."""
+    name = "seen"
+    body = specdep({"speculation.mode": "Recommend", "replicas": 2}, name=name)
+    server.create(body, keep=True)
+    server.write_status(name, WHOLE)
+    yield name
+    server.custom.delete_namespaced_custom_object(*server.at, name)
+
+
+def test_every_status_field_is_kept(server: Server, seen: str) -> None:
+    assert server.get(seen)["status"] == WHOLE
+
+
+def test_whole_status_is_whole() -> None:
+    """The sample above sets every field that the schema has, so that the test above speaks for all of them."""
+    Status.model_validate(WHOLE)
+
+    def missing(node: dict[str, Any], value: Any, path: str) -> Iterator[str]:
+        if node.get("type") == "array":
+            for item in value:
+                yield from missing(node["items"], item, f"{path}[]")
+        for name, field in node.get("properties", {}).items():
+            if name in value:
+                yield from missing(field, value[name], f"{path}.{name}")
+            else:
+                yield f"{path}.{name}"
+
+    assert not list(missing(schema()["properties"]["status"], WHOLE, "status"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("decisions", [DECISION] * (DECISIONS_KEPT + 1), "status.decisions"),
+        ("speculation.k", 4, "status.speculation.k"),
+        ("speculation.gainPercent.mid", 1.5, "status.speculation.gainPercent.mid"),
+        ("conditions", [*WHOLE["conditions"], WHOLE["conditions"][0]], "status.conditions"),
+    ],
+)
+def test_status_is_bounded_and_typed(server: Server, seen: str, path: str, value: Any, field: str) -> None:
+    status = copy.deepcopy(WHOLE)
+    *parents, last = path.split(".")
+    node = status
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    with pytest.raises(ApiException, match=field.replace(".", r"\.")):
+        server.write_status(seen, status)
+
+
+def test_words_that_this_version_does_not_know_are_kept(server: Server, seen: str) -> None:
+    """A newer operator under an older definition."""
+    server.write_status(seen, {"speculation": {"state": "Dreaming", "reason": "NewReason"}})
+    assert server.get(seen)["status"]["speculation"]["state"] == "Dreaming"
+
+
+def test_status_and_spec_are_written_apart(server: Server, seen: str) -> None:
+    before = server.get(seen)
+    server.custom.patch_namespaced_custom_object(*server.at, seen, {"status": {"url": "http://elsewhere"}})
+    after = server.get(seen)
+    assert after["status"] == before["status"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+
+
+def test_scale(server: Server, seen: str) -> None:
+    scale: Any = server.custom.get_namespaced_custom_object_scale(*server.at, seen)
+    assert scale["spec"]["replicas"] == 2
+    assert scale["status"] == {"replicas": 2, "selector": WHOLE["selector"]}
+    server.custom.patch_namespaced_custom_object_scale(*server.at, seen, {"spec": {"replicas": 5}})
+    assert server.get(seen)["spec"]["replicas"] == 5
+
+
+def _lines(cluster: Cluster, *arguments: str) -> list[list[str]]:
+    return [line.split() for line in cluster.kubectl("get", *arguments).stdout.splitlines()]
+
+
+def test_columns(bare_cluster: Cluster, seen: str) -> None:
+    head, row = _lines(bare_cluster, "specdep", seen)
+    assert head == ["NAME", "READY", "METHOD", "K", "ACCEPT", "GAIN", "STATE", "REPLICAS", "AGE"]
+    assert row[:8] == ["seen", "True", "draft_model", "4", "71%", "+31%", "On", "2"]
+    head, row = _lines(bare_cluster, "specdep", seen, "-o", "wide")
+    assert head[9:] == ["VERIFIER", "SPECULATOR", "ENGINE", "TPOT", "REASON"]
+    assert row[9:] == ["hf://Qwen/Qwen3-8B", "hf://Qwen/Qwen3-0.6B", "vLLM", "8.1ms", "AllReady"]
+
+
+def test_fresh_object_shows_no_errors_in_its_columns(bare_cluster: Cluster, server: Server) -> None:
+    server.create(specdep({"speculator": {"method": "ngram"}}, name="fresh"), keep=True)
+    _, row = _lines(bare_cluster, "specdep", "fresh", "-o", "wide")
+    assert row[:2] == ["fresh", "ngram"]
+    server.custom.delete_namespaced_custom_object(*server.at, "fresh")
+
+
+@pytest.mark.parametrize("category", ["all", "inference"])
+def test_categories(bare_cluster: Cluster, seen: str, category: str) -> None:
+    assert "seen" in bare_cluster.kubectl("get", category, "-o", "name").stdout
+
+
+def test_selectable_fields(bare_cluster: Cluster, seen: str) -> None:
+    spec = {"speculation": {"mode": "Recommend"}, "engine": {"type": "vLLM"}, "speculator": {"method": "draft_model"}}
+    wanted = f"spec.speculation.mode={spec['speculation']['mode']},spec.engine.type={spec['engine']['type']}"
+    assert "seen" in bare_cluster.kubectl("get", "specdep", "--field-selector", wanted).stdout
+    assert "seen" not in bare_cluster.kubectl("get", "specdep", "--field-selector", "spec.engine.type=TGI").stdout
+    for path in SELECTABLE:
+        bare_cluster.kubectl("get", "specdep", "--field-selector", f"{path}=x")
+
+
+def test_explains(bare_cluster: Cluster, installed: dict[str, Any]) -> None:
+    """Every field of spec and status has words, and the server hands them out."""
+    for _ in range(50):
+        shown = bare_cluster.kubectl("explain", "specdep.spec.speculation", check=False)
+        if shown.returncode == 0:
+            break
+        time.sleep(0.2)
+    assert "enum: Auto, Recommend, Static, Off" in shown.stdout
+    assert "Tokens drafted per step (K)." in shown.stdout
+    tree = bare_cluster.kubectl("explain", "specdep", "--recursive").stdout
+    assert "gpuMemoryUtilizationPercent\t<integer>" in tree
+
+    def silent(node: dict[str, Any], path: str) -> Iterator[str]:
+        for name, field in node.get("properties", {}).items():
+            if not field.get("description"):
+                yield f"{path}.{name}"
+            yield from silent(field.get("items", field), f"{path}.{name}")
+
+    root = schema()
+    assert not [*silent(root["properties"]["spec"], "spec"), *silent(root["properties"]["status"], "status")]
+
+
+def test_examples_are_accepted(bare_cluster: Cluster, installed: dict[str, Any]) -> None:
+    shown = bare_cluster.kubectl("apply", "--dry-run=server", "-f", "examples/", "-o", "json").stdout
+    assert len(json.loads(shown)["items"]) >= 6
