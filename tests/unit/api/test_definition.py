@@ -1,0 +1,136 @@
+"""The shape of the definition: what the API server and its cost budget ask of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from speculative_operator.api.crd import COLUMNS, SELECTABLE, crd, schema
+from speculative_operator.api.rules import ALL_RULES
+from speculative_operator.api.structural import NotStructuralError, structural
+from speculative_operator.api.wire import VALIDATIONS, Rule, concatenation, literal
+
+OPAQUE = "x-kubernetes-preserve-unknown-fields"
+
+
+def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, node
+    for name, field in node.get("properties", {}).items():
+        yield from nodes(field, f"{path}.{name}")
+    if "items" in node:
+        yield from nodes(node["items"], f"{path}[]")
+    if isinstance(node.get("additionalProperties"), dict):
+        yield from nodes(node["additionalProperties"], f"{path}{{}}")
+
+
+NODES = [*nodes(schema()["properties"]["spec"], "spec"), *nodes(schema()["properties"]["status"], "status")]
+
+
+@pytest.mark.parametrize(("path", "node"), NODES, ids=[path for path, _ in NODES])
+def test_every_node_is_plain_and_bounded(path: str, node: dict[str, Any]) -> None:
+    if node.get("x-kubernetes-int-or-string"):
+        assert node["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+        assert "type" not in node
+        return
+    assert node["type"] in {"object", "array", "string", "integer", "boolean"}, "no floats"
+    assert not {"anyOf", "oneOf", "allOf", "$ref", "nullable", "title"} & set(node)
+    assert node.get("additionalProperties") is not True
+    if node["type"] == "string" and "enum" not in node:
+        assert "maxLength" in node or node.get("format") == "date-time"
+    if node["type"] == "array":
+        assert "maxItems" in node
+    if "additionalProperties" in node:
+        assert "maxProperties" in node
+
+
+def test_only_the_escape_hatch_and_the_memory_are_opaque() -> None:
+    assert [path for path, node in NODES if OPAQUE in node] == ["spec.template.spec", "status.memory"]
+
+
+def test_status_sets_no_words_in_stone() -> None:
+    """A newer operator must be able to report what this definition has never heard of."""
+    assert not [path for path, node in NODES if path.startswith("status") and "enum" in node]
+
+
+def test_defaults_reach_into_objects_that_are_left_out() -> None:
+    """The server fills nested defaults only where the parent is there."""
+    for path, node in NODES:
+        for name, field in node.get("properties", {}).items():
+            inner = field.get("properties", {}).values()
+            if field.get("default") == {}:
+                assert not field.get("required"), f"{path}.{name} cannot be defaulted: it has required fields"
+                assert any("default" in child for child in inner)
+
+
+def test_lists_of_named_things_are_keyed() -> None:
+    keyed = {path: node["x-kubernetes-list-map-keys"] for path, node in NODES if "x-kubernetes-list-type" in node}
+    assert keyed == {"spec.engine.env": ["name"], "status.conditions": ["type"]}
+
+
+def test_rules_name_fields_that_exist() -> None:
+    for path, node in NODES:
+        for rule in node.get(VALIDATIONS, ()):
+            inner = node
+            for part in rule.get("fieldPath", "").split(".")[1:]:
+                assert part in inner["properties"], f"{path}: {rule['fieldPath']}"
+                inner = inner["properties"][part]
+
+
+def test_rules_have_names_of_their_own() -> None:
+    assert len({rule.id for rule in ALL_RULES}) == len(ALL_RULES)
+
+
+@pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.id)
+def test_messages_have_a_remedy_and_fit(rule: Rule) -> None:
+    assert ": " in rule.text, "field and value, a colon, the remedy"
+    entry = rule.schema()
+    assert len(entry.get("message", "")) <= 2048
+    assert "\n" not in entry["rule"] + entry.get("messageExpression", "")
+    assert ("message" in entry) != ("messageExpression" in entry)
+
+
+def test_definition_fits_a_last_applied_annotation() -> None:
+    """Client-side `kubectl apply` keeps the whole object in an annotation of at most 256 KiB."""
+    assert len(str(crd())) < 200_000
+
+
+def test_selectable_fields_are_scalars() -> None:
+    assert len(SELECTABLE) <= 8, "the API server takes eight"
+    types = dict(NODES)
+    assert {types[path]["type"] for path in SELECTABLE} == {"string"}
+
+
+def test_columns_in_order() -> None:
+    assert [column["name"] for column in COLUMNS if "priority" not in column] == [
+        "Ready", "Method", "K", "Accept", "Gain", "State", "Replicas", "Age",
+    ]  # fmt: skip
+    assert [column["name"] for column in COLUMNS if column.get("priority") == 1] == [
+        "Verifier", "Speculator", "Engine", "TPOT", "Reason",
+    ]  # fmt: skip
+
+
+class Either(BaseModel):
+    field: int | str
+
+
+def test_what_a_definition_cannot_say_is_refused() -> None:
+    with pytest.raises(NotStructuralError, match=r"Either\.field may be 2 things"):
+        structural(Either)
+
+
+class Untyped(BaseModel):
+    field: object
+
+
+def test_untyped_fields_are_refused() -> None:
+    with pytest.raises(NotStructuralError, match=r"Untyped\.field has no type"):
+        structural(Untyped)
+
+
+def test_texts_become_expressions() -> None:
+    assert concatenation("plain") == "'plain'"
+    assert concatenation('k is "{self.k}": less') == "'k is \"' + self.k + '\": less'"
+    assert literal("it's \\") == "'it\\'s \\\\'"
