@@ -14,7 +14,7 @@ from speculative_operator.reconcile.reading import text
 from speculative_operator.reconcile.rollout import scaled_elsewhere
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import RenderInput, render
+from speculative_operator.render import RenderInput, render_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired
         strategy=strategy.choose(spec, world.capabilities.spare_accelerators),
         owns_replicas=not scaled_elsewhere(deployment),
     )
-    manifests: tuple[Mapping[str, Any], ...] = render(inp)
+    manifests: tuple[Mapping[str, Any], ...] = render_again(inp)
     if world.capabilities.spare_accelerators is not None and deployment is not None:
         manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
     return Desired(manifests, inp.live, in_force.version)
@@ -61,7 +61,7 @@ def _steady(inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied:
     if applied in hashes:
         return manifests
     for other in strategy.EVERY:
-        candidate = render(replace(inp, strategy=other))
+        candidate = render_again(replace(inp, strategy=other))
         if any(one["metadata"]["annotations"][names.ANNOTATION_HASH] == applied for one in candidate):
             return candidate
     return manifests

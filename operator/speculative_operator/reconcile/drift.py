@@ -50,6 +50,8 @@ def _hash(manifest: Mapping[str, Any]) -> Any:
 
 
 def _compare(desired: Any, actual: Any, applied: Any, path: str, field: str) -> str | None:
+    if desired == actual:
+        return None
     if _empty(desired) and (actual is _ABSENT or _empty(actual)) and field not in _EMPTY_MEANS:
         return None
     if isinstance(desired, Mapping):
@@ -120,7 +122,7 @@ def _surplus(desired: Any, actual: Any, path: str, field: str) -> str | None:
 
 
 def _equal(desired: Any, actual: Any, field: str) -> bool:
-    if desired == actual and isinstance(desired, bool) == isinstance(actual, bool):
+    if desired == actual:
         return True
     if field in _QUANTITIES or field == "sizeLimit":
         value = quantity(desired)

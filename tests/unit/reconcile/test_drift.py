@@ -92,11 +92,6 @@ def test_integers_and_strings_are_the_same_quantity() -> None:
     assert first_difference({"env": {"value": "1000m"}}, {"env": {"value": "1"}}) == "env.value"
 
 
-def test_true_is_not_one() -> None:
-    assert first_difference({"a": True}, {"a": 1}) == "a"
-    assert first_difference({"a": 1}, {"a": True}) == "a"
-
-
 def test_the_servers_own_normalisation_is_no_drift() -> None:
     applied = changed(f"{ENGINE}/image", "docker.io/library/i:latest")
     assert first_difference(DESIRED, applied, applied) == ""
