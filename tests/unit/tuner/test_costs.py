@@ -15,7 +15,6 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.physics.catalog import find_accelerator
 from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
 from speculative_operator.tuner.costs import (
-    FORGET_SECONDS,
     CostEvidence,
     CostModel,
     StepSample,
@@ -84,9 +83,10 @@ def test_doubt_shrinks_with_evidence_and_returns_with_time() -> None:
 
     samples = (sample(16, 3, (1.0,) * 5),) * 10
     evidence = learn_costs(CostEvidence(), samples, 0.0, PRIOR, KNOBS)
-    old = learn_costs(evidence, (), 5 * FORGET_SECONDS, PRIOR, KNOBS)
+    old = learn_costs(evidence, (), 9000.0, PRIOR, KNOBS)
     none, much, faded = (doubt(posterior(known, PRIOR, KNOBS)) for known in (CostEvidence(), evidence, old))
     assert much < faded < none
+    assert faded - much > 0.3 * (none - much)
 
 
 def test_one_wild_window_moves_little() -> None:
