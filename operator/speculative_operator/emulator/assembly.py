@@ -27,6 +27,7 @@ def build_core(config: EngineConfig, settings: Settings) -> EngineCore:
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_k=config.max_k,
             chunked_prefill=config.chunked_prefill,
+            prefix_caching=config.prefix_caching,
             dies_below_max_k=behaviour is not None and behaviour.reaction is Reaction.DIES,
         ),
         config.pool(),

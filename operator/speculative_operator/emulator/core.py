@@ -68,6 +68,8 @@ class CoreLimits:
     max_num_batched_tokens: int
     max_k: int = 0
     chunked_prefill: bool = True
+    prefix_caching: bool = True
+    """Prompts are looked up in a prefix cache, which here never hits."""
     dies_below_max_k: bool = False
     """The drafter fails an assertion when asked for fewer than `max_k` tokens."""
 
@@ -144,18 +146,25 @@ class EngineCore:
     def _make_room(self, result: StepResult) -> Ints:
         """Tokens each running request may have in this step; preempts from the tail while KV blocks do not suffice."""
         batch = self._batch
-        want = np.where(batch.todo > 0, batch.todo, 1 + batch.drafts)
-        grant = np.clip(self._limits.max_num_batched_tokens - (np.cumsum(want) - want), 0, want)
+        grant = np.where(batch.todo > 0, batch.todo, 1 + batch.drafts)
+        budget = self._limits.max_num_batched_tokens
+        if grant.sum() > budget:
+            grant = np.clip(budget - (grant.cumsum() - grant), 0, grant)
         held = np.maximum(batch.blocks, self._blocks(batch.context + grant))
-        kept = int(np.searchsorted(np.cumsum(held), self._pool.blocks, side="right"))
-        if kept < batch.size:
-            victims = batch.pop_tail(kept)
-            for victim in reversed(victims):
-                victim.preemptions += 1
-                self.waiting.appendleft(victim)
-            result.preempted = len(victims)
-        batch.blocks[:] = held[:kept]
-        return np.asarray(grant[:kept])
+        if held.sum() > self._pool.blocks:
+            kept = int(held.cumsum().searchsorted(self._pool.blocks, side="right"))
+            self._preempt(kept, result)
+            grant, held = grant[:kept], held[:kept]
+        batch.blocks[:] = held
+        return grant
+
+    def _preempt(self, kept: int, result: StepResult) -> None:
+        """Send all but the oldest `kept` requests back to the head of the queue; their KV is lost."""
+        victims = self._batch.pop_tail(kept)
+        for victim in reversed(victims):
+            victim.preemptions += 1
+            self.waiting.appendleft(victim)
+        result.preempted = len(victims)
 
     def _schedule(self, now: float, grant: Ints, result: StepResult) -> Ints:
         """Admit waiting requests into what is left of seats, tokens and blocks; tokens granted per row."""
@@ -175,15 +184,15 @@ class EngineCore:
             if request.scheduled is None:
                 request.scheduled = now
                 request.record = start(self._recording, limits.max_k)
-                result.queried_tokens += request.prompt_tokens
+                result.queried_tokens += request.prompt_tokens if limits.prefix_caching else 0
             budget -= chunk
             free -= blocks
             admitted.append(chunk)
-        return np.concatenate((grant, np.array(admitted, dtype=np.int64)))
+        return np.concatenate((grant, np.array(admitted, dtype=np.int64))) if admitted else grant
 
     def _compute(self, now: float, grant: Ints, result: StepResult) -> None:
         batch = self._batch
-        decodes = np.flatnonzero((batch.todo == 0) & (grant > 0))
+        decodes = ((batch.todo == 0) & (grant > 0)).nonzero()[0]
         verified = grant[decodes] - 1
         prefill = np.where(batch.todo > 0, grant, 0)
         result.scheduled = int(np.count_nonzero(grant))
@@ -200,7 +209,8 @@ class EngineCore:
         result.inter_token = result.end - batch.last_token[decodes]
         batch.context += prefill
         batch.todo -= prefill
-        self._first_tokens(np.flatnonzero((prefill > 0) & (batch.todo == 0)), tokens, result)
+        if result.prefill_tokens:
+            self._first_tokens(((prefill > 0) & (batch.todo == 0)).nonzero()[0], tokens, result)
         self._emit(tokens, result)
         self._draft(result.k)
 
@@ -216,7 +226,7 @@ class EngineCore:
         """Tokens each decoding request gains: its accepted drafts and one more, cut at its target."""
         batch = self._batch
         accepted = np.zeros(len(decodes), dtype=np.int64)
-        drafted = np.flatnonzero(verified > 0)
+        drafted = (verified > 0).nonzero()[0]
         if len(drafted):
             rows = decodes[drafted]
             accepted[drafted] = self._acceptance.accepted(
@@ -252,9 +262,9 @@ class EngineCore:
         batch.generated += tokens
         batch.last_token[gained] = result.end
         result.generated_tokens = int(tokens.sum())
-        streams = np.flatnonzero((batch.streams > 0) & gained)
+        streams = ((batch.streams > 0) & gained).nonzero()[0]
         result.progressed = [(batch.requests[row], int(batch.generated[row])) for row in streams.tolist()]
-        ended = np.flatnonzero(gained & (batch.generated >= batch.target)).tolist()
+        ended = (gained & (batch.generated >= batch.target)).nonzero()[0].tolist()
         if ended:
             taken = batch.remove(ended)
             for request in taken:

@@ -23,8 +23,15 @@ async def report(service: Service, interval: float) -> None:
     if service.engine.speculative is not None:
         names += [_DRAFTS, _DRAFT_TOKENS, _ACCEPTED]
     before = _values(service.metrics, names)
+    lost = 0.0
     while True:
         await asyncio.sleep(interval)
+        if service.driver.given_up_seconds > lost:
+            log.warning(
+                "This machine is overloaded: the engine clock gave up %.1f s; its speed as clients feel it is too low",
+                service.driver.given_up_seconds - lost,
+            )
+            lost = service.driver.given_up_seconds
         after = _values(service.metrics, names)
         gained = {name: after[name] - before[name] for name in names}
         before = after

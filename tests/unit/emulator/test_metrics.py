@@ -120,6 +120,14 @@ def test_aborted_requests_are_counted_as_such() -> None:
     assert run.metrics.histogram("vllm:request_generation_tokens").sum == 1
 
 
+@pytest.mark.parametrize(("flag", "queried"), [("--enable-prefix-caching", 30), ("--no-enable-prefix-caching", 0)])
+def test_prefix_cache_is_asked_and_never_hits(flag: str, queried: int) -> None:
+    run = Run(configured(flag), quiet())
+    run.add(prompt=30, output=4)
+    run.until_idle()
+    assert (run.count("prefix_cache_queries"), run.count("prefix_cache_hits")) == (queried, 0)
+
+
 def test_mfu_counters_only_when_asked() -> None:
     off, on = Run(configured(), quiet()), Run(configured("--enable-mfu-metrics"), quiet())
     for run in (off, on):

@@ -1,0 +1,61 @@
+"""What the vLLM adapter renders, the emulator starts; and both, written apart, hold the same of each method."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.engines.building import SMALL_QWEN, spec
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
+from speculative_operator.domain.table import KTable
+from speculative_operator.emulator.arguments import parse
+from speculative_operator.emulator.assembly import build_core
+from speculative_operator.emulator.config import EngineConfig, engine_config, server_config
+from speculative_operator.emulator.drafting import Reaction
+from speculative_operator.emulator.settings import Settings
+from speculative_operator.engines.registry import engine_for
+
+METHODS = [None, *(method for method in Method if method is not Method.MLP_SPECULATOR)]
+
+
+def deployment(method: Method | None, mode: Mode) -> DeploymentSpec:
+    source = SMALL_QWEN if method is Method.DRAFT_MODEL else ...
+    return spec(method, source=source, mode=mode, num_speculative_tokens=3)
+
+
+def started(deployed: DeploymentSpec) -> EngineConfig:
+    """Configuration of the emulator under the container's arguments and environment, booted once."""
+    container = engine_for(deployed).container(deployed, KTable.constant(3, 256))
+    variables = {entry["name"]: entry.get("value", "") for entry in container.env}
+    namespace = parse(["serve", *container.args])
+    assert server_config(namespace, variables).shutdown_timeout > 0
+    config = engine_config(namespace, variables, Settings())
+    build_core(config, Settings())
+    return config
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.STATIC, Mode.OFF])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_rendered_command_line_starts(method: Method | None, mode: Mode) -> None:
+    config = started(deployment(method, mode))
+    assert (config.speculative is not None) == (method is not None and mode is not Mode.OFF)
+    if config.speculative is not None:
+        assert config.speculative.method == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_live_methods_are_those_whose_engine_takes_a_changed_k(method: Method | None) -> None:
+    deployed = deployment(method, Mode.AUTO)
+    knobs, config = engine_for(deployed).knobs(deployed), started(deployed)
+    lookup = config.lookup()
+    if knobs.actuator is not Actuator.LIVE:
+        assert lookup is None
+        return
+    ours = config.knobs()
+    assert config.drafting is not None
+    assert config.drafting.reaction is not Reaction.DIES
+    assert set((lookup or [])[1:]) == set(knobs.ks), "every K that may come is prepared at start"
+    assert ours.draft_passes_follow_k == knobs.draft_passes_follow_k
+    assert ours.block_drafter == knobs.block_drafter
+    assert ours.draft_free == knobs.draft_free
+    assert ours.max_batch == knobs.max_batch
