@@ -1,0 +1,269 @@
+"""Installing: the chart and the one file made from it, on a cluster with controllers, under Pod Security and RBAC."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster import Cluster
+from devcluster.errors import DevClusterError
+from speculative_operator.api import manifests
+from speculative_operator.domain import names
+from speculative_operator.settings import Settings
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = str(ROOT / "charts" / "speculative-operator")
+INSTALL = ROOT / "manifests" / "install.yaml"
+NAMESPACE = manifests.NAMESPACE
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:speculative-operator"
+
+
+def rendered(cluster: Cluster, *settings: str, release: str = "speculative-operator") -> list[dict[str, Any]]:
+    """Objects of the chart; settings as for --set."""
+    options = [option for setting in settings for option in ("--set", setting)]
+    text = cluster.helm("template", release, CHART, "--namespace", NAMESPACE, *options).stdout
+    return [item for item in yaml.safe_load_all(text) if item]
+
+
+def one(objects: list[dict[str, Any]], kind: str, name: str = "speculative-operator") -> dict[str, Any]:
+    (found,) = [item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def environment(objects: list[dict[str, Any]], name: str = "speculative-operator") -> dict[str, str]:
+    (container,) = one(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster) -> Iterator[Cluster]:
+    """The operator from manifests/, as README and demo install it."""
+    cluster.kubectl("apply", "--server-side", "-f", str(INSTALL.parent))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    yield cluster
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", str(INSTALL))
+
+
+def test_install_file_is_what_the_chart_renders(cluster: Cluster) -> None:
+    text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE).stdout
+    assert manifests.install(text) == INSTALL.read_text(), "run: make generate"
+
+
+def test_chart_passes_helms_own_check(cluster: Cluster) -> None:
+    assert "0 chart(s) failed" in cluster.helm("lint", "--strict", CHART).stdout
+
+
+def test_kustomization_builds(cluster: Cluster) -> None:
+    built = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(ROOT)).stdout))
+    assert len(built) == len(list(yaml.safe_load_all(INSTALL.read_text())))
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("replica=1", "replica"),
+        ("replicas=3", "replicas"),
+        ("prometheus.url=prometheus:9090", "prometheus/url"),
+        ("tickSeconds=0", "tickSeconds"),
+        ("logLevel=LOUD", "logLevel"),
+        ("image.digest=abc", "image/digest"),
+        ("watchNamespaces={A_b}", "watchNamespaces"),
+        ("settings.TICK_SECONDS=3", "tickSeconds"),
+        ("settings.NO_SUCH_THING={a}", "settings"),
+    ],
+)
+def test_wrong_values_are_refused(cluster: Cluster, setting: str, said: str) -> None:
+    with pytest.raises(DevClusterError) as caught:
+        rendered(cluster, setting)
+    assert said in str(caught.value)
+
+
+def test_contradicting_values_are_refused(cluster: Cluster) -> None:
+    with pytest.raises(DevClusterError, match="set leaderElection: true or replicas: 1"):
+        rendered(cluster, "replicas=2", "leaderElection=false")
+    with pytest.raises(DevClusterError, match="keep one of them"):
+        rendered(cluster, "prometheus.token.secretName=a", "prometheus.token.ownServiceAccount=true")
+
+
+def test_named_namespaces_get_roles_and_nothing_cluster_wide(cluster: Cluster) -> None:
+    objects = rendered(cluster, "watchNamespaces={models,more}", "rbac.aggregate=false", "crds.install=false")
+    kinds = {item["kind"] for item in objects}
+    assert not {kind for kind in kinds if kind.startswith("Cluster")}
+    roles = [item for item in objects if item["kind"] == "Role"]
+    assert {item["metadata"]["namespace"] for item in roles} == {"models", "more", NAMESPACE}
+    wide = one(rendered(cluster), "ClusterRole")
+    assert all(role["rules"] == wide["rules"] for role in roles if role["metadata"]["namespace"] != NAMESPACE)
+    assert environment(objects)["SPECULATIVE_NAMESPACES"] == "models,more"
+
+
+def test_values_reach_the_operator(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables that the chart sets are read as they were meant."""
+    objects = rendered(
+        cluster,
+        "watchNamespaces={b,a}",
+        "prometheus.url=https://thanos.example:9091/",
+        "prometheus.token.ownServiceAccount=true",
+        "prometheus.ca.configMapName=ca",
+        "tickSeconds=30",
+        "leaderElection=false",
+        "logLevel=DEBUG",
+        "settings.WORKERS=7",
+        "settings.STALE_AFTER_SECONDS=45",
+    )
+    for name, value in environment(objects).items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert settings.namespace_list == ("a", "b")
+    assert settings.prometheus_url == "https://thanos.example:9091"
+    assert settings.prometheus_token_file == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert settings.prometheus_ca_file == "/etc/speculative-operator/ca/ca.crt"
+    assert (settings.tick_seconds, settings.leader_election, settings.log_level) == (30.0, False, "DEBUG")
+    assert (settings.workers, settings.stale_after_seconds) == (7, 45.0)
+
+
+def test_names_follow_the_release(cluster: Cluster) -> None:
+    objects = rendered(cluster, release="second")
+    name = "second-speculative-operator"
+    assert one(objects, "ServiceAccount", name)
+    leader = one(objects, "Role", f"{name}-leader")
+    assert {rule["resourceNames"][0] for rule in leader["rules"] if "resourceNames" in rule} == {name}
+    assert environment(objects, name)["SPECULATIVE_LEASE_NAME"] == name
+
+
+def test_server_takes_every_object_of_a_release(installed: Cluster) -> None:
+    """With everything switched on that has a switch; strict validation, Pod Security of the namespace as warnings."""
+    values = (
+        "image.tag=x",
+        "image.pullSecrets={a}",
+        "prometheus.token.secretName=token",
+        "prometheus.ca.configMapName=ca",
+        "pod.runAsUser=1000650000",
+        "pod.nodeSelector.zone=a",
+        "pod.tolerations[0].operator=Exists",
+        "pod.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key=metadata.name",
+        "pod.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].operator=In",
+        "pod.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values={a}",
+        "pod.annotations.a=b",
+        "pod.labels.a=b",
+        "pod.priorityClassName=system-cluster-critical",
+        "metrics.service.annotations.a=b",
+        "serviceAccount.annotations.a=b",
+        "fullnameOverride=all",
+    )
+    text = "---\n".join(yaml.safe_dump(item) for item in rendered(installed, *values, release="all"))
+    done = installed.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", input=text)
+    assert "Warning" not in done.stderr
+
+
+def test_release_installs(installed: Cluster) -> None:
+    """Beside the operator from the manifests, hence by another name and without the definition."""
+    release = ("chart-test", CHART, "--namespace", "chart-test")
+    installed.helm("install", *release, "--create-namespace", "--set", "crds.install=false")
+    installed.helm("upgrade", *release, "--set", "crds.install=false,replicas=2,watchNamespaces={chart-test}")
+    shown = installed.kubectl("get", "deployment", "-n", "chart-test", "-o", "json").stdout
+    (deployment,) = json.loads(shown)["items"]
+    assert deployment["spec"]["replicas"] == 2
+    installed.helm("uninstall", "chart-test", "--namespace", "chart-test")
+
+
+def test_operators_pod_is_let_in_under_restricted_pod_security(installed: Cluster) -> None:
+    """No node runs it here: it is enough that the controller may make it."""
+    for _ in range(100):
+        found = installed.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json").stdout
+        if pods := json.loads(found)["items"]:
+            break
+        time.sleep(0.1)
+    else:
+        events = installed.kubectl("get", "events", "-n", NAMESPACE).stdout
+        pytest.fail(f"no pod was made\n{events}")
+    security = pods[0]["spec"]["securityContext"]
+    assert security == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}, "no fixed user id"
+
+
+def may(cluster: Cluster, verb: str, resource: str, *, namespace: str = "default", who: str = ACCOUNT) -> bool:
+    """A resource may be followed by `:subresource` or by `/name`."""
+    resource, _, below = resource.partition(":")
+    part = ("--subresource", below) if below else ()
+    answer = cluster.kubectl("auth", "can-i", verb, resource, *part, "-n", namespace, "--as", who, check=False)
+    return answer.stdout.strip() == "yes"
+
+
+OWN = f"{names.PLURAL}.{names.GROUP}"
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [
+        ("watch", OWN),
+        ("patch", f"{OWN}:status"),
+        ("update", f"{OWN}:finalizers"),
+        ("patch", "deployments.apps"),
+        ("delete", "configmaps"),
+        ("create", "networkpolicies.networking.k8s.io"),
+        ("patch", "pods"),
+        ("create", "events.events.k8s.io"),
+    ],
+)
+def test_operator_may(installed: Cluster, verb: str, resource: str) -> None:
+    assert may(installed, verb, resource)
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [
+        ("get", "secrets"),
+        ("create", "pods"),
+        ("delete", "pods"),
+        ("patch", OWN),
+        ("delete", OWN),
+        ("get", "nodes"),
+        ("list", "namespaces"),
+        ("create", "clusterrolebindings.rbac.authorization.k8s.io"),
+        ("get", "leases.coordination.k8s.io"),
+    ],
+)
+def test_operator_may_not(installed: Cluster, verb: str, resource: str) -> None:
+    assert not may(installed, verb, resource)
+
+
+def test_lease_is_the_operators_own_alone(installed: Cluster) -> None:
+    assert may(installed, "update", "leases.coordination.k8s.io/speculative-operator", namespace=NAMESPACE)
+    assert not may(installed, "update", "leases.coordination.k8s.io/other", namespace=NAMESPACE)
+
+
+@pytest.mark.parametrize(
+    ("role", "may_do", "may_not"),
+    [("view", "list", "create"), ("edit", "create", ""), ("admin", "delete", "")],
+)
+def test_built_in_roles_take_up_the_new_kind(installed: Cluster, role: str, may_do: str, may_not: str) -> None:
+    user = f"user-{role}"
+    options = (f"--clusterrole={role}", f"--user={user}", "-n", "default")
+    installed.kubectl("create", "rolebinding", user, *options)
+    try:
+        for _ in range(100):
+            if may(installed, may_do, OWN, who=user):
+                break
+            time.sleep(0.1)
+        assert may(installed, may_do, OWN, who=user)
+        assert not may_not or not may(installed, may_not, OWN, who=user)
+        assert not may(installed, "patch", f"{OWN}:status", who=user)
+    finally:
+        installed.kubectl("delete", "rolebinding", user, "-n", "default")
+
+
+def test_generator_takes_the_charts_output(cluster: Cluster, tmp_path: Path) -> None:
+    """The command that the header of manifests/install.yaml names."""
+    text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE).stdout
+    command = [sys.executable, "-m", "speculative_operator.api.generate", "--check", "--install", "-"]
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
