@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 from speculative_operator.domain.decision import Interval
 
@@ -27,9 +28,11 @@ def signed(value: float | None) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """`9.8ms`."""
+    """`9.8ms`; whole seconds from ten on."""
     seconds = known(seconds)
-    return f"{1000 * seconds:.3g}ms" if seconds is not None and seconds < 10 else f"{seconds:.0f}s" if seconds else ""
+    if seconds is None or seconds <= 0:
+        return ""
+    return f"{_significant(1000 * seconds)}ms" if seconds < 10 else f"{seconds:.0f}s"
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -41,7 +44,7 @@ def number(value: float | None, digits: int = 1) -> str:
 def money(value: float | None) -> str:
     """An amount with three digits that count."""
     value = known(value)
-    return f"{value:.3g}" if value is not None and value >= 0 else ""
+    return _significant(value) if value is not None and value >= 0 else ""
 
 
 def whole_percent(interval: Interval | None) -> dict[str, int] | None:
@@ -53,3 +56,8 @@ def whole_percent(interval: Interval | None) -> dict[str, int] | None:
     if low is None or mid is None or high is None:
         return None
     return {"low": low, "mid": mid, "high": high}
+
+
+def _significant(value: float) -> str:
+    """Three digits that count, never an exponent."""
+    return format(Decimal(f"{value:.3g}"), "f")
