@@ -111,6 +111,8 @@ def _verb(difference: str) -> str:
 
 def _was_there(world: World, key: tuple[str, str]) -> bool:
     """True when the child had been made before: it was deleted, not yet to be created."""
+    if key[0] == "PodMonitor":
+        return False  # its kind may have come to the cluster just now
     if world.applied:
         return key in world.applied
     return whole(world.status, "observedGeneration") == world.spec.generation and bool(world.children)

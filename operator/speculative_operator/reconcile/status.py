@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reasons import ConditionType
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource
 from speculative_operator.reconcile.conditions import serving_conditions, stamped
 from speculative_operator.reconcile.figures import FIGURES, speculation_status
 from speculative_operator.reconcile.history import decisions
-from speculative_operator.reconcile.reading import mapping
+from speculative_operator.reconcile.reading import items, mapping, text
 from speculative_operator.reconcile.tuning import tuning_conditions
 from speculative_operator.reconcile.view import View
 from speculative_operator.render.labels import pair_hash
@@ -21,6 +22,7 @@ FIGURES_SECONDS = 30.0
 """Figures are written at most this often."""
 FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
+_VERDICT = ConditionType.TUNING_CONVERGED.value
 _SILENT = frozenset({"message", "observedAt"})
 """Figures that never cause a write: they go along with the next one."""
 
@@ -57,14 +59,24 @@ def should_write(old: Mapping[str, Any], new: Mapping[str, Any], last_write: flo
     """
     if _steady(old) != _steady(new):
         return True
-    return now - last_write >= FIGURES_SECONDS and _moved(mapping(old, "speculation"), mapping(new, "speculation"))
+    if now - last_write < FIGURES_SECONDS:
+        return False
+    return _verdict(old) != _verdict(new) or _moved(mapping(old, "speculation"), mapping(new, "speculation"))
 
 
 def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
     """What is written at once when it changes."""
-    steady = {key: value for key, value in status.items() if key not in ("memory", "speculation")}
+    steady = {key: value for key, value in status.items() if key not in ("memory", "speculation", "conditions")}
     block = mapping(status, "speculation")
-    return steady | {"speculation": {key: value for key, value in block.items() if key not in FIGURES}}
+    return steady | {
+        "speculation": {key: value for key, value in block.items() if key not in FIGURES},
+        "conditions": [one for one in items(status, "conditions") if text(one, "type") != _VERDICT],
+    }
+
+
+def _verdict(status: Mapping[str, Any]) -> list[Any]:
+    """The tuner's verdict on the table: at the edge of a margin it may change from window to window."""
+    return [one for one in items(status, "conditions") if text(one, "type") == _VERDICT]
 
 
 def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -58,7 +58,7 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
     kind, observation = ConditionType.METRICS_AVAILABLE, view.observation
     if observation is None:
         if any(pod.ready for pod in view.pods):
-            return _kept(kind, before, Reason.STARTING, "no window was seen yet")
+            return _unchanged(kind, before, Reason.STARTING, "no window was seen yet")
         return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
     gap = metrics_gap(observation)
     if gap is None:
@@ -95,7 +95,7 @@ def _converged(view: View, before: Mapping[str, Any]) -> Condition:
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:
-        return _kept(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
+        return _unchanged(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
     if decision.reason in _CONVERGED:
         return Condition(kind, Truth.TRUE, Reason.TUNED, EXPLANATIONS[Reason.TUNED])
     if decision.reason in _MOVING or decision.reason is Reason.RECOMMENDED:
@@ -122,6 +122,15 @@ def _kept(kind: ConditionType, before: Mapping[str, Any], reason: Reason, messag
     if truth in (Truth.TRUE, Truth.FALSE) and known is not None:
         return Condition(kind, Truth(truth), known, text(before, "message"))
     return Condition(kind, Truth.UNKNOWN, reason, message)
+
+
+def _unchanged(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
+    """Without a new look what was said last stands, Unknown included: most ticks bring none, and a condition that
+    changed with each of them would be written with each of them."""
+    known = _reason(before)
+    if text(before, "status") == Truth.UNKNOWN.value and known not in (None, Reason.NO_PODS):
+        return Condition(kind, Truth.UNKNOWN, known or reason, text(before, "message"))
+    return _kept(kind, before, reason, message)
 
 
 def _reason(before: Mapping[str, Any]) -> Reason | None:

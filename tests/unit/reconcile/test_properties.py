@@ -115,6 +115,25 @@ def test_absurd_observations_replace_no_pod_and_keep_the_table_legal(part: Obser
         assert str(value).lower() not in ("nan", "inf", "-inf", "nan%", "+nan%", "inf%", "nanms", "infms")
 
 
+GAPS = st.builds(Gap, st.sampled_from(list(Reason)), st.text(max_size=5))
+BLIND = st.builds(Observation, time=st.just(NOW), gap=GAPS) | st.builds(
+    Observation, time=st.just(NOW), pods=st.dictionaries(st.sampled_from(["demo-t1-0", "demo-t1-1"]), GAPS, min_size=1)
+)
+
+
+@SLOW
+@given(blind=BLIND, times=st.integers(1, 5))
+def test_who_sees_nothing_changes_nothing(blind: Observation, times: int) -> None:
+    cluster = deepcopy(SETTLED)
+    for _ in range(3):
+        cluster.tick(observed(cluster))
+    cluster.tick()
+    table, decisions = cluster.table, cluster.status["decisions"]
+    for _ in range(times):
+        assert cluster.tick(blind).actions == ()
+    assert (cluster.table, cluster.status["decisions"]) == (table, decisions)
+
+
 @SLOW
 @given(spec=SPECS)
 def test_carrying_out_the_plan_leaves_nothing_to_do(spec: Any) -> None:

@@ -95,6 +95,14 @@ def test_noise_is_never_written(new: dict[str, Any]) -> None:
     assert not should_write(STATUS, new, last_write=0.0, now=1e9)
 
 
+def test_a_verdict_at_the_edge_of_a_margin_waits_like_a_figure() -> None:
+    def verdict(status: str) -> dict[str, Any]:
+        return changed(conditions=[*STATUS["conditions"], {"type": "TuningConverged", "status": status}])
+
+    assert not should_write(verdict("True"), verdict("False"), last_write=1000.0, now=1029.0)
+    assert should_write(verdict("True"), verdict("False"), last_write=1000.0, now=1030.0)
+
+
 def test_a_first_status_is_written() -> None:
     assert should_write({}, STATUS, last_write=0.0, now=0.0)
 

@@ -408,7 +408,7 @@ def test_a_foreign_child_of_an_unwanted_kind_is_never_deleted() -> None:
 def test_pod_monitor_comes_and_goes_with_its_kind() -> None:
     cluster = settled()
     cluster.capabilities = Capabilities(pod_monitor=True)
-    assert [one[0] for one in applies(cluster.tick())] == ["PodMonitor"]
+    assert applies(cluster.tick()) == [("PodMonitor", "demo", Reason.CREATED)]
     cluster.capabilities = Capabilities()
     outcome = cluster.tick()
     assert [(one.kind, one.uid) for one in outcome.actions if isinstance(one, DeleteChild)] == [
