@@ -1,0 +1,83 @@
+"""A whole scene: cluster with a node, the operator from manifests/, and what the tests need to look at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo import scene
+from devcluster.cluster import Cluster
+
+NAMESPACE = scene.NAMESPACE
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The cluster with the operator on it."""
+
+    cluster: Cluster
+    directory: Path
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """An object as JSON; empty when it does not exist."""
+        found = self.cluster.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json", check=False)
+        return json.loads(found.stdout) if found.returncode == 0 else {}
+
+    def items(self, kind: str, *args: str) -> list[dict[str, Any]]:
+        found = self.cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "json", *args)
+        return list(json.loads(found.stdout)["items"])
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        """Serving pods of an object that are not being deleted."""
+        found = self.items("pods", "-l", f"serving.speculative.dev/deployment={name}")
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        self.cluster.kubectl("apply", "-n", NAMESPACE, "-f", "-", input=json.dumps(manifest))
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        entries = (self.get("specdep", name).get("status") or {}).get("conditions", [])
+        return next((entry for entry in entries if entry["type"] == kind), {})
+
+    def load(self, name: str, seconds: float, rate: float) -> Path:
+        """Send requests evenly for a while and wait for the answers; the file of records."""
+        count = int(seconds * rate)
+        plan = {
+            "timeout": 120.0,
+            "targets": [{"name": name, "model": name, "url": scene.service_url(self.cluster, name)}],
+            "arrivals": [{"number": n, "at": n / rate, "prompt": 400, "output": 150} for n in range(count)],
+        }
+        path, out = self.directory / "plan.json", self.directory / f"load-{time.monotonic_ns()}.jsonl"
+        path.write_text(json.dumps(plan))
+        environment = {"PYTHONPATH": str(scene.ROOT / "dev")}
+        argv = [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out)]
+        assert self.cluster.inside(argv, env=environment).wait(seconds + 120) == 0
+        return out
+
+
+def until(what: Callable[[], Any], timeout: float, every: float = 0.3) -> Any:
+    """Wait until `what` gives something true, and give that; fail with what it gave last."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = what()
+        if found or time.monotonic() > deadline:
+            assert found, f"not within {timeout:.0f} s; last seen: {found!r}"
+            return found
+        time.sleep(every)
+
+
+@pytest.fixture(scope="session")
+def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The operator, installed and running as a pod under its own ServiceAccount."""
+    with Cluster.start(scene.options(f"e2e-{os.getpid()}")) as cluster:
+        scene.install_operator(cluster)
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        yield Stage(cluster, tmp_path_factory.mktemp("stage"))

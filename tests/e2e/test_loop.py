@@ -1,0 +1,192 @@
+"""The whole way, short: apply, serve, tune live, survive what goes wrong, delete. One object, steps in order."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import NAMESPACE, Stage, until
+
+from demo import scene
+from demo.figures import adoptions, table_latencies
+from demo.run import read_records
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+AUTO = scene.variants()[0]
+NAME = AUTO.name
+
+
+@pytest.fixture(scope="module")
+def served(stage: Stage) -> Stage:
+    """The example, applied and Ready."""
+    started = time.monotonic()
+    scene.apply(stage.cluster, [AUTO])
+    scene.wait_ready(stage.cluster, NAME, 60)
+    print(f"apply to Ready: {time.monotonic() - started:.1f} s")
+    return stage
+
+
+def table(stage: Stage) -> dict[str, Any]:
+    """The table as the cluster holds it."""
+    found: dict[str, Any] = json.loads(stage.get("configmap", f"{NAME}-table")["data"]["table.json"])
+    return found
+
+
+def test_kubectl_shows_and_explains(served: Stage) -> None:
+    shown = served.cluster.kubectl("get", "specdep", "-n", NAMESPACE).stdout
+    assert shown.splitlines()[0].split() == [
+        "NAME",
+        "READY",
+        "METHOD",
+        "K",
+        "ACCEPT",
+        "GAIN",
+        "STATE",
+        "REPLICAS",
+        "AGE",
+    ]
+    assert shown.splitlines()[1].split()[:3] == [NAME, "True", "draft_model"]
+    explained = served.cluster.kubectl("explain", "specdep.spec.speculation").stdout
+    for field in ("mode", "maxSpeculativeTokens", "offPolicy", "objective"):
+        assert field in explained
+
+
+def test_every_child_is_there_and_the_pod_is_confined(served: Stage) -> None:
+    for kind, name in (
+        ("deployment", NAME),
+        ("service", NAME),
+        ("networkpolicy", NAME),
+        ("configmap", f"{NAME}-table"),
+    ):
+        owner = served.get(kind, name)["metadata"]["ownerReferences"][0]
+        assert (owner["kind"], owner["name"], owner["controller"]) == ("SpeculativeDeployment", NAME, True)
+    (pod,) = served.pods(NAME)
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["args"][0] == "Qwen/Qwen3-8B"
+
+
+def test_k_follows_the_evidence_live(served: Stage) -> None:
+    """Requests decide the table; nothing restarts and no request fails while it changes."""
+    before = served.pods(NAME)[0]
+    generation = served.get("deployment", NAME)["metadata"]["generation"]
+    out = served.load(NAME, seconds=45, rate=6)
+    status = served.get("specdep", NAME)["status"]
+    assert status["decisions"], status["speculation"]
+    (pod,) = served.pods(NAME)
+    assert pod["metadata"]["uid"] == before["metadata"]["uid"]
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert served.get("deployment", NAME)["metadata"]["generation"] == generation
+    assert not [record for record in read_records(out) if record["failed"]]
+    log = served.cluster.kubectl("logs", "-n", NAMESPACE, pod["metadata"]["name"]).stdout
+    newest = status["decisions"][0]
+    latencies = table_latencies([newest], adoptions(log))
+    assert latencies, f"version {newest['tableVersion']} never came into force: {log[-500:]}"
+    assert max(latencies) < 10
+    assert status["speculation"]["acceptanceLength"]
+    assert served.condition(NAME, "MetricsAvailable")["status"] == "True"
+
+
+def test_a_deleted_child_comes_back_and_a_hand_edit_is_undone(served: Stage) -> None:
+    uid = served.get("service", NAME)["metadata"]["uid"]
+    served.cluster.kubectl("delete", "service", NAME, "-n", NAMESPACE)
+    until(lambda: served.get("service", NAME).get("metadata", {}).get("uid") not in (None, uid), 15)
+    change = '{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":91}}}}'
+    wanted = served.get("deployment", NAME)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    served.cluster.kubectl("patch", "deployment", NAME, "-n", NAMESPACE, "--type=merge", "-p", change)
+
+    def undone() -> bool:
+        found = served.get("deployment", NAME)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        return bool(found == wanted)
+
+    until(undone, 15)
+    until(lambda: served.condition(NAME, "Ready").get("status") == "True", 60)
+
+
+def test_a_hanging_prometheus_changes_nothing_and_says_so(served: Stage) -> None:
+    before = table(served)
+    (prometheus,) = processes(served, "/prometheus")
+    os.kill(prometheus, signal.SIGSTOP)
+    try:
+        failures = {"PrometheusError", "PrometheusTimeout"}
+        until(lambda: served.condition(NAME, "MetricsAvailable").get("reason") in failures, 60)
+        assert served.condition(NAME, "MetricsAvailable")["status"] == "False"
+        assert table(served) == before
+        served.cluster.kubectl("delete", "service", NAME, "-n", NAMESPACE)
+        until(lambda: served.get("service", NAME), 15)
+    finally:
+        os.kill(prometheus, signal.SIGCONT)
+    until(lambda: served.condition(NAME, "MetricsAvailable").get("reason") not in failures, 60)
+
+
+def processes(stage: Stage, program: str) -> list[int]:
+    """Processes of a program, as the host numbers them: descendants of this cluster's first process alone."""
+    enclosure = stage.cluster.enclosure
+    assert enclosure is not None
+    parents, found = {}, []
+    for entry in Path("/proc").iterdir():
+        try:
+            pid = int(entry.name)
+            parents[pid] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except (ValueError, OSError):
+            continue  # no process, or one that has just ended
+        if any(word.endswith(program.encode()) for word in words[:2]):
+            found.append(pid)
+
+    def inside(pid: int) -> bool:
+        while pid > 1 and pid != enclosure.first:
+            pid = parents.get(pid, 0)
+        return pid == enclosure.first
+
+    return [pid for pid in found if inside(pid)]
+
+
+def test_a_killed_operator_leaves_serving_alone_and_converges(served: Stage) -> None:
+    (pod,) = served.pods(NAME)
+    generation = served.get("deployment", NAME)["metadata"]["generation"]
+    running = processes(served, "/speculative-operator")
+    assert running
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+    out = served.load(NAME, seconds=5, rate=4)
+    assert not [record for record in read_records(out) if record["failed"]]
+    served.cluster.kubectl("delete", "service", NAME, "-n", NAMESPACE)
+    until(lambda: served.get("service", NAME), 60)
+    assert served.get("deployment", NAME)["metadata"]["generation"] == generation
+    assert served.pods(NAME)[0]["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+def test_an_edit_of_the_spec_reaches_the_pods(served: Stage) -> None:
+    manifest = copy.deepcopy(AUTO.manifest)
+    manifest["spec"]["verifier"]["maxModelLen"] = 4096
+    served.apply(manifest)
+    until(lambda: any("4096" in pod["spec"]["containers"][0]["args"] for pod in served.pods(NAME)), 60)
+    until(lambda: served.condition(NAME, "Ready").get("status") == "True", 60)
+
+
+def test_what_cannot_be_served_is_a_condition(served: Stage) -> None:
+    manifest = copy.deepcopy(AUTO.manifest)
+    manifest["metadata"]["name"] = "elsewhere"
+    manifest["spec"]["engine"] = {"type": "SGLang"}
+    served.apply(manifest)
+    ready = until(lambda: served.condition("elsewhere", "Ready"), 20)
+    assert (ready["status"], ready["reason"]) == ("False", "UnsupportedByEngine")
+    assert "vLLM" in ready["message"]
+    assert not served.get("deployment", "elsewhere")
+    served.cluster.kubectl("delete", "specdep", "elsewhere", "-n", NAMESPACE)
+
+
+def test_deleting_the_object_removes_every_child(served: Stage) -> None:
+    served.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
+    label = ("-l", f"serving.speculative.dev/deployment={NAME}")
+    kinds = "deployments,services,configmaps,networkpolicies,poddisruptionbudgets,pods"
+    until(lambda: not served.items(kinds, *label), 60)
