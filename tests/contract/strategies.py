@@ -84,7 +84,20 @@ ENGINES = _present(
             st.builds(
                 lambda name, rest: {"name": name, **rest},
                 _mostly("A", "B", "C", wrong=("SPECULATIVE_X", "9")),
-                _present({"value": WORDS, "valueFrom": _present({"fieldRef": st.just({"fieldPath": "x"})})}),
+                _present(
+                    {
+                        "value": WORDS,
+                        "valueFrom": _present(
+                            {
+                                "fieldRef": st.just({"fieldPath": "x"}),
+                                "resourceFieldRef": st.builds(
+                                    lambda divisor: {"resource": "limits.cpu", "divisor": divisor},
+                                    _mostly("1Gi", 1, "0.5Ti", "1m", wrong=(0, "1GB")),
+                                ),
+                            }
+                        ),
+                    }
+                ),
             ),
             max_size=2,
         ),
@@ -96,12 +109,7 @@ RESTS = _present(
         "accelerator": _present(
             {"perReplica": _mostly(0, 1, 1, 2, 4), "hourlyCost": _mostly("5", "5.25", wrong=("5,2", ""))}
         ),
-        "weights": _present(
-            {
-                "secretName": WORDS,
-                "cache": st.fixed_dictionaries({"size": _mostly("1Gi", 1, "0.5Ti", "1m", wrong=(0, "1GB"))}),
-            }
-        ),
+        "weights": _present({"secretName": WORDS}),
         "replicas": _mostly(0, 1, 1000, wrong=(1001,)),
         "template": _present(
             {

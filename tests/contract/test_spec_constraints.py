@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from kubernetes.client.exceptions import ApiException
-from tests.contract.objects import BAD, BAD_NAMES, GOOD, GOOD_NAMES, UNKNOWN, Bad, specdep
+from tests.contract.objects import BAD_NAMES, GOOD, GOOD_NAMES, UNKNOWN, Bad, specdep
+from tests.contract.refused import BAD
 from tests.contract.server import Server
 from tests.contract.strategies import objects
 

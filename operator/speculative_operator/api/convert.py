@@ -42,7 +42,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         engine=_engine(wanted.engine),
         accelerator=_accelerator(wanted),
         replicas=wanted.replicas,
-        weights=_weights(wanted.weights),
+        weights=spec.Weights(secret_name=(wanted.weights and wanted.weights.secret_name) or ""),
         rollout_strategy=wanted.rollout.strategy,
         target=wanted.target,
         template=_plain(wanted.template),
@@ -113,19 +113,6 @@ def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
     )
 
 
-def _weights(given: wire.Weights | None) -> spec.Weights:
-    if given is None:
-        return spec.Weights()
-    if given.cache is None:
-        return spec.Weights(secret_name=given.secret_name or "")
-    return spec.Weights(
-        secret_name=given.secret_name or "",
-        cache_size=given.cache.size,
-        storage_class_name=given.cache.storage_class_name or "",
-        access_mode=given.cache.access_mode,
-    )
-
-
 def _plain(given: Wire | None) -> dict[str, Any]:
     """As it was written."""
     return given.model_dump(mode="json", by_alias=True, exclude_none=True) if given is not None else {}
@@ -135,7 +122,6 @@ _REMEDIES = {
     "missing": "it is required: set it",
     "extra_forbidden": "there is no such field: remove it or correct its spelling (kubectl explain specdep.spec)",
     "enum": "use one of {expected}",
-    "literal_error": "use one of {expected}",
     "greater_than_equal": "use {ge} or more",
     "less_than_equal": "use {le} or less",
     "too_long": "give at most {max_length} items, not {actual_length}",

@@ -40,6 +40,7 @@ RESERVED_FLAGS = {
     "-q": "spec.verifier.quantization",
     "--kv-cache-dtype": "spec.verifier.kvCacheDtype",
     "--gpu-memory-utilization": "spec.verifier.gpuMemoryUtilizationPercent",
+    "--shutdown-timeout": "nothing: the operator sets it",
     "--host": "nothing: the operator sets it",
     "--port": "nothing: the operator sets it",
 }

@@ -111,7 +111,7 @@ class _Quantity:
     """Metadata of a Kubernetes quantity: a whole number of bytes or a string with a suffix, above 0."""
 
     pattern = r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?"
-    remedy = "write a size above 0, such as 200Gi"
+    remedy = "write a quantity above 0, such as 1Mi"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._validated, core_schema.str_schema())

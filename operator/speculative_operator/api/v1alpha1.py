@@ -5,7 +5,7 @@ Docstrings below are what users read. `convert` turns a validated object into `d
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -43,7 +43,7 @@ class Verifier(Wire):
 
     model: scalars.ModelUri
     """Where the weights are: hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY:TAG, s3://BUCKET/PREFIX or
-    pvc://CLAIM/PATH."""
+    pvc://CLAIM/PATH. This release reports s3:// as UnsupportedSource."""
     revision: scalars.Revision | None = None
     """hf:// only: branch, tag or commit. Default: the repository's main branch."""
     served_name: scalars.ServedName | None = None
@@ -88,7 +88,7 @@ class Speculator(Wire):
 
 
 class Objective(Wire):
-    """What speculation is tuned for."""
+    """What speculation is tuned for. This release tunes for Goodput whatever is written here, without the bounds."""
 
     goal: Goal = Goal.GOODPUT
     """Goodput: most tokens per second within the bounds below. Latency: least time per token. Throughput: most tokens
@@ -129,7 +129,7 @@ class Speculation(Wire):
     """What clients mostly ask for: where to expect acceptance before it was measured, nothing more. More may be
     added."""
     objective: Objective = defaulted(Objective)
-    """What speculation is tuned for."""
+    """What speculation is tuned for. This release tunes for Goodput whatever is written here, without the bounds."""
 
 
 class Engine(Wire):
@@ -174,32 +174,20 @@ class Accelerator(Wire):
     """Cost of one accelerator for one hour, such as "5.00", in any currency: for the cost per token in status."""
 
 
-class Cache(Wire):
-    """A volume that keeps weights and compiled kernels between starts."""
-
-    size: scalars.Quantity
-    """Size of the volume, such as 200Gi."""
-    storage_class_name: scalars.ObjectName | None = None
-    """Storage class. Default: the cluster's."""
-    access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
-    """ReadWriteMany shares the volume among replicas on several nodes; ReadWriteOnce keeps them on one."""
-
-
 class Weights(Wire):
-    """How weights reach the pods."""
+    """How weights reach the pods: the engine fetches them when a pod starts."""
 
     secret_name: scalars.ObjectName | None = None
-    """Secret with what the source asks for: key HF_TOKEN, or the AWS_* variables."""
-    cache: Cache | None = None
-    """A volume that keeps weights between starts. Left out: each pod fetches them."""
+    """Secret of the same namespace whose key HF_TOKEN holds the hub's token."""
 
 
 class Rollout(Wire):
     """How a change of the pods is carried out."""
 
     strategy: RolloutStrategy = RolloutStrategy.AUTO
-    """RollingUpdate starts new pods beside the old, Recreate frees accelerators first. Auto takes RollingUpdate where
-    a spare replica fits and Recreate where it does not. More may be added."""
+    """RollingUpdate starts a new pod beside the old ones, Recreate ends the old ones first. Auto looks: beside the old
+    ones where a spare replica fits on free accelerators; else one after the other; a single replica is recreated. More
+    may be added."""
 
 
 class Spec(Wire):

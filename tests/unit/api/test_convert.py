@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.objects import BAD, BAD_NAMES, GOOD, GOOD_NAMES, UNKNOWN, Bad, specdep
+from tests.contract.objects import BAD_NAMES, GOOD, GOOD_NAMES, UNKNOWN, Bad, specdep
+from tests.contract.refused import BAD
 from tests.contract.strategies import objects
 
 from speculative_operator.api.convert import SpecError, to_domain
@@ -66,10 +67,7 @@ WHOLE: dict[str, Any] = {
     },
     "accelerator": {"resource": "nvidia.com/gpu", "product": "H100-SXM", "perReplica": 4, "hourlyCost": "5.00"},
     "replicas": 2,
-    "weights": {
-        "secretName": "hf",
-        "cache": {"size": 1000, "storageClassName": "fast", "accessMode": "ReadWriteOnce"},
-    },
+    "weights": {"secretName": "hf"},
     "rollout": {"strategy": "Recreate"},
     "target": "LeaderWorkerSet",
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "a"}, "gone": None}},
@@ -104,7 +102,7 @@ def test_every_field_arrives() -> None:
         ),
     )
     assert spec.accelerator == AcceleratorRequest("nvidia.com/gpu", "H100-SXM", 4, 5.0)
-    assert spec.weights == Weights("hf", "1000", "fast", "ReadWriteOnce")
+    assert spec.weights == Weights("hf")
     assert (spec.replicas, spec.rollout_strategy, spec.target) == (
         2,
         RolloutStrategy.RECREATE,

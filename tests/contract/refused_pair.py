@@ -1,0 +1,132 @@
+"""Refused objects: models, where they come from, and how they draft. Gathered by `refused`."""
+
+from __future__ import annotations
+
+from tests.contract.objects import ABSENT, DRAFT, EAGLE, URI_REMEDY, VERIFIER, Bad
+
+PAIR: tuple[Bad, ...] = (
+    # models and where they come from
+    Bad("no-verifier", {"verifier": ABSENT}, "spec.verifier", "", "Required value", "it is required"),
+    Bad("no-model", {"verifier": {}}, "spec.verifier.model", "", "Required value", "it is required"),
+    Bad("model-no-scheme", {"verifier.model": "Qwen/Qwen3-8B"}, "spec.verifier.model", "Qwen/Qwen3-8B", URI_REMEDY),
+    Bad("model-http", {"verifier.model": "https://x.y/z"}, "spec.verifier.model", "https://x.y/z", URI_REMEDY),
+    Bad("model-two", {"verifier.model": "hf://a/b/c"}, "spec.verifier.model", "hf://a/b/c", URI_REMEDY),
+    Bad("model-space", {"verifier.model": "hf://a/b "}, "spec.verifier.model", '"hf://a/b "', URI_REMEDY),
+    Bad("model-climbs", {"verifier.model": "pvc://w/../x"}, "spec.verifier.model", "pvc://w/../x", URI_REMEDY),
+    Bad(
+        "model-pvc-name", {"verifier.model": "pvc://We_ights/x"}, "spec.verifier.model", "pvc://We_ights/x", URI_REMEDY
+    ),
+    Bad("model-oci-bare", {"verifier.model": "oci://registry"}, "spec.verifier.model", "oci://registry", URI_REMEDY),
+    Bad(
+        "model-number",
+        {"verifier.model": 8},
+        "spec.verifier.model",
+        "integer",
+        "must be of type string",
+        "use a string",
+    ),
+    Bad("draft-uri", {"speculator.model": "./d"}, "spec.speculator.model", "./d", URI_REMEDY),
+    Bad(
+        "revision-of-pvc",
+        {"verifier.model": "pvc://w/q", "verifier.revision": "main"},
+        "spec.verifier.revision",
+        '"main" but model is "pvc://w/q"',
+        "remove revision, it applies to hf:// only",
+        rule="revision-of-hf",
+    ),
+    Bad(
+        "revision-of-nothing",
+        {"speculator": {"method": "mtp", "revision": "main"}},
+        "spec.speculator.revision",
+        '"main" but model is not set',
+        "set model, or remove revision",
+        rule="revision-needs-model",
+    ),
+    Bad(
+        "revision-form",
+        {"verifier.revision": "a b"},
+        "spec.verifier.revision",
+        "a b",
+        "write a branch, a tag or a commit",
+    ),
+    Bad(
+        "served-name",
+        {"verifier.servedName": "-x"},
+        "spec.verifier.servedName",
+        "-x",
+        "beginning with a letter or digit",
+    ),
+    Bad("dtype", {"verifier.dtype": "bfloat 16"}, "spec.verifier.dtype", "bfloat 16", "as the engine spells it"),
+    # the speculator
+    Bad(
+        "no-method",
+        {"speculator": {"model": DRAFT}},
+        "spec.speculator.method",
+        "",
+        "Required value",
+        "it is required",
+    ),
+    Bad(
+        "method-unknown",
+        {"speculator.method": "eagle2"},
+        "spec.speculator.method",
+        '"eagle2"',
+        'supported values: "ngram"',
+        "use one of 'ngram'",
+    ),
+    *(
+        Bad(
+            f"{method}-without-model",
+            {"speculator": {"method": method}},
+            "spec.speculator.model",
+            f"method is {method}",
+            "set model, such as hf://ORGANISATION/MODEL",
+            rule="method-needs-model",
+        )
+        for method in ("draft_model", "eagle", "eagle3", "dflash", "mlp_speculator")
+    ),
+    *(
+        Bad(
+            f"{method}-with-model",
+            {"speculator.method": method},
+            "spec.speculator.model",
+            DRAFT,
+            f"{method}, which drafts without weights: remove model",
+            f"{method} drafts without weights: remove model",
+            rule="draft-free-no-model",
+        )
+        for method in ("ngram", "ngram_gpu", "suffix")
+    ),
+    Bad(
+        "ngram-tp",
+        {"speculator": {"method": "ngram", "tensorParallelSize": 1}},
+        "spec.speculator.tensorParallelSize",
+        "tensorParallelSize is 1",
+        "drafts without weights: remove tensorParallelSize",
+        rule="draft-free-no-tp",
+    ),
+    Bad(
+        "draft-tp",
+        {**EAGLE, "verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 2},
+        "spec.speculator.tensorParallelSize",
+        "tensorParallelSize is 2",
+        "write 1 or verifier.tensorParallelSize, 4",
+        rule="draft-tp",
+    ),
+    Bad(
+        "draft-model-tp",
+        {"verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 1},
+        "spec.speculator.tensorParallelSize",
+        "tensorParallelSize is 1",
+        "write 4, or remove it",
+        rule="draft-model-tp",
+    ),
+    Bad(
+        "drafts-for-itself",
+        {"speculator.model": VERIFIER},
+        "spec.speculator.model",
+        f'"{VERIFIER}"',
+        "name a smaller model or a head made for it, not the verifier itself",
+        rule="draft-is-another",
+    ),
+)
