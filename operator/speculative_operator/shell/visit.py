@@ -157,6 +157,7 @@ class Visitor:
     async def _report(self, owner: Body, state: _State, outcome: Outcome, now: float) -> None:
         old = owner.get("status") or {}
         if should_write(old, outcome.status, state.status_at, now):
+            log.debug("writing status: %s", _changed(old, outcome.status), extra=_tags(owner))
             if not await self._reporter.status(owner, outcome.status):
                 return
             state.status_at = now
@@ -181,6 +182,15 @@ class Visitor:
         # A round makes objects with ready pods due; this is for those without, and for rounds that stay away.
         observed = any(is_ready(pod) for pod in snapshot.pods)
         return self._settings.tick_seconds * (1.5 if observed else 1.0)
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Names of the parts of a status that differ."""
+    return ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+
+
+def _tags(owner: Body) -> dict[str, str]:
+    return {"namespace": owner["metadata"]["namespace"], "object": owner["metadata"]["name"]}
 
 
 def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
