@@ -31,10 +31,10 @@ toolchain: $(STAMP) ## build and cache the development cluster's programs (10 mi
 	@$(PY) -m devcluster build
 
 demo: $(STAMP) ## the main job: cluster, operator, a model, a day's load in three minutes, a report
-	@$(PY) -m demo
+	@$(PY) -m demo $(ARGS)
 
 demo-keep: $(STAMP) ## the same, and leave the cluster up
-	@$(PY) -m demo --keep
+	@$(PY) -m demo --keep $(ARGS)
 
 down: $(STAMP) ## end the cluster that demo-keep left
 	@$(PY) -m devcluster down --name demo

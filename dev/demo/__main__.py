@@ -25,10 +25,8 @@ def arguments() -> Settings:
     parser.add_argument("--name", default="demo", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo", help="folder of the report")
     parser.add_argument("--alone", action="store_true", help="only the tuned variant, without the two to compare with")
-    given = parser.parse_args()
-    return Settings(
-        name=given.name, seconds=given.seconds, peak=given.peak, out=given.out, keep=given.keep, alone=given.alone
-    )
+    parser.add_argument("--picture", type=Path, help="save the live view at the top of the load as SVG")
+    return Settings(**vars(parser.parse_args()))
 
 
 def farewell(console: Console, cluster: Cluster) -> None:

@@ -22,10 +22,10 @@ TEMPLATES = Path(__file__).parent
 
 Figure = Callable[[PodWindow], float | None]
 ROWS: tuple[tuple[str, Figure], ...] = (
-    ("Requests running and waiting", lambda w: w.running + w.waiting),
-    ("K: drafted tokens per step", lambda w: w.mean_k),
-    ("TPOT, ms per token", lambda w: 1000 * w.tpot if w.tpot else None),
-    ("Accepted drafts, %", lambda w: 100 * w.acceptance_rate if w.acceptance_rate is not None else None),
+    ("Requests", lambda w: w.running + w.waiting),
+    ("K", lambda w: w.mean_k),
+    ("TPOT, ms", lambda w: 1000 * w.tpot if w.tpot else None),
+    ("Accepted, %", lambda w: 100 * w.acceptance_rate if w.acceptance_rate is not None else None),
 )
 
 
@@ -44,7 +44,7 @@ def plots(timeline: Timeline, decisions: Sequence[tuple[float, str]], phases: Ph
                               font={"size": 9, "color": "#0b7a4b"})  # fmt: skip
     for label, span in (("low", phases.low), ("peak", phases.peak), ("after", phases.after)):
         figure.add_vrect(x0=span[0], x1=span[1], fillcolor="#000", opacity=0.04, line_width=0)
-        figure.add_annotation(x=sum(span) / 2, y=-0.04, yref="paper", text=label, showarrow=False, yanchor="top")
+        figure.add_annotation(x=sum(span) / 2, y=1.0, yref="paper", text=label, showarrow=False, yanchor="top")
     figure.update_xaxes(title_text="seconds of the replay", row=len(ROWS), col=1)
     figure.update_layout(
         template="simple_white", height=900, margin={"t": 110, "l": 70, "r": 20, "b": 60},

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from demo.scene import (
     variants,
     wait_ready,
 )
-from demo.screen import Scene, Screen
+from demo.screen import Scene, Screen, save_picture
 from demo.watch import Timeline, Watcher
 from devcluster.cluster import Cluster
 from speculative_operator.api.convert import to_domain
@@ -65,6 +65,8 @@ class Settings:
     out: Path = ROOT / "build" / "demo"
     keep: bool = False
     alone: bool = False
+    picture: Path | None = None
+    """Where to save the live view as it is at the top of the load."""
 
 
 @dataclass
@@ -180,6 +182,9 @@ class Demo:
                     raise SceneError(f"the last answers did not come within {DRAIN_SECONDS:.0f} s of the last request")
                 self._look(watcher, pods, started, scene, out)
                 screen.show(scene)
+                if self.settings.picture and scene.elapsed > 0.66 * self.settings.seconds:
+                    save_picture(scene, self.settings.picture)
+                    self.settings = replace(self.settings, picture=None)
                 time.sleep(1.0)
         if self._load.returncode:
             raise SceneError(f"the load generator failed with exit code {self._load.returncode}")
@@ -301,7 +306,7 @@ class Demo:
             "trace": "Azure LLM inference trace 2023 (conversation)",
             "rows": rows,
             "decisions": [self._decision_row(entry, played) for entry in played.decisions],
-            "command": "make demo" + (f"  # --seconds {self.settings.seconds:g} --peak {self.settings.peak:g}"),
+            "command": f"make demo ARGS='--seconds {self.settings.seconds:g} --peak {self.settings.peak:g}'",
         }
 
     @staticmethod
