@@ -134,8 +134,15 @@ def _message(text: str) -> str:
     return out
 
 
+_CELLS = {"#r[0]": "first", "#r[1]": "last", "#r[2]": "K", "r": "key", "#self.schedule[0][0]": "first"}
+
+
 def _short(cel: str) -> str:
-    simple = cel.removeprefix("#").removeprefix("size(").removesuffix(")")
+    if cel in _CELLS:
+        return _CELLS[cel]
+    if cel.startswith("#size("):
+        return "number"
+    simple = cel.removeprefix("#")
     return simple.rpartition(".")[2] if simple.replace(".", "").isalnum() else "value"
 
 

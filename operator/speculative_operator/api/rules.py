@@ -123,7 +123,7 @@ SPECULATION_RULES = (
     Rule(
         "k-not-zero",
         "!has(self.numSpeculativeTokens) || self.numSpeculativeTokens != 0",
-        "numSpeculativeTokens is 0: write 1 or more, or set mode: Off to serve without drafts",
+        'numSpeculativeTokens is 0: write 1 or more, or set mode: "Off" to serve without drafts',
         "numSpeculativeTokens",
     ),
     Rule(
@@ -136,7 +136,7 @@ SPECULATION_RULES = (
     Rule(
         "schedule-static",
         f"!({_ROWS}) || self.mode == 'Static'",
-        "schedule has {#size(self.schedule)} bands but mode is {self.mode}: set mode: Static, or remove schedule",
+        "schedule has {#size(self.schedule)} band(s) but mode is {self.mode}: set mode: Static, or remove schedule",
         "schedule",
         "FieldValueForbidden",
     ),
@@ -157,7 +157,7 @@ SPECULATION_RULES = (
         "schedule-ascending",
         f"!({_ROWS}) || (self.schedule.map(r, r[0]).isSorted() && "
         "self.schedule.all(r, self.schedule.exists_one(q, q[0] == r[0])))",
-        "schedule is not in order or names a start twice, it has {#size(self.schedule)} bands: "
+        "schedule is not in order or names a start twice, it has {#size(self.schedule)} band(s): "
         "sort them by their first number, each band once",
         "schedule",
     ),
@@ -180,7 +180,7 @@ SPECULATION_RULES = (
     Rule(
         "schedule-drafts",
         f"!({_ROWS}) || self.schedule.exists(r, r[2] > 0)",
-        "schedule has K 0 in all of its {#size(self.schedule)} bands: give one of them 1 or more, or set mode: Off",
+        'schedule has K 0 in all of its {#size(self.schedule)} band(s): give one of them 1 or more, or set mode: "Off"',
         "schedule",
     ),
     Rule(
@@ -224,7 +224,7 @@ SPEC_RULES = (
     Rule(
         "schedule-method",
         f"{_UNSCHEDULED} || !has(self.speculator) || !(self.speculator.method in {_listed(NO_TABLE)})",
-        "speculation.schedule has {#size(self.speculation.schedule)} bands but K of {self.speculator.method} "
+        "speculation.schedule has {#size(self.speculation.schedule)} band(s) but K of {self.speculator.method} "
         "is fixed at start: set speculation.numSpeculativeTokens in its place",
         "speculation.schedule",
         "FieldValueForbidden",
@@ -232,7 +232,7 @@ SPEC_RULES = (
     Rule(
         "schedule-data-parallel",
         f"{_UNSCHEDULED} || self.verifier.dataParallelSize == 1",
-        "speculation.schedule has {#size(self.speculation.schedule)} bands but verifier.dataParallelSize is "
+        "speculation.schedule has {#size(self.speculation.schedule)} band(s) but verifier.dataParallelSize is "
         "{#self.verifier.dataParallelSize}, and engines ignore schedules under data parallelism: "
         "set speculation.numSpeculativeTokens in its place, or raise replicas and not dataParallelSize",
         "speculation.schedule",
