@@ -42,10 +42,20 @@ class TextFormatter(logging.Formatter):
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
+class CalmFilter(logging.Filter):
+    """kopf calls each request that it will retry an error; until it gives up that is a warning."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("kopf") and record.levelno == logging.ERROR and "will retry" in record.getMessage():
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
 def configure(level: str, form: str) -> None:
     """Send everything to standard error in the chosen form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.addFilter(CalmFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

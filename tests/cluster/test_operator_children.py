@@ -1,0 +1,242 @@
+"""The operator on a real API server with controllers: what becomes of an object, of its children, and of hand edits."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.cluster.operatorlab import OperatorLab, Process, until
+
+from devcluster import Cluster
+from speculative_operator.domain import names
+
+pytestmark = pytest.mark.cluster
+
+EXPECTED = {
+    ("Deployment", "gemma"),
+    ("Service", "gemma"),
+    ("ConfigMap", "gemma-table"),
+    ("ConfigMap", "gemma-payload"),
+    ("NetworkPolicy", "gemma"),
+    ("PodDisruptionBudget", "gemma"),
+}
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> OperatorLab:
+    lab = OperatorLab(cluster, tmp_path_factory.mktemp("operator"))
+    lab.install()
+    return lab
+
+
+@pytest.fixture(scope="module")
+def operator(installed: OperatorLab) -> Iterator[Process]:
+    with installed.operator() as running:
+        yield running
+    noise = [line for line in running.lines() if line["level"] in ("ERROR", "CRITICAL") or "exception" in line]
+    assert not noise
+
+
+@pytest.fixture
+def lab(installed: OperatorLab, operator: Process) -> OperatorLab:
+    installed.enter()
+    return installed
+
+
+def served(lab: OperatorLab) -> dict[tuple[str, str], dict[str, Any]]:
+    """The children, once all are there."""
+
+    def found() -> dict[tuple[str, str], dict[str, Any]]:
+        children = lab.children()
+        return children if children.keys() >= EXPECTED else {}
+
+    return dict(until("every child exists", found))
+
+
+def test_apply_makes_every_child_and_a_status(lab: OperatorLab) -> None:
+    lab.deploy()
+    children = served(lab)
+    assert children.keys() == EXPECTED
+    owner = lab.get(names.PLURAL) or {}
+    for child in children.values():
+        reference = child["metadata"]["ownerReferences"][0]
+        assert (reference["uid"], reference["controller"]) == (owner["metadata"]["uid"], True)
+        managers = {entry["manager"] for entry in child["metadata"]["managedFields"] if entry["operation"] == "Apply"}
+        assert managers == {names.FIELD_MANAGER}
+    until("a status", lambda: lab.condition("Ready").get("reason") == "PodsNotReady")
+    status = (lab.get(names.PLURAL) or {})["status"]
+    assert status["observedGeneration"] == 1
+    assert len({entry["type"] for entry in status["conditions"]}) == 10
+
+
+def test_ready_pods_make_the_object_ready(lab: OperatorLab) -> None:
+    lab.deploy()
+    lab.make_ready()
+    until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+    assert lab.condition("Available")["status"] == "True"
+    owner = lab.get(names.PLURAL) or {}
+    assert owner["status"]["readyReplicas"] == 2
+
+
+@pytest.mark.parametrize("child", sorted(EXPECTED))
+def test_a_deleted_child_comes_back(lab: OperatorLab, child: tuple[str, str]) -> None:
+    lab.deploy()
+    old = served(lab)[child]["metadata"]["uid"]
+    lab.delete(child[0], child[1], "--wait=false")
+
+    def anew() -> bool:
+        found = lab.children().get(child)
+        return found is not None and found["metadata"]["uid"] != old
+
+    until(f"{child} is back", anew, 15.0)
+
+
+def test_hand_edits_of_what_is_managed_are_undone(lab: OperatorLab) -> None:
+    lab.deploy()
+    before = served(lab)
+    lab.patch("deployment", "gemma", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7777}}}})
+    lab.patch("configmap", "gemma-table", {"data": {names.TABLE_KEY: "{}", "more": "x"}})
+    lab.patch("service", "gemma", {"spec": {"selector": {"app": "mine"}}})
+    lab.patch("networkpolicy", "gemma", {"spec": {"policyTypes": ["Egress"]}})
+    lab.patch("service", "gemma", {"metadata": {"labels": {names.LABEL_MANAGED_BY: "me"}}})
+    wanted = {
+        ("Deployment", "gemma"): ("spec", "template", "spec", "terminationGracePeriodSeconds"),
+        ("ConfigMap", "gemma-table"): ("data", names.TABLE_KEY),
+        ("Service", "gemma"): ("spec", "selector"),
+        ("NetworkPolicy", "gemma"): ("spec", "policyTypes"),
+    }
+
+    def value(children: dict[tuple[str, str], dict[str, Any]], child: tuple[str, str]) -> Any:
+        found: Any = children.get(child)
+        for part in wanted[child]:
+            found = (found or {}).get(part)
+        return found
+
+    def as_before() -> bool:
+        now = lab.children()
+        return all(value(now, child) == value(before, child) for child in wanted)
+
+    until("everything is as it was", as_before)
+    labels = lab.children()["Service", "gemma"]["metadata"]["labels"]
+    assert labels[names.LABEL_MANAGED_BY] == names.OPERATOR
+
+
+def test_what_others_add_is_left_to_them(lab: OperatorLab) -> None:
+    lab.deploy()
+    served(lab)
+    lab.patch("deployment", "gemma", {"metadata": {"annotations": {"example.com/note": "kept"}}})
+    lab.delete("service", "gemma", "--wait=false")
+    until("the service is back", lambda: lab.children().keys() >= EXPECTED)
+    deployment = lab.children()["Deployment", "gemma"]
+    assert deployment["metadata"]["annotations"]["example.com/note"] == "kept"
+
+
+def test_an_edit_of_the_spec_reaches_the_pods(lab: OperatorLab) -> None:
+    lab.deploy()
+    before = served(lab)["Deployment", "gemma"]
+    lab.deploy(verifier={"model": "hf://Qwen/Qwen3-8B", "maxNumSeqs": 128, "maxModelLen": 4096})
+
+    def args() -> list[str]:
+        deployment = lab.children()["Deployment", "gemma"]
+        found: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        return found
+
+    until("the new arguments", lambda: {"4096", "128"} <= {part.partition("=")[2] or part for part in args()})
+    assert lab.children()["Deployment", "gemma"]["metadata"]["generation"] == before["metadata"]["generation"] + 1
+    until("it is observed", lambda: (lab.get(names.PLURAL) or {})["status"]["observedGeneration"] == 2)
+
+
+def test_a_child_that_is_no_longer_wanted_goes(lab: OperatorLab) -> None:
+    lab.deploy()
+    served(lab)
+    lab.deploy(replicas=1)
+    until("one replica", lambda: lab.children()["Deployment", "gemma"]["spec"]["replicas"] == 1)
+    until("no disruption budget", lambda: ("PodDisruptionBudget", "gemma") not in lab.children())
+
+
+def test_a_new_table_reaches_the_pods_without_a_rollout(lab: OperatorLab) -> None:
+    static = {"mode": "Static", "maxSpeculativeTokens": 5}
+    lab.deploy(speculation={**static, "schedule": [[1, 8, 5], [9, 64, 0]]})
+    pods = lab.make_ready()
+    before = served(lab)["Deployment", "gemma"]["metadata"]["generation"]
+    until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+    lab.deploy(speculation={**static, "schedule": [[1, 16, 5], [17, 64, 0]]})
+
+    def rows() -> Any:
+        return json.loads(lab.children()["ConfigMap", "gemma-table"]["data"][names.TABLE_KEY])["rows"]
+
+    until("the table", lambda: rows() == [[1, 16, 5], [17, 64, 0]])
+    version = json.loads(lab.children()["ConfigMap", "gemma-table"]["data"][names.TABLE_KEY])["version"]
+
+    def poked() -> bool:
+        found = [lab.get("pod", pod) or {} for pod in pods]
+        notes = [pod["metadata"].get("annotations", {}).get(names.ANNOTATION_POKE) for pod in found]
+        return notes == [str(version)] * len(pods)
+
+    until("every pod is poked", poked)
+    assert lab.children()["Deployment", "gemma"]["metadata"]["generation"] == before, "nothing restarts"
+
+
+def test_deleting_the_object_removes_every_child(lab: OperatorLab) -> None:
+    lab.deploy()
+    served(lab)
+    lab.delete(names.PLURAL)
+    until("nothing is left", lambda: not lab.children(), 30.0)
+    time.sleep(2.5)
+    assert not lab.children(), "and nothing comes back"
+
+
+def test_an_object_of_somebody_else_is_not_touched(lab: OperatorLab) -> None:
+    meta = {"name": "gemma", "namespace": lab.namespace}
+    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 443}]}}
+    lab.apply(theirs)
+    before = lab.get("service")
+    lab.deploy()
+    until("it is said", lambda: lab.condition("Ready").get("reason") == "NameConflict")
+    assert "Service" in lab.condition("Ready")["message"]
+    time.sleep(2.5)
+    assert lab.get("service") == before
+
+
+def test_an_object_that_the_api_server_refuses_to_take_for_a_child_says_why(lab: OperatorLab) -> None:
+    lab.deploy(template={"spec": {"restartPolicy": "Sometimes"}})
+    until("it is said", lambda: lab.condition("Ready").get("reason") == "RenderInvalid")
+    assert "restartPolicy" in lab.condition("Ready")["message"]
+    lab.deploy()
+    served(lab)
+    until("and taken back", lambda: lab.condition("Ready").get("reason") == "PodsNotReady")
+
+
+def test_scaling_by_the_subresource_reaches_the_pods(lab: OperatorLab) -> None:
+    lab.deploy()
+    served(lab)
+    lab.cluster.kubectl("scale", names.PLURAL, "gemma", "-n", lab.namespace, "--replicas=3")
+    until("three replicas", lambda: lab.children()["Deployment", "gemma"]["spec"]["replicas"] == 3)
+
+
+def test_few_calls_until_ready_and_none_to_write_at_rest(lab: OperatorLab) -> None:
+    if lab.cluster.enclosure is None:
+        pytest.skip("the audit log of an existing cluster is not ours")
+    lab.deploy()
+    lab.make_ready()
+    until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+    time.sleep(2.5)
+    calls = audited(lab)
+    assert len(calls) <= 20, [f"{call['verb']} {call['objectRef']}" for call in calls]
+    time.sleep(8.5)
+    assert len(audited(lab)) == len(calls), "four ticks later"
+
+
+def audited(lab: OperatorLab) -> list[dict[str, Any]]:
+    """The operator's requests that name an object of the test's namespace."""
+    lines = [json.loads(line) for line in lab.cluster.audit_log.read_text().splitlines()]
+    return [
+        line
+        for line in lines
+        if line.get("userAgent", "").startswith(names.OPERATOR)
+        and line["stage"] == "ResponseComplete"
+        and line.get("objectRef", {}).get("namespace") == lab.namespace
+    ]

@@ -1,0 +1,228 @@
+"""The operator where things go wrong: killed at any moment, without permissions, with a Prometheus that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.cluster.operatorlab import SYSTEM, OperatorLab, spec, until
+from tests.unit.shell.promserver import PrometheusServer, matrix, says, send, series, serving
+
+from devcluster import Cluster
+from speculative_operator.api import rbac
+from speculative_operator.domain import names
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> OperatorLab:
+    lab = OperatorLab(cluster, tmp_path_factory.mktemp("operator"))
+    lab.install()
+    return lab
+
+
+@pytest.fixture
+def lab(installed: OperatorLab) -> Iterator[OperatorLab]:
+    installed.enter()
+    yield installed
+    installed.cluster.kubectl("delete", "namespace", installed.namespace, "--wait=false")
+
+
+@pytest.fixture
+def prometheus() -> Iterator[PrometheusServer]:
+    with serving() as made:
+        yield made
+
+
+def identities(lab: OperatorLab, count: int) -> dict[tuple[str, str, str], Any]:
+    """(object, kind, name) -> uid and generation of every child of the objects g0, g1, ..."""
+    found = {}
+    for body in lab.listed(
+        "deployments,services,configmaps,networkpolicies", f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
+    ):
+        meta = body["metadata"]
+        key = (meta["labels"][names.LABEL_DEPLOYMENT], body["kind"], meta["name"])
+        found[key] = (meta["uid"], meta.get("generation"))
+    assert {key[0] for key in found} <= {f"g{number}" for number in range(count)}
+    return found
+
+
+def test_killed_midway_it_goes_on_after_a_restart_without_a_rollout(lab: OperatorLab) -> None:
+    count = 12
+    first = lab.start()
+    until("the operator is ready", lambda: first.answers("/readyz")[0] == 200, 30.0)
+    meta = {"namespace": lab.namespace}
+    body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "spec": spec(replicas=1)}
+    many = [{**body, "metadata": {**meta, "name": f"g{number}"}} for number in range(count)]
+    lab.apply({"apiVersion": "v1", "kind": "List", "items": many})
+    first.kill()
+    before = identities(lab, count)
+    started = time.monotonic()
+    with lab.operator() as second:
+        until("every child", lambda: len(identities(lab, count)) == 5 * count)
+        assert time.monotonic() - started < 14.0, "it did not wait for its own Lease to run out"
+        until("every status", lambda: all(_observed(lab, f"g{number}") for number in range(count)))
+        time.sleep(2.5)
+        after = identities(lab, count)
+        assert {key: after[key] for key in before} == before, "what was made is not made again"
+        assert {generation for key, (_, generation) in after.items() if key[1] == "Deployment"} == {1}
+        assert not [line for line in second.lines() if line["level"] == "ERROR"]
+
+
+def test_killed_and_started_again_at_rest_it_writes_nothing(lab: OperatorLab) -> None:
+    with lab.operator() as first:
+        lab.deploy()
+        lab.make_ready()
+        until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+        time.sleep(3.0)
+        first.kill()
+    before, status = _versions(lab), (lab.get(names.PLURAL) or {})["status"]
+    with lab.operator() as second:
+        until("ticks", lambda: 'outcome="quiet"' in second.answers("/metrics")[1])
+        time.sleep(4.5)
+        assert (lab.get(names.PLURAL) or {})["status"] == status
+        assert _versions(lab) == before
+
+
+def test_a_namespaced_operator_needs_no_right_outside(lab: OperatorLab) -> None:
+    for account, rules in (("narrow", rbac.rules(rbac.OPERATOR)), ("narrow-lease", rbac.chart_rules()["leader"])):
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": rules}
+        meta = {"name": account, "namespace": lab.namespace}
+        lab.apply({**role, "metadata": meta})
+        subject = f"--serviceaccount={lab.namespace}:narrow"
+        lab.cluster.kubectl("create", "rolebinding", account, "-n", lab.namespace, f"--role={account}", subject)
+    lab.cluster.kubectl("create", "serviceaccount", "narrow", "-n", lab.namespace)
+    with lab.operator("narrow", lab.namespace, namespaces=lab.namespace) as running:
+        lab.deploy()
+        until("every child", lambda: len(lab.children()) == 6)
+        lab.make_ready()
+        until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+        lab.delete("service", "gemma", "--wait=false")
+        until("the service is back", lambda: len(lab.children()) == 6)
+        metrics = running.answers("/metrics")[1]
+    assert 'code="403"' not in metrics
+    assert not [line for line in running.lines() if line["level"] in ("WARNING", "ERROR")]
+
+
+def test_a_missing_permission_is_named_and_the_rest_goes_on(lab: OperatorLab) -> None:
+    allowed = [permission for permission in rbac.OPERATOR if permission.resource != "networkpolicies"]
+    seeing = {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["get", "list", "watch"]}
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "some", "namespace": lab.namespace},
+        "rules": [*rbac.rules(allowed), seeing],
+    }
+    lab.apply(role)
+    lab.cluster.kubectl("create", "serviceaccount", "some", "-n", lab.namespace)
+    subject = f"--serviceaccount={lab.namespace}:some"
+    lab.cluster.kubectl("create", "rolebinding", "some", "-n", lab.namespace, "--role=some", subject)
+    with lab.operator("some", lab.namespace, namespaces=lab.namespace, leader_election="false"):
+        lab.deploy()
+        until("it is said", lambda: lab.condition("Ready").get("reason") == "Forbidden")
+        assert 'cannot patch resource "networkpolicies"' in lab.condition("Ready")["message"]
+        assert len(lab.children()) == 5
+        lab.apply({**role, "rules": rbac.rules(rbac.OPERATOR)})
+        lab.deploy(replicas=3)
+        until("the last child", lambda: len(lab.children()) == 6)
+        until("and it is taken back", lambda: lab.condition("Ready").get("reason") == "PodsNotReady")
+
+
+def test_a_namespace_that_goes_away_is_left_in_peace(lab: OperatorLab) -> None:
+    with lab.operator() as running:
+        lab.deploy()
+        until("every child", lambda: len(lab.children()) == 6)
+        lab.cluster.kubectl("delete", "namespace", lab.namespace, "--wait=false")
+        gone = ("get", "namespace", lab.namespace)
+        until("it is gone", lambda: lab.cluster.kubectl(*gone, check=False).returncode != 0, 60.0)
+        time.sleep(2.5)
+        assert running.answers("/healthz")[0] == 200
+        assert not [line for line in running.lines() if line["level"] == "ERROR"]
+    lab.cluster.kubectl("create", "namespace", lab.namespace)
+
+
+def test_whatever_prometheus_does_nothing_changes(lab: OperatorLab, prometheus: PrometheusServer) -> None:
+    prometheus.answer = says({"status": "error"}, 503)
+    with lab.operator(prometheus_url=prometheus.url) as running:
+        lab.deploy()
+        pods = lab.make_ready()
+        until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+        time.sleep(2.5)
+        before = {key: body["metadata"]["resourceVersion"] for key, body in lab.children().items()}
+        absurd = matrix(*(series("vllm:generation_tokens_total", (time.time(), "NaN"), pod=pod) for pod in pods))
+
+        def hang(_: object) -> None:
+            prometheus.done.wait(3.0)
+
+        for answer, reason in (
+            (says({"status": "error"}, 503), "PrometheusError"),
+            (lambda handler: send(handler, 200, b"<html>"), "PrometheusError"),
+            (hang, "PrometheusTimeout"),
+            (says(matrix()), "MetricsMissing"),
+            (says(absurd), "Metrics"),
+        ):
+            prometheus.answer = answer
+            until(f"it says {reason}", lambda reason=reason: _metrics(lab).get("reason", "").startswith(reason))  # type: ignore[misc]  # a default binds the loop's value
+            assert _metrics(lab)["status"] == "False"
+        lab.delete("service", "gemma", "--wait=false")
+        until("children are looked after meanwhile", lambda: len(lab.children()) == 6)
+        after = {key: body["metadata"]["resourceVersion"] for key, body in lab.children().items()}
+        assert {key for key in before if before[key] != after[key]} <= {("Service", "gemma")}
+        assert lab.condition("Ready")["status"] == "True"
+        assert running.answers("/healthz")[0] == 200
+
+
+def test_one_query_serves_all_objects_of_a_namespace(lab: OperatorLab, prometheus: PrometheusServer) -> None:
+    with lab.operator(prometheus_url=prometheus.url):
+        for name in ("one", "two", "three"):
+            lab.deploy(name, replicas=1)
+            lab.make_ready(1, name)
+        until(
+            "all are ready",
+            lambda: all(lab.condition("Ready", n).get("status") == "True" for n in ("one", "two", "three")),
+        )
+        prometheus.asked.clear()
+        time.sleep(6.0)
+        asked = [query for query in prometheus.asked if query["namespace"] == lab.namespace]
+        assert 2 <= len(asked) <= 4, "2 s a tick"
+
+
+def test_a_second_operator_waits_for_the_first_to_give_the_lease_back(lab: OperatorLab) -> None:
+    with lab.operator() as first:
+        second = lab.start(identity="another-pod")
+        until("the second is well", lambda: second.answers("/readyz")[0] == 200, 30.0)
+        assert _holder(lab) == "operator-under-test"
+        lab.deploy()
+        until("every child", lambda: len(lab.children()) == 6)
+        assert 'code="201",verb="apply"' not in second.answers("/metrics")[1]
+    assert first.process.returncode == 0
+    until("the second took over", lambda: _holder(lab) == "another-pod", 5.0)
+    lab.delete("service", "gemma", "--wait=false")
+    until("the service is back", lambda: len(lab.children()) == 6)
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait(5.0) == 0
+    assert _holder(lab) == "", "given back at the end"
+
+
+def _holder(lab: OperatorLab) -> str:
+    lease = lab.cluster.kubectl("get", "lease", names.OPERATOR, "-n", SYSTEM, "-o", "json")
+    return str(json.loads(lease.stdout)["spec"].get("holderIdentity", ""))
+
+
+def _observed(lab: OperatorLab, name: str) -> bool:
+    body = lab.get(names.PLURAL, name) or {}
+    return (body.get("status") or {}).get("observedGeneration") == 1
+
+
+def _versions(lab: OperatorLab) -> dict[Any, str]:
+    bodies = [*lab.children().values(), lab.get(names.PLURAL) or {}, *lab.pods()]
+    return {(body["kind"], body["metadata"]["name"]): body["metadata"]["resourceVersion"] for body in bodies}
+
+
+def _metrics(lab: OperatorLab) -> dict[str, Any]:
+    return lab.condition("MetricsAvailable")
