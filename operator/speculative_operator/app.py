@@ -76,8 +76,11 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
         leader = Leader(chosen, kube, chosen.lease_namespace or own_namespace(), identity())
 
     def arrived(namespace: str) -> None:
-        for key in cache.observed().get(namespace, ()):
-            queue.add(key)
+        keys = cache.observed().get(namespace, ())
+        # A namespace of a thousand objects must not hold up a new one elsewhere; a single object need not wait.
+        spread = min(0.2 * chosen.tick_seconds, 0.002 * (len(keys) - 1))
+        for key in keys:
+            queue.add(key, spread * random.random())  # noqa: S311  spreads load only
 
     rounds = Rounds(chosen, Prometheus(chosen), telemetry, lambda: set(cache.observed()), arrived)
     resync = Resync(chosen, kube, cache, queue.add)

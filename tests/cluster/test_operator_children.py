@@ -189,6 +189,22 @@ def test_deleting_the_object_removes_every_child(lab: OperatorLab) -> None:
     assert not lab.children(), "and nothing comes back"
 
 
+def test_an_object_deleted_and_made_anew_gets_children_of_its_own(lab: OperatorLab) -> None:
+    lab.deploy()
+    served(lab)
+    lab.delete(names.PLURAL)
+    lab.deploy()
+    uid = (lab.get(names.PLURAL) or {})["metadata"]["uid"]
+
+    def own() -> bool:
+        children = lab.children()
+        owners = {child["metadata"]["ownerReferences"][0]["uid"] for child in children.values()}
+        return children.keys() == EXPECTED and owners == {uid}
+
+    until("children of the new object", own, 30.0)
+    until("no conflict stays", lambda: lab.condition("Ready").get("reason") == "PodsNotReady")
+
+
 def test_an_object_of_somebody_else_is_not_touched(lab: OperatorLab) -> None:
     meta = {"name": "gemma", "namespace": lab.namespace}
     theirs = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 443}]}}

@@ -18,7 +18,7 @@ _COUNT = itertools.count()
 
 @dataclass(frozen=True)
 class Target:
-    """The running container an action is for. `address` is the pod's; `scratch` a directory for command specs."""
+    """The running container an action is for. `address` is the pod's; `scratch` a directory for commands' output."""
 
     program: Program
     container: Mapping[str, Any]
@@ -41,8 +41,8 @@ async def act(action: Mapping[str, Any], target: Target, seconds: float) -> tupl
 
 async def _act(action: Mapping[str, Any], target: Target, seconds: float) -> tuple[bool, str]:
     if "exec" in action:
-        spec_path = target.scratch / f"exec-{next(_COUNT)}.json"
-        code, output = await run_inside(target.program.pid, action["exec"]["command"], target.env, spec_path, seconds)
+        path = target.scratch / f"exec-{next(_COUNT)}"
+        code, output = await run_inside(target.program.pid, action["exec"]["command"], target.env, path, seconds)
         return code == 0, output.strip() or f"command ended with {code}"
     if "httpGet" in action:
         return await _http(action["httpGet"], target)

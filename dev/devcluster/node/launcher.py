@@ -1,10 +1,9 @@
-"""First process of a container, and the way into a running one.
+"""Starts the program of a container in namespaces of its own.
 
-Run by ``container`` and ``actions`` as ``python -m devcluster.node.launcher SPEC STATUS_FD PARENT [NETNS_FD]``. SPEC is
-a JSON file: ``argv``, ``env``, ``cwd``, and either what to build (``scratch``, ``hostname``, ``mounts``, ``visible``,
-``hidden``, ``read_only_root``) or ``enter``, the process id of a running container. On STATUS_FD it reports ``pid N``
-(the program, as the node sees it) and ``error TEXT`` when the program could not be started; the pipe closes when the
-program runs. It stays as the program's parent and ends with its exit code (128 + signal number where it was killed).
+Run by ``process`` as ``python -m devcluster.node.launcher SPEC STATUS_FD PARENT [NETNS_FD]``. SPEC is a JSON file, made
+by ``sandbox``. On STATUS_FD it reports ``pid N`` (the program, as the node sees it) and ``error TEXT`` when the program
+could not be started; the pipe closes when the program runs. It stays as the program's parent and ends with its exit
+code (128 + signal number where it was killed).
 """
 
 from __future__ import annotations
@@ -91,19 +90,6 @@ def _contain(spec: Mapping[str, Any]) -> None:
     syscalls.pivot_root(spec["scratch"])
 
 
-def _join(pid: int) -> None:
-    """Enter the namespaces of a running container; the process table counts from the next child on."""
-    kinds = (
-        ("net", syscalls.CLONE_NEWNET),
-        ("uts", syscalls.CLONE_NEWUTS),
-        ("pid", syscalls.CLONE_NEWPID),
-        ("mnt", syscalls.CLONE_NEWNS),
-    )
-    fds = [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind) for name, kind in kinds]
-    for fd, kind in fds:
-        syscalls.enter(fd, kind)
-
-
 def _run(spec: Mapping[str, Any]) -> None:
     os.setsid()
     cwd = spec["cwd"] or "/"
@@ -130,8 +116,7 @@ def _child(spec: Mapping[str, Any], status: int) -> None:
     try:
         # The parent is outside the new process table, so its id reads 0 from here.
         syscalls.die_with_parent(0)
-        if "enter" not in spec:
-            _contain(spec)
+        _contain(spec)
         _run(spec)
     except (OSError, ValueError) as error:
         text = f"exec {spec['argv'][0]}: {error}" if isinstance(error, FileNotFoundError) else str(error)
@@ -146,13 +131,10 @@ def main(argv: Sequence[str]) -> int:
     _close_others({status, *(int(fd) for fd in argv[3:])})
     spec = json.loads(Path(argv[0]).read_text())
     try:
-        if "enter" in spec:
-            _join(spec["enter"])
-        else:
-            if len(argv) > 3:
-                syscalls.enter(int(argv[3]), syscalls.CLONE_NEWNET)
-                os.close(int(argv[3]))
-            syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWUTS)
+        if len(argv) > 3:
+            syscalls.enter(int(argv[3]), syscalls.CLONE_NEWNET)
+            os.close(int(argv[3]))
+        syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWUTS)
     except OSError as error:
         os.write(status, f"error {error}\n".encode())
         return START_FAILED
