@@ -67,8 +67,10 @@ e2e: toolchain ## a short whole loop: apply, serve, tune
 bench: toolchain ## speed and memory; the last line is one JSON object
 	@$(PY) -m bench
 
-generate: $(STAMP) ## write crds/, manifests/, RBAC, values schema and API reference from the code
+generate: toolchain ## write crds/, manifests/, RBAC, values schema and API reference from the code
 	@$(PY) -m speculative_operator.api.generate
+	@$$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
+	  charts/speculative-operator --namespace speculative-system | $(PY) -m speculative_operator.api.generate --install -
 
 check-generated: $(STAMP) ## fail when a generated file differs from the code
 	@$(PY) -m speculative_operator.api.generate --check
