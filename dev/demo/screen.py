@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from demo.scene import AUTO, OFF, STATIC
 from speculative_operator.domain.observation import PodWindow
 
 TITLES = {AUTO: "tuned by the operator", STATIC: "Static K=5", OFF: "no speculation"}
-COLUMNS = ("", "Requests", "K", "Accept", "TPOT", "TPOT vs off", "Tokens/s")
+COLUMNS = ("", "Requests", "K", "Accept", "TPOT", "vs off", "Tokens/s")
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_EVERY_SECONDS = 10.0
 
@@ -91,7 +92,9 @@ def save_picture(scene: Scene, path: Path) -> None:
     console = Console(record=True, width=112, file=io.StringIO(), force_terminal=True)
     console.print(picture(scene))
     path.parent.mkdir(parents=True, exist_ok=True)
-    console.save_svg(str(path), title="make demo")
+    drawn = console.export_svg(title="make demo")
+    # a picture in a repository should not fetch fonts from elsewhere
+    path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
 
 
 def decisions(scene: Scene, last: int = 5) -> Text:
