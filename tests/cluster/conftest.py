@@ -16,13 +16,13 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def node_cluster(enclosures: None) -> Iterator[Cluster]:
-    """A cluster with a process node, a shell and Python as images, and quick crash back-off."""
+    """A cluster with a process node, a shell and Python as images, and quick back-off and syncs."""
     images = {"shell": Image(("/bin/sh",)), "python": Image((sys.executable,), env={"FROM_IMAGE": "yes"})}
     options = ClusterOptions(
         name=f"node-{os.getpid()}",
         images=images,
         prometheus=False,
-        node_settings={"crashBackoffSeconds": 1, "syncSeconds": 60},
+        node_settings={"crashBackoffSeconds": 1, "syncSeconds": 4},
     )
     with Cluster.start(options) as started:
         yield started

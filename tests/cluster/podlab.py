@@ -106,7 +106,7 @@ class PodLab:
         whole = {"terminationGracePeriodSeconds": 1, "containers": list(containers), **spec}
         self.create("pods", name, labels=labels or {}, spec=whole)
 
-    def until(self, check: Callable[[], Any], seconds: float = 15.0) -> Any:
+    def until(self, check: Callable[[], Any], seconds: float = 30.0) -> Any:
         """Wait until `check` returns something true, and return it."""
         deadline = time.monotonic() + seconds
         while not (found := check()):
@@ -118,7 +118,7 @@ class PodLab:
         shown = {pod["metadata"]["name"]: pod.get("status", {}) for pod in self.list("pods")}
         return json.dumps(shown, indent=1)[:4000]
 
-    def wait(self, name: str, check: Callable[[Json], Any], seconds: float = 15.0) -> Json:
+    def wait(self, name: str, check: Callable[[Json], Any], seconds: float = 30.0) -> Json:
         """Wait for a pod to satisfy `check`; the pod."""
 
         def found() -> Json | None:
@@ -127,14 +127,14 @@ class PodLab:
 
         return dict(self.until(found, seconds))
 
-    def ready(self, name: str, seconds: float = 15.0) -> Json:
+    def ready(self, name: str, seconds: float = 30.0) -> Json:
         return self.wait(name, is_ready, seconds)
 
-    def done(self, name: str, seconds: float = 15.0) -> Json:
+    def done(self, name: str, seconds: float = 30.0) -> Json:
         """Wait for the end of a pod that ends by itself."""
         return self.wait(name, lambda pod: pod["status"].get("phase") in ("Succeeded", "Failed"), seconds)
 
-    def gone(self, name: str, seconds: float = 15.0) -> float:
+    def gone(self, name: str, seconds: float = 30.0) -> float:
         """Wait until a pod is gone; the seconds it took."""
         start = time.monotonic()
         self.until(lambda: not self.exists("pods", name), seconds)

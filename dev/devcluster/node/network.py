@@ -8,6 +8,7 @@ Where the kernel has no bridge or veth, pods share the enclosure's network and a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 from collections import deque
@@ -86,7 +87,8 @@ class BridgeNetwork:
             f"link set {bridge} up",
             f"route add unicast {network} dev {bridge} src {self._pool.gateway} table local",
         )
-        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        with contextlib.suppress(OSError):  # only pods of different nodes need it
+            Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
     async def attach(self) -> PodNetwork:
         """A new namespace with loopback, eth0 and a default route. Raises NetworkError."""

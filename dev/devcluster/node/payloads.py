@@ -14,6 +14,7 @@ from .atomic import File
 from .fields import pod_field, resource_field
 
 _DEFAULT_MODE = 0o644
+_DAY = 86400.0
 _SINGLE = ("configMap", "secret", "downwardAPI")
 
 
@@ -39,6 +40,11 @@ class Inputs:
     allocatable: Mapping[str, str]
     objects: Mapping[tuple[str, str], Mapping[str, Any] | None]
     tokens: Mapping[TokenWish, str]
+
+
+def still_good(issued: float, expires: float, now: float) -> bool:
+    """May a token still be handed out? With a fifth of its life left and no older than a day, as a kubelet has it."""
+    return now < expires - 0.2 * (expires - issued) and now < issued + _DAY
 
 
 def is_projected(volume: Mapping[str, Any]) -> bool:

@@ -24,7 +24,6 @@ from .quantity import parse
 
 _log = logging.getLogger(__name__)
 
-_DAY = 86400.0
 _HOST_MADE = ("DirectoryOrCreate", "FileOrCreate")
 
 
@@ -82,12 +81,12 @@ class PodVolumes:
         atomic.write(path, files, time.time())
 
     async def _token(self, pod: Mapping[str, Any], wish: TokenWish) -> str:
-        """A token with at least a fifth of its life left and no older than a day, as a kubelet keeps them."""
+        """The token at hand while it is good, else a new one. Raises ApiError."""
         known = self._tokens.get(wish)
         now = time.time()
         if known is not None:
             token, issued, expires = known
-            if now < expires - 0.2 * (expires - issued) and now < issued + _DAY:
+            if payloads.still_good(issued, expires, now):
                 return token
         token, expires = await self._node.objects.token(pod, wish)
         self._tokens[wish] = (token, now, expires)
