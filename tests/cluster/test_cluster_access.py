@@ -102,13 +102,14 @@ def test_prometheus_discovers_with_its_own_service_account(cluster: Cluster) -> 
 
 def test_prometheus_has_a_service_for_pods(cluster: Cluster) -> None:
     _only_ours(cluster)
+    service = "prometheus-operated"
     slices = json.loads(
         cluster.kubectl(
-            "get", "endpointslices", "-n", "monitoring", "-l", "kubernetes.io/service-name=prometheus-operated", "-o", "json"
+            "get", "endpointslices", "-n", "monitoring", "-l", f"kubernetes.io/service-name={service}", "-o", "json"
         ).stdout
     )["items"]
     assert [item["endpoints"][0]["addresses"] for item in slices] == [["10.88.0.3"]]
-    ports = cluster.kubectl("get", "service", "prometheus-operated", "-n", "monitoring", "-o", "jsonpath={.spec.ports[*].port}")
+    ports = cluster.kubectl("get", "service", service, "-n", "monitoring", "-o", "jsonpath={.spec.ports[*].port}")
     assert ports.stdout == "9090"
 
 
