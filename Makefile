@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP) ## virtual environment with pinned dependencies
 
-toolchain: $(STAMP) ## build and cache the development cluster's programs (10 minutes the first time)
+toolchain: $(STAMP) ## build and cache the development cluster's programs (15 minutes the first time)
 	@$(PY) -m devcluster build
 
 demo: $(STAMP) ## the main job: cluster, operator, a model, a day's load in three minutes, a report
