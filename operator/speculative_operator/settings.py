@@ -38,9 +38,9 @@ class Settings(BaseSettings):
         "needs two scrapes, so less than the scrape interval brings nothing.",
     )
     workers: int = Field(
-        default=100,
+        default=500,
         ge=1,
-        le=1000,
+        le=10000,
         description="count: objects visited at once. A visit mostly waits for its turn at the API server; with few, "
         "the last writes of old objects hold up the first ones of new objects.",
     )

@@ -6,6 +6,7 @@ A version older than the one held is ignored, so that a late watch event never u
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -158,11 +159,16 @@ def is_ready(pod: Body) -> bool:
 
 
 def trimmed(body: Body) -> Body:
-    """Without what nobody reads and what weighs most: the managed fields of pods and SpeculativeDeployments."""
-    if body["kind"] not in (POD.kind, OWNER.kind) or "managedFields" not in body["metadata"]:
-        return body
+    """Without what nobody reads and what weighs most: who manages which field, but for who scales, and equal texts
+    more than once."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
-    return {**body, "metadata": metadata}
+    scaling = [entry for entry in body["metadata"].get("managedFields") or () if entry.get("subresource") == "scale"]
+    if scaling:
+        metadata["managedFields"] = scaling
+    slim = {**body, "metadata": metadata}
+    if isinstance(slim.get("data"), dict):
+        slim["data"] = {name: sys.intern(text) for name, text in slim["data"].items()}
+    return slim
 
 
 def _differs(kind: str, held: Body, body: Body) -> bool:

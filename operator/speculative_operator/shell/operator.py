@@ -1,6 +1,7 @@
 """The life of the operator process: find the API, watch, become leader, catch up, work, and end in good order.
 
-Made by app. Long-lived tasks are created before kopf starts: kopf cancels at its end whatever was created after.
+Made by app. Long-lived tasks are created before kopf starts: kopf cancels at its end whatever was created after, but
+for what ends within five seconds.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Operator:
         self._leading = asyncio.Event()
         self._synced = asyncio.Event()
         self._informing: asyncio.Event | None = None
+        self._visits: set[Part] = set()
 
     def leads(self) -> bool:
         """True while this process may write."""
@@ -81,15 +83,14 @@ class Operator:
         self.telemetry.depths(lambda: self.queue.waiting, lambda: len(self.cache))
         await endpoints.start()
         self._handle_signals()
-        workers = [asyncio.create_task(self._work()) for _ in range(self.settings.workers)]
-        parts = (self._until_stopped(), self._lead(), self._look_around(), self._observe())
+        parts = (self._until_stopped(), self._lead(), self._look_around(), self._observe(), self._work())
         others = [asyncio.create_task(part) for part in parts]
         watch = asyncio.create_task(self._watch())
         try:
-            await asyncio.wait([*others, *workers, watch], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*others, watch], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await self._end(workers, others, watch, endpoints)
-        for task in (*others, *workers, watch):
+            await self._end(others, watch, endpoints)
+        for task in (*others, watch):
             if task.done() and not task.cancelled():
                 task.result()
 
@@ -184,9 +185,18 @@ class Operator:
         await self.rounds.run()
 
     async def _work(self) -> None:
+        """Start a visit for each key that is due, so many at once."""
         await self._synced.wait()
-        while (key := await self.queue.get()) is not None:
-            await self._visit(key)
+        slots = asyncio.Semaphore(self.settings.workers)
+        while True:
+            await slots.acquire()
+            key = await self.queue.get()
+            if key is None:
+                return
+            visit = asyncio.create_task(self._visit(key))
+            self._visits.add(visit)
+            visit.add_done_callback(self._visits.discard)
+            visit.add_done_callback(lambda _: slots.release())
 
     async def _visit(self, key: Key) -> None:
         tags = {"namespace": key[0], "object": key[1]}
@@ -199,10 +209,8 @@ class Operator:
             self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
             log.warning("%s; again in %.0f s", error, wait, extra=tags)
         except asyncio.CancelledError:
+            # By us at the end, or by kopf when its watches are started anew.
             self.queue.failed(key)
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
         except Exception:
             wait = self.queue.failed(key)
             self.telemetry.tick("failed", "Unexpected")
@@ -231,15 +239,16 @@ class Operator:
         await asyncio.sleep(0.2)
         self._handle_signals()
 
-    async def _end(self, workers: list[Part], others: list[Part], watch: Part, endpoints: Endpoints) -> None:
+    async def _end(self, others: list[Part], watch: Part, endpoints: Endpoints) -> None:
         """Take no more work, let visits finish, give the Lease back, then stop watching."""
         self.stop.set()
         self.queue.close()
-        if self._synced.is_set():
-            await asyncio.wait(workers, timeout=DRAIN)
-        for task in (*workers, *others):
+        if self._visits:
+            await asyncio.wait(self._visits, timeout=DRAIN)
+        ending = [*self._visits, *others]
+        for task in ending:
             task.cancel()
-        await asyncio.wait([*workers, *others], timeout=1.0)
+        await asyncio.wait(ending, timeout=1.0)
         if self.leader is not None:
             await self.leader.release()
         await endpoints.stop()

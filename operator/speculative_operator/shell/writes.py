@@ -19,7 +19,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, owner_key
+from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, owner_key, trimmed
 from speculative_operator.shell.errors import (
     ApiError,
     ConflictError,
@@ -165,7 +165,7 @@ class Writer:
         uid = held["metadata"]["uid"] if held is not None else None
         resource = CHILD_BY_KIND[manifest["kind"]]
         try:
-            body = await self._kube.apply(resource, manifest, uid=uid)
+            body = trimmed(await self._kube.apply(resource, manifest, uid=uid))
         except ConflictError:
             await self._look(slot, key, ledger, now)
             return Report(again=True)

@@ -148,15 +148,25 @@ def test_whose_an_object_is() -> None:
     assert owner_key({"kind": "Secret", "metadata": {"name": "x", "namespace": "ns"}}) is None
 
 
-def test_managed_fields_of_pods_are_dropped_and_those_of_children_kept() -> None:
+def test_managed_fields_are_dropped_but_for_who_scales() -> None:
     cache = Cache()
     cache.put(owner())
-    cache.put({**pod(), "metadata": {**pod()["metadata"], "managedFields": [{}]}})
-    cache.put({**child(), "metadata": {**child()["metadata"], "managedFields": [{}]}})
+    cache.put({**pod(), "metadata": {**pod()["metadata"], "managedFields": [{"manager": "kubelet"}]}})
+    scaling = {"manager": "keda", "subresource": "scale"}
+    cache.put({**child(), "metadata": {**child()["metadata"], "managedFields": [{"manager": "me"}, scaling]}})
     snapshot = cache.snapshot(KEY)
     assert snapshot is not None
     assert "managedFields" not in snapshot.pods[0]["metadata"]
-    assert "managedFields" in snapshot.children["Service", "gemma"]["metadata"]
+    assert snapshot.children["Service", "gemma"]["metadata"]["managedFields"] == [scaling]
+
+
+def test_equal_texts_are_held_once() -> None:
+    cache = Cache()
+    cache.put(owner())
+    for name in ("a", "b"):
+        cache.put({**child(kind="ConfigMap", uid=name, name=name), "data": {"payload.py": "".join(["x"] * 5000)}})
+    one, two = cache.held("ConfigMap").values()
+    assert one["data"]["payload.py"] is two["data"]["payload.py"]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 30), st.sampled_from("ab")), max_size=30))
