@@ -11,7 +11,7 @@ TREE: dict[str, str | None] = {
     "/etc/mtab": "-> /proc/self/mounts", "/usr": None, "/usr/bin": None, "/usr/bin/python3": "file",
     "/bin": "-> usr/bin", "/var": None, "/var/run": "-> /run", "/var/tmp": None, "/run": None, "/run/old": None,
     "/tmp": None, "/tmp/link": "-> /etc", "/home": None, "/home/me": None, "/home/me/project": None, "/root": None,
-    "/dev": None, "/proc": None, "/sys": None, "/work": None, "/work/repo": None, "/loop": "-> /loop", "/swap": "file",
+    "/dev": None, "/proc": None, "/sys": None, "/srv": None, "/srv/repo": None, "/loop": "-> /loop", "/swap": "file",
 }  # fmt: skip
 
 
@@ -120,13 +120,13 @@ def test_shadow_does_not_cover_what_was_placed_below_it() -> None:
 
 
 def test_needed_paths_stay_visible_in_fresh_directories() -> None:
-    ops = steps(visible=["/home/me/project", "/work/repo", "/nowhere"])
+    ops = steps(visible=["/home/me/project", "/srv/repo", "/nowhere"])
     assert at(ops, "/home/me/project") == [Op("bind", "/home/me/project", "/home/me/project", read_only=True)]
-    assert not at(ops, "/work/repo"), "seen already"
+    assert not at(ops, "/srv/repo"), "seen already"
     assert not at(ops, "/nowhere")
 
 
 def test_hidden_directories_are_covered_where_they_would_be_seen() -> None:
-    assert at(steps(hidden=["/work/repo"]), "/work/repo")[0].what == "tmpfs"
+    assert at(steps(hidden=["/srv/repo"]), "/srv/repo")[0].what == "tmpfs"
     assert not at(steps(hidden=["/tmp/state"]), "/tmp/state")
     assert at(steps(visible=["/home/me"], hidden=["/home/me/project"]), "/home/me/project")[0].what == "tmpfs"

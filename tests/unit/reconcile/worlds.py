@@ -12,6 +12,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
     DeploymentSpec,
@@ -221,3 +222,32 @@ def observed(cluster: Cluster, batch: float = 8.0, k: int | None = None, surviva
     used = said if k is None else k
     windows = {one["metadata"]["name"]: window(cluster.now, batch, used, survival=survival) for one in cluster.pods}
     return Observation(cluster.now, windows)
+
+
+def settled(**change: Any) -> Cluster:
+    cluster = Cluster(**change)
+    outcome = cluster.settle()
+    assert outcome.actions == ()
+    return cluster
+
+
+def retuned() -> Cluster:
+    """A cluster whose table the tuner has just changed."""
+    cluster = settled()
+    for _ in range(60):
+        outcome = cluster.tick(observed(cluster, batch=200, survival=0.2))
+        if any(isinstance(action, ApplyChild) for action in outcome.actions):
+            return cluster
+    raise AssertionError("the tuner never changed the table at a load where drafts lose")
+
+
+def applies(outcome: Outcome) -> list[tuple[str, str, Reason]]:
+    return [
+        (action.manifest["kind"], action.manifest["metadata"]["name"], action.reason)
+        for action in outcome.actions
+        if isinstance(action, ApplyChild)
+    ]
+
+
+def reasons(outcome: Outcome) -> list[Reason]:
+    return [event.reason for event in outcome.events]
