@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,8 +96,7 @@ class OperatorLab:
 
     def enter(self) -> None:
         """A fresh namespace."""
-        self._count += 1
-        self.namespace = f"op-{os.getpid()}-{self._count}"
+        self.namespace = f"op-{uuid.uuid4().hex[:10]}"
         self.cluster.kubectl("create", "namespace", self.namespace)
 
     # -- the operator
