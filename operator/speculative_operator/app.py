@@ -85,11 +85,11 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     rounds = Rounds(chosen, Prometheus(chosen), telemetry, lambda: set(cache.observed()), arrived)
     resync = Resync(chosen, kube, cache, queue.add)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
-    writer = Writer(kube, cache, telemetry, leading, resync.missing.set)
+    writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
     visitor = Visitor(
         chosen, cache, writer, Reporter(kube, cache, telemetry), telemetry, rounds.latest, resync.capabilities, tick
     )
-    informer = Informer(chosen, kube, cache, queue, telemetry)
+    informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)
 
 

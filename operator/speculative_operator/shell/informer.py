@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import kopf
@@ -47,14 +47,23 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 class Informer:
-    """Watches, as long as `run` runs."""
+    """Watches, as long as `run` runs. `relisted` is told when a watch began anew: it may have missed deletions."""
 
-    def __init__(self, settings: Settings, kube: Kube, cache: Cache, queue: Queue[Key], telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        kube: Kube,
+        cache: Cache,
+        queue: Queue[Key],
+        telemetry: Telemetry,
+        relisted: Callable[[], None],
+    ) -> None:
         self._settings = settings
         self._kube = kube
         self._cache = cache
         self._queue = queue
         self._telemetry = telemetry
+        self._relisted = relisted
         self.started = asyncio.Event()
 
     async def run(self, resources: Sequence[Resource], stop: asyncio.Event) -> None:
@@ -92,6 +101,8 @@ class Informer:
 
     def take(self, event: str | None, body: dict[str, Any]) -> None:
         """One watch event; `event` None is an object that was there before the watch began."""
+        if event is None:
+            self._relisted()
         if event == "DELETED":
             removed = self._cache.remove(body)
             if removed is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import random
 
@@ -20,6 +21,7 @@ from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
 from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.resources import Resource
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Telemetry
@@ -125,14 +127,28 @@ class Operator:
         self._listening.set()
         while True:
             self._informing = asyncio.Event()
-            settle = asyncio.create_task(self._handle_signals_again())
+            self.informer.started.clear()
+            watched = self.resync.resources()
+            settle = asyncio.create_task(self._watching())
             try:
-                await self.informer.run(self.resync.resources(), self._informing)
+                await self.informer.run(watched, self._informing)
+            except Exception:
+                if self.stop.is_set() or not await self._other_kinds(watched):
+                    raise
+            else:
+                if self.stop.is_set() or not self._informing.is_set():
+                    return
             finally:
                 settle.cancel()
-            if self.stop.is_set() or not self._informing.is_set():
-                return
             log.info("watching anew: %s", ", ".join(resource.plural for resource in self.resync.resources()))
+
+    async def _other_kinds(self, watched: Sequence[Resource]) -> bool:
+        """True when a watch died because its kind is no longer there."""
+        try:
+            await self.resync.discover()
+        except ApiError as error:
+            log.warning("%s", error)
+        return self.resync.resources() != watched
 
     async def _lead(self) -> None:
         """Become leader, list everything, let the workers go; keep the Lease until the end."""
@@ -149,22 +165,22 @@ class Operator:
     # -- work
 
     async def _look_around(self) -> None:
-        """The first listing, then one every `resync_seconds` or when a kind is found missing."""
+        """The first listing, then one every `resync_seconds`, and soon after somebody asked for one."""
         await self._leading.wait()
         while True:
+            self.resync.asked.clear()
             try:
                 if await self.resync.discover() and self._informing is not None:
                     self._informing.set()
                 await self.resync.refresh()
                 self._catch_up()
-                self.resync.missing.clear()
                 wait = self.settings.resync_seconds * (0.9 + 0.2 * random())  # noqa: S311  spreads load only
             except ApiError as error:
                 log.warning("listing failed: %s", error)
                 wait = PATIENCE
             try:
                 async with asyncio.timeout(wait):
-                    await self.resync.missing.wait()
+                    await self.resync.asked.wait()
                     await asyncio.sleep(PATIENCE)
             except TimeoutError:
                 continue
@@ -232,9 +248,11 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop.set)
 
-    async def _handle_signals_again(self) -> None:
+    async def _watching(self) -> None:
         """kopf takes the signals at its start; its end would drop requests under way, ours lets them finish."""
         await self.informer.started.wait()
+        # What is deleted between our listing and kopf's is told by neither: list once more when the watches run.
+        self.resync.asked.set()
         self._handle_signals()
         await asyncio.sleep(0.2)
         self._handle_signals()

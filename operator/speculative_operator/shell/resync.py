@@ -39,8 +39,9 @@ class Resync:
         self._stale = stale
         self.optional: frozenset[Resource] = frozenset()
         """Optional kinds that exist."""
-        self.missing = asyncio.Event()
-        """Set by whoever finds that an optional kind is gone."""
+        self.asked = asyncio.Event()
+        """Set by whoever has reason to think that the cache is not the truth: a watch that listed anew, an optional
+        kind that is gone."""
         self.assigns_uids = True
         """True on OpenShift, and until it is known better."""
 
@@ -49,8 +50,11 @@ class Resync:
         groups = await self._kube.groups()
         self.assigns_uids = OPENSHIFT in groups
         found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._kube.served(kind)]
-        changed = set(found) != self.optional
+        lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
+        for resource in lost:
+            for body in self._cache.held(resource.kind).values():
+                self._cache.remove(body)
         return changed
 
     def capabilities(self) -> Capabilities:

@@ -287,7 +287,10 @@ class FakeApi:
                 labels = body["metadata"].get("labels") or {}
                 fits = call.namespace in ("", body["metadata"]["namespace"]) and selector.items() <= labels.items()
                 if plural == call.plural and fits:
-                    await response.write(json.dumps({"type": event, "object": body}).encode() + b"\n")
+                    try:
+                        await response.write(json.dumps({"type": event, "object": body}).encode() + b"\n")
+                    except ConnectionError:
+                        return response
             async with self._news:
                 if not any(entry[0] > since for entry in self._log):
                     await self._news.wait()

@@ -43,8 +43,12 @@ class Rig:
     def __init__(self, kube: Kube, telemetry: Telemetry, settings: Settings) -> None:
         self.cache = Cache()
         self.queue: Queue[Key] = Queue(asyncio.get_running_loop().time, lambda: 0.0, settle=0.0)
-        self.informer = Informer(settings, kube, self.cache, self.queue, telemetry)
+        self.informer = Informer(settings, kube, self.cache, self.queue, telemetry, self._relist)
         self.stop = asyncio.Event()
+        self.relisted = 0
+
+    def _relist(self) -> None:
+        self.relisted += 1
 
     async def visit(self) -> None:
         async with asyncio.timeout(5.0):
@@ -72,6 +76,7 @@ async def test_what_is_there_and_what_comes_reaches_the_cache_and_wakes_the_owne
     await api.put(OWNER, owner())
     async with watching(kube, telemetry) as rig:
         await eventually(lambda: len(rig.cache) == 1)
+        assert rig.relisted == 1, "what it listed may lack what was deleted before"
         await rig.visit()
         await api.put(SERVICE, child())
         await rig.visit()

@@ -35,6 +35,11 @@ QUICK: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("speculative_operator.shell.operator.PATIENCE", 0.2)
+
+
 class Running:
     def __init__(self, operator: Operator, endpoints: Endpoints, task: asyncio.Task[None]) -> None:
         self.operator = operator
@@ -129,7 +134,17 @@ async def test_a_deletion_that_no_watch_told_is_found_by_listing(api: FakeApi) -
     async with running(resync_seconds=10.0) as run:
         await eventually(ready(api))
         await api.drop(DEPLOYMENT, "gemma", silently=True)
-        run.operator.resync.missing.set()
+        run.operator.resync.asked.set()
+        await eventually(lambda: bool(api.find("Deployment")))
+
+
+async def test_a_deletion_between_our_listing_and_the_watches_is_found_soon(api: FakeApi) -> None:
+    await api.put(OWNER, owner())
+    async with running():
+        await eventually(ready(api))
+    async with running() as run:
+        await eventually(run.operator._synced.is_set)
+        await api.drop(DEPLOYMENT, "gemma", silently=True)
         await eventually(lambda: bool(api.find("Deployment")))
 
 
@@ -159,8 +174,7 @@ async def test_losing_the_lease_ends_the_process(api: FakeApi) -> None:
                 await run.task
 
 
-async def test_it_waits_for_the_api_server_and_for_our_kind(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speculative_operator.shell.operator.PATIENCE", 0.05)
+async def test_it_waits_for_the_api_server_and_for_our_kind(api: FakeApi) -> None:
     everything, api.resources = api.resources, ()
     async with running() as run:
         await asyncio.sleep(0.3)
@@ -176,7 +190,7 @@ async def test_an_optional_kind_that_appears_is_used_and_watched(api: FakeApi) -
     async with running() as run:
         await eventually(ready(api))
         api.resources = (*api.resources, POD_MONITOR)
-        run.operator.resync.missing.set()
+        run.operator.resync.asked.set()
         await eventually(lambda: bool(api.find("PodMonitor")), 10.0)
         await eventually(lambda: any(c.plural == "podmonitors" and "watch" in c.query for c in api.calls), 10.0)
         await api.drop(POD_MONITOR, "gemma")
@@ -239,3 +253,53 @@ def test_bad_settings_end_the_program_with_status_2(
     monkeypatch.setenv("SPECULATIVE_TICK_SECONDS", "often")
     assert app.main() == app.EXIT_SETTINGS
     assert "SPECULATIVE_TICK_SECONDS='often'" in capsys.readouterr().err
+
+
+async def test_a_watch_that_dies_ends_the_process(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as run:
+
+        async def dies(*_: object) -> None:
+            raise RuntimeError("the watch died")
+
+        monkeypatch.setattr(run.operator.informer, "run", dies)
+        with pytest.raises(RuntimeError, match="the watch died"):
+            async with asyncio.timeout(5.0):
+                await run.task
+
+
+async def test_a_watch_whose_kind_is_gone_is_given_up_alone(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = api.resources
+    api.resources = (*everything, POD_MONITOR)
+    await api.put(OWNER, owner())
+    async with running() as run:
+        await eventually(lambda: bool(api.find("PodMonitor")))
+        real, died = run.operator.informer.run, asyncio.Event()
+
+        async def dies_once(watched: Any, stop: asyncio.Event) -> None:
+            if POD_MONITOR in watched and not died.is_set():
+                died.set()
+                raise RuntimeError("404")
+            await real(watched, stop)
+
+        monkeypatch.setattr(run.operator.informer, "run", dies_once)
+        api.resources = everything
+        api.objects = {ref: body for ref, body in api.objects.items() if ref[0] != "podmonitors"}
+        assert run.operator._informing is not None
+        run.operator._informing.set()
+        await eventually(lambda: not run.operator.cache.held("PodMonitor"))
+        await eventually(lambda: not run.operator.resync.optional)
+        await api.drop(DEPLOYMENT, "gemma")
+        await eventually(lambda: bool(api.find("Deployment")))
+        assert not run.task.done()
+
+
+async def test_what_is_being_written_is_finished_before_the_end(api: FakeApi) -> None:
+    async with running() as run:
+        await eventually(run.operator.leads)
+        await eventually(run.operator.informer.started.is_set)
+        api.delay = 0.4
+        await api.put(OWNER, owner())
+        await eventually(lambda: bool(run.operator.queue.visiting))
+        await asyncio.sleep(0.1)
+    assert {plural for plural, _, _ in api.objects} >= {"deployments", "services", "configmaps", "networkpolicies"}
+    assert api.find(OWNER.kind)[0]["status"]["observedGeneration"] == 1
