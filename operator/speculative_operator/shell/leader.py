@@ -91,12 +91,16 @@ class Leader:
 
     async def release(self) -> None:
         """Give the Lease back, so that a successor need not wait. Failing is no harm."""
-        if self._renewed_at is None or self._lease is None:
+        if self._renewed_at is None:
             return
         self._renewed_at = None
-        spec = {**self._lease.get("spec", {}), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
-            await self._kube.replace(LEASE, self._namespace, self._name, {**self._lease, "spec": spec})
+            # Read first: a renewal that was cut off half-way may have changed it behind our back.
+            lease = await self._read()
+            if lease is None or (lease.get("spec") or {}).get("holderIdentity") != self._me:
+                return
+            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+            await self._kube.replace(LEASE, self._namespace, self._name, {**lease, "spec": spec})
         except ApiError as error:
             log.info("the Lease was not given back: %s", error)
 

@@ -81,6 +81,15 @@ async def test_a_lease_given_back_is_free_at_once(api: FakeApi, kube: Kube, cloc
     assert spec(api)["holderIdentity"] == "two", "releasing twice takes nothing from the successor"
 
 
+async def test_a_renewal_cut_off_half_way_does_not_hinder_giving_back(api: FakeApi, kube: Kube, clock: Clock) -> None:
+    one = candidate(kube, clock, "one")
+    await one.acquire()
+    lease = api.find("Lease")[0]
+    await api.put(LEASE, {**lease, "spec": {**lease["spec"], "renewTime": "written, but never answered"}})
+    await one.release()
+    assert spec(api)["holderIdentity"] == ""
+
+
 async def test_two_that_try_at_once_do_not_both_win(api: FakeApi, kube: Kube, clock: Clock) -> None:
     await api.put(LEASE, {"kind": "Lease", "metadata": {"name": SETTINGS.lease_name, "namespace": "ns"}, "spec": {}})
     won = await asyncio.gather(*(candidate(kube, clock, name)._attempt() for name in "abcde"))

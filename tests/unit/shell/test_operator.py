@@ -138,13 +138,23 @@ async def test_a_deletion_that_no_watch_told_is_found_by_listing(api: FakeApi) -
         await eventually(lambda: bool(api.find("Deployment")))
 
 
-async def test_a_deletion_between_our_listing_and_the_watches_is_found_soon(api: FakeApi) -> None:
+async def test_a_deletion_between_our_listing_and_the_watches_is_found_soon(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await api.put(OWNER, owner())
     async with running():
         await eventually(ready(api))
     async with running() as run:
+        real, listed = run.operator.informer.run, asyncio.Event()
+
+        async def late(watched: Any, stop: asyncio.Event) -> None:
+            await listed.wait()
+            await real(watched, stop)
+
+        monkeypatch.setattr(run.operator.informer, "run", late)
         await eventually(run.operator._synced.is_set)
         await api.drop(DEPLOYMENT, "gemma", silently=True)
+        listed.set()
         await eventually(lambda: bool(api.find("Deployment")))
 
 
@@ -286,10 +296,10 @@ async def test_a_watch_whose_kind_is_gone_is_given_up_alone(api: FakeApi, monkey
         api.objects = {ref: body for ref, body in api.objects.items() if ref[0] != "podmonitors"}
         assert run.operator._informing is not None
         run.operator._informing.set()
-        await eventually(lambda: not run.operator.cache.held("PodMonitor"))
-        await eventually(lambda: not run.operator.resync.optional)
+        await eventually(lambda: not run.operator.cache.held("PodMonitor"), 15.0)
+        await eventually(lambda: not run.operator.resync.optional, 15.0)
         await api.drop(DEPLOYMENT, "gemma")
-        await eventually(lambda: bool(api.find("Deployment")))
+        await eventually(lambda: bool(api.find("Deployment")), 15.0)
         assert not run.task.done()
 
 
