@@ -49,7 +49,7 @@ types: $(STAMP) ## mypy, strict
 	@$(VENV)/bin/mypy
 
 unit: $(STAMP) ## pure logic, by values and by properties
-	@$(PYTEST) -q tests/unit
+	@$(PYTEST) -q -n auto --dist loadfile tests/unit
 
 golden: $(STAMP) ## rendered manifests against tests/golden/expected, generated files against the code
 	@$(PYTEST) -q tests/golden
