@@ -145,7 +145,8 @@ def test_pods_do_not_see_each_other(lab: PodLab) -> None:
     lab.pod("neighbour", shell("touch /tmp/neighbours-own; trap 'exit 0' TERM; while :; do sleep 0.1; done"))
     lab.ready("neighbour")
     # the checkout itself stays visible, and may lie in /tmp
-    processes, program = lab.run("ls /proc | grep -c '^[0-9]'; cat /proc/1/comm; ls -d /tmp/neighbours-own 2>/dev/null").split()
+    script = "ls /proc | grep -c '^[0-9]'; cat /proc/1/comm; ls -d /tmp/neighbours-own 2>/dev/null; true"
+    processes, program = lab.run(script).split()
     assert int(processes) <= 4
     assert program == "sh"
     state = lab.cluster.state_dir / "node"
