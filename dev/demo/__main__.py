@@ -31,9 +31,16 @@ def arguments() -> Settings:
 
 def farewell(console: Console, cluster: Cluster) -> None:
     """How to use what was left up."""
-    console.print(f"\nThe cluster is up. Use it with:\n\n  export KUBECONFIG={cluster.kubeconfig}")
-    console.print(f"  export PATH={Path(cluster.binaries.kubectl).parent}:$PATH")
-    console.print("  kubectl get specdep -A\n  kubectl explain specdep.spec.speculation\n\nEnd it with: make down")
+    lines = (
+        "\nThe cluster is up. Use it with:\n",
+        f"  export KUBECONFIG={cluster.kubeconfig}",
+        f"  export PATH={Path(cluster.binaries.kubectl).parent}:$PATH",
+        "  kubectl get specdep -A",
+        "  kubectl explain specdep.spec.speculation",
+        "\nEnd it with: make down",
+    )
+    # not wrapped: these lines are copied
+    console.print("\n".join(lines), soft_wrap=True, highlight=False)
 
 
 def main() -> int:
