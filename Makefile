@@ -30,7 +30,7 @@ setup: $(STAMP) ## virtual environment with pinned dependencies
 toolchain: $(STAMP) ## build and cache the development cluster's programs (15 minutes the first time)
 	@$(PY) -m devcluster build
 
-demo: $(STAMP) ## the main job: cluster, operator, a model, a day's load in three minutes, a report
+demo: $(STAMP) ## the main job: cluster, operator, a model, a load that climbs and falls, a report
 	@$(PY) -m demo $(ARGS)
 
 demo-keep: $(STAMP) ## the same, and leave the cluster up

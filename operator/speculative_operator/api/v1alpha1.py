@@ -123,8 +123,8 @@ class Speculation(Wire):
     numSpeculativeTokens."""
     off_policy: OffPolicy = OffPolicy.SOFT
     """What the operator may do where drafts cost more than they give. Never: at least one token is drafted. Soft: K
-    0, the speculator stays loaded. Hard: the pods may be rolled without the speculator, which gives its memory to the
-    KV cache."""
+    0, the speculator stays loaded. Hard: where K changes by rollout, the pods may be rolled without the speculator,
+    which gives its memory to the KV cache; where K changes live, this release treats it as Soft."""
     workload: Workload = Workload.MIXED
     """What clients mostly ask for: where to expect acceptance before it was measured, nothing more. More may be
     added."""

@@ -161,9 +161,6 @@ class AcceleratorRequest:
 @dataclass(frozen=True, slots=True)
 class Weights:
     secret_name: str = ""
-    cache_size: str = ""
-    storage_class_name: str = ""
-    access_mode: str = "ReadWriteMany"
 
 
 class RolloutStrategy(StrEnum):

@@ -97,10 +97,6 @@ class KTable:
         return max(band.k for band in self.bands)
 
     @property
-    def min_k(self) -> int:
-        return min(band.k for band in self.bands)
-
-    @property
     def ks(self) -> frozenset[int]:
         """Every K that occurs."""
         return frozenset(band.k for band in self.bands)

@@ -17,8 +17,6 @@ from speculative_operator.tuner.prior import candidates, cost_prior
 
 DEFAULT_K = 3
 """Start K when the spec names none: the K of most published measurements, and safe on all but the fullest batches."""
-RESTART_BATCH = 8.0
-"""Load that a constant K is chosen for before any was seen."""
 
 
 def initial_table(policy: Policy) -> KTable:
