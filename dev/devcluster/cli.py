@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +94,36 @@ def run(arguments: argparse.Namespace) -> int:
     with Cluster.start(_options(arguments), Reporter()) as cluster:
         paths = [str(cluster.binaries.kubectl.parent), str(cluster.binaries.helm.parent), os.environ.get("PATH", "")]
         variables = {**os.environ, **cluster.environment(), "PATH": os.pathsep.join(paths)}
-        with subprocess.Popen(arguments.command, env=variables) as process:
-            return _exit_code(_outlast(process))
+        return _exit_code(_outlast(arguments.command, variables))
 
 
-def _outlast(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the command. The terminal's Ctrl-C reaches it too, so it decides what Ctrl-C means."""
-    while True:
-        try:
+def _outlast(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run the command to its end, whatever signal comes.
+
+    The terminal's Ctrl-C reaches the command too, so it decides what Ctrl-C means; SIGTERM comes to us alone and is
+    handed on. Neither may raise while the exit code is being collected: it would be lost, and read as success.
+    """
+    ended_early = False
+
+    def terminate(_number: int, _frame: object) -> None:
+        nonlocal ended_early
+        ended_early = True
+        if process is not None:
+            process.terminate()
+
+    process: subprocess.Popen[bytes] | None = None
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda _number, _frame: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, terminate),
+    }
+    try:
+        with subprocess.Popen(command, env=variables) as process:
+            if ended_early:
+                process.terminate()
             return process.wait()
-        except KeyboardInterrupt:
-            continue
-        except SystemExit:
-            process.terminate()  # SIGTERM came to us alone: the command ends first, then the cluster
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _exit_code(code: int) -> int:
