@@ -64,6 +64,10 @@ class Estimate:
     """Predicted seconds per output token without speculation at the same concurrency."""
     tokens_per_second: float | None = None
     """Of all replicas together."""
+    hard_off_gain_percent: Interval | None = None
+    """Tokens per second of pods without any speculator against the table in force, over the loads of late."""
+    cost_per_thousand_tokens: float | None = None
+    """In the currency of spec.accelerator.hourlyCost, at the speed seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +82,5 @@ class Decision:
     changed: bool
     """True when `table` differs from the one in force and is to be applied (or, in Recommend, proposed)."""
     estimate: Estimate = field(default_factory=Estimate)
+    hard_off: bool = False
+    """True when pods are to run without any speculator (offPolicy Hard): `table` then waits for their return."""

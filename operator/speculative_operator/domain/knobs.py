@@ -30,6 +30,8 @@ class KnobSpace:
     """Requests that the engine schedules at once at most (vLLM `max_num_seqs`)."""
     capture_ceiling_tokens: int | None = None
     """Tokens per step above which no CUDA graph serves; None when unknown or not applicable."""
+    capture_sizes: tuple[int, ...] = ()
+    """Sizes in tokens that CUDA graphs are captured for, ascending: a step is padded to the next one. Empty: unknown."""
     draft_passes_follow_k: bool = True
     """False when the drafter always drafts the largest K and only verification shrinks."""
     passes_at_zero: float = 1.0

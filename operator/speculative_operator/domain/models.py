@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from speculative_operator.domain.spec import Method
+
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
@@ -60,3 +62,5 @@ class PairFacts:
     """Accelerators that share one step (tensor parallel ranks)."""
     kv_capacity_tokens: int | None = None
     kv_capacity_tokens_without_speculator: int | None = None
+    method: Method | None = None
+    """How drafts are made; None when unknown (then told from the knobs and the speculator's shape)."""

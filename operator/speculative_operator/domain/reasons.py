@@ -69,6 +69,11 @@ class Reason(StrEnum):
     HIGH_CONCURRENCY = "HighConcurrency"
     LOW_ACCEPTANCE = "LowAcceptance"
     GUARD = "SlowerThanOff"
+    PROBING = "Probing"
+    PROBED = "Probed"
+    DEAD_WEIGHT = "DrafterDeadWeight"
+    RESUMED = "SpeculationResumed"
+    SLO = "LatencyTarget"
     FIXED = "Fixed"
     RECOMMENDED = "Recommended"
     DISABLED = "Disabled"
@@ -116,6 +121,11 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.HIGH_CONCURRENCY: "Drafts cost more than they give at this concurrency: K is lowered or 0 there.",
     Reason.LOW_ACCEPTANCE: "Too few drafts are accepted: K is lowered or 0.",
     Reason.GUARD: "Measured speed fell below what no speculation would give: drafts are off at once.",
+    Reason.PROBING: "Another K runs for some seconds, to measure what the model only assumes.",
+    Reason.PROBED: "A probe ended without showing a gain: the table before it is back.",
+    Reason.DEAD_WEIGHT: "Pods without the drafter serve more at every load seen: it is removed and its memory returned.",
+    Reason.RESUMED: "The load fell to where the drafter pays again: pods return with it.",
+    Reason.SLO: "The latency target of spec.speculation.objective decides K at this load.",
     Reason.FIXED: "mode is Static: the table of the spec is in force.",
     Reason.RECOMMENDED: "mode is Recommend: the table is proposed in status and not applied.",
     Reason.DISABLED: "mode is Off.",

@@ -24,6 +24,7 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
         speculator=_shape(spec.speculator.source, small_kv) if spec.speculator is not None else None,
         accelerator=find_accelerator(spec.accelerator.product) if spec.accelerator.product else None,
         accelerators=spec.verifier.tensor_parallel_size,
+        method=spec.speculator.method if spec.speculator is not None else None,
     )
 
 
