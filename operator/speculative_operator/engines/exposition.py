@@ -1,21 +1,20 @@
 """Prometheus' text exposition of one pod -> the samples that an adapter wants. Called by `sim.session`.
 
-Of the 43 families of a vLLM exposition a reader wants a dozen, and the label sets of a pod hardly ever change: lines
-of other names are passed over, and what stands before the value is parsed once for each distinct text. Everything out
-of the ordinary on a line goes to `prometheus_client`'s parser, to which a property test holds this one.
+Of the 43 families of a vLLM exposition a reader wants a dozen, and the label sets of a pod hardly ever change: what
+stands before the last space of a line is judged once for each distinct text, so that a scrape costs a look-up a line.
+Everything out of the ordinary goes to `prometheus_client`'s parser, to which a property test holds this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import lru_cache
 from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-_HEADS = 16_384
-"""Distinct texts before a value that are kept parsed: 30 series of 500 pods."""
+LARGEST_MEMORY = 65_536
+"""Distinct texts before a value that are remembered: the lines of 100 pods."""
 
 
 class ExpositionError(ValueError):
@@ -29,54 +28,75 @@ class SeriesKey(NamedTuple):
     labels: tuple[tuple[str, str], ...]
 
 
-def parse(text: str, names: Collection[str]) -> dict[SeriesKey, float]:
-    """Value of every series in `text` whose name is in `names`; timestamps and exemplars are dropped.
+class Exposition:
+    """Parses expositions for the series called `names`, and remembers what their lines begin with."""
 
-    Values are as written, NaN and infinities included. Lines of other names are not looked at. Raises ExpositionError.
-    """
-    wanted = frozenset(names)
-    found: dict[SeriesKey, float] = {}
-    for raw in text.split("\n"):
-        line = raw.strip()
-        if not line or line[0] == "#" or not _concerns(line, wanted):
-            continue
-        key, value = _sample(line)
-        if key.name not in wanted:
-            continue
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+        self._heads: dict[str, SeriesKey | None] = {}
+        """What stands before a value -> the series; None: no wanted one, or not told by the beginning alone."""
+
+    def parse(self, text: str) -> dict[SeriesKey, float]:
+        """Value of every wanted series in `text`; timestamps and exemplars are dropped.
+
+        Values are as written, NaN and infinities included. Lines of other names are not looked at. Raises
+        ExpositionError.
+        """
+        found: dict[SeriesKey, float] = {}
+        heads = self._heads
+        for line in text.split("\n"):
+            head, _, tail = line.rpartition(" ")
+            try:
+                key = heads[head]
+            except KeyError:
+                key = self._learn(head)
+            if key is None:
+                if head not in heads:
+                    self._put_odd(found, line.strip())
+                continue
+            value = _plain_number(tail)
+            if value is None:
+                self._put_odd(found, line.strip())
+            else:
+                self._put(found, key, value, line)
+        return found
+
+    def _learn(self, head: str) -> SeriesKey | None:
+        """The series that `head` names; remembered when that, or that there is none, follows from `head` alone."""
+        if len(self._heads) >= LARGEST_MEMORY:
+            self._heads.clear()
+        plain = head.strip()
+        if plain and not self._concerns(plain):
+            self._heads[head] = None
+            return None
+        whole = _parsed(f"{plain} 0") if plain else None
+        if whole is None or whole.value != 0 or whole.timestamp is not None:
+            return None
+        self._heads[head] = key = _identity(whole) if whole.name in self._names else None
+        return key
+
+    def _concerns(self, line: str) -> bool:
+        """False only when the line can be no sample of a wanted name; a name may also stand within the braces."""
+        if line[0] == "#":
+            return False
+        name, brace, _ = line.partition("{")
+        return (bool(brace) and not name.strip()) or name.split(maxsplit=1)[0] in self._names
+
+    def _put_odd(self, found: dict[SeriesKey, float], line: str) -> None:
+        """A line that its beginning does not explain: with a timestamp, tabs, an exemplar, or broken."""
+        if not line or not self._concerns(line):
+            return
+        sample = _parsed(line)
+        if sample is None:
+            raise ExpositionError(f"not a sample: {_shown(line)}")
+        if sample.name in self._names:
+            self._put(found, _identity(sample), _finite_or_inf(sample.value), line)
+
+    @staticmethod
+    def _put(found: dict[SeriesKey, float], key: SeriesKey, value: float, line: str) -> None:
         before = found.setdefault(key, value)
         if before is not value and before != value:
             raise ExpositionError(f"two values of one series: {_shown(line)}")
-    return found
-
-
-def _concerns(line: str, wanted: frozenset[str]) -> bool:
-    """False only when the line can be no sample of a wanted name; a name may also stand within the braces."""
-    name, brace, _ = line.partition("{")
-    if name in wanted or (brace and not name.strip()):
-        return True
-    return (" " in name or "\t" in name) and name.split(maxsplit=1)[0] in wanted
-
-
-def _sample(line: str) -> tuple[SeriesKey, float]:
-    end = line.rfind("}") + 1
-    rest = line[end:].split()
-    if end and len(rest) == 1 and "_" not in rest[0]:
-        key = _key(line[:end])
-        if key is not None:
-            return key, _number(rest[0], line)
-    found = _parsed(line)
-    if found is None:
-        raise ExpositionError(f"not a sample: {_shown(line)}")
-    return _identity(found), _number(found.value, line)
-
-
-@lru_cache(maxsize=_HEADS)
-def _key(head: str) -> SeriesKey | None:
-    """Name and labels of `name{labels}`; None when that is not all that `head` holds."""
-    found = _parsed(f"{head} 0")
-    if found is None or found.value != 0 or found.timestamp is not None:
-        return None
-    return _identity(found)
 
 
 def _identity(sample: Sample) -> SeriesKey:
@@ -91,12 +111,24 @@ def _parsed(line: str) -> Sample | None:
     return next((sample for family in families for sample in family.samples), None)
 
 
-def _number(value: str | float, line: str) -> float:
+def _plain_number(text: str) -> float | None:
+    """The number that `text` is; None for what the parser has to judge. Python alone would take 1_000."""
+    if "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _finite_or_inf(value: float) -> float:
+    """As a float: the parser keeps whole numbers of any length."""
     try:
         return float(value)
-    except (ValueError, OverflowError):
-        raise ExpositionError(f"not a number: {_shown(line)}") from None
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 def _shown(line: str) -> str:
-    return line if len(line) <= 120 else f"{line[:117]}..."
+    text = line.strip()
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from speculative_operator.domain.observation import Series
@@ -20,6 +21,7 @@ EXACT_BELOW = 2.0**53
 SAME_SCRAPE_SECONDS = 0.05
 """Samples of one scrape carry one timestamp; this much is rounding on the way."""
 _TARGET_LABELS = ("cluster", "prometheus", "prometheus_replica", "replica", "job", "instance", "endpoint", "container")
+_TARGET = frozenset(_TARGET_LABELS)
 
 
 class UnreadableError(Exception):
@@ -42,7 +44,7 @@ class Need:
     """Series whose labels are the information; their values and ages are not looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cut:
     """The series of one pod between the scrapes at `start` and `end` (unix seconds)."""
 
@@ -50,8 +52,15 @@ class Cut:
     end: float
     tracks: tuple[Series, ...]
 
+    @cached_property
+    def _by_name(self) -> dict[str, list[Series]]:
+        found: dict[str, list[Series]] = {}
+        for track in self.tracks:
+            found.setdefault(track.name, []).append(track)
+        return found
+
     def has(self, name: str) -> bool:
-        return any(track.name == name for track in self.tracks)
+        return name in self._by_name
 
     def delta(self, name: str, **labels: str) -> float:
         """Growth of a counter, summed over the series that carry `labels` (engines, models, causes). 0 if absent."""
@@ -59,7 +68,7 @@ class Cut:
 
     def delta_by(self, name: str, label: str) -> dict[str, float]:
         """Growth of a counter for each value of `label`."""
-        values = {track.labels.get(label, "") for track in self.tracks if track.name == name}
+        values = {track.labels.get(label, "") for track in self._by_name.get(name, ())}
         return {value: self.delta(name, **{label: value}) for value in sorted(values)}
 
     def sampled(self, name: str, combine: Callable[[Iterable[float]], float] = math.fsum) -> float | None:
@@ -68,11 +77,10 @@ class Cut:
         return combine(means) if means else None
 
     def _chosen(self, name: str, labels: Mapping[str, str]) -> list[Series]:
-        return [
-            track
-            for track in self.tracks
-            if track.name == name and all(track.labels.get(key) == value for key, value in labels.items())
-        ]
+        named = self._by_name.get(name, [])
+        if not labels:
+            return named
+        return [track for track in named if all(track.labels.get(key) == value for key, value in labels.items())]
 
 
 def one_target(series: Sequence[Series], stale_after: float) -> list[Series]:
@@ -82,7 +90,11 @@ def one_target(series: Sequence[Series], stale_after: float) -> list[Series]:
     """
     targets: dict[tuple[str, ...], list[Series]] = {}
     for track in series:
-        targets.setdefault(tuple(track.labels.get(label, "") for label in _TARGET_LABELS), []).append(track)
+        labels = track.labels
+        target = () if _TARGET.isdisjoint(labels) else tuple(labels.get(label, "") for label in _TARGET_LABELS)
+        targets.setdefault(target, []).append(track)
+    if len(targets) == 1:
+        return targets.popitem()[1]
     alive = max((_newest(own) for own in targets.values()), default=0.0) - stale_after
     ranked = sorted(targets.items(), key=lambda item: (_newest(item[1]) < alive, -len(item[1]), item[0]))
     return ranked[0][1] if ranked else []

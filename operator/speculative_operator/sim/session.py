@@ -18,7 +18,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.exposition import ExpositionError, parse
+from speculative_operator.engines.exposition import Exposition, ExpositionError
 from speculative_operator.sim.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table
 from speculative_operator.tuner.start import fit
@@ -45,7 +45,7 @@ class Session:
         self.table: KTable = fit(memory.table, policy) if memory is not None else initial_table(policy)
         self._engine = engine
         self._policy = policy
-        self._names = frozenset(engine.metric_names)
+        self._exposition = Exposition(engine.metric_names)
         self._rings: dict[str, Ring] = {}
         self._newest: float | None = None
         self._decided: float | None = None
@@ -91,7 +91,7 @@ class Session:
         gaps = {}
         for pod, text in pods.items():
             try:
-                values = parse(text or "", self._names)
+                values = self._exposition.parse(text or "")
             except ExpositionError as problem:
                 gaps[pod] = Gap(Reason.METRICS_ABSURD, str(problem))
                 continue
