@@ -1,0 +1,95 @@
+"""Entry point of `speculative`: finds the command, reads its arguments, turns errors into one line and a status."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from speculative_operator import __version__
+from speculative_operator.cli.errors import FAILED, INTERRUPTED, OK, USAGE, CommandError
+
+COMMANDS = {
+    "tune": "decide K from scrapes on stdin, without Kubernetes (JSON lines)",
+    "replay": "what would have been decided over the history of a Prometheus server",
+    "simulate": "run policies over a trace and compare them with the best possible",
+    "cases": "hold the model of step times against published measurements",
+}
+"""Command -> what it does. Each is the module of that name beside this one."""
+
+_EPILOG = """examples:
+  speculative tune < scrapes.jsonl
+  speculative simulate --trace code.csv --format azure --report report/
+  speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start=-2h
+  speculative cases cases.csv --json
+
+exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted
+`speculative COMMAND --help` tells more of a command; docs/cli.md shows the output of each."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one line, as every command writes them."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"error: {message}; see {self.prog} --help\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = next((word for word in words if not word.startswith("-")), "")
+    try:
+        module = _module(name) if name in COMMANDS else None
+        arguments = parser(name, module).parse_args(words)
+        if module is None:
+            return USAGE
+        status = module.run(arguments)
+        sys.stdout.flush()
+        return int(status)
+    except CommandError as problem:
+        sys.stderr.write(f"error: {problem}\n")
+        return problem.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output has gone: whoever ends a pipe early has what he wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def parser(name: str = "", module: ModuleType | None = None) -> argparse.ArgumentParser:
+    """All commands, with the arguments of `module`, which is the one called `name`."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    root = _Parser(
+        prog="speculative",
+        formatter_class=formatter,
+        epilog=_EPILOG,
+        description="Speculative decoding by measured load: decide, replay, simulate, compare.",
+    )
+    root.add_argument("--version", action="version", version=f"speculative {__version__}")
+    commands = root.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for command, does in COMMANDS.items():
+        own = commands.add_parser(command, help=does, formatter_class=formatter)
+        if command == name and module is not None:
+            own.description = (module.__doc__ or does).strip()
+            own.epilog = getattr(module, "EPILOG", None)
+            module.add_arguments(own)
+    return root
+
+
+def _module(name: str) -> ModuleType:
+    path = f"speculative_operator.cli.{name}"
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as missing:
+        if missing.name == path:
+            raise CommandError(f"this installation has no command {name}", "update it", FAILED) from None
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

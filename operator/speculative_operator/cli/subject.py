@@ -1,0 +1,92 @@
+"""What a command works on: a SpeculativeDeployment with facts of it -> engine, policy and a session that decides.
+
+Used by `tune`, `replay` and `simulate`. Reads what the operator would, refuses what the operator would refuse, but for
+where the weights lie and what the cluster makes of them: nothing is served here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.cli import facts as stated
+from speculative_operator.domain import names
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines.base import Engine
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile.deciding import policy_of
+from speculative_operator.sim.session import Session
+
+NAME = "deployment"
+"""Name of an object without metadata."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One deployment, ready to be decided for."""
+
+    spec: DeploymentSpec
+    engine: Engine
+    policy: Policy
+    ignored: tuple[str, ...] = ()
+    """Facts that were stated and that nothing reads, as paths."""
+
+    def session(self) -> Session:
+        """A new session, with nothing seen."""
+        return Session(self.engine, self.policy)
+
+
+def subject(body: Any, facts: Any = None) -> Subject:
+    """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. Raises SpecError."""
+    spec = to_domain(_whole(body))
+    given = _facts(facts)
+    engine = engine_for(spec)
+    for refusal in engine.refusals(spec):
+        if refusal.reason is not Reason.UNSUPPORTED_SOURCE:
+            raise _refused(refusal.field, refusal.message)
+    pair, knobs = stated.known(spec, given, engine.knobs(spec))
+    return Subject(spec, engine, policy_of(spec, knobs=knobs, facts=pair), tuple(stated.unknown(given)))
+
+
+def _whole(body: Any) -> dict[str, Any]:
+    """An object with metadata, of whatever part of one was given."""
+    if not isinstance(body, Mapping):
+        raise SpecError("spec", body, "use a SpeculativeDeployment, or what is below its spec")
+    kind = body.get("kind", names.KIND)
+    if kind != names.KIND:
+        raise SpecError("kind", kind, f"use {names.KIND}")
+    whole = dict(body) if "spec" in body or "verifier" not in body else {"spec": dict(body)}
+    metadata = whole.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise SpecError("metadata", metadata, "use an object with named fields, or remove it")
+    annotations = (metadata or {}).get("annotations")
+    if annotations is not None and not isinstance(annotations, Mapping):
+        raise SpecError("metadata.annotations", annotations, "use an object with named fields, or remove it")
+    whole["metadata"] = {"name": NAME, **{key: value for key, value in (metadata or {}).items() if key in _READ}}
+    return whole
+
+
+_READ = ("name", "namespace", "annotations")
+
+
+def _facts(facts: Any) -> Mapping[str, Any]:
+    if facts is None:
+        return {}
+    if not isinstance(facts, Mapping):
+        raise SpecError("facts", facts, "use an object with named fields, or remove it")
+    return facts
+
+
+class _RefusedError(SpecError):
+    """What the engine cannot do; its message is complete."""
+
+    def __str__(self) -> str:
+        return self.remedy
+
+
+def _refused(field: str, message: str) -> SpecError:
+    return _RefusedError(field, None, message)
