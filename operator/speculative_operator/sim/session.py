@@ -69,7 +69,8 @@ class Session:
         if self._decided is not None and time - self._decided < SHORTEST_WINDOW:
             return self._repeated()
         self._decided = time
-        self._last = self._decide(Observation(time, {**self._read(time, set(pods) - set(gaps)), **gaps}))
+        observation = Observation(time, {**self._read(time, set(pods) - set(gaps)), **gaps})
+        self._last = self._mixed(observation) or self._decide(observation)
         return self._last
 
     def _clock_was_set_back(self, time: float) -> bool:
@@ -109,6 +110,12 @@ class Session:
         for pod, ring in rings.items():
             ring.settle(results[pod])
         return results
+
+    def _mixed(self, observation: Observation) -> Decision | None:
+        """While pods with a drafter stand beside pods without one their windows do not mix: a rollout is under way."""
+        if len({window.drafts is None for window in observation.windows.values()}) < 2:
+            return None
+        return self._holding(Reason.ROLLING_OUT, "some pods run with a drafter, some without")
 
     def _decide(self, observation: Observation) -> Decision:
         memory = self.memory or Memory.fresh(self.table, observation.time)
