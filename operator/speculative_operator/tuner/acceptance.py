@@ -1,24 +1,29 @@
 """Learning what drafts earn: a Beta posterior of the conditional acceptance of each draft position.
 
-Called by learning (each window) and judging (acceptance length for every K).
-
-Counts are divided by ten, because accepted tokens of one request come in clusters (design effects of 2-20 were measured
-over data sets and methods); they fade as exp(-drafts / 20,000). A position without evidence of its own follows the
-prior's shape, scaled by how the position before it turned out.
+Called by learning (each window) and outlook (acceptance length for every K). Counts are divided by ten, because
+accepted tokens of one request come in clusters (design effects of 2-20 were measured over data sets and methods). What
+was seen of a position fades as more of it is seen, so that knowledge of deep positions outlives the time spent at a
+small K. A position without evidence of its own follows the prior's shape, scaled by how the one before it turned out.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from speculative_operator.domain.table import KTable
+from speculative_operator.physics.renewal import fit_run_lengths
 from speculative_operator.tuner.prior import Array
 
 DEFLATION = 10.0
 FORGET_DRAFTS = 20_000.0
+FORGET_SECONDS = 60.0
+"""At high load 20,000 drafts pass in seconds, and requests still live longer: evidence lasts a minute at least."""
+STALE_SECONDS = 3600.0
+"""Evidence that nothing renews fades with this time constant."""
 PRIOR_WEIGHT = 50.0
 """Weight of the prior of each position, in effective (deflated) drafts."""
 LIMIT = 0.995
@@ -27,6 +32,14 @@ WHOLE = 0.02
 """A mean K this close to a whole number is taken as one K in all steps."""
 NEAR = 1.5
 """Batch sizes within this factor of the window's mean are taken to have occurred in it."""
+DRIFT = 0.75
+ALARM = 8.0
+"""CUSUM of accepted drafts, in standard deviations: slack a window, and sum at which a change is believed."""
+KEPT_AFTER_CHANGE = 0.1
+LEAST_FACTOR, MOST_FACTOR = 0.6, 1.6
+"""Limits of what another K may change: the largest published effect is 39 %."""
+MODEL_SHARE = 0.02
+"""Share of the expected count that the posterior may be off without anything having changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,11 @@ class AcceptanceEvidence:
     reached: tuple[float, ...] = ()
     accepted: tuple[float, ...] = ()
     drafts: float = 0.0
+    mean_k: float = 0.0
+    """K that the evidence was gathered at, the latest counting most."""
+    rising: float = 0.0
+    falling: float = 0.0
+    """CUSUM of more, and of fewer, accepted drafts than expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +63,26 @@ class DraftSample:
     reached: tuple[float, ...]
     accepted: tuple[float, ...]
     drafts: float
+    mean_k: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AcceptanceModel:
-    """Posterior: `survival[j-1]` = S_j, and acceptance length with its relative deviation for K = 0..max."""
+    """Posterior: `survival[j-1]` = S_j as seen at the K of the evidence, and for K = 0..max the acceptance length.
+
+    `gradient[K, j]` is the derivative of log length by the conditional of position j + 1, whose variance is
+    `variance[j]`: what two K have in common cancels in their ratio.
+    """
 
     survival: Array
     length: Array
-    deviation: Array
+    gradient: Array
+    variance: Array
+
+    def deviation(self, k: NDArray[np.int64], against: NDArray[np.int64]) -> Array:
+        """Log standard deviation of the ratio of the acceptance lengths at `k` and `against` (broadcast)."""
+        apart = self.gradient[k] - self.gradient[against]
+        return np.asarray(np.sqrt(np.sum(apart**2 * self.variance, axis=-1)))
 
 
 def usable_positions(mean_k: float, batch: float, tables: tuple[KTable, ...]) -> tuple[int, float]:
@@ -76,7 +105,9 @@ def usable_positions(mean_k: float, batch: float, tables: tuple[KTable, ...]) ->
     return min(low, math.floor(mean_k)), 0.0
 
 
-def draft_sample(drafts: float, per_position: tuple[float, ...], certain: int, share: float) -> DraftSample:
+def draft_sample(
+    drafts: float, per_position: tuple[float, ...], certain: int, share: float, mean_k: float = 0.0
+) -> DraftSample:
     """Exposures from counters: position j is reached as often as position j-1 was accepted (position 1: each draft)."""
     reached, accepted, before = [], [], drafts
     for position, count in enumerate(per_position, start=1):
@@ -84,33 +115,66 @@ def draft_sample(drafts: float, per_position: tuple[float, ...], certain: int, s
         reached.append(exposure)
         accepted.append(min(count, exposure))
         before = count
-    return DraftSample(tuple(reached), tuple(accepted), drafts)
+    return DraftSample(tuple(reached), tuple(accepted), drafts, mean_k)
 
 
-def learn_acceptance(evidence: AcceptanceEvidence, sample: DraftSample, positions: int) -> AcceptanceEvidence:
-    """Evidence after `sample`, over `positions` positions."""
-    keep = math.exp(-sample.drafts / FORGET_DRAFTS)
+def learn_acceptance(
+    evidence: AcceptanceEvidence, sample: DraftSample, prior: Array, elapsed: float = math.inf
+) -> AcceptanceEvidence:
+    """Evidence after `sample` of `elapsed` seconds, over the positions of `prior`; a change makes it forget."""
+    positions = len(prior)
+    evidence = _noticed(evidence, sample, prior)
     old_reached, old_accepted = _padded(evidence.reached, positions), _padded(evidence.accepted, positions)
     new_reached, new_accepted = _padded(sample.reached, positions), _padded(sample.accepted, positions)
-    return AcceptanceEvidence(
+    seen = np.minimum(new_reached / FORGET_DRAFTS, elapsed / FORGET_SECONDS)
+    keep = np.exp(-seen)
+    share = min(sample.drafts / FORGET_DRAFTS, elapsed / FORGET_SECONDS)
+    new = 1.0 if evidence.drafts <= 0 else sample.drafts / (math.exp(-share) * evidence.drafts + sample.drafts)
+    return replace(
+        evidence,
         reached=tuple((keep * old_reached + new_reached / DEFLATION).tolist()),
         accepted=tuple((keep * old_accepted + new_accepted / DEFLATION).tolist()),
-        drafts=keep * evidence.drafts + sample.drafts,
+        drafts=math.exp(-share) * evidence.drafts + sample.drafts,
+        mean_k=evidence.mean_k + new * (sample.mean_k - evidence.mean_k),
     )
 
 
-def limited(evidence: AcceptanceEvidence, most: float) -> AcceptanceEvidence:
-    """`evidence` scaled down until no position counts more than `most` effective drafts."""
-    scale = min(1.0, most / max((*evidence.reached, most)))
-    return AcceptanceEvidence(
-        reached=tuple(scale * value for value in evidence.reached),
-        accepted=tuple(scale * value for value in evidence.accepted),
-        drafts=scale * evidence.drafts,
-    )
+def aged(evidence: AcceptanceEvidence, elapsed: float) -> AcceptanceEvidence:
+    """Evidence that nothing has renewed for `elapsed` seconds more: as likely, less certain."""
+    return _scaled(evidence, math.exp(-max(elapsed, 0.0) / STALE_SECONDS))
+
+
+def _noticed(evidence: AcceptanceEvidence, sample: DraftSample, prior: Array) -> AcceptanceEvidence:
+    """Evidence cut down when accepted drafts have left what it expects: a page's CUSUM in both directions."""
+    if evidence.drafts <= 0 or sample.drafts <= 0:
+        return evidence
+    mean = _conditionals(evidence, prior)[0]
+    reached, accepted = _padded(sample.reached, len(prior)), _padded(sample.accepted, len(prior))
+    expected = float(reached @ mean)
+    noise = float(reached @ (mean * (1.0 - mean))) * DEFLATION + (MODEL_SHARE * expected) ** 2 + 1.0
+    score = min(max((float(accepted.sum()) - expected) / math.sqrt(noise), -ALARM), ALARM)
+    rising = max(0.0, evidence.rising + score - DRIFT)
+    falling = max(0.0, evidence.falling - score - DRIFT)
+    if max(rising, falling) < ALARM:
+        return replace(evidence, rising=rising, falling=falling)
+    return replace(_scaled(evidence, KEPT_AFTER_CHANGE), rising=0.0, falling=0.0)
 
 
 def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
     """Posterior from the prior conditionals `prior[j-1]` = a_j."""
+    size = len(prior)
+    mean, variance = _conditionals(evidence, prior)
+    survival = np.asarray(np.cumprod(mean))
+    length: Array = 1.0 + np.concatenate(([0.0], np.cumsum(survival)))
+    # dAL(K)/da_j = (S_j + ... + S_K) / a_j
+    tail = np.maximum(length[:, None] - length[None, :size], 0.0) / np.maximum(mean, 1e-9)[None, :]
+    gradient = tail / length[:, None]
+    if evidence.mean_k >= 1.0:
+        length = length * _across(mean, survival, evidence.mean_k)
+    return AcceptanceModel(np.asarray(survival), np.asarray(length), np.asarray(gradient), variance)
+
+
+def _conditionals(evidence: AcceptanceEvidence, prior: Array) -> tuple[Array, Array]:
     size = len(prior)
     reached, accepted = _padded(evidence.reached, size), _padded(evidence.accepted, size)
     mean, variance, scale = np.zeros(size), np.zeros(size), 1.0
@@ -120,12 +184,43 @@ def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
         mean[j] = min((PRIOR_WEIGHT * expected + accepted[j]) / weight, LIMIT)
         variance[j] = mean[j] * (1.0 - mean[j]) / (weight + 1.0)
         scale = mean[j] / prior[j] if prior[j] > 0 else 0.0
-    survival = np.cumprod(mean)
-    length = 1.0 + np.concatenate(([0.0], np.cumsum(survival)))
-    # dAL(K)/da_j = (S_j + ... + S_K) / a_j
-    tail = np.maximum(length[None, :] - length[:size, None], 0.0) / np.maximum(mean, 1e-9)[:, None]
-    deviation = np.asarray(np.sqrt(np.sum(tail**2 * variance[:, None], axis=0)) / length)
-    return AcceptanceModel(np.asarray(survival), np.asarray(length), deviation)
+    return mean, variance
+
+
+def _across(mean: Array, survival: Array, seen_k: float) -> Array:
+    """Factor on the plain acceptance length for K = 0..max: survival seen at `seen_k` is not that at another K.
+
+    After a full acceptance the next step starts inside a good run; a two-geometric run length says how much that is
+    worth (docs/physics.md). Between two whole K of the evidence the factor is interpolated.
+    """
+    size = len(mean)
+    runs = fit_run_lengths(survival[: max(1, min(size, math.ceil(seen_k)))])
+    low = min(max(int(seen_k), 1), size)
+    high = min(low + 1, size)
+    share = min(max(seen_k - low, 0.0), 1.0)
+    true = np.array([1.0] + [runs.length(k) for k in range(1, size + 1)])
+    whole = runs.survival(size)
+    plain = (1.0 - share) * _plain(runs.survival(low), whole, size)
+    if share > 0.0:
+        plain = plain + share * _plain(runs.survival(high), whole, size)
+    return np.asarray(np.clip(true / plain, LEAST_FACTOR, MOST_FACTOR))
+
+
+def _plain(seen: Array, whole: Array, size: int) -> Array:
+    """Acceptance lengths K = 0..size that plain survival gives: `seen` as far as it goes, then the conditionals of
+    `whole`."""
+    conditionals = whole / np.concatenate(([1.0], np.maximum(whole[:-1], 1e-12)))
+    further = seen[-1] * np.cumprod(conditionals[len(seen) :]) if len(seen) < size else np.zeros(0)
+    return np.asarray(1.0 + np.concatenate(([0.0], np.cumsum(np.concatenate((seen, further))))))
+
+
+def _scaled(evidence: AcceptanceEvidence, scale: float) -> AcceptanceEvidence:
+    return replace(
+        evidence,
+        reached=tuple(scale * value for value in evidence.reached),
+        accepted=tuple(scale * value for value in evidence.accepted),
+        drafts=scale * evidence.drafts,
+    )
 
 
 def _padded(values: tuple[float, ...], size: int) -> Array:

@@ -1,47 +1,51 @@
 """Learning what steps cost: a recursive Bayesian regression of step time in log space around the prior.
 
-Called by learning (each window) and judging (predictions for every K and batch size).
-
-Step time is the sum of five terms (prior.TERMS) of known shape, each times an unknown factor exp(theta). One window
-gives one equation: the mean step period that its requests saw. The equation is linearised at the present estimate (an
-extended Kalman filter in information form), so that N windows cost N small matrix sums and memory stays constant.
-Evidence fades with a time constant of half an hour, back to the prior. What one K still deviates after that is learned
-as a correction of that K alone.
+Called by learning (each window) and outlook (predictions for every K and batch size). The coordinates are those of
+`basis`. One window gives one equation: the mean step period that its requests saw. It is linearised at the present
+estimate (an extended Kalman filter in information form), so that N windows cost N small matrix sums and memory stays
+constant. Evidence fades: the estimate stays, the certainty goes back to the prior's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.physics.step_time import StepCosts, hard_off_parts, step_parts
+from speculative_operator.tuner.basis import Basis, basis_of
 from speculative_operator.tuner.prior import TERMS, Array, Prior
 
-NOISE = 0.10
-"""Log standard deviation of one window around the model, errors of the model's form included."""
-PREDICTION_NOISE = 0.03
-"""Log standard deviation of a prediction that no evidence removes."""
-FORGET_SECONDS = 1800.0
+NOISE = 0.04
+"""Log standard deviation of one window of five seconds around the model, its errors of form included."""
+PREDICTION_NOISE = 0.01
+"""Log standard deviation of a ratio of two predictions that no evidence removes."""
+FORGET_SECONDS = 3600.0
+FORGET_FORM_SECONDS = 14_400.0
+"""Time constants of forgetting: of the factors on terms, of the form (sizes and single K), which hardware fixes."""
 THETA_LIMIT = 3.0
 """Factors stay within exp(+-3): what lies beyond is not a step cost."""
+FORM_LIMIT = 1.5
 SURPRISE_LIMIT = 1.0
 """No single window moves the estimate as if it were off by more than a factor e."""
-K_PRIOR_WINDOWS = 3.0
-"""Weight of "this K deviates by nothing", in windows."""
+OUTLIER = 2.5
+"""A window further off than this many standard deviations counts in inverse proportion (Huber)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class CostEvidence:
-    """Information beyond the prior: `precision` (row-major) and `information` over TERMS; and per K (sum, weight)."""
+    """`mean` [size] is the estimate, `precision` [size, size] the information beyond the prior. Empty: the prior."""
 
-    precision: tuple[float, ...] = (0.0,) * len(TERMS) ** 2
-    information: tuple[float, ...] = (0.0,) * len(TERMS)
-    per_k: tuple[tuple[int, float, float], ...] = ()
+    mean: Array = field(default_factory=lambda: np.zeros(0))
+    precision: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def sized(self, basis: Basis) -> CostEvidence:
+        """Itself, or nothing known where it was gathered for other knobs."""
+        if len(self.mean) == basis.size:
+            return self
+        return CostEvidence(np.zeros(basis.size), np.zeros((basis.size, basis.size)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,103 +56,101 @@ class StepSample:
     """Seconds of each term as the prior has it."""
     seconds: float
     weight: float
-    k: int | None
-    """The one K of all its steps; None when mixed."""
+    """In windows of five seconds."""
+    tokens: float
+    """Tokens verified per step, prefill excluded."""
+    k: float | None
+    """Mean K of the steps that drafted; None for pods without speculator."""
+    share: float = 1.0
+    """Share of request-steps that drafted; the others ran K = 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CostModel:
     """Posterior of the step costs."""
 
     prior: Prior
     knobs: KnobSpace
-    theta: Array
+    basis: Basis
+    mean: Array
     covariance: Array
-    per_k: Mapping[int, float]
 
-    def log_seconds(self, terms: Array, k: ArrayLike = -1) -> Array:
-        """Log seconds of steps whose prior terms are `terms[..., 5]`; `k` broadcasts and selects the correction."""
-        chosen = np.asarray(k)
-        extra = np.zeros(chosen.shape)
-        for value, correction in self.per_k.items():
-            extra = np.where(chosen == value, correction, extra)
-        return np.asarray(np.log(terms @ np.exp(self.theta)) + extra)
+    def log_seconds(self, terms: Array, local: Array) -> Array:
+        """Log seconds of steps with prior terms `terms[..., 5]` and columns `local[..., knots + ks]`."""
+        first = len(TERMS)
+        return np.asarray(np.log(terms @ np.exp(self.mean[:first])) + local @ self.mean[first:])
 
-    def shares(self, terms: Array) -> Array:
-        """Share of each term in the step: the derivative of log seconds by theta."""
-        weighted = terms * np.exp(self.theta)
-        return np.asarray(weighted / weighted.sum(axis=-1, keepdims=True))
+    def gradient(self, terms: Array, local: Array) -> Array:
+        """Derivative of `log_seconds` by every coordinate, [..., size]."""
+        weighted = terms * np.exp(self.mean[: len(TERMS)])
+        shares = weighted / weighted.sum(axis=-1, keepdims=True)
+        return np.concatenate((shares, local), axis=-1)
 
     def deviation(self, direction: Array) -> Array:
-        """Log standard deviation of a prediction (its shares), or of a ratio of two (difference of their shares)."""
-        variance = np.einsum("...i,ij,...j->...", direction, self.covariance, direction)
-        return np.asarray(np.sqrt(variance + PREDICTION_NOISE**2))
+        """Log standard deviation of a prediction (its gradient), or of a ratio of two (difference of gradients)."""
+        variance = np.sum((direction @ self.covariance) * direction, axis=-1)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + PREDICTION_NOISE**2))
 
 
-def step_terms(
-    costs: StepCosts, knobs: KnobSpace, batch: ArrayLike, k: ArrayLike, context: ArrayLike, prefill: ArrayLike
-) -> Array:
+def step_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, context: Array, prefill: Array) -> Array:
     """Seconds of each of TERMS by the prior, stacked on the last axis; their sum is `physics.step_seconds`."""
     return _stacked(step_parts(costs, knobs, batch, k, context, prefill))
 
 
-def off_terms(costs: StepCosts, batch: ArrayLike, context: ArrayLike, prefill: ArrayLike) -> Array:
+def off_terms(costs: StepCosts, batch: Array, context: Array, prefill: Array) -> Array:
     """The same for a pod without any speculator."""
     return _stacked(hard_off_parts(costs, batch, context, prefill))
 
 
 def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostModel:
     """The prior and the evidence put together."""
-    size = len(TERMS)
-    covariance = np.linalg.inv(prior.precision + np.array(evidence.precision).reshape(size, size))
-    theta = np.clip(covariance @ np.array(evidence.information), -THETA_LIMIT, THETA_LIMIT)
-    per_k = {k: total / (weight + K_PRIOR_WINDOWS) for k, total, weight in evidence.per_k}
-    return CostModel(prior, knobs, theta, covariance, per_k)
+    basis = basis_of(knobs)
+    known = evidence.sized(basis)
+    covariance = np.asarray(np.linalg.inv(basis.prior_precision(prior.precision) + known.precision))
+    return CostModel(prior, knobs, basis, known.mean, covariance)
 
 
 def learn_costs(
     evidence: CostEvidence, samples: tuple[StepSample, ...], elapsed: float, prior: Prior, knobs: KnobSpace
 ) -> CostEvidence:
     """Evidence after `samples`, what was known before faded by `elapsed` seconds."""
-    faded = _fade(evidence, math.exp(-max(elapsed, 0.0) / FORGET_SECONDS))
+    basis = basis_of(knobs)
+    known = _fade(evidence.sized(basis), max(elapsed, 0.0))
     if not samples:
-        return faded
-    model = posterior(faded, prior, knobs)
+        return known
+    model = posterior(known, prior, knobs)
     terms = np.array([sample.terms for sample in samples])
+    local = _local(basis, samples)
+    rows = model.gradient(terms, local)
+    surprise = np.log([sample.seconds for sample in samples]) - model.log_seconds(terms, local)
     weights = np.array([sample.weight for sample in samples]) / NOISE**2
-    shares = model.shares(terms)
-    surprise = np.log([sample.seconds for sample in samples]) - model.log_seconds(terms)
+    spread = np.sqrt(1.0 / np.maximum(weights, 1e-9) + np.sum((rows @ model.covariance) * rows, axis=1))
+    weights = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(surprise) / spread, 1e-9))
     surprise = np.clip(surprise, -SURPRISE_LIMIT, SURPRISE_LIMIT)
-    size = len(TERMS)
-    precision = np.array(faded.precision).reshape(size, size) + shares.T @ (shares * weights[:, None])
-    information = np.array(faded.information) + shares.T @ (weights * (surprise + shares @ model.theta))
-    updated = replace(
-        faded, precision=tuple(precision.ravel().tolist()), information=tuple(information.ravel().tolist())
-    )
-    return _learn_per_k(updated, samples, prior, knobs)
+    gained = rows.T @ (rows * weights[:, None])
+    precision = known.precision + gained
+    whole = basis.prior_precision(prior.precision) + precision
+    mean = known.mean + np.linalg.solve(whole, rows.T @ (weights * surprise))
+    limits = np.r_[np.full(len(TERMS), THETA_LIMIT), np.full(basis.size - len(TERMS), FORM_LIMIT)]
+    return CostEvidence(np.clip(mean, -limits, limits), precision)
 
 
-def _learn_per_k(
-    evidence: CostEvidence, samples: tuple[StepSample, ...], prior: Prior, knobs: KnobSpace
-) -> CostEvidence:
-    model = posterior(evidence, prior, knobs)
-    sums = {k: (total, weight) for k, total, weight in evidence.per_k}
-    for sample in samples:
-        if sample.k is None:
-            continue
-        rest = math.log(sample.seconds) - float(model.log_seconds(np.array(sample.terms)))
-        rest = min(max(rest, -SURPRISE_LIMIT), SURPRISE_LIMIT)
-        total, weight = sums.get(sample.k, (0.0, 0.0))
-        sums[sample.k] = (total + sample.weight * rest, weight + sample.weight)
-    return replace(evidence, per_k=tuple((k, *sums[k]) for k in sorted(sums)))
+def _local(basis: Basis, samples: tuple[StepSample, ...]) -> Array:
+    return np.array([_columns(basis, sample) for sample in samples])
 
 
-def _fade(evidence: CostEvidence, keep: float) -> CostEvidence:
-    return CostEvidence(
-        precision=tuple(keep * value for value in evidence.precision),
-        information=tuple(keep * value for value in evidence.information),
-        per_k=tuple((k, keep * total, keep * weight) for k, total, weight in evidence.per_k),
-    )
+def _columns(basis: Basis, sample: StepSample) -> Array:
+    if sample.k is None:
+        return basis.local(sample.tokens, None)
+    drafted, none = basis.local(sample.tokens, sample.k), basis.local(sample.tokens, 0.0)
+    return np.asarray(sample.share * drafted + (1.0 - sample.share) * none)
+
+
+def _fade(evidence: CostEvidence, elapsed: float) -> CostEvidence:
+    first = len(TERMS)
+    keep = np.full(len(evidence.mean), math.exp(-elapsed / FORGET_FORM_SECONDS / 2))
+    keep[:first] = math.exp(-elapsed / FORGET_SECONDS / 2)
+    return CostEvidence(evidence.mean, evidence.precision * keep[:, None] * keep[None, :])
 
 
 def _stacked(parts: tuple[Array, ...]) -> Array:

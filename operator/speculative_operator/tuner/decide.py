@@ -10,103 +10,147 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
 from speculative_operator.domain.decision import Decision, Estimate, Policy, State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.acceptance import DEFLATION, limited
+from speculative_operator.tuner import removal
+from speculative_operator.tuner.acceptance import DEFLATION
+from speculative_operator.tuner.answers import (
+    changed,
+    cut,
+    dwelling,
+    fixed,
+    kept,
+    nothing_to_turn,
+    probing,
+    recommended,
+    removed,
+    resumed,
+    state_of,
+    without,
+)
 from speculative_operator.tuner.evidence import find_hold
 from speculative_operator.tuner.grid import nearest
-from speculative_operator.tuner.judge import Proposal, dwell_seconds, least_bad, propose
+from speculative_operator.tuner.judge import Proposal, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, learn
-from speculative_operator.tuner.memory import LONGEST_RETRY_SECONDS, Memory
-from speculative_operator.tuner.outlook import Outlook, outlook
-from speculative_operator.tuner.report import QUANTILE, acceptance_text, change_text, estimate, measured_at, why
+from speculative_operator.tuner.memory import Memory
+from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
+from speculative_operator.tuner.pace import COARSE_MARGIN, dwell_seconds
+from speculative_operator.tuner.probe import begun, ended, worth_probing
+from speculative_operator.tuner.report import acceptance_text, estimate, measured_at
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.traffic import Look, pool
 
-MIN_EFFECTIVE_DRAFTS = 50.0
-"""Drafts, divided by the clustering factor, that a change of table must rest on: as many as the prior weighs."""
+MIN_EFFECTIVE_DRAFTS = 20.0
+"""Drafts, divided by the clustering factor, that a change of table must rest on."""
 GUARD_SHARE = 0.98
-"""Measured goodput below this share of no speculation (lower bound) counts as slow."""
+"""Measured speed below this share of no speculation (lower bound) counts as slow."""
 GUARD_WINDOWS = 2
 """Slow observations in a row after which drafts are cut, whatever was changed when."""
-RETRY_EVIDENCE = 25.0
-"""Effective drafts of the old evidence that a retry of speculation keeps: half the weight of the prior."""
 
 
 def decide(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
     """The memory to keep and what to do now (`now` in unix seconds, as the windows' times)."""
     memory = memory.fitted(policy)
+    if memory.hard_off and (policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO):
+        memory = replace(memory, hard_off=False, doomed_since=None)
     if policy.mode is Mode.OFF or policy.knobs.actuator is Actuator.NONE:
-        return memory, _nothing_to_turn(memory, policy)
+        return memory, nothing_to_turn(memory, policy)
     hold = find_hold(observation, policy.knobs, now)
     if hold is not None and policy.mode is not Mode.STATIC:
         memory = replace(memory, slow_windows=0)
-        return memory, _kept(State.HOLDING, memory.table, hold.reason, hold.message, Estimate(), valid=False)
+        return memory, kept(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
     if hold is not None:
         return _static(memory, policy, Estimate(), now)
+    return _seen(memory, observation, policy, now)
+
+
+def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
+    """The decision on figures that may be believed."""
     look = pool(list(observation.windows.values()))
     memory = learn(memory, observation.windows, look, policy, now)
-    view = _view(memory, policy)
+    view = outlook(policy, memory.costs, memory.acceptance, memory.traffic)
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
-    return _tuned(memory, view, look, policy, now)
-
-
-def _tuned(memory: Memory, view: Outlook, look: Look, policy: Policy, now: float) -> tuple[Memory, Decision]:
     waiting = _waiting(memory, look)
     if waiting is not None:
         figures = estimate(view, look, memory.table)
-        return memory, _kept(State.HOLDING, memory.table, *waiting, figures, valid=False)
+        return memory, kept(State.HOLDING, memory, *waiting, figures, valid=False)
+    if memory.hard_off:
+        return _without_speculator(memory, view, look, now)
+    return _tuned(memory, view, look, now)
+
+
+def _tuned(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+    if memory.probe is not None:
+        return _trial(memory, view, look, now)
     memory = _count_slow(memory, view, look)
-    if memory.slow_windows >= GUARD_WINDOWS and policy.knobs.actuator is Actuator.LIVE and policy.mode is Mode.AUTO:
-        cut = least_bad(view, memory.table, look.scheduled, _measured(look))
-        if cut is not None and cut != memory.table:
-            return _cut(memory, view, look, cut, now)
-    probing = _retry(memory, policy, look, now)
-    if probing is not None:
-        memory = probing
-        view = _view(memory, policy)
-    proposal = propose(view, memory.table, memory.traffic.load, look.scheduled)
-    if probing is not None:
-        proposal = replace(proposal, table=_gentle(memory.table, proposal.table, view.ks))
+    guarded = _guard(memory, view, look)
+    if guarded is not None:
+        return cut(memory, view, look, guarded, now)
+    memory = removal.doomed(memory, view.without_speculator, now)
+    if removal.to_remove(memory, view, now):
+        return removed(memory, view, look, now)
+    return _choice(memory, view, look, now)
+
+
+def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+    proposal = propose(view, memory.table, look.loads, memory.pace.margin)
     if proposal.table == memory.table or proposal.worth <= proposal.needed:
+        trial = worth_probing(memory, view, look.loads, now) if view.policy.mode is Mode.AUTO else None
+        if trial is not None:
+            return probing(begun(memory, trial, view, look.loads), view, look, trial)
         return memory, _no_change(memory, view, look, proposal)
-    if policy.mode is Mode.RECOMMEND:
-        return _recommended(memory, view, look, proposal)
-    remaining = _dwell(memory, policy, now)
-    if remaining > 0:
-        message = f"{_sentence(view, memory.table, proposal, look)}; held {remaining:.0f} s more after the last change"
-        figures = estimate(view, look, memory.table, proposal.table)
-        return memory, _kept(_state(memory.table, look), memory.table, Reason.DWELLING, message, figures)
-    return _changed(memory, view, look, proposal, State.PROBING if probing is not None else None, now)
+    if view.policy.mode is Mode.RECOMMEND:
+        return recommended(memory, view, look, proposal)
+    remaining = _dwell(memory, view.policy, proposal.now, now)
+    if remaining > 0 or not memory.pace.allows(proposal.now):
+        return memory, dwelling(memory, view, look, proposal, remaining)
+    return changed(memory, view, look, proposal, now)
 
 
-def _view(memory: Memory, policy: Policy) -> Outlook:
-    return outlook(policy, memory.costs, memory.acceptance, memory.traffic)
+def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+    """A probe goes on, or ends in what has become the best table: the one before it, unless the trial went well."""
+    trial = memory.probe
+    if trial is None or (trial.began <= now < trial.until and not _hopeless(memory, view, look)):
+        figures = estimate(view, look, memory.table)
+        text = f"K {trial.k if trial else 0} on trial at {look.scheduled:.0f} requests"
+        return memory, kept(State.PROBING, memory, Reason.PROBING, text, figures)
+    running = memory.table
+    memory = ended(memory)
+    proposal = propose(view, memory.table, look.loads, memory.pace.margin)
+    if proposal.worth > proposal.needed and proposal.table != memory.table:
+        return changed(memory, view, look, proposal, now, running)
+    memory = replace(memory, changed_at=now)
+    text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
+    figures = estimate(view, look, memory.table)
+    return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
 
 
-def _nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
-    if policy.mode is Mode.OFF:
-        reason, message = Reason.DISABLED, "mode is Off: pods run without a speculator"
-    else:
-        reason, message = Reason.NO_SPECULATOR, "there is no speculator and no draft-free method: nothing to tune"
-    return _kept(State.HARD_OFF, memory.table, reason, message, Estimate())
+def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:
+    """True when the trial measured clearly worse than its base is expected to be."""
+    if memory.probe is None or not measured_at(look, memory.probe.k):
+        return False
+    base = memory.probe.base.k_at(look.scheduled)
+    expected = view.at(look.batch, base) if base in view.ks else -math.inf
+    return _measured(look) < expected - 2 * COARSE_MARGIN
+
+
+def _without_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+    if removal.to_return(memory, view, now):
+        return resumed(memory, view, look, now)
+    return memory, without(memory, view, look)
 
 
 def _static(memory: Memory, policy: Policy, figures: Estimate, now: float) -> tuple[Memory, Decision]:
     wanted = initial_table(policy)
-    changed = wanted != memory.table
-    if changed:
-        memory = replace(memory, table=wanted, previous=memory.table, changed_at=now)
-    state = State.ON if wanted.max_k > 0 else State.SOFT_OFF
-    message = f"mode is Static: the table of the spec is in force ({wanted})"
-    return memory, Decision(state, wanted, Reason.FIXED, message, valid=True, changed=changed, estimate=figures)
+    differs = wanted != memory.table
+    if differs:
+        memory = replace(memory, table=wanted, previous=memory.table, changed_at=now, probe=None)
+    return memory, fixed(memory, figures, changed=differs)
 
 
 def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
@@ -132,42 +176,31 @@ def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
     k = memory.table.k_at(look.scheduled)
     if k == 0 or not measured_at(look, k):
         return replace(memory, slow_windows=0)
-    at = np.array([look.batch])
-    off = float(view.off_log_speed(at)[0])
-    if 0 in view.ks:
-        off = float(view.log_speed(at)[0, view.ks.index(0)])
-    width = QUANTILE * float(view.costs.deviation(view.costs.shares(view.off_terms(at))[0]))
+    at = nearest(look.scheduled, view.policy.knobs.max_batch)
+    off = view.at(look.batch, 0 if 0 in view.ks else None)
+    width = QUANTILE * float(view.costs.deviation(view.off_gradients[at]))
     slow = _measured(look) < math.log(GUARD_SHARE) + off - width
     return replace(memory, slow_windows=memory.slow_windows + 1 if slow else 0)
 
 
-def _retry(memory: Memory, policy: Policy, look: Look, now: float) -> Memory | None:
-    """Memory with most evidence dropped, when nothing was drafted for so long that it may be out of date."""
-    if memory.drafted_at is None or look.drafts > 0 or now - memory.drafted_at < memory.retry_seconds:
+def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
+    """The table with drafts cut, when drafting has lost for too long and something smaller is better."""
+    policy = view.policy
+    if (
+        memory.slow_windows < GUARD_WINDOWS
+        or policy.knobs.actuator is not Actuator.LIVE
+        or policy.mode is not Mode.AUTO
+    ):
         return None
-    if policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE or max(policy.knobs.ks) == 0:
-        return None
-    faded = limited(memory.acceptance, RETRY_EVIDENCE)
-    costs = replace(memory.costs, per_k=tuple((k, 0.0, 0.0) for k, _, _ in memory.costs.per_k))
-    later = min(2.0 * memory.retry_seconds, LONGEST_RETRY_SECONDS)
-    return replace(memory, acceptance=faded, costs=costs, drafted_at=now, retry_seconds=later)
+    less = least_bad(view, memory.table, look.scheduled, _measured(look), COARSE_MARGIN)
+    return less if less != memory.table else None
 
 
-def _gentle(old: KTable, new: KTable, ks: tuple[int, ...]) -> KTable:
-    """`new`, but raised to the smallest K above 0 only: a retry should cost little."""
-    least = min((k for k in ks if k > 0), default=0)
-    return KTable.from_dense([min(b, max(a, least)) for a, b in zip(old.dense(), new.dense(), strict=True)])
-
-
-def _dwell(memory: Memory, policy: Policy, now: float) -> float:
+def _dwell(memory: Memory, policy: Policy, gain: float, now: float) -> float:
     if memory.changed_at is None:
         return 0.0
     since = now - memory.changed_at
-    return dwell_seconds(policy) - since if since >= 0 else 0.0
-
-
-def _sentence(view: Outlook, table: KTable, proposal: Proposal, look: Look) -> str:
-    return change_text(view, table, proposal.table, proposal.focus, look)
+    return dwell_seconds(policy, gain) - since if since >= 0 else 0.0
 
 
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:
@@ -179,43 +212,4 @@ def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) ->
     else:
         reason = Reason.TUNED
         message = f"K {k} at {look.scheduled:.0f} requests is the best found"
-    text = message + acceptance_text(look)
-    return _kept(_state(memory.table, look), memory.table, reason, text, figures)
-
-
-def _recommended(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> tuple[Memory, Decision]:
-    new = proposal.table != memory.proposal
-    figures = estimate(view, look, memory.table, proposal.table)
-    message = f"proposed, not applied: {_sentence(view, memory.table, proposal, look)}"
-    memory = replace(memory, proposal=proposal.table)
-    state = _state(memory.table, look)
-    return memory, Decision(state, proposal.table, Reason.RECOMMENDED, message, True, new, figures)
-
-
-def _changed(
-    memory: Memory, view: Outlook, look: Look, proposal: Proposal, state: State | None, now: float
-) -> tuple[Memory, Decision]:
-    reason, message = why(view, memory.table, proposal), _sentence(view, memory.table, proposal, look)
-    figures = estimate(view, look, memory.table, proposal.table)
-    memory = replace(memory, table=proposal.table, previous=memory.table, changed_at=now, slow_windows=0)
-    state = state or _state(memory.table, look)
-    return memory, Decision(state, memory.table, reason, message, valid=True, changed=True, estimate=figures)
-
-
-def _cut(memory: Memory, view: Outlook, look: Look, cut: KTable, now: float) -> tuple[Memory, Decision]:
-    focus = nearest(look.scheduled, view.policy.knobs.max_batch)
-    tpot = 1e3 * (look.tpot or 0.0)
-    message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, cut, focus, look)}"
-    figures = estimate(view, look, memory.table, cut)
-    memory = replace(memory, table=cut, previous=memory.table, changed_at=now, slow_windows=0)
-    return memory, Decision(_state(cut, look), cut, Reason.GUARD, message, valid=True, changed=True, estimate=figures)
-
-
-def _state(table: KTable, look: Look) -> State:
-    return State.ON if table.k_at(look.scheduled) > 0 else State.SOFT_OFF
-
-
-def _kept(
-    state: State, table: KTable, reason: Reason, message: str, figures: Estimate, *, valid: bool = True
-) -> Decision:
-    return Decision(state, table, reason, message, valid=valid, changed=False, estimate=figures)
+    return kept(state_of(memory.table, look), memory, reason, message + acceptance_text(look), figures)

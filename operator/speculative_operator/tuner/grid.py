@@ -6,6 +6,7 @@ K changes by less than the decision margin between two of them.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import pairwise
 
@@ -47,30 +48,35 @@ def choices(table: KTable, max_batch: int) -> tuple[int, ...]:
     return tuple(table.k_at(point) for point in grid(max_batch))
 
 
-def overlay(table: KTable, chosen: tuple[int, ...], max_batch: int, *, monotone: bool) -> KTable:
+def overlay(table: KTable, chosen: tuple[int, ...], max_batch: int) -> KTable:
     """`table` with the cells changed whose choice differs; the others keep their exact bands."""
     dense = np.array(table.dense())
     for (first, last), old, new in zip(edges(max_batch), choices(table, max_batch), chosen, strict=True):
         if new != old:
             dense[first - 1 : last] = new
-    if monotone:
-        dense = np.minimum.accumulate(dense)
     return KTable.from_dense(dense.tolist())
 
 
-def best_path(scores: Array) -> tuple[int, ...]:
-    """Column per row that maximises the sum of `scores[row, column]` while columns never rise from row to row."""
-    rows, columns = scores.shape
-    best, origin = scores[0], np.zeros((rows, columns), dtype=int)
-    for row in range(1, rows):
-        reverse = best[::-1]
-        top = np.maximum.accumulate(reverse)
-        where = np.maximum.accumulate(np.where(reverse == top, np.arange(columns), 0))
-        origin[row] = columns - 1 - where[::-1]
-        best = scores[row] + top[::-1]
-    column = int(np.argmax(best))
-    path = [column]
-    for row in range(rows - 1, 0, -1):
-        column = int(origin[row, column])
-        path.append(column)
+def best_path(scores: Array, rise: float) -> tuple[int, ...]:
+    """Column per row that maximises the sum of `scores[row, column]` less `rise` for each row that steps up a column.
+
+    Drafting more as the load grows is rarely right and often noise: it must pay for itself.
+    """
+    origins: list[list[int]] = []
+    rows = scores.tolist()
+    best = rows[0]
+    for row in rows[1:]:
+        peak = max(range(len(best)), key=best.__getitem__)
+        level, source = -math.inf, 0
+        reached, origin = [0.0] * len(row), [0] * len(row)
+        for column in range(len(row) - 1, -1, -1):
+            if best[column] >= level:
+                level, source = best[column], column
+            up = best[peak] - rise
+            reached[column], origin[column] = (up, peak) if up > level else (level, source)
+        best = [score + before for score, before in zip(row, reached, strict=True)]
+        origins.append(origin)
+    path = [max(range(len(best)), key=best.__getitem__)]
+    for origin in reversed(origins):
+        path.append(origin[path[-1]])
     return tuple(reversed(path))

@@ -1,13 +1,14 @@
 """Choosing a table: the best K at each batch size, and whether changing to it is worth it.
 
-Called by decide(). A table is chosen on a grid of batch sizes at once: the sum of log goodput is maximised over all
-tables whose K never rises with load (dense models), the K in force being favoured by the margin. So a cell moves only
-where its gain exceeds the margin, and a table never wobbles at a tie.
+Called by decide(). A table is chosen on a grid of batch sizes at once: the sum of log speed is maximised over tables,
+the K in force being favoured by a margin. So a cell moves only where its gain exceeds the margin, and a table never
+wobbles at a tie. How large the margin is follows from the writes that the deployment has left (pace).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +17,15 @@ from numpy.typing import NDArray
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.grid import best_path, choices, grid, nearest, overlay
-from speculative_operator.tuner.outlook import Outlook
+from speculative_operator.tuner.grid import best_path, choices, nearest, overlay
+from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
 
-MARGIN = 0.02
-"""Log goodput that another K must bring before a cell moves to it."""
-OFF_MARGIN = 0.03
-"""The same for a move into or out of K = 0: the two are measured by different means."""
+CONFIDENCE = 0.5
+"""A gain must exceed this many standard deviations of itself: better than even, since a mistake is seen in seconds."""
+RISE = 0.02
+RISE_EXPERTS = 0.0
+"""Log speed that a K which rises with load must bring, of dense models and of mixtures of experts."""
 NEAR = 1.5
 """Loads within this factor of one seen count as seen."""
 PAST_WEIGHT = 0.5
@@ -35,9 +37,7 @@ RESTART_SECONDS = 150.0
 """Serving lost for a replica when its pod is replaced: load of weights, compilation, graph capture."""
 HORIZON_SECONDS = 3600.0
 """A restart must pay for itself within this time."""
-LIVE_DWELL = 60.0
-ROLLOUT_DWELL = 600.0
-"""Seconds between changes: of a file that pods re-read; of the pod template."""
+RESTART_MARGIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -46,38 +46,91 @@ class Proposal:
 
     table: KTable
     worth: float
-    """Log goodput gained in the cell that gains most, loads of the past and loads never seen counting less."""
+    """Log speed gained in the cell that gains most, loads of the past and loads never seen counting less."""
     needed: float
     """What `worth` must exceed."""
     focus: int
     """Grid index of that cell."""
+    now: float
+    """Log speed gained at the loads there are now, mean over replicas."""
     tempting: bool
     """True when, without margins, another K would be best at a load seen."""
 
 
-def propose(view: Outlook, table: KTable, load: tuple[float, ...], scheduled: float) -> Proposal:
-    """The best table given that `table` is in force."""
+def propose(view: Outlook, table: KTable, loads: Sequence[float], margin: float) -> Proposal:
+    """The best table given that `table` is in force at `loads` (scheduled requests of each replica)."""
     max_batch = view.policy.knobs.max_batch
-    points = np.array(grid(max_batch), dtype=float)
-    speed = view.log_speed(points)
-    weights = _weights(load, scheduled, max_batch)
-    incumbent = _incumbent(view, table)
+    value, incumbent = view.value(), incumbent_of(view, table)
+    rows = np.arange(len(value))
+    weights = weights_of(view, loads)
+    sure = value - CONFIDENCE * view.deviation_from(incumbent)
     if view.policy.knobs.actuator is Actuator.RESTART:
-        chosen = _one_for_all(speed, load, nearest(scheduled, max_batch))
+        chosen = _one_for_all(value, view.traffic.load, nearest(loads[0], max_batch))
     else:
-        chosen = _columns(view, _margined(speed, view.ks, incumbent), weights)
+        scores = sure - margin
+        scores[rows, incumbent] = value[rows, incumbent]
+        chosen = np.array(best_path(scores * weights[:, None], _rise(view.policy)))
     if not view.costs.prior.known:
         chosen = _only_evidence(chosen, incumbent, weights)
-    rows = np.arange(len(points))
-    gain = speed[rows, chosen] - speed[rows, incumbent]
-    new = overlay(table, tuple(view.ks[c] for c in chosen), max_batch, monotone=dense_model(view.policy))
+    gain = value[rows, chosen] - value[rows, incumbent]
+    new = overlay(table, tuple(view.ks[column] for column in chosen), max_batch)
     changed = np.array(choices(new, max_batch)) != np.array(choices(table, max_batch))
     focus = int(np.argmax(np.where(changed, gain * weights, -np.inf)))
-    now = _near(points, np.array([points[nearest(scheduled, max_batch)]]))
+    here = [nearest(load, max_batch) for load in loads]
+    now = near(view.points, view.points[here])
     counted = gain * np.where(now, 1.0, np.where(weights >= 1.0, PAST_WEIGHT, FAR_WEIGHT))
-    needed, worth = _price(view.policy, gain, counted, load)
-    lost = speed.max(axis=1) - speed[rows, incumbent]
-    return Proposal(new, worth, needed, focus, tempting=bool(np.any(lost[weights >= 1.0] > 0)))
+    needed, worth = _price(view.policy, gain, counted, view.traffic.load, margin)
+    lost = value.max(axis=1) - value[rows, incumbent]
+    return Proposal(
+        table=new,
+        worth=worth,
+        needed=needed,
+        focus=focus,
+        now=float(np.mean(gain[here])),
+        tempting=bool(np.any(lost[weights >= 1.0] > 0)),
+    )
+
+
+def incumbent_of(view: Outlook, table: KTable) -> NDArray[np.int64]:
+    """Column in force at each grid point; a K outside the candidates counts as the nearest of them."""
+    held = np.array(choices(table, view.policy.knobs.max_batch))
+    return np.asarray(np.argmin(np.abs(view.columns[None, :] - held[:, None]), axis=1))
+
+
+def weights_of(view: Outlook, loads: Sequence[float]) -> Array:
+    """Weight of each grid point in the choice: 1 + its share of the time where seen or near it, else one fifth."""
+    points, max_batch = view.points, view.policy.knobs.max_batch
+    load = view.traffic.load
+    time = np.zeros(len(points)) if len(load) != len(points) else np.array(load)
+    here = [nearest(one, max_batch) for one in loads]
+    np.add.at(time, here, 1e-9 + time.sum() * SEEN_SHARE)
+    share = time / time.sum()
+    return np.asarray(np.where(near(points, points[share >= SEEN_SHARE]), 1.0 + share, FAR_WEIGHT))
+
+
+def near(points: Array, loads: Array) -> NDArray[np.bool_]:
+    """Which of `points` lie within a factor NEAR of one of `loads`."""
+    ratio = np.abs(np.log(points[:, None] / loads[None, :]))
+    return np.asarray(np.any(ratio <= math.log(NEAR) + 1e-9, axis=1))
+
+
+def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, margin: float) -> KTable | None:
+    """`table` with the load seen and all above it lowered to the best K by prediction, or None when none is better.
+
+    `measured` is the log speed measured with the K in force, which replaces its prediction.
+    """
+    at = nearest(scheduled, view.policy.knobs.max_batch)
+    point = float(view.points[at])
+    now = table.k_at(point)
+    lower = [column for column, k in enumerate(view.ks) if k < now and view.speed[at, column] > INFEASIBLE / 2]
+    if not lower:
+        return None
+    best = max(lower, key=lambda column: float(view.speed[at, column]))
+    if view.speed[at, best] <= measured + margin:
+        return None
+    start = max(int(point / NEAR**0.5), 1)
+    dense = [k if b < start else min(k, view.ks[best]) for b, k in enumerate(table.dense(), start=1)]
+    return KTable.from_dense(dense)
 
 
 def dense_model(policy: Policy) -> bool:
@@ -85,83 +138,26 @@ def dense_model(policy: Policy) -> bool:
     return policy.facts.verifier is None or policy.facts.verifier.experts == 0
 
 
-def dwell_seconds(policy: Policy) -> float:
-    """Least time between two changes, by what a change costs."""
-    return LIVE_DWELL if policy.knobs.actuator is Actuator.LIVE else ROLLOUT_DWELL
+def _rise(policy: Policy) -> float:
+    return RISE if dense_model(policy) else RISE_EXPERTS
 
 
-def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float) -> KTable | None:
-    """`table` with the load seen and all above it lowered to the best K by prediction, or None when none is better.
-
-    `measured` is the log goodput measured with the K in force, which replaces its prediction.
-    """
-    at = nearest(scheduled, view.policy.knobs.max_batch)
-    point = float(grid(view.policy.knobs.max_batch)[at])
-    now = table.k_at(point)
-    speed = view.log_speed(np.array([point]))[0]
-    lower = [column for column, k in enumerate(view.ks) if k < now]
-    if not lower:
-        return None
-    best = max(lower, key=lambda column: float(speed[column]))
-    if speed[best] <= measured + MARGIN:
-        return None
-    start = max(int(point / NEAR**0.5), 1)
-    dense = [k if b < start else min(k, view.ks[best]) for b, k in enumerate(table.dense(), start=1)]
-    return KTable.from_dense(dense)
-
-
-def _incumbent(view: Outlook, table: KTable) -> Array:
-    """Column in force at each grid point; a K outside the candidates counts as the nearest of them."""
-    ks = np.array(view.ks)
-    held = np.array(choices(table, view.policy.knobs.max_batch))
-    return np.asarray(np.argmin(np.abs(ks[None, :] - held[:, None]), axis=1))
-
-
-def _margined(speed: Array, ks: tuple[int, ...], incumbent: Array) -> Array:
-    off = np.array(ks) == 0
-    columns = np.arange(len(ks))
-    crossing = off[None, :] != off[incumbent][:, None]
-    penalty = np.where(crossing, OFF_MARGIN, MARGIN)
-    return np.asarray(speed - np.where(columns[None, :] == incumbent[:, None], 0.0, penalty))
-
-
-def _columns(view: Outlook, scores: Array, weights: Array) -> Array:
-    if not dense_model(view.policy):
-        return np.asarray(np.argmax(scores, axis=1))
-    return np.array(best_path(scores * weights[:, None]))
-
-
-def _weights(load: tuple[float, ...], scheduled: float, max_batch: int) -> Array:
-    """Weight of each grid point in the choice: 1 + its share of the time where seen or near it, else one fifth."""
-    points = np.array(grid(max_batch), dtype=float)
-    time = np.zeros(len(points)) if len(load) != len(points) else np.array(load)
-    time[nearest(scheduled, max_batch)] += 1e-9 + time.sum() * SEEN_SHARE
-    share = time / time.sum()
-    visited = points[share >= SEEN_SHARE]
-    return np.asarray(np.where(_near(points, visited), 1.0 + share, FAR_WEIGHT))
-
-
-def _near(points: Array, loads: Array) -> NDArray[np.bool_]:
-    ratio = np.abs(np.log(points[:, None] / loads[None, :]))
-    return np.asarray(np.any(ratio <= math.log(NEAR) + 1e-9, axis=1))
-
-
-def _one_for_all(speed: Array, load: tuple[float, ...], at: int) -> Array:
+def _one_for_all(value: Array, load: tuple[float, ...], at: int) -> NDArray[np.int64]:
     """The one column with the best time-weighted mean over the loads seen, for engines that hold one K."""
-    time = np.zeros(len(speed)) if len(load) != len(speed) else np.array(load)
+    time = np.zeros(len(value)) if len(load) != len(value) else np.array(load)
     time[at] += 1e-9
-    mean = time @ speed / time.sum()
-    return np.full(len(speed), int(np.argmax(mean)))
+    mean = time @ value / time.sum()
+    return np.full(len(value), int(np.argmax(mean)))
 
 
-def _only_evidence(chosen: Array, incumbent: Array, weights: Array) -> Array:
+def _only_evidence(chosen: NDArray[np.int64], incumbent: NDArray[np.int64], weights: Array) -> NDArray[np.int64]:
     """With no knowledge of hardware or models: cells near loads seen only, and upward one K at a time."""
     return np.asarray(np.where(weights >= 1.0, np.minimum(chosen, incumbent + 1), incumbent))
 
 
-def _price(policy: Policy, gain: Array, counted: Array, load: tuple[float, ...]) -> tuple[float, float]:
+def _price(policy: Policy, gain: Array, counted: Array, load: tuple[float, ...], margin: float) -> tuple[float, float]:
     """(gain needed, gain expected): the best cell where a change is free, the mean over loads where pods restart."""
     if policy.knobs.actuator is Actuator.LIVE:
-        return MARGIN, float(counted.max())
+        return margin, float(counted.max())
     time = np.array(load) if len(load) == len(gain) and sum(load) > 0 else np.ones(len(gain))
-    return MARGIN + RESTART_SECONDS / HORIZON_SECONDS, float(gain @ time / time.sum())
+    return RESTART_MARGIN + RESTART_SECONDS / HORIZON_SECONDS, float(gain @ time / time.sum())

@@ -18,27 +18,28 @@ from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.acceptance import (
     NEAR,
-    WHOLE,
     DraftSample,
+    aged,
     draft_sample,
     learn_acceptance,
     usable_positions,
 )
 from speculative_operator.tuner.costs import StepSample, learn_costs, off_terms, step_terms
-from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory
-from speculative_operator.tuner.prior import Array, cost_prior
+from speculative_operator.tuner.memory import Memory
+from speculative_operator.tuner.prior import acceptance_prior, cost_prior
 from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, learn_traffic
 
 MIN_STEPS = 30.0
 """Fewer steps than this say nothing about the time of one."""
+WINDOW_SECONDS = 5.0
+LEAST_CELL = 0.02
+"""Exact cells with a smaller share of the steps are left out."""
+MOST_WINDOWS = 4.0
+"""A window counts by its length in units of the noise's window, a long one no more than four."""
 RAMP = 3.0
 """A change of batch size within a window blurs it: noise grows by 0.3 of the log change, over the base noise of 0.1."""
-SWITCH_SECONDS = 30.0
+SWITCH_SECONDS = 2.0
 """So long after a change of table, pods may still have run the previous one."""
-PURE = 0.97
-"""Share of request-steps with drafts above which all had them (below 1 - 0.97: none)."""
-SETTLED_SECONDS = 600.0
-"""Drafting for this long without a change means that speculation pays again: retries start anew."""
 
 
 def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: Policy, now: float) -> Memory:
@@ -47,25 +48,19 @@ def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: 
     ordered = sorted(windows.items(), key=lambda item: _content(item[1]))
     fresh = [_fresh(window, seen.get(pod)) for pod, window in ordered]
     elapsed = now - memory.updated_at if memory.updated_at is not None else 0.0
-    tables = _tables(memory, now)
     traffic = learn_traffic(memory.traffic, look, [w for _, w in ordered], fresh, policy.knobs.max_batch)
-    traffic = _learn_share(traffic, look, tables, policy)
-    steps = [
-        sample
-        for (pod, window), share in zip(ordered, fresh, strict=True)
-        if (sample := _step_sample(window, share, seen.get(pod), traffic, tables, policy)) is not None
-    ]
-    drafts = [
-        drafted
-        for (_, window), share in zip(ordered, fresh, strict=True)
-        if (drafted := _draft_sample(window, share, tables, policy)) is not None
-    ]
-    evidence = memory.acceptance
-    if drafts:
-        evidence = learn_acceptance(evidence, _sum(drafts), max(policy.knobs.ks))
+    traffic = _learn_share(traffic, look, memory, ordered, policy)
+    steps: list[StepSample] = []
+    drafts: list[DraftSample] = []
+    for (pod, window), share in zip(ordered, fresh, strict=True):
+        tables = _tables(memory, window)
+        steps += _step_samples(window, share, seen.get(pod), traffic, policy)
+        drafted = _draft_sample(window, share, tables, policy)
+        drafts += [drafted] if drafted is not None else []
     prior = cost_prior(policy.facts, policy.knobs)
-    drafting = look.drafts > 0 or memory.drafted_at is None
-    settled = memory.changed_at is None or now - memory.changed_at > SETTLED_SECONDS
+    expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
+    evidence = memory.acceptance
+    evidence = learn_acceptance(evidence, _sum(drafts), expected, elapsed) if drafts else aged(evidence, elapsed)
     return replace(
         memory,
         costs=learn_costs(memory.costs, tuple(steps), elapsed, prior, policy.knobs),
@@ -73,9 +68,9 @@ def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: 
         traffic=traffic,
         windows=memory.windows + 1,
         updated_at=now,
+        pace=memory.pace.after(elapsed),
         seen=tuple((pod, window.end, window.batch) for pod, window in sorted(windows.items())),
-        drafted_at=now if drafting else memory.drafted_at,
-        retry_seconds=FIRST_RETRY_SECONDS if drafting and settled else memory.retry_seconds,
+        drafted_at=now if look.drafts > 0 or memory.drafted_at is None else memory.drafted_at,
     )
 
 
@@ -90,47 +85,54 @@ def _fresh(window: PodWindow, before: tuple[float, float] | None) -> float:
     return min(max((window.end - max(window.start, before[0])) / window.seconds, 0.0), 1.0)
 
 
-def _tables(memory: Memory, now: float) -> tuple[KTable, ...]:
-    recent = memory.changed_at is not None and now - memory.changed_at < SWITCH_SECONDS
+def _tables(memory: Memory, window: PodWindow) -> tuple[KTable, ...]:
+    """Tables that the pod may have run within the window."""
+    changed = memory.changed_at
+    recent = changed is not None and window.start < changed + SWITCH_SECONDS
     return (memory.table, memory.previous) if recent and memory.previous is not None else (memory.table,)
 
 
-def _step_sample(
-    window: PodWindow,
-    fresh: float,
-    before: tuple[float, float] | None,
-    traffic: Traffic,
-    tables: tuple[KTable, ...],
-    policy: Policy,
-) -> StepSample | None:
+def _step_samples(
+    window: PodWindow, fresh: float, before: tuple[float, float] | None, traffic: Traffic, policy: Policy
+) -> list[StepSample]:
+    """What a window tells of step costs: its mean, or each cell where the engine exports them."""
     period = window.step_period
     if period is None or fresh <= 0 or window.steps * fresh < MIN_STEPS or window.preemptions > 0:
-        return None
+        return []
     blur = math.log(max(window.batch, 1.0) / max(before[1], 1.0)) if before is not None else 0.0
-    terms, k = _window_terms(window, traffic, tables, policy)
-    return StepSample(tuple(terms.tolist()), period, fresh / (1.0 + (RAMP * blur) ** 2), k)
-
-
-def _window_terms(
-    window: PodWindow, traffic: Traffic, tables: tuple[KTable, ...], policy: Policy
-) -> tuple[Array, int | None]:
-    """(prior seconds of each term, the one K of all steps or None)."""
-    knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
-    b, prefill = window.batch, window.prefill_per_step
+    length = min(fresh * window.seconds / WINDOW_SECONDS, MOST_WINDOWS)
     context = min(window.mean_context or traffic.context, MOST_CONTEXT)
-    if window.drafts is None or window.draft_tokens is None:
-        return off_terms(costs, b, context, prefill), None
-    if knobs.draft_free:
-        drafted = window.draft_tokens / window.decode_request_steps
-        return step_terms(costs, knobs, b, drafted, context, prefill), _one_k(window, tables)
-    share = min(window.drafts / window.decode_request_steps, 1.0)
-    mean = window.draft_tokens / window.drafts if window.drafts else 0.0
-    mixed = step_terms(costs, knobs, b, np.array([mean, 0.0]), context, prefill)
-    terms = share * mixed[0] + (1.0 - share) * mixed[1]
-    if share < 1.0 - PURE:
-        return terms, 0
-    pure = share > PURE and abs(mean - round(mean)) <= WHOLE
-    return terms, round(mean) if pure else None
+    load = (context, window.prefill_per_step)
+    if window.cells and window.draft_tokens is not None:
+        whole = math.fsum(cell.steps for cell in window.cells)
+        return [
+            _sample(policy, cell.batch, float(cell.k), 1.0, load, cell.seconds / cell.steps)
+            for cell in window.cells
+            if cell.steps >= MIN_STEPS and cell.seconds > 0 and cell.steps >= LEAST_CELL * whole
+        ]
+    share = min((window.drafts or 0.0) / window.decode_request_steps, 1.0)
+    k = None if window.draft_tokens is None else window.draft_tokens / window.drafts if window.drafts else 0.0
+    if policy.knobs.draft_free and k is not None:
+        share, k = 1.0, window.mean_k
+    sample = _sample(policy, window.batch, k, share, load, period)
+    return [replace(sample, weight=length / (1.0 + (RAMP * blur) ** 2))]
+
+
+def _sample(
+    policy: Policy, batch: float, k: float | None, share: float, load: tuple[float, float], seconds: float
+) -> StepSample:
+    """One equation: `share` of the request-steps drafted `k` tokens on average, the others none. `load` is context and
+    prefill tokens a step; `k` is None for a pod without speculator."""
+    knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
+    b, c, p = np.asarray(batch), np.asarray(load[0]), np.asarray(load[1])
+    if k is None:
+        return StepSample(tuple(off_terms(costs, b, c, p).tolist()), seconds, 1.0, batch, None)
+    # Between two whole K, because costs jump from K = 0 to 1; drafts looked up are rare enough to be a mean.
+    ends = np.array([0.0, k, k] if knobs.draft_free else [0.0, math.floor(k), math.ceil(k)])
+    none, low, high = step_terms(costs, knobs, b, ends, c, p)
+    drafted = low + (k - ends[1]) * (high - low)
+    terms = share * drafted + (1.0 - share) * none
+    return StepSample(tuple(terms.tolist()), seconds, 1.0, batch * (1.0 + share * k), k, share)
 
 
 def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], policy: Policy) -> DraftSample | None:
@@ -140,16 +142,17 @@ def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], p
         k = _one_k(window, tables)
         if not k:
             return None
-        drafts, certain, share = window.decode_request_steps, k, 0.0
+        drafts, certain, share, mean = window.decode_request_steps, k, 0.0, float(k)
     else:
         mean = window.draft_tokens / window.drafts
         drafts = window.drafts
         certain, share = usable_positions(mean, window.scheduled, tables)
-    sample = draft_sample(drafts, window.accepted_per_position, certain, share)
+    sample = draft_sample(drafts, window.accepted_per_position, certain, share, mean)
     return DraftSample(
         tuple(fresh * value for value in sample.reached),
         tuple(fresh * value for value in sample.accepted),
         fresh * sample.drafts,
+        mean,
     )
 
 
@@ -159,9 +162,12 @@ def _one_k(window: PodWindow, tables: tuple[KTable, ...]) -> int | None:
     return ks.pop() if len(ks) == 1 else None
 
 
-def _learn_share(traffic: Traffic, look: Look, tables: tuple[KTable, ...], policy: Policy) -> Traffic:
-    k = tables[0].k_at(look.scheduled)
-    if not policy.knobs.draft_free or look.mean_k is None or k < 1 or len(tables) > 1:
+def _learn_share(
+    traffic: Traffic, look: Look, memory: Memory, windows: list[tuple[str, PodWindow]], policy: Policy
+) -> Traffic:
+    k = memory.table.k_at(look.scheduled)
+    settled = all(len(_tables(memory, window)) == 1 for _, window in windows)
+    if not policy.knobs.draft_free or look.mean_k is None or k < 1 or not settled:
         return traffic
     seen = min(max(look.mean_k / k, 0.01), 1.0)
     return replace(traffic, draft_share=traffic.draft_share + 0.2 * (seen - traffic.draft_share))
@@ -169,6 +175,7 @@ def _learn_share(traffic: Traffic, look: Look, tables: tuple[KTable, ...], polic
 
 def _sum(samples: list[DraftSample]) -> DraftSample:
     size = max(len(sample.reached) for sample in samples)
+    drafts = math.fsum(sample.drafts for sample in samples)
 
     def total(rows: list[tuple[float, ...]]) -> tuple[float, ...]:
         return tuple(math.fsum(row[j] for row in rows if j < len(row)) for j in range(size))
@@ -176,5 +183,6 @@ def _sum(samples: list[DraftSample]) -> DraftSample:
     return DraftSample(
         total([sample.reached for sample in samples]),
         total([sample.accepted for sample in samples]),
-        math.fsum(sample.drafts for sample in samples),
+        drafts,
+        math.fsum(sample.drafts * sample.mean_k for sample in samples) / drafts if drafts > 0 else 0.0,
     )

@@ -7,31 +7,34 @@ holds floats would differ from itself after a round trip.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.table import KTable, TableError
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner import persistence
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.costs import CostEvidence
 from speculative_operator.tuner.grid import grid
-from speculative_operator.tuner.prior import TERMS
-from speculative_operator.tuner.start import fit, initial_table
+from speculative_operator.tuner.pace import Pace
+from speculative_operator.tuner.start import fit
 from speculative_operator.tuner.traffic import Traffic
 
-FORMAT = 1
-FIRST_RETRY_SECONDS = 1800.0
-LONGEST_RETRY_SECONDS = 28_800.0
-_POSITIONS = 16
-"""Draft positions kept over a restart."""
-_LARGEST = 1e12
+FIRST_RETRY_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Another K on trial. `base` is the table to return to."""
+
+    base: KTable
+    k: int
+    began: float
+    until: float
+
+
+@dataclass(frozen=True, eq=False)
 class Memory:
     """`table` is in force, or was last asked for; the rest is evidence and timing."""
 
@@ -54,8 +57,19 @@ class Memory:
     slow_windows: int = 0
     """Consecutive observations in which drafts lost against none."""
     drafted_at: float | None = None
-    """When drafts were last seen, or speculation last retried."""
+    """When drafts were last seen."""
+    pace: Pace = field(default_factory=Pace)
+    probe: Probe | None = None
+    probed_at: float | None = None
+    """When the last probe began."""
     retry_seconds: float = FIRST_RETRY_SECONDS
+    """Least time to the next probe while nothing is drafted."""
+    hard_off: bool = False
+    """True while pods run without a speculator."""
+    hard_off_at: float | None = None
+    """When pods last changed to or from that; None: never."""
+    doomed_since: float | None = None
+    """Since when pods without a speculator have looked better than any table."""
 
     @classmethod
     def fresh(cls, table: KTable, now: float) -> Memory:
@@ -65,29 +79,17 @@ class Memory:
     def fitted(self, policy: Policy) -> Memory:
         """With a table that the policy allows: cut or stretched to `max_batch`, each K lowered to one that exists."""
         table = fit(self.table, policy)
-        load = self.traffic.load if len(self.traffic.load) == len(grid(policy.knobs.max_batch)) else ()
-        if table == self.table and load == self.traffic.load:
+        size = len(grid(policy.knobs.max_batch))
+        load = self.traffic.load if len(self.traffic.load) == size else ()
+        history = self.traffic.history if len(self.traffic.history) == size else ()
+        if table == self.table and load == self.traffic.load and history == self.traffic.history:
             return self
-        return replace(self, table=table, previous=None, proposal=None, traffic=replace(self.traffic, load=load))
+        traffic = replace(self.traffic, load=load, history=history)
+        return replace(self, table=table, previous=None, proposal=None, probe=None, traffic=traffic)
 
     def to_status(self) -> dict[str, Any]:
         """A small JSON object of strings, whole numbers and rows; below 4 KiB."""
-        size = len(TERMS)
-        half = [self.costs.precision[row * size + column] for row in range(size) for column in range(row, size)]
-        return {
-            "format": FORMAT,
-            "table": self.table.rows(),
-            "changedAt": _text([self.changed_at or 0.0], 13),
-            "precision": _text(half),
-            "information": _text(self.costs.information),
-            "perK": [[k, _text([total, weight])] for k, total, weight in self.costs.per_k[: 2 * _POSITIONS]],
-            "reached": _text(self.acceptance.reached[:_POSITIONS]),
-            "accepted": _text(self.acceptance.accepted[:_POSITIONS]),
-            "drafts": _text([self.acceptance.drafts]),
-            "traffic": _text([self.traffic.context, self.traffic.prompt_ratio, self.traffic.draft_share]),
-            "load": _text(self.traffic.load, 3),
-            "retrySeconds": int(self.retry_seconds),
-        }
+        return persistence.to_status(self)
 
     @classmethod
     def from_status(cls, data: Mapping[str, Any], policy: Policy) -> Memory:
@@ -95,75 +97,5 @@ class Memory:
 
         Evidence survives, but nothing is decided from it before a full window was seen again.
         """
-        table = _table(data, policy)
-        bare = cls(table=table, since=0.0)
-        try:
-            return _restored(bare, data, policy)
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError):
-            return bare
-
-
-def _table(data: Mapping[str, Any], policy: Policy) -> KTable:
-    try:
-        return fit(KTable.from_rows(data["table"]), policy)
-    except (KeyError, TypeError, ValueError, TableError, AttributeError):
-        return initial_table(policy)
-
-
-def _restored(bare: Memory, data: Mapping[str, Any], policy: Policy) -> Memory:
-    if data["format"] != FORMAT:
-        return bare
-    size = len(TERMS)
-    context, ratio, share = _numbers(data["traffic"], 3)
-    load = tuple(_counts(data["load"]))
-    changed = _numbers(data["changedAt"], 1)[0]
-    return replace(
-        bare,
-        changed_at=changed or None,
-        costs=CostEvidence(
-            precision=_precision(_numbers(data["precision"], size * (size + 1) // 2), size),
-            information=tuple(_numbers(data["information"], size)),
-            per_k=tuple(_per_k(entry) for entry in data["perK"]),
-        ),
-        acceptance=AcceptanceEvidence(
-            reached=tuple(_counts(data["reached"])),
-            accepted=tuple(_counts(data["accepted"])),
-            drafts=_counts(data["drafts"])[0],
-        ),
-        traffic=Traffic(max(context, 1.0), max(ratio, 0.0), min(max(share, 0.01), 1.0), load),
-        retry_seconds=min(max(float(data["retrySeconds"]), FIRST_RETRY_SECONDS), LONGEST_RETRY_SECONDS),
-    ).fitted(policy)
-
-
-def _precision(half: Sequence[float], size: int) -> tuple[float, ...]:
-    """The symmetric matrix of its upper half; what rounding made negative is set to no information."""
-    matrix = np.zeros((size, size))
-    matrix[np.triu_indices(size)] = half
-    values, vectors = np.linalg.eigh(matrix, UPLO="U")
-    whole = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return tuple(((whole + whole.T) / 2.0).ravel().tolist())
-
-
-def _per_k(entry: Sequence[Any]) -> tuple[int, float, float]:
-    total, weight = _numbers(entry[1], 2)
-    return int(entry[0]), total, max(weight, 0.0)
-
-
-def _text(values: Sequence[float], digits: int = 5) -> str:
-    return " ".join(f"{value:.{digits}g}" for value in values)
-
-
-def _numbers(text: str, count: int | None = None) -> list[float]:
-    values = [float(part) for part in text.split()]
-    if count is not None and len(values) != count:
-        raise ValueError(f"{len(values)} numbers where {count} belong")
-    if not all(math.isfinite(value) and abs(value) <= _LARGEST for value in values):
-        raise ValueError("a number is not finite or too large")
-    return values
-
-
-def _counts(text: str) -> list[float]:
-    values = _numbers(text)
-    if any(value < 0 for value in values):
-        raise ValueError("a count is negative")
-    return values
+        table = persistence.table_of(data, policy)
+        return cls(table=table, since=0.0, **persistence.restored(data, policy)).fitted(policy)

@@ -1,6 +1,6 @@
-"""Predictions: tokens per second of every K at every batch size, with what is believed now.
+"""Predictions: tokens per second of every K at every batch size, with what is believed now and how surely.
 
-Called by start (before anything ran) and judging. Goodput of one request at K in a batch of b:
+Called by start (before anything ran), judging and reporting. Speed of one request at K in a batch of b:
 
     AL(K) / T(b, K, c, p)        p = b AL(K) r, r prompt tokens per output token
 
@@ -9,18 +9,51 @@ so that every candidate, no speculation included, brings its own share of prefil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.decision import Interval, Policy
+from speculative_operator.domain.spec import Goal
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
 from speculative_operator.tuner.costs import CostEvidence, CostModel, off_terms, posterior, step_terms
+from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.prior import Array, acceptance_prior, candidates, cost_prior
 from speculative_operator.tuner.traffic import Traffic
 
 INFEASIBLE = -1e3
-"""Log goodput of a K whose verification leaves the captured graphs: below anything, yet summable."""
+"""Log speed of a K whose verification leaves the captured graphs: below anything, yet summable."""
+SLOW_REQUESTS = 0.6
+"""Drafts that the unluckiest requests gain, against the mean: per-request acceptance lengths of ShareGPT are 1.7 at the
+5th percentile where the mean is 2.4 (figures of docs/physics.md)."""
+TAIL = 1.15
+"""Slowest steps against the mean one: noise and the prefill of others."""
+FIRST_TOKEN_STEPS = 2.0
+"""Steps that a request waits for its first token: the one running at its arrival, and its own prefill."""
+LEAST_SHARE = 0.01
+"""Loads with a smaller share of the time do not count in a comparison over the load."""
+QUANTILE = 1.2816
+"""Half width of an 80 % interval in standard deviations."""
+PENALTY = 3.0
+"""Log speed by which a latency target missed by a factor e counts less, so that the least miss wins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Log speed of pods without speculator over the best table, mean over the load of the last hour."""
+
+    gain: float
+    deviation: float
+
+    @property
+    def interval(self) -> Interval:
+        """In per cent, 80 %."""
+        wide = QUANTILE * self.deviation
+        low, mid, high = (100.0 * math.expm1(max(min(self.gain + side, 5.0), -5.0)) for side in (-wide, 0.0, wide))
+        return Interval(low, mid, high)
 
 
 @dataclass(frozen=True)
@@ -32,44 +65,127 @@ class Outlook:
     costs: CostModel
     drafts: AcceptanceModel
     traffic: Traffic
+    columns: NDArray[np.int64] = field(repr=False)
+    """`ks` as whole numbers, for indexing."""
 
-    def terms(self, batch: Array) -> Array:
-        """Prior seconds of each term, [batch, K, term]."""
-        b, ks = np.asarray(batch, dtype=float)[:, None], np.array(self.ks, dtype=float)[None, :]
-        prefill = b * self.lengths()[None, :] * self.traffic.prompt_ratio
-        drafted = ks * self.traffic.draft_share
-        return step_terms(self.costs.prior.costs, self.policy.knobs, b, drafted, self.traffic.context, prefill)
+    @cached_property
+    def points(self) -> Array:
+        """Batch sizes of the grid."""
+        return np.array(grid(self.policy.knobs.max_batch), dtype=float)
 
-    def lengths(self) -> Array:
-        """Acceptance length of each K."""
-        return np.asarray(self.drafts.length[np.array(self.ks)])
-
-    def log_speed(self, batch: Array) -> Array:
-        """Log tokens per second and request, [batch, K]; INFEASIBLE beyond the capture ceiling."""
-        seconds = self.costs.log_seconds(self.terms(batch), np.array(self.ks)[None, :])
-        speed = np.log(self.lengths())[None, :] - seconds
+    @cached_property
+    def speed(self) -> Array:
+        """Log tokens per second and request, [point, K]; INFEASIBLE beyond the capture ceiling."""
+        speed = np.log(self.lengths())[None, :] - self.costs.log_seconds(*self._on)
         ceiling = self.policy.knobs.capture_ceiling_tokens
         if ceiling is None:
             return np.asarray(speed)
-        ks = np.array(self.ks)
-        tokens = np.asarray(batch, dtype=float)[:, None] * (ks[None, :] + 1)
-        return np.asarray(np.where((tokens <= ceiling) | (ks[None, :] == self.ks[0]), speed, INFEASIBLE))
+        tokens = self.points[:, None] * (self.columns[None, :] + 1)
+        return np.asarray(np.where((tokens <= ceiling) | (self.columns[None, :] == self.ks[0]), speed, INFEASIBLE))
 
-    def off_terms(self, batch: Array) -> Array:
-        """Prior seconds of each term of a pod without speculator, [batch, term]."""
-        b = np.asarray(batch, dtype=float)
-        return off_terms(self.costs.prior.costs, b, self.traffic.context, b * self.traffic.prompt_ratio)
+    @cached_property
+    def off_speed(self) -> Array:
+        """Log tokens per second and request of a pod without speculator, [point]."""
+        return -self.costs.log_seconds(*self._off)
 
-    def off_log_speed(self, batch: Array) -> Array:
-        """Log tokens per second and request of a pod without speculator, [batch]."""
-        return -self.costs.log_seconds(self.off_terms(batch))
+    @cached_property
+    def gradients(self) -> Array:
+        """Derivatives of log step seconds, [point, K, coordinate]."""
+        return self.costs.gradient(*self._on)
 
-    def deviation(self, batch: float, k: int) -> float:
-        """Log standard deviation of goodput at K over goodput of a pod without speculator."""
-        at = np.array([batch])
-        on = self.costs.shares(self.terms(at))[0, self.ks.index(k)]
-        apart = float(self.costs.deviation(on - self.costs.shares(self.off_terms(at))[0]))
-        return float(np.hypot(apart, self.drafts.deviation[k]))
+    @cached_property
+    def off_gradients(self) -> Array:
+        """The same of a pod without speculator, [point, coordinate]."""
+        return self.costs.gradient(*self._off)
+
+    @cached_property
+    def _on(self) -> tuple[Array, Array]:
+        """Prior seconds of each term, [point, K, term], and columns of form."""
+        b, ks = self.points[:, None], self.columns[None, :].astype(float)
+        prefill = b * self.lengths()[None, :] * self.traffic.prompt_ratio
+        drafted = ks * self.traffic.draft_share
+        context = np.asarray(self.traffic.context)
+        terms = step_terms(self.costs.prior.costs, self.policy.knobs, b, drafted, context, prefill)
+        tokens = b * (1.0 + drafted)
+        return terms, self.costs.basis.local(tokens, np.broadcast_to(ks, tokens.shape))
+
+    @cached_property
+    def _off(self) -> tuple[Array, Array]:
+        """The same of a pod without speculator, [point, ...]."""
+        prefill = self.points * self.traffic.prompt_ratio
+        terms = off_terms(self.costs.prior.costs, self.points, np.asarray(self.traffic.context), prefill)
+        return terms, self.costs.basis.local(self.points, None)
+
+    @cached_property
+    def without_speculator(self) -> Comparison:
+        """Pods without speculator against the best K at each load of the last hour, memory that returns included."""
+        time = np.array(self.traffic.history)
+        if len(time) != len(self.points) or time.sum() <= 0:
+            return Comparison(-math.inf, 0.0)
+        share = time / time.sum()
+        best = np.argmax(self.speed, axis=1)
+        rows = np.flatnonzero(share > LEAST_SHARE)
+        weight = share[rows] / share[rows].sum()
+        gain = float(weight @ (self.off_speed[rows] - self.speed[rows, best[rows]]))
+        gain += self.traffic.pressed * self._room(self.points[rows], weight)
+        return Comparison(gain, float(weight @ self.deviation_from_off(rows, best[rows])))
+
+    def at(self, batch: float, k: int | None) -> float:
+        """Log speed at any batch size: of K = `k`, or of a pod without speculator; between points interpolated."""
+        speed = self.off_speed if k is None else self.speed[:, self.ks.index(k)]
+        return float(np.interp(math.log(max(batch, 1.0)), np.log(self.points), speed))
+
+    def _room(self, points: Array, weight: Array) -> float:
+        """Log tokens per second that the drafter's memory would bring where requests wait for memory.
+
+        With a pool larger by a factor r the batch grows by r; throughput b / T(b) grows with it.
+        """
+        facts = self.policy.facts
+        held, whole = facts.kv_capacity_tokens, facts.kv_capacity_tokens_without_speculator
+        if not held or not whole or whole <= held:
+            return 0.0
+        larger = np.minimum(points * (whole / held), float(self.policy.knobs.max_batch))
+        served = self.off_speed + np.log(self.points)
+        gained = np.interp(np.log(larger), np.log(self.points), served)
+        gained -= np.interp(np.log(points), np.log(self.points), served)
+        return float(weight @ np.maximum(gained, 0.0))
+
+    def lengths(self) -> Array:
+        """Acceptance length of each K."""
+        return np.asarray(self.drafts.length[self.columns])
+
+    def value(self) -> Array:
+        """What the objective makes of the grid, [point, K]: log speed, less where a latency target is missed.
+
+        At one batch size the K with the most tokens per second also takes the least time per token, so goals differ by
+        their tails only: Latency counts the unlucky requests, Goodput and Cost keep to the targets that are set.
+        """
+        speed, objective = self.speed, self.policy.objective
+        if objective.goal is Goal.THROUGHPUT:
+            return speed
+        unlucky = 1.0 + SLOW_REQUESTS * (self.lengths() - 1.0)
+        seconds = np.log(self.lengths())[None, :] - speed
+        tail = seconds + np.log(TAIL) - np.log(unlucky)[None, :]
+        value = -tail if objective.goal is Goal.LATENCY else speed
+        if objective.tpot_p99_seconds is not None:
+            value = value - PENALTY * np.maximum(tail - np.log(objective.tpot_p99_seconds), 0.0)
+        if objective.ttft_p99_seconds is not None:
+            first = seconds + np.log(FIRST_TOKEN_STEPS)
+            value = value - PENALTY * np.maximum(first - np.log(objective.ttft_p99_seconds), 0.0)
+        return np.asarray(np.where(speed <= INFEASIBLE / 2, INFEASIBLE, value))
+
+    def deviation_from(self, incumbent: NDArray[np.int64]) -> Array:
+        """Log standard deviation of speed against the column in force, [point, K]; `incumbent[point]` is a column."""
+        rows = np.arange(len(self.points))
+        apart = self.gradients - self.gradients[rows, incumbent][:, None, :]
+        earned = self.drafts.deviation(self.columns[None, :], self.columns[incumbent][:, None])
+        return np.asarray(np.hypot(self.costs.deviation(apart), earned))
+
+    def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
+        """Log standard deviation of speed at points `rows` and K `columns` over that of a pod without speculator."""
+        apart = self.gradients[rows, columns] - self.off_gradients[rows]
+        earned = self.drafts.deviation(self.columns[columns], np.array(0))
+        return np.asarray(np.hypot(self.costs.deviation(apart), earned))
 
 
 def outlook(
@@ -81,10 +197,12 @@ def outlook(
     """The outlook on evidence; without any, on priors alone."""
     prior = cost_prior(policy.facts, policy.knobs)
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
+    ks = candidates(policy)
     return Outlook(
         policy=policy,
-        ks=candidates(policy),
+        ks=ks,
         costs=posterior(costs or CostEvidence(), prior, policy.knobs),
         drafts=acceptance(drafts or AcceptanceEvidence(), expected),
         traffic=traffic or Traffic(),
+        columns=np.array(ks),
     )

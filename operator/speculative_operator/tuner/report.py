@@ -13,18 +13,16 @@ import numpy as np
 from speculative_operator.domain.decision import Estimate, Interval
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.grid import choices, edges, grid
+from speculative_operator.tuner.grid import choices, edges, grid, nearest
 from speculative_operator.tuner.judge import Proposal
-from speculative_operator.tuner.outlook import Outlook
+from speculative_operator.tuner.outlook import QUANTILE, Outlook
 from speculative_operator.tuner.traffic import Look
-
-QUANTILE = 1.2816
-"""Half width of an 80 % interval in standard deviations."""
 
 
 def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
     """What is known at the load seen."""
-    off = float(view.off_log_speed(np.array([look.batch]))[0])
+    off = view.at(look.batch, None)
+    against = view.without_speculator
     return Estimate(
         gain_percent=_gain(view, look, table, off),
         proposed_gain_percent=_gain(view, look, proposed, off) if proposed is not None else None,
@@ -35,6 +33,7 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
         tpot_seconds=look.tpot,
         tpot_off_seconds=math.exp(-off),
         tokens_per_second=look.tokens_per_second,
+        hard_off_gain_percent=against.interval if against.gain > -math.inf else None,
     )
 
 
@@ -47,11 +46,10 @@ def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | No
     k = table.k_at(look.scheduled)
     if k not in view.ks:
         return None
-    if look.tpot is not None and measured_at(look, k):
-        mid = -math.log(look.tpot) - off
-    else:
-        mid = float(view.log_speed(np.array([look.batch]))[0, view.ks.index(k)]) - off
-    width = QUANTILE * view.deviation(look.batch, k)
+    measured = look.tpot is not None and measured_at(look, k)
+    mid = (-math.log(look.tpot or 1.0) if measured else view.at(look.batch, k)) - off
+    row = nearest(look.batch, view.policy.knobs.max_batch)
+    width = QUANTILE * float(view.deviation_from_off(np.array([row]), np.array([view.ks.index(k)]))[0])
     low, middle, high = (_percent(value) for value in (mid - width, mid, mid + width))
     return Interval(low, middle, high)
 
@@ -75,7 +73,7 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
     before, after = choices(old, max_batch), choices(new, max_batch)
     first, last = _run(before, after, focus, max_batch)
     point = float(grid(max_batch)[focus])
-    speed = view.log_speed(np.array([point]))[0]
+    speed = view.speed[focus]
     figures = [
         f"{1e3 * math.exp(-float(speed[view.ks.index(k)])):.1f}"
         for k in (after[focus], before[focus])

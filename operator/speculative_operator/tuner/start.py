@@ -11,7 +11,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.grid import edges, grid
+from speculative_operator.tuner.grid import edges
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.prior import candidates, cost_prior
 
@@ -53,8 +53,7 @@ def _start_k(policy: Policy) -> int:
 
 def _cautious(policy: Policy, start: int) -> KTable:
     view = outlook(policy)
-    points = np.array(grid(policy.knobs.max_batch), dtype=float)
-    speed, off = view.log_speed(points), view.off_log_speed(points)
+    speed, off = view.speed, view.off_speed
     dense: list[int] = []
     column = max((c for c, k in enumerate(view.ks) if k <= start), default=0)
     for row, (first, last) in enumerate(edges(policy.knobs.max_batch)):

@@ -18,6 +18,10 @@ TRAFFIC_SECONDS = 60.0
 """Time constant of context and prompt share: they steer a prediction, and should follow the load."""
 LOAD_SECONDS = 600.0
 """Time constant of the load histogram: loads of the last ten minutes are those to be prepared for."""
+HISTORY_SECONDS = 3600.0
+"""The same for a histogram that says what a deployment is used for: pods are replaced on it."""
+FULL = 0.9
+"""Share of KV in use from which requests wait for memory rather than for their turn."""
 MOST_CONTEXT = 1e7
 MOST_RATIO = 1e4
 
@@ -33,6 +37,10 @@ class Traffic:
     """Drafted tokens per request-step over K: below 1 where drafts are looked up and not always found."""
     load: tuple[float, ...] = ()
     """Seconds spent at each grid point, faded."""
+    history: tuple[float, ...] = ()
+    """The same over a longer time."""
+    pressed: float = 0.0
+    """Share of that time in which requests waited for KV memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,11 @@ class Look:
     context: float | None
     steps: float
     drafts: float
+    loads: tuple[float, ...]
+    """Scheduled requests per step of each replica that served."""
+    pressed: float
+    """Share of the replicas where requests waited for KV memory."""
+    kv_capacity_tokens: float | None
 
 
 def pool(windows: Sequence[PodWindow]) -> Look:
@@ -79,6 +92,9 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         context=_weighted(contexts),
         steps=math.fsum(window.steps for window in busy),
         drafts=drafts,
+        loads=tuple(sorted(window.scheduled for window in busy)),
+        pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
+        kv_capacity_tokens=min((w.kv_capacity_tokens for w in busy if w.kv_capacity_tokens), default=None),
     )
 
 
@@ -92,15 +108,24 @@ def learn_traffic(
     new = 1.0 if not traffic.load else 1.0 - math.exp(-seconds / TRAFFIC_SECONDS)
     keep = math.exp(-seconds / LOAD_SECONDS)
     load = [keep * value for value in traffic.load] or [0.0] * len(grid(max_batch))
+    still = math.exp(-seconds / HISTORY_SECONDS)
+    history = [still * value for value in traffic.history] or [0.0] * len(grid(max_batch))
     for window, share in zip(windows, fresh, strict=True):
         if window.decode_request_steps > 0:
             load[nearest(window.scheduled, max_batch)] += window.seconds * share
+            history[nearest(window.scheduled, max_batch)] += window.seconds * share
     return replace(
         traffic,
+        pressed=traffic.pressed + (1.0 - still) * (look.pressed - traffic.pressed),
+        history=tuple(history),
         context=_toward(traffic.context, look.context, new, MOST_CONTEXT),
         prompt_ratio=_toward(traffic.prompt_ratio, look.prompt_ratio, new, MOST_RATIO),
         load=tuple(load),
     )
+
+
+def _pressed(window: PodWindow) -> bool:
+    return window.waiting >= 1.0 and (window.kv_usage or 0.0) >= FULL
 
 
 def _toward(old: float, seen: float | None, new: float, most: float) -> float:

@@ -1,0 +1,138 @@
+"""Decisions put into words, with the memory that follows from each. Called by decide()."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from speculative_operator.domain.decision import Decision, Estimate, Policy, State
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner.grid import nearest
+from speculative_operator.tuner.judge import Proposal
+from speculative_operator.tuner.memory import Memory, Probe
+from speculative_operator.tuner.outlook import Outlook
+from speculative_operator.tuner.report import acceptance_text, change_text, estimate, why
+from speculative_operator.tuner.traffic import Look
+
+
+def state_of(table: KTable, look: Look) -> State:
+    """On where the table drafts at the load seen."""
+    return State.ON if table.k_at(look.scheduled) > 0 else State.SOFT_OFF
+
+
+def kept(
+    state: State,
+    memory: Memory,
+    reason: Reason,
+    message: str,
+    figures: Estimate,
+    *,
+    valid: bool = True,
+    changed: bool = False,
+) -> Decision:
+    """The table of `memory` stays, or, when `changed`, comes back."""
+    return Decision(
+        state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, hard_off=memory.hard_off
+    )
+
+
+def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
+    """No speculator, or none wanted."""
+    if policy.mode is Mode.OFF:
+        return kept(State.HARD_OFF, memory, Reason.DISABLED, "mode is Off: pods run without a speculator", Estimate())
+    message = "there is no speculator and no draft-free method: nothing to tune"
+    return kept(State.HARD_OFF, memory, Reason.NO_SPECULATOR, message, Estimate())
+
+
+def fixed(memory: Memory, figures: Estimate, *, changed: bool) -> Decision:
+    """mode Static: the table of the spec."""
+    state = State.ON if memory.table.max_k > 0 else State.SOFT_OFF
+    message = f"mode is Static: the table of the spec is in force ({memory.table})"
+    return kept(state, memory, Reason.FIXED, message, figures, changed=changed)
+
+
+def recommended(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> tuple[Memory, Decision]:
+    """mode Recommend: said, not done."""
+    new = proposal.table != memory.proposal
+    figures = estimate(view, look, memory.table, proposal.table)
+    message = f"proposed, not applied: {_sentence(view, memory.table, proposal, look)}"
+    memory = replace(memory, proposal=proposal.table)
+    state = state_of(memory.table, look)
+    return memory, Decision(state, proposal.table, Reason.RECOMMENDED, message, True, new, figures)
+
+
+def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, remaining: float) -> Decision:
+    """A better table that has to wait: for time since the last change, or for writes."""
+    wait = f"held {remaining:.0f} s more after the last change" if remaining > 0 else "held: too many changes of late"
+    message = f"{_sentence(view, memory.table, proposal, look)}; {wait}"
+    figures = estimate(view, look, memory.table, proposal.table)
+    return kept(state_of(memory.table, look), memory, Reason.DWELLING, message, figures)
+
+
+def changed(
+    memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float, running: KTable | None = None
+) -> tuple[Memory, Decision]:
+    """A new table. `running` is what pods ran before, where it is not the table of `memory` (a trial)."""
+    reason, message = why(view, memory.table, proposal), _sentence(view, memory.table, proposal, look)
+    figures = estimate(view, look, memory.table, proposal.table)
+    differs = proposal.table != (running or memory.table)
+    memory = replace(
+        memory,
+        table=proposal.table,
+        previous=running or memory.table,
+        changed_at=now,
+        slow_windows=0,
+        pace=memory.pace.spent(proposal.now),
+    )
+    state = state_of(memory.table, look)
+    return memory, Decision(state, memory.table, reason, message, valid=True, changed=differs, estimate=figures)
+
+
+def probing(memory: Memory, view: Outlook, look: Look, trial: Probe) -> tuple[Memory, Decision]:
+    """A trial begins; `memory` already holds its table."""
+    seconds = trial.until - trial.began
+    message = f"K {trial.k} on trial for {seconds:.0f} s at {look.scheduled:.0f} requests: measured, it may be faster"
+    figures = estimate(view, look, trial.base, memory.table)
+    return memory, kept(State.PROBING, memory, Reason.PROBING, message, figures, changed=True)
+
+
+def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> tuple[Memory, Decision]:
+    """The guard: drafts are cut at once."""
+    focus = nearest(look.scheduled, view.policy.knobs.max_batch)
+    tpot = 1e3 * (look.tpot or 0.0)
+    message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, less, focus, look)}"
+    figures = estimate(view, look, memory.table, less)
+    memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0)
+    return memory, Decision(state_of(less, look), less, Reason.GUARD, message, True, True, figures)
+
+
+def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+    """Pods are to run without speculator."""
+    figures = estimate(view, look, memory.table)
+    gain = view.without_speculator.interval
+    message = (
+        f"pods without the speculator are expected to serve {gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f} %) "
+        f"at the loads of the last hour, whatever K{acceptance_text(look)}"
+    )
+    memory = replace(memory, hard_off=True, hard_off_at=now, doomed_since=None, probe=None, changed_at=now)
+    return memory, kept(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures, changed=True)
+
+
+def without(memory: Memory, view: Outlook, look: Look) -> Decision:
+    """Pods run without speculator, and should."""
+    figures = estimate(view, look, memory.table)
+    message = f"no speculator at {look.scheduled:.0f} requests: by what is remembered of it, it would not pay"
+    return kept(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures)
+
+
+def resumed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+    """Pods are to have their speculator back."""
+    figures = estimate(view, look, memory.table)
+    memory = replace(memory, hard_off=False, hard_off_at=now, changed_at=now)
+    message = f"at {look.scheduled:.0f} requests the speculator is expected to pay again, by what is remembered of it"
+    return memory, kept(state_of(memory.table, look), memory, Reason.RESUMED, message, figures, changed=True)
+
+
+def _sentence(view: Outlook, table: KTable, proposal: Proposal, look: Look) -> str:
+    return change_text(view, table, proposal.table, proposal.focus, look)

@@ -1,0 +1,153 @@
+"""The tuner's memory as a small JSON object, and back. Called by `Memory.to_status` and `Memory.from_status`.
+
+Of step costs the mean, the joint precision of the five factors and the marginal one of each correction are kept: what
+their correlations said beyond that is gathered again within minutes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.table import KTable, TableError
+from speculative_operator.tuner.acceptance import AcceptanceEvidence
+from speculative_operator.tuner.basis import K_SD, KNOT_SD, Basis, basis_of
+from speculative_operator.tuner.costs import FORM_LIMIT, THETA_LIMIT, CostEvidence
+from speculative_operator.tuner.pace import LARGE, SMALL, Pace
+from speculative_operator.tuner.prior import TERMS, Array
+from speculative_operator.tuner.start import fit, initial_table
+from speculative_operator.tuner.traffic import Traffic
+
+if TYPE_CHECKING:
+    from speculative_operator.tuner.memory import Memory
+
+FORMAT = 2
+_POSITIONS = 16
+"""Draft positions kept over a restart."""
+_LARGEST = 1e12
+_LONGEST_RETRY = 28_800.0
+
+
+def to_status(memory: Memory) -> dict[str, Any]:
+    """`memory` without what a restart makes worthless: windows seen, a probe that was running."""
+    table = memory.probe.base if memory.probe is not None else memory.table
+    evidence, traffic = memory.acceptance, memory.traffic
+    times = (memory.changed_at, memory.drafted_at, memory.probed_at, memory.hard_off_at, memory.doomed_since)
+    return {
+        "format": FORMAT,
+        "table": table.rows(),
+        "times": _text([moment or 0.0 for moment in times], 13),
+        "mean": _text(memory.costs.mean.tolist(), 4),
+        "precision": _text(_kept(memory.costs), 4),
+        "reached": _text(evidence.reached[:_POSITIONS]),
+        "accepted": _text(evidence.accepted[:_POSITIONS]),
+        "drafts": _text([evidence.drafts, evidence.mean_k]),
+        "traffic": _text([traffic.context, traffic.prompt_ratio, traffic.draft_share, traffic.pressed]),
+        "load": _text(traffic.load, 3),
+        "history": _text(traffic.history, 3),
+        "pace": _text([memory.pace.small, memory.pace.large], 3),
+        "retrySeconds": int(memory.retry_seconds),
+        "hardOff": memory.hard_off,
+    }
+
+
+def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
+    """The table in `data`; where there is none that can be read, the one a deployment starts with."""
+    try:
+        return fit(KTable.from_rows(data["table"]), policy)
+    except (KeyError, TypeError, ValueError, TableError, AttributeError):
+        return initial_table(policy)
+
+
+def restored(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+    """Fields of `Memory` besides its table; none but `hard_off` where anything is odd."""
+    off = {"hard_off": isinstance(data, Mapping) and data.get("hardOff") is True}
+    try:
+        return off | _fields(data, policy)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, np.linalg.LinAlgError):
+        return off
+
+
+def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+    if data["format"] != FORMAT:
+        return {}
+    context, ratio, share, pressed = _numbers(data["traffic"], 4)
+    drafts, mean_k = _counts(data["drafts"])
+    small, large = _numbers(data["pace"], 2)
+    traffic = Traffic(max(context, 1.0), max(ratio, 0.0), min(max(share, 0.01), 1.0))
+    traffic = replace(
+        traffic,
+        pressed=min(max(pressed, 0.0), 1.0),
+        load=tuple(_counts(data["load"])),
+        history=tuple(_counts(data["history"])),
+    )
+    moments = ("changed_at", "drafted_at", "probed_at", "hard_off_at", "doomed_since")
+    times = zip(moments, _numbers(data["times"], len(moments)), strict=True)
+    return {name: moment or None for name, moment in times} | {
+        "costs": _costs(_numbers(data["mean"]), _numbers(data["precision"]), basis_of(policy.knobs)),
+        "acceptance": AcceptanceEvidence(
+            reached=tuple(_counts(data["reached"])),
+            accepted=tuple(_counts(data["accepted"])),
+            drafts=drafts,
+            mean_k=min(mean_k, float(max(policy.knobs.ks, default=0))),
+        ),
+        "traffic": traffic,
+        "pace": Pace(min(small, SMALL), min(large, LARGE)),
+        "retry_seconds": min(max(float(data["retrySeconds"]), 1.0), _LONGEST_RETRY),
+    }
+
+
+def _kept(costs: CostEvidence) -> list[float]:
+    """Upper half of the factors' precision with the corrections integrated out, then each correction's own."""
+    if not len(costs.mean):
+        return []
+    first = len(TERMS)
+    form = np.diag(np.r_[np.full(first, 1e-6), _form_prior(len(costs.mean))])
+    covariance = np.linalg.inv(costs.precision + form)
+    factors = np.linalg.inv(covariance[:first, :first])
+    rest = 1.0 / np.diag(covariance)[first:] - _form_prior(len(costs.mean))
+    return [*factors[np.triu_indices(first)].tolist(), *np.maximum(rest, 0.0).tolist()]
+
+
+def _form_prior(size: int) -> Array:
+    """Prior precision of the corrections. Which are knots and which single K does not matter while both are alike."""
+    return np.full(size - len(TERMS), min(KNOT_SD, K_SD) ** -2)
+
+
+def _costs(mean: Sequence[float], kept: Sequence[float], basis: Basis) -> CostEvidence:
+    first = len(TERMS)
+    half = first * (first + 1) // 2
+    if len(mean) != basis.size or len(kept) != half + basis.size - first:
+        return CostEvidence()
+    upper = np.zeros((first, first))
+    upper[np.triu_indices(first)] = kept[:half]
+    values, vectors = np.linalg.eigh(upper, UPLO="U")
+    precision = np.diag(np.r_[np.zeros(first), np.maximum(kept[half:], 0.0)])
+    precision[:first, :first] = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    limits = np.r_[np.full(first, THETA_LIMIT), np.full(basis.size - first, FORM_LIMIT)]
+    return CostEvidence(np.clip(np.array(mean), -limits, limits), (precision + precision.T) / 2.0)
+
+
+def _text(values: Sequence[float], digits: int = 5) -> str:
+    return " ".join(f"{value:.{digits}g}" for value in values)
+
+
+def _numbers(text: str, count: int | None = None) -> list[float]:
+    values = [float(part) for part in text.split()]
+    if count is not None and len(values) != count:
+        raise ValueError(f"{len(values)} numbers where {count} belong")
+    if not all(math.isfinite(value) and abs(value) <= _LARGEST for value in values):
+        raise ValueError("a number is not finite or too large")
+    return values
+
+
+def _counts(text: str) -> list[float]:
+    values = _numbers(text)
+    if any(value < 0 for value in values):
+        raise ValueError("a count is negative")
+    return values

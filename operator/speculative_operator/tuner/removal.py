@@ -1,0 +1,51 @@
+"""Whether pods should run without a speculator at all, and whether they should have it back (offPolicy Hard).
+
+Called by decide(). K = 0 still pays for the drafter's pass and its memory; only a rollout without it returns them. A
+rollout costs minutes of serving, so it is made when no table comes near pods without speculator over the loads of the
+last hour, when that has been so for ten minutes, and when it pays for itself within the hour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.tuner.judge import HORIZON_SECONDS, RESTART_SECONDS
+from speculative_operator.tuner.memory import Memory
+from speculative_operator.tuner.outlook import Comparison, Outlook
+
+GAIN = 0.05
+"""Log speed that pods without speculator must bring: less is not worth a rollout, nor surely true."""
+DOUBT = 0.84
+"""Standard deviations by which the gain must exceed what the rollout costs."""
+LASTING_SECONDS = 600.0
+FIRST_SECONDS = 900.0
+"""The comparison must have held this long, and the deployment been seen for this long."""
+RETURN_GAIN = 0.08
+RETURN_SECONDS = 3600.0
+"""To have the speculator back: what it must bring by what is remembered of it, and least time without it."""
+
+
+def doomed(memory: Memory, found: Comparison, now: float) -> Memory:
+    """Memory that knows since when the speculator is dead weight."""
+    sure = found.gain - DOUBT * found.deviation
+    bad = found.gain > GAIN and sure > RESTART_SECONDS / HORIZON_SECONDS / 2.0
+    since = (memory.doomed_since if memory.doomed_since is not None else now) if bad else None
+    return memory if since == memory.doomed_since else replace(memory, doomed_since=since)
+
+
+def to_remove(memory: Memory, view: Outlook, now: float) -> bool:
+    """True when the pods should be rolled without speculator now."""
+    policy = view.policy
+    if policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO or memory.hard_off:
+        return False
+    lasting = memory.doomed_since is not None and now - memory.doomed_since >= LASTING_SECONDS
+    return lasting and now - memory.since >= FIRST_SECONDS
+
+
+def to_return(memory: Memory, view: Outlook, now: float) -> bool:
+    """True when pods without speculator should have it back."""
+    if not memory.hard_off or memory.hard_off_at is None or now - memory.hard_off_at < RETURN_SECONDS:
+        return False
+    found = view.without_speculator
+    return -found.gain - DOUBT * found.deviation > RETURN_GAIN
