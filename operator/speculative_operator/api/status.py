@@ -44,18 +44,19 @@ class Condition(Wire):
 
 
 class Pair(Wire):
-    """Verifier and speculator that the pods run, which are rolled together or not at all."""
+    """Verifier and speculator that the spec asks for, which are rolled together or not at all."""
 
     verifier: Annotated[str, Field(max_length=1024)]
     """URI and revision of the verifier."""
     speculator: Annotated[str, Field(max_length=1024)] | None = None
     """URI and revision of the speculator; the method alone where no weights draft."""
     hash: Line | None = None
-    """Short hash of both, equal to the label serving.speculative.dev/pair of the pods."""
+    """Short hash of both, equal to the label serving.speculative.dev/pair of the pods, unless those are in hard off:
+    then the label names the verifier alone."""
 
 
 class GainPercent(Wire):
-    """Tokens per second against no speculation, in percent, with its 80 % interval."""
+    """A gain in tokens per second, in percent, with its 80 % interval."""
 
     low: Count
     """Lower end of the interval."""
@@ -69,17 +70,20 @@ class SpeculationStatus(Wire):
     """Speculation as it is now, at the load seen in the last window."""
 
     state: Line | None = None
-    """On, SoftOff (K is 0 at this load), HardOff (rolled without the speculator), Holding (no evidence) or Probing."""
+    """On, SoftOff (K is 0 at this load), HardOff (pods run without a speculator), Holding (no evidence) or Probing."""
     method: Line | None = None
     """Method in force."""
     actuator: Line | None = None
     """How a new table reaches the engine: Live (nothing restarts), Table or Restart (by a rollout), None."""
     table: Rows | None = None
-    """Table in force, as [first, last, K] by number of scheduled requests, both ends included."""
+    """Table in force, as [first, last, K] by number of scheduled requests, both ends included. In hard off: the table
+    that waits for the pods' return."""
     table_version: Long | None = None
-    """Version of the table in force; it grows by one with each change."""
+    """Version of what is in force; it grows by one with each new table and with the speculator's removal or return."""
+    hard_off: bool | None = None
+    """True while pods run without the speculator because the tuner found it to be dead weight (offPolicy Hard)."""
     table_text: Annotated[str, Field(max_length=16384)] | None = None
-    """Table in force, for people: `1-16:4 17-256:0`."""
+    """Table in force, for people: `1-16:4 17-256:0`; `none` in hard off."""
     proposed_table: Rows | None = None
     """mode Recommend: the table that Auto would put in force."""
     k: Line | None = None
@@ -97,11 +101,21 @@ class SpeculationStatus(Wire):
     tokens_per_second: Line | None = None
     """Output tokens per second of all replicas together."""
     gain: Line | None = None
-    """Estimated gain in tokens per second over no speculation, such as `+31%`."""
+    """Estimated gain in tokens per second over no speculation, such as `+31.2%`."""
+    gain_range: Line | None = None
+    """80 % interval of the gain, such as `+22% to +40%`."""
     gain_percent: GainPercent | None = None
+    """The same gain with its interval, as whole numbers."""
+    hard_off_gain: Line | None = None
+    """Estimated gain in tokens per second of pods without speculator over the table in force, at the loads of late."""
+    hard_off_gain_range: Line | None = None
+    """80 % interval of that gain."""
+    hard_off_gain_percent: GainPercent | None = None
     """The same gain with its interval, as whole numbers."""
     proposed_gain: Line | None = None
     """mode Recommend: the gain expected of the proposed table."""
+    proposed_gain_range: Line | None = None
+    """80 % interval of that gain."""
     cost_per_1k_tokens: Line | None = Field(default=None, alias="costPer1kTokens")
     """Accelerator cost of a thousand output tokens, in the currency of accelerator.hourlyCost."""
     reason: Line | None = None

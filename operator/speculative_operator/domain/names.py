@@ -22,7 +22,8 @@ ANNOTATION_HASH = f"{GROUP}/rendered-hash"
 ANNOTATION_POKE = f"{GROUP}/table-version"
 """On serving pods (the object, never the template): makes the kubelet deliver a changed ConfigMap at once."""
 ANNOTATION_TABLE = f"{GROUP}/table"
-"""On the Deployment (the object, never the template) where the table is part of the pod template: which one that is."""
+"""On the Deployment (the object, never the template) where the table is part of the pod template: which one that is;
+and where the tuner has pods run without a drafter: which one waits."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
 

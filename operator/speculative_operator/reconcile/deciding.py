@@ -1,6 +1,6 @@
 """Asks the tuner, when there is something to ask and somebody to obey, and says what is in force afterwards.
 
-Called by `tick`. Keeps the memory at one with the table in force, whatever the tuner, a restart or the spec did to it.
+Called by `tick`. Keeps the memory at one with what is in force, whatever the tuner, a restart or the spec did to it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,23 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.truth import InForce
+from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.start import fit
+
+
+_DONE = ("changed_at", "previous", "pace", "probe", "probed_at", "hard_off_at")
+"""Fields of a memory that say what was done, not what was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What the pods run at this moment."""
+
+    rollout: Rollout
+    mixed: bool = False
+    """True while ready pods of another pair, or with a drafter beside those without, are left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +41,8 @@ class Verdict:
     memory: Memory | None
     decision: Decision | None
     in_force: InForce
-
-    @property
-    def changed(self) -> bool:
-        """True when the tuner's table came into force with this tick."""
-        return self.decision is not None and self.decision.changed and self.in_force.table == self.decision.table
+    changed: bool = False
+    """True when the tuner's decision came into force with this tick."""
 
 
 def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
@@ -50,7 +60,7 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
 
 
 def remembered(world: World, memory: Memory | None, policy: Policy, in_force: InForce, now: float) -> Memory | None:
-    """The tuner's memory with the table in force: kept, restored from status after a restart, or fresh."""
+    """The tuner's memory with what is in force: kept, restored from status after a restart, or fresh."""
     table = in_force.table
     if table is None:
         return None
@@ -59,7 +69,7 @@ def remembered(world: World, memory: Memory | None, policy: Policy, in_force: In
     if memory is None:
         stored = mapping(world.status, "memory")
         memory = Memory.from_status(stored, policy) if stored else Memory.fresh(table, now)
-    return memory if memory.table == table else replace(memory, table=table)
+    return _at_one(memory, in_force)
 
 
 def consider(
@@ -67,25 +77,31 @@ def consider(
     observation: Observation | None,
     policy: Policy,
     in_force: InForce,
-    rollout: Rollout,
+    serving: Serving,
     now: float,
 ) -> Verdict:
     """The tuner's answer, if it is asked.
 
-    It is not asked when nothing was observed, in the tick in which the spec has just changed the table, and, where a
-    new table means a rollout, during a rollout: windows of two templates would mix, and a second rollout would run
-    into the first.
+    It is not asked when nothing was observed; in the tick in which the spec has just changed the table; while ready
+    pods of another pair, or with a drafter beside those without, are left, for their windows would mix; and, where a
+    new table means a rollout, during a rollout, for a second one would run into the first.
     """
-    if memory is None or observation is None or in_force.why is not None:
+    if memory is None or observation is None or in_force.why is not None or serving.mixed:
         return Verdict(memory, None, in_force)
-    if policy.knobs.actuator is not Actuator.LIVE and not rollout.complete:
+    if policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete:
         return Verdict(memory, None, in_force)
-    memory, decision = decide(memory, observation, policy, now)
-    if _obey(decision, observation, policy, in_force):
-        return Verdict(memory, decision, InForce(decision.table, in_force.version + 1, before=in_force.table))
-    if memory.table != in_force.table and in_force.table is not None:
-        memory = replace(memory, table=in_force.table)
-    return Verdict(memory, decision, in_force)
+    after, decision = decide(memory, observation, policy, now)
+    before = None if in_force.hard_off else _settled(memory, in_force)
+    if _obey(decision, observation, policy, in_force, serving.rollout):
+        changed = InForce(decision.table, in_force.version + 1, before=before, hard_off=decision.hard_off)
+        return Verdict(_at_one(after, changed), decision, changed, changed=True)
+    if _adopted(decision, policy, in_force):
+        kept = replace(in_force, before=before)
+        return Verdict(_at_one(after, kept), decision, kept, changed=True)
+    if decision.changed and policy.mode is not Mode.RECOMMEND:
+        # What was not done starts no waiting time and spends no allowance.
+        after = replace(after, **{name: getattr(memory, name) for name in _DONE})
+    return Verdict(_at_one(after, in_force), decision, in_force)
 
 
 def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
@@ -96,15 +112,44 @@ def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
     return decision.table if decision.table != verdict.in_force.table else None
 
 
-def _obey(decision: Decision, observation: Observation, policy: Policy, in_force: InForce) -> bool:
+def _obey(decision: Decision, observation: Observation, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:
     """A change is carried out only in Auto, only on evidence, and only within what the engine can do."""
     return (
         policy.mode is Mode.AUTO
         and decision.valid
         and decision.changed
-        and decision.table != in_force.table
         and observation.gap is None
         and bool(observation.windows)
         and fit(decision.table, policy) == decision.table
         and (policy.knobs.actuator is not Actuator.RESTART or len(decision.table.ks) == 1)
+        and _is_new(decision, policy, in_force, rollout)
     )
+
+
+def _settled(memory: Memory, in_force: InForce) -> KTable | None:
+    """The table in force; during a probe the one that was before it."""
+    return memory.probe.base if memory.probe is not None else in_force.table
+
+
+def _adopted(decision: Decision, policy: Policy, in_force: InForce) -> bool:
+    """True when the table of a probe stays: it is in force already."""
+    same = (decision.table, decision.hard_off) == (in_force.table, in_force.hard_off)
+    return policy.mode is Mode.AUTO and decision.valid and decision.changed and same and not in_force.hard_off
+
+
+def _is_new(decision: Decision, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:
+    """Another table for pods that have one; or the drafter's removal or return, which begins only when no other rollout
+    is under way, the removal only where the spec allows it. A table that merely waits is not worth a write."""
+    if decision.hard_off == in_force.hard_off:
+        return not in_force.hard_off and decision.table != in_force.table
+    return rollout.exists and rollout.complete and (may_hard_off(policy) or not decision.hard_off)
+
+
+def _at_one(memory: Memory, in_force: InForce) -> Memory:
+    """`memory` that holds for in force what is."""
+    change: dict[str, Any] = {}
+    if in_force.table is not None and memory.table != in_force.table:
+        change["table"] = in_force.table
+    if memory.hard_off is not in_force.hard_off:
+        change["hard_off"] = in_force.hard_off
+    return replace(memory, **change) if change else memory

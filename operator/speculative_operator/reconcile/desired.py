@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import strategy
@@ -34,22 +35,31 @@ class Desired:
 
 def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired:
     """Every child for the table in force. Raises RenderError."""
-    spec = world.spec
+    spec = without_drafter(world.spec) if in_force.hard_off else world.spec
     deployment = world.children.get(("Deployment", names.child(spec.name)))
     table = in_force.table or KTable.constant(0, spec.verifier.max_num_seqs or 1)
     inp = RenderInput(
         spec=spec,
         container=engine.container(spec, table),
-        table=in_force.table,
+        table=None if in_force.hard_off else in_force.table,
         table_version=in_force.version,
         capabilities=world.capabilities,
         strategy=strategy.choose(spec, world.capabilities.spare_accelerators),
         owns_replicas=not scaled_elsewhere(deployment),
+        waiting=in_force.table if in_force.hard_off else None,
     )
     manifests: tuple[Mapping[str, Any], ...] = render_again(inp)
     if world.capabilities.spare_accelerators is not None and deployment is not None:
         manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
     return Desired(manifests, inp.live, in_force.version)
+
+
+def without_drafter(spec: DeploymentSpec) -> DeploymentSpec:
+    """`spec` as it would be with mode Off: what pods are made of while the tuner has them run without a drafter.
+
+    The same pods, labels included, so that a user who then sets mode Off replaces none.
+    """
+    return replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF))
 
 
 def _steady(inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied: str) -> tuple[Mapping[str, Any], ...]:

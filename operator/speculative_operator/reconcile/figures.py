@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speculative_operator.domain.decision import Estimate, State
+from speculative_operator.domain.decision import Estimate, Interval, State
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.spec import DeploymentSpec, Mode
-from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.reading import mapping
@@ -19,7 +18,8 @@ from speculative_operator.reconcile.view import View
 
 FIGURES = (
     "k", "acceptanceRate", "acceptanceLength", "concurrency", "tpot", "tpotOff", "tokensPerSecond", "gain",
-    "gainPercent", "proposedTable", "proposedGain", "costPer1kTokens", "reason", "message", "observedAt", "state",
+    "gainRange", "gainPercent", "hardOffGain", "hardOffGainRange", "hardOffGainPercent", "proposedTable",
+    "proposedGain", "proposedGainRange", "costPer1kTokens", "reason", "message", "observedAt", "state",
 )  # fmt: skip
 """Fields that move with the load: rate-limited by `status.should_write`."""
 
@@ -33,7 +33,8 @@ def speculation_status(view: View, old: Mapping[str, Any]) -> dict[str, Any]:
         "actuator": view.actuator.value,
         "table": table.rows() if table is not None else None,
         "tableVersion": view.in_force.version or None,
-        "tableText": str(table) if table is not None else None,
+        "tableText": view.in_force.shown if table is not None else None,
+        "hardOff": view.in_force.hard_off or None,
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
@@ -42,17 +43,17 @@ def speculation_status(view: View, old: Mapping[str, Any]) -> dict[str, Any]:
 def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
     if view.observation is None:
         kept = {key: before[key] for key in FIGURES if key in before} if any(pod.ready for pod in view.pods) else {}
-        return {"state": _resting(view), "k": _k(view.in_force.table, None)} | kept | _forced(view)
+        return {"state": _resting(view), "k": _k(view, None)} | kept | _forced(view)
     estimate = _estimate(view)
-    blind = view.observation.gap is not None or not view.observation.windows
     return {
-        "state": view.decision.state.value if view.decision is not None else _resting(view),
-        "k": "" if blind and not _constant(view.in_force.table) else _k(view.in_force.table, estimate.concurrency),
+        "state": _state(view),
+        "k": "" if _blind(view) and not _constant(view) else _k(view, estimate.concurrency),
         "reason": view.decision.reason.value if view.decision is not None else "",
         "message": view.decision.message[:1000] if view.decision is not None else "",
         "observedAt": timestamp(view.observation.time),
         "proposedTable": view.proposed.rows() if view.proposed is not None else None,
         "gainPercent": formats.whole_percent(estimate.gain_percent),
+        "hardOffGainPercent": formats.whole_percent(estimate.hard_off_gain_percent),
         **numbers(estimate),
         "costPer1kTokens": formats.money(_cost(view.spec, estimate, view.rollout.ready)),
     }
@@ -60,7 +61,6 @@ def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
 
 def numbers(estimate: Estimate) -> dict[str, str]:
     """Figures of an estimate, those unknown as empty strings."""
-    proposed = estimate.proposed_gain_percent
     return {
         "acceptanceRate": formats.share(estimate.acceptance_rate),
         "acceptanceLength": formats.number(estimate.acceptance_length, 2),
@@ -68,36 +68,60 @@ def numbers(estimate: Estimate) -> dict[str, str]:
         "tpot": formats.milliseconds(estimate.tpot_seconds),
         "tpotOff": formats.milliseconds(estimate.tpot_off_seconds),
         "tokensPerSecond": formats.number(estimate.tokens_per_second, 0),
-        "gain": formats.signed(estimate.gain_percent.mid if estimate.gain_percent is not None else None),
-        "proposedGain": formats.signed(proposed.mid if proposed is not None else None),
+        **_interval("gain", estimate.gain_percent),
+        **_interval("proposedGain", estimate.proposed_gain_percent),
+        **_interval("hardOffGain", estimate.hard_off_gain_percent),
+    }
+
+
+def _interval(name: str, percent: Interval | None) -> dict[str, str]:
+    """A gain, and the interval that it lies in, as texts."""
+    return {
+        name: formats.signed(percent.mid if percent is not None else None),
+        f"{name}Range": formats.between(percent),
     }
 
 
 def _forced(view: View) -> dict[str, Any]:
     """Figures that follow from the table alone, where the spec has just changed it."""
-    if view.in_force.before is None or view.in_force.table is None:
+    if view.in_force.why is None or view.in_force.table is None:
         return {}
-    return {"k": _k(view.in_force.table, None), "state": _resting(view)}
+    return {"k": _k(view, None), "state": _resting(view)}
+
+
+def _state(view: View) -> str:
+    """The state as the tuner has it; but whether there is a drafter follows from what the pods are made of."""
+    if view.decision is None or view.in_force.hard_off:
+        return _resting(view)
+    state = view.decision.state
+    return (State.HOLDING if state is State.HARD_OFF and view.in_force.table is not None else state).value
 
 
 def _resting(view: View) -> str:
     """The state while the tuner has said nothing."""
     table = view.in_force.table
-    if table is None:
+    if table is None or view.in_force.hard_off:
         return State.HARD_OFF.value
     if view.spec.speculation.mode is Mode.STATIC:
         return (State.ON if table.max_k > 0 else State.SOFT_OFF).value
     return State.HOLDING.value
 
 
-def _k(table: KTable | None, concurrency: float | None) -> str:
+def _k(view: View, concurrency: float | None) -> str:
     """K at the load; at one request while none is known, which is what the next request would get."""
-    load = formats.known(concurrency)
+    table, load = view.in_force.table, formats.known(concurrency)
+    if view.in_force.hard_off:
+        return "0"
     return str(table.k_at(max(1.0, load or 1.0))) if table is not None else ""
 
 
-def _constant(table: KTable | None) -> bool:
-    return table is None or len(table.ks) == 1
+def _blind(view: View) -> bool:
+    return view.observation is None or view.observation.gap is not None or not view.observation.windows
+
+
+def _constant(view: View) -> bool:
+    table = view.in_force.table
+    return table is None or view.in_force.hard_off or len(table.ks) == 1
 
 
 def _estimate(view: View) -> Estimate:
@@ -127,7 +151,9 @@ def _sum(windows: list[PodWindow], name: str) -> float:
 
 
 def _cost(spec: DeploymentSpec, estimate: Estimate, ready: int) -> float | None:
-    """Cost of a thousand output tokens: accelerators in use x hourly cost / tokens an hour x 1000."""
+    """Cost of a thousand output tokens: the tuner's; else accelerators in use x hourly cost / tokens an hour x 1000."""
+    if estimate.cost_per_thousand_tokens is not None:
+        return estimate.cost_per_thousand_tokens
     hourly, rate = spec.accelerator.hourly_cost, formats.known(estimate.tokens_per_second)
     if hourly is None or not rate or rate <= 0:
         return None

@@ -27,6 +27,12 @@ def signed(value: float | None) -> str:
     return f"{value:+.1f}%" if value is not None else ""
 
 
+def between(percent: Interval | None) -> str:
+    """`+22% to +40%`: an interval of percent, in whole ones."""
+    ends = whole_percent(percent)
+    return f"{ends['low']:+d}% to {ends['high']:+d}%" if ends is not None else ""
+
+
 def milliseconds(seconds: float | None) -> str:
     """`9.8ms`; whole seconds from ten on."""
     seconds = known(seconds)

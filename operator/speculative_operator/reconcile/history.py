@@ -1,6 +1,7 @@
 """`status.decisions`: the last changes of the table, newest first. Called by `status`.
 
-Only what changed something, or would have in mode Recommend, is recorded; windows that confirm what is are not.
+Only what changed something, or would have in mode Recommend, is recorded; windows that confirm what is are not, nor are
+probes: there are many, they end by themselves, and ten entries of them would say nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from typing import Any
 
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import moment
 from speculative_operator.reconcile.figures import numbers
 from speculative_operator.reconcile.reading import mappings, text
+from speculative_operator.reconcile.truth import NO_TABLE
 from speculative_operator.reconcile.view import View
 
 KEPT = 10
-_NONE = "none"
-"""A table where there is none: without speculation."""
+PROBES = frozenset({Reason.PROBING, Reason.PROBED})
 
 
 def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
@@ -35,14 +38,20 @@ def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
 def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
     in_force, decision = view.in_force, view.decision
     if view.changed and decision is not None:
-        tables = (str(in_force.before), str(in_force.table))
+        if decision.reason in PROBES:
+            return None
+        tables = (_shown(in_force.before), in_force.shown)
         return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
-    if in_force.why is not None:
-        tables = (str(in_force.before or _NONE), str(in_force.table or _NONE))
+    if in_force.why is not None and not in_force.hard_off:
+        tables = (_shown(in_force.before), in_force.shown)
         return _record(now, *tables, in_force.why, EXPLANATIONS[in_force.why]) | _version(view)
     if _newly_proposed(view, before) and decision is not None:
         return _record(now, str(in_force.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
     return None
+
+
+def _shown(table: KTable | None) -> str:
+    return NO_TABLE if table is None else str(table)
 
 
 def _newly_proposed(view: View, before: list[dict[str, Any]]) -> bool:
@@ -69,5 +78,7 @@ def _version(view: View) -> dict[str, Any]:
 def _numbers(view: View) -> dict[str, Any]:
     if view.decision is None:
         return {}
-    found = {key: value for key, value in numbers(view.decision.estimate).items() if value}
+    estimate = view.decision.estimate
+    every = numbers(estimate) | {"k": formats.number(estimate.k)}
+    found = {key: value for key, value in every.items() if value}
     return {"numbers": found} if found else {}

@@ -6,7 +6,7 @@ Equal hash and no drift: no action. So the plan for a world in which every actio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,26 +31,36 @@ class Plan:
 
     actions: tuple[Action, ...]
     problems: tuple[Condition, ...] = ()
+    held: tuple[ApplyChild, ...] = ()
+    """To be done once the actions are: a Deployment whose new pods would look for a ConfigMap in vain."""
 
 
 def plan(world: World, desired: Desired, pods: tuple[Pod, ...], rollout: Rollout, changed: Reason) -> Plan:
     """What is to be done. `changed` is the reason given for children whose manifest is a new one."""
     conflicts = {key: problem for one in desired.manifests for key, problem in _conflicts(world, one)}
     actions: list[Action] = []
+    held: list[ApplyChild] = []
     for manifest in desired.manifests:
         key = _key(manifest)
         if key in conflicts or (key[0] == "Deployment" and any(kind == "ConfigMap" for kind, _ in conflicts)):
             continue  # pods must never mount a stranger's ConfigMap
         action = _apply(world, manifest, changed)
         if action is not None:
-            actions.append(action)
-    settled = rollout.complete and not any(isinstance(one, ApplyChild) for one in actions)
+            # An operator that is killed in between must find the table rather than only the pods that follow it.
+            (held if key in world.children and _lacks_config(world, key, actions) else actions).append(action)
+    settled = rollout.complete and not held and not any(isinstance(one, ApplyChild) for one in actions)
     actions += _deletions(world, desired, settled)
     actions += _pokes(world, desired, pods)
-    return Plan(tuple(actions), tuple(conflicts.values()))
+    return Plan(tuple(actions), tuple(conflicts.values()), tuple(held))
 
 
-def rolls(world: World, actions: tuple[Action, ...]) -> bool:
+def _lacks_config(world: World, key: tuple[str, str], actions: Sequence[Action]) -> bool:
+    """True for a Deployment while a ConfigMap is only being created. Manifests are in order: ConfigMaps come first."""
+    made = (_key(one.manifest) for one in actions if isinstance(one, ApplyChild))
+    return key[0] == "Deployment" and any(one[0] == "ConfigMap" and one not in world.children for one in made)
+
+
+def rolls(world: World, actions: Sequence[Action]) -> bool:
     """True when an action changes what the pods are to be: from then on the old ones are not what is asked for."""
     for action in actions:
         if not isinstance(action, ApplyChild) or action.manifest["kind"] != "Deployment":
@@ -91,7 +101,7 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
     what = f"{key[0]} {key[1]}"
     found = world.children.get(key)
     if found is None:
-        reason = Reason.REPAIRED if _was_there(world, key) else Reason.CREATED
+        reason = Reason.REPAIRED if changed is not Reason.RESUMED and _was_there(world, key) else Reason.CREATED
         return ApplyChild(manifest, reason, f"{what} is missing")
     if text(found, "metadata", "deletionTimestamp"):
         return None  # gone soon, then missing

@@ -1,4 +1,4 @@
-"""What the serving pods say of themselves. Used by `conditions` (the first one in trouble) and `plan` (pokes)."""
+"""What the serving pods say of themselves. Used by `conditions` (the first one in trouble), `plan` and `tick`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Pod:
     running: bool
     """Its volumes are mounted and it is not on its way out."""
     terminating: bool
+    pair: str
+    """Hash of the pair that its template was made for; empty if it bears none."""
     poked: str
     """Table version that it was last poked with; empty if never."""
     trouble: str
@@ -36,6 +38,11 @@ def first_trouble(pods: Iterable[Pod]) -> str:
     return next((f"{pod.name} {pod.trouble}" for pod in pods if not pod.ready and pod.trouble), "")
 
 
+def of_another_pair(pods: Iterable[Pod], pair: str) -> bool:
+    """True when a ready pod was made for another pair than `pair`."""
+    return any(pod.ready and pod.pair not in ("", pair) for pod in pods)
+
+
 def _pod(pod: Mapping[str, Any]) -> Pod:
     terminating = bool(text(pod, "metadata", "deletionTimestamp"))
     ready = any(
@@ -47,6 +54,7 @@ def _pod(pod: Mapping[str, Any]) -> Pod:
         ready=ready and not terminating,
         running=text(pod, "status", "phase") == "Running" and not terminating,
         terminating=terminating,
+        pair=text(pod, "metadata", "labels", names.LABEL_PAIR),
         poked=text(pod, "metadata", "annotations", names.ANNOTATION_POKE),
         trouble="is terminating" if terminating else _trouble(pod),
     )

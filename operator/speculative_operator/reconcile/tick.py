@@ -14,18 +14,20 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.decision import Policy, State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.facts import pair_facts
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.deciding import Verdict, consider, policy_of, proposal, remembered
-from speculative_operator.reconcile.desired import desired_children
+from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
+from speculative_operator.reconcile.desired import desired_children, without_drafter
 from speculative_operator.reconcile.events import events
+from speculative_operator.reconcile.history import PROBES, newest
 from speculative_operator.reconcile.plan import Plan, plan, rolls
-from speculative_operator.reconcile.pods import Pod, read_pods
+from speculative_operator.reconcile.pods import Pod, of_another_pair, read_pods
+from speculative_operator.reconcile.reading import text, whole
 from speculative_operator.reconcile.refusal import invalid, refusals
 from speculative_operator.reconcile.rollout import Rollout, read_rollout
 from speculative_operator.reconcile.status import make_status
@@ -33,6 +35,7 @@ from speculative_operator.reconcile.truth import InForce, table_in_force
 from speculative_operator.reconcile.view import View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
+from speculative_operator.render.labels import pair_hash
 from speculative_operator.tuner import Memory
 
 __all__ = ["Event", "Outcome", "World", "invalid", "tick"]
@@ -64,7 +67,7 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     held = remembered(world, memory, policy, in_force, now)
     if world.spec.paused:
         return _stay(world, look, held, world.problems, now)
-    verdict = consider(held, observation, policy, in_force, look.rollout, now)
+    verdict = consider(held, observation, policy, in_force, _serving(world, look, in_force), now)
     try:
         planned = _plan(world, look, engine, verdict)
     except RenderError as error:
@@ -72,18 +75,35 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
         return _stay(world, look, memory, (problem, *world.problems), now)
     view = _view(world, look, policy, verdict, planned)
     status = make_status(view, world.status, verdict.memory, now)
-    return Outcome(planned.actions, status, events(world.status, status, planned.actions), verdict.memory)
+    told = events(world.status, status, planned.actions)
+    return Outcome(planned.actions, status, told, verdict.memory, _probed(verdict))
+
+
+def _serving(world: World, look: _Look, in_force: InForce) -> Serving:
+    overridden = text(world.spec.template, "metadata", "labels", names.LABEL_PAIR)
+    pair = overridden or pair_hash(without_drafter(world.spec) if in_force.hard_off else world.spec)
+    return Serving(look.rollout, of_another_pair(look.pods, pair))
 
 
 def _plan(world: World, look: _Look, engine: Engine, verdict: Verdict) -> Plan:
     desired = desired_children(world, engine, verdict.in_force)
-    changed = verdict.decision.reason if verdict.changed and verdict.decision is not None else Reason.SPEC_CHANGED
-    return plan(world, desired, look.pods, look.rollout, changed)
+    return plan(world, desired, look.pods, look.rollout, _why(world, verdict))
+
+
+def _why(world: World, verdict: Verdict) -> Reason:
+    """Why manifests are new ones: the tuner's reason, also where its decision was recorded but not carried out yet."""
+    if verdict.changed and verdict.decision is not None:
+        return verdict.decision.reason
+    last = newest(world.status)
+    known = whole(world.status, "observedGeneration") == world.spec.generation
+    if known and verdict.in_force.why is None and whole(last, "tableVersion") == verdict.in_force.version > 0:
+        return next((reason for reason in Reason if reason.value == text(last, "reason")), Reason.SPEC_CHANGED)
+    return Reason.SPEC_CHANGED
 
 
 def _view(world: World, look: _Look, policy: Policy, verdict: Verdict, planned: Plan) -> View:
     rollout = look.rollout
-    if rollout.exists and rolls(world, planned.actions):
+    if rollout.exists and rolls(world, (*planned.actions, *planned.held)):
         rollout = replace(rollout, complete=False, updated=0, stalled="")
     return View(
         spec=world.spec,
@@ -95,8 +115,21 @@ def _view(world: World, look: _Look, policy: Policy, verdict: Verdict, planned: 
         observation=look.observation,
         decision=verdict.decision,
         changed=verdict.changed,
+        probing=_probing(world, verdict),
         proposed=proposal(verdict, policy),
     )
+
+
+def _probing(world: World, verdict: Verdict) -> bool:
+    """True while a probe runs: as the tuner says, or, while it says nothing, as it said last."""
+    if verdict.decision is not None:
+        return verdict.decision.state is State.PROBING
+    return text(world.status, "speculation", "state") == State.PROBING.value
+
+
+def _probed(verdict: Verdict) -> Reason | None:
+    reason = verdict.decision.reason if verdict.changed and verdict.decision is not None else None
+    return reason if reason in PROBES else None
 
 
 def _stay(world: World, look: _Look, memory: Memory | None, problems: Sequence[Condition], now: float) -> Outcome:

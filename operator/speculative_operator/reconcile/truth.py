@@ -1,7 +1,9 @@
-"""Which table is in force, and its version: told by status, by the cluster where that is ahead, else by the prior.
+"""Which table is in force, its version, and whether pods run a drafter at all.
+
+Told by status, by the cluster where that is ahead, else by the prior.
 
 Called by `tick`. A change is applied before status is written, so an operator that is killed between the two finds the
-newer table in the cluster. It believes only what itself has rendered: a hand-edited table is put back, not adopted.
+newer one in the cluster. It believes only what itself has rendered: a hand-edited table is put back, not adopted.
 """
 
 from __future__ import annotations
@@ -15,32 +17,54 @@ from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Mode
+from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import KTable, TableError
-from speculative_operator.reconcile.reading import items, mapping, text, whole
+from speculative_operator.reconcile.reading import at, items, mapping, text, whole
 from speculative_operator.reconcile.world import Child, World
 from speculative_operator.render import table_config
 from speculative_operator.render.labels import pair_hash
 from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.start import fit
 
+NO_TABLE = "none"
+"""How a table is shown where there is none: without speculation."""
 MAX_BATCH = 65_536
 """Tables that claim to reach further are not read: no engine schedules as many requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The table that pods run or are about to. Its version grows by one with every change, over restarts too."""
+    """The table that pods run or are about to.
+
+    Its version grows by one with every change, over restarts too: with a new table, with the drafter's removal and
+    with its return.
+    """
 
     table: KTable | None
-    """None without speculation."""
+    """None without speculation. While `hard_off`, the table that waits for the pods' return."""
     version: int
     before: KTable | None = None
-    """The table that it replaces in this tick, when the spec made it do so."""
+    """The table that it replaces in this tick; None where pods ran without a drafter."""
     why: Reason | None = None
     """Set when it was changed in this tick, by the spec."""
     fresh: bool = False
     """True when evidence gathered so far speaks of another pair."""
+    hard_off: bool = False
+    """True when the tuner has pods run without a drafter."""
+
+    @property
+    def shown(self) -> str:
+        """The table that pods run, for people."""
+        return NO_TABLE if self.table is None or self.hard_off else str(self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The last change that reached the cluster."""
+
+    table: KTable | None
+    version: int
+    hard_off: bool = False
 
 
 def table_in_force(world: World, policy: Policy) -> InForce:
@@ -48,21 +72,29 @@ def table_in_force(world: World, policy: Policy) -> InForce:
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
     says the table. Everything else keeps it, cut or stretched to the new sizes and with each K lowered to one that may
-    occur: never to more drafts than before. While paused nothing changes, whatever the spec says.
+    occur: never to more drafts than before. Pods stay without a drafter only while the spec leaves that to the tuner,
+    for the pair that it was found for. While paused nothing changes, whatever the spec says.
     """
-    spec = world.spec
-    table, version = _last(world)
+    spec, last = world.spec, _last(world)
+    table, version = last.table, last.version
     if spec.paused:
-        return InForce(table, version)
+        return InForce(table, version, hard_off=last.hard_off)
     old_pair = text(world.status, "pair", "hash")
     fresh = bool(old_pair) and old_pair != pair_hash(spec)
+    before = None if last.hard_off else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
-        return InForce(None, version, before=table, why=Reason.DISABLED if table is not None else None, fresh=fresh)
+        return InForce(None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh)
     wanted = _wanted(table, policy, fresh)
-    if wanted == table:
-        return InForce(table, version, fresh=fresh)
+    hard_off = last.hard_off and not fresh and may_hard_off(policy)
+    if (wanted, hard_off) == (table, last.hard_off):
+        return InForce(table, version, fresh=fresh, hard_off=hard_off)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
-    return InForce(wanted, version + 1, before=table, why=why, fresh=fresh)
+    return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off)
+
+
+def may_hard_off(policy: Policy) -> bool:
+    """True when the spec leaves it to the tuner to remove the drafter from the pods."""
+    return policy.mode is Mode.AUTO and policy.off_policy is OffPolicy.HARD
 
 
 def _wanted(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
@@ -74,27 +106,27 @@ def _wanted(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
     return fitted
 
 
-def _last(world: World) -> tuple[KTable | None, int]:
-    """Table and version of the last change that reached the cluster. The table is None where none was in force."""
+def _last(world: World) -> _Change:
+    """The last change that reached the cluster. Its table is None where none was in force."""
     table = _rows(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
+    hard_off = table is not None and at(world.status, "speculation", "hardOff") is True
+    last = _Change(table, version, hard_off)
     for claim in (_from_config, _from_deployment):
-        claimed, claimed_version = claim(world, version)
-        if claimed is not None:
-            table, version = claimed, claimed_version
-    return table, version
+        last = claim(world, last.version) or last
+    return last
 
 
-def _from_config(world: World, known: int) -> tuple[KTable | None, int]:
+def _from_config(world: World, known: int) -> _Change | None:
     """The table in the cluster's ConfigMap, if it is newer than version `known` and exactly as it was rendered."""
     spec = world.spec
     found = _child(world, ("ConfigMap", names.child(spec.name, "table")))
-    table, version = _parsed(text(found, "data", names.TABLE_KEY), known)
-    return (table, version) if table is not None and _is_rendered(spec, found, table, version) else (None, 0)
+    claim = _parsed(text(found, "data", names.TABLE_KEY), known)
+    return claim if claim is not None and _is_rendered(spec, found, claim) else None
 
 
-def _from_deployment(world: World, known: int) -> tuple[KTable | None, int]:
-    """The table that the Deployment says its pod template was rendered with, if it is newer than version `known`."""
+def _from_deployment(world: World, known: int) -> _Change | None:
+    """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`."""
     found = _child(world, ("Deployment", names.child(world.spec.name)))
     return _parsed(text(found, "metadata", "annotations", names.ANNOTATION_TABLE), known)
 
@@ -104,20 +136,24 @@ def _child(world: World, key: Child) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _is_rendered(spec: DeploymentSpec, found: Mapping[str, Any], table: KTable, version: int) -> bool:
-    rendered = table_config(spec, table, version)
+def _is_rendered(spec: DeploymentSpec, found: Mapping[str, Any], claim: _Change) -> bool:
+    if claim.table is None:
+        return False
+    rendered = table_config(spec, claim.table, claim.version)
     annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     data = mapping(found, "data")
     return bool(annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH] and data == rendered["data"])
 
 
-def _parsed(content: str, known: int) -> tuple[KTable | None, int]:
+def _parsed(content: str, known: int) -> _Change | None:
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
-        return None, 0
-    version = whole(data, "version")
-    return (_rows(items(data, "rows")), version) if version > known else (None, 0)
+        return None
+    version, table = whole(data, "version"), _rows(items(data, "rows"))
+    if table is None or version <= known:
+        return None
+    return _Change(table, version, at(data, "hardOff") is True)
 
 
 def _rows(rows: Any) -> KTable | None:

@@ -12,14 +12,20 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
+from speculative_operator.reconcile import formats
+from speculative_operator.reconcile.history import PROBES
 from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.view import View
 
 _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET})
 """Gaps that come and go in a healthy deployment."""
-_CONVERGED = frozenset({Reason.TUNED, Reason.WITHIN_MARGIN, Reason.FIXED})
-_MOVING = frozenset({Reason.DWELLING, Reason.FASTER, Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD})
-_OFF = frozenset({Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD})
+_CONVERGED = frozenset({Reason.TUNED, Reason.WITHIN_MARGIN, Reason.FIXED, Reason.SLO, Reason.DEAD_WEIGHT})
+"""Said without a change: the table in force is the one to keep."""
+_CHANGES = frozenset(
+    {Reason.FASTER, Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD, Reason.SLO, Reason.RESUMED}
+)
+"""Reasons of changes of the table, which say why speculation is as it is for as long as that table is in force."""
+_MOVING = _CHANGES | {Reason.DWELLING}
 
 
 def tuning_conditions(view: View, old: Mapping[str, Any]) -> tuple[Condition, ...]:
@@ -76,15 +82,38 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
         return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
     if view.spec.speculation.mode is Mode.OFF or table is None:
         return Condition(kind, Truth.FALSE, Reason.DISABLED, EXPLANATIONS[Reason.DISABLED])
+    if view.in_force.hard_off:
+        return Condition(kind, Truth.FALSE, Reason.DEAD_WEIGHT, _dead_weight(view, before))
+    if _in_probe(view):
+        return _kept(kind, before, Reason.PROBING, EXPLANATIONS[Reason.PROBING])
     active = Truth.TRUE if table.max_k > 0 else Truth.FALSE
-    message = f"K by scheduled requests: {table}"
+    return Condition(kind, active, _why_active(view, active, before), f"K by scheduled requests: {table}")
+
+
+def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:
+    """Why the table in force drafts, or does not: the last change's reason, as long as nothing else is known."""
     if view.spec.speculation.mode is Mode.STATIC:
-        return Condition(kind, active, Reason.FIXED, message)
+        return Reason.FIXED
     if view.changed and view.decision is not None:
-        return Condition(kind, active, view.decision.reason, message)
-    if text(before, "status") == active.value and _reason(before) in _MOVING | {Reason.TUNED}:
-        return Condition(kind, active, _reason(before) or Reason.TUNED, message)
-    return Condition(kind, active, Reason.TUNED if active is Truth.TRUE else Reason.LOW_ACCEPTANCE, message)
+        return view.decision.reason
+    known = _reason(before)
+    if text(before, "status") == active.value and known is not None and known in _CHANGES | {Reason.TUNED}:
+        return known
+    return Reason.TUNED if active is Truth.TRUE else Reason.LOW_ACCEPTANCE
+
+
+def _dead_weight(view: View, before: Mapping[str, Any]) -> str:
+    """Why the drafter was removed, in the tuner's words and with the figures it had then: later ones are no news."""
+    if view.changed and view.decision is not None:
+        gain = formats.between(view.decision.estimate.hard_off_gain_percent)
+        return f"{view.decision.message}{f'; without it {gain} tokens per second' if gain else ''}"
+    return text(before, "message") if _reason(before) is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
+
+
+def _in_probe(view: View) -> bool:
+    """True in every tick of a probe and in the one that ends it without a gain: conditions speak of the table around
+    it, for a probe passes within seconds."""
+    return view.probing or (view.decision is not None and view.decision.reason in PROBES)
 
 
 def _converged(view: View, before: Mapping[str, Any]) -> Condition:
@@ -92,15 +121,23 @@ def _converged(view: View, before: Mapping[str, Any]) -> Condition:
     fixed = _nothing_to_tune(view)
     if fixed is not None:
         return Condition(kind, Truth.TRUE, fixed, EXPLANATIONS[fixed])
+    if _in_probe(view):
+        return _kept(kind, before, Reason.PROBING, EXPLANATIONS[Reason.PROBING])
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:
         return _unchanged(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
-    if decision.reason in _CONVERGED:
-        return Condition(kind, Truth.TRUE, Reason.TUNED, EXPLANATIONS[Reason.TUNED])
-    if decision.reason in _MOVING or decision.reason is Reason.RECOMMENDED:
-        return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
-    return _kept(kind, before, _lack(decision.reason), EXPLANATIONS[_lack(decision.reason)])
+    return _verdict(kind, view, decision.reason, before)
+
+
+def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str, Any]) -> Condition:
+    """The tuner's word on the table, where it changed nothing."""
+    if said in _CONVERGED:
+        reason = Reason.DEAD_WEIGHT if view.in_force.hard_off else Reason.TUNED
+        return Condition(kind, Truth.TRUE, reason, EXPLANATIONS[reason])
+    if said in _MOVING or said is Reason.RECOMMENDED:
+        return Condition(kind, Truth.FALSE, said, EXPLANATIONS[said])
+    return _kept(kind, before, _lack(said), EXPLANATIONS[_lack(said)])
 
 
 def _nothing_to_tune(view: View) -> Reason | None:

@@ -29,7 +29,9 @@ class View:
     observation: Observation | None = None
     decision: Decision | None = None
     changed: bool = False
-    """True when the tuner's table came into force with this tick."""
+    """True when the tuner's decision came into force with this tick."""
+    probing: bool = False
+    """True while a probe's table is in force: what is said of the table stays as it was before."""
     proposed: KTable | None = None
     kept: bool = False
     """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""

@@ -55,3 +55,5 @@ class Outcome:
     """The whole status as it should be."""
     events: tuple[Event, ...]
     memory: Memory | None
+    probe: Reason | None = None
+    """Set when a probe began or ended with this tick: counted, but no event and no entry of the history."""

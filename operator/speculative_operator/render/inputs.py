@@ -39,6 +39,8 @@ class RenderInput:
     """`spec.strategy` of the Deployment."""
     owns_replicas: bool = True
     """False when an autoscaler writes the Deployment's replicas: they are then left out of the manifest."""
+    waiting: KTable | None = None
+    """The table that waits while pods run without a drafter for the tuner's sake; `table` is None then."""
 
     @property
     def live(self) -> bool:

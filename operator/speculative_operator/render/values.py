@@ -53,16 +53,19 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int) -> str:
-    """Content of the table file that the payload reads."""
-    return json.dumps({"version": version, "rows": table.rows()}, separators=(",", ":"))
+def table_text(table: KTable, version: int, *, hard_off: bool = False) -> str:
+    """Content of the table file that the payload reads, and of the Deployment's annotation."""
+    content = {"version": version, "rows": table.rows()} | ({"hardOff": True} if hard_off else {})
+    return json.dumps(content, separators=(",", ":"))
 
 
 def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
-    """Where the table is part of the pod template, the Deployment itself says which one that is.
+    """Where the table, or the lack of a drafter, is part of the pod template, the Deployment itself says so.
 
     An operator that is killed between changing it and writing status then finds it here instead of rolling back.
     """
+    if inp.waiting is not None:
+        return {names.ANNOTATION_TABLE: table_text(inp.waiting, inp.table_version, hard_off=True)}
     if inp.table is None or inp.live:
         return {}
     return {names.ANNOTATION_TABLE: table_text(inp.table, inp.table_version)}

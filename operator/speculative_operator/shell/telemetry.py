@@ -32,7 +32,9 @@ class Telemetry:
         self._queries = self._histogram("prometheus_query_seconds", "Seconds of a query to Prometheus.", SLOW)
         self._gaps = self._counter("gaps", "Objects whose metrics could not be read, by reason.", "reason")
         self._actions = self._counter("actions", "Changes made in the cluster.", "action", "kind")
-        self._decisions = self._counter("decisions", "Decisions of the tuner that were recorded.", "reason")
+        self._decisions = self._counter(
+            "decisions", "Decisions of the tuner that were recorded, and probes, which are not.", "reason"
+        )
         self._events = self._counter("events", "Kubernetes Events posted.", "type", "reason")
         self._queue = self._gauge("queue_depth", "Objects waiting to be visited.")
         self._objects = self._gauge("objects", "SpeculativeDeployments known.")

@@ -104,6 +104,8 @@ class Visitor:
         if report.again:
             self._telemetry.tick("again")
             return 0.0
+        if outcome.probe is not None:
+            self._telemetry.decision(outcome.probe)
         with self._telemetry.phase("report"):
             await self._report(snapshot.owner, state, outcome, now)
         return self._next(snapshot, state, report)

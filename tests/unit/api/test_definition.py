@@ -108,7 +108,7 @@ def test_columns_in_order() -> None:
         "Ready", "Method", "K", "Accept", "Gain", "State", "Replicas", "Age",
     ]  # fmt: skip
     assert [column["name"] for column in COLUMNS if column.get("priority") == 1] == [
-        "Verifier", "Speculator", "Engine", "TPOT", "Reason",
+        "Verifier", "Speculator", "Engine", "TPOT", "Range", "Cost/1k", "Reason",
     ]  # fmt: skip
 
 

@@ -145,7 +145,8 @@ class Cluster:
         wanted = deployment["spec"].get("replicas", 1)
         mark = f"t{self.templates}"
         kept = [pod for pod in self.pods if pod["metadata"]["labels"]["template"] == mark][:wanted]
-        fresh = [pod(f"demo-{mark}-{number}", mark) for number in range(len(kept), wanted)]
+        labels = {**deployment["spec"]["template"]["metadata"]["labels"], "template": mark}
+        fresh = [pod(f"demo-{mark}-{number}", labels) for number in range(len(kept), wanted)]
         self.pods = [*kept, *fresh]
         deployment["status"] = {
             "observedGeneration": deployment["metadata"]["generation"],
@@ -188,9 +189,9 @@ def served(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def pod(name: str, mark: str, ready: bool = True) -> dict[str, Any]:
+def pod(name: str, labels: Mapping[str, str], ready: bool = True) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "uid": f"pod-{name}", "labels": {"template": mark}, "annotations": {}},
+        "metadata": {"name": name, "uid": f"pod-{name}", "labels": dict(labels), "annotations": {}},
         "status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],

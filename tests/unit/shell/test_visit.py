@@ -40,6 +40,7 @@ class Rig:
         self.telemetry = telemetry
         self.round: Round | None = None
         self.seen: list[tuple[World, Memory | None, Observation | None]] = []
+        self.probe: Reason | None = None
         self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry)
@@ -51,7 +52,7 @@ class Rig:
         assert abs(now - time.time()) < 5
         self.seen.append((world, memory, observation))
         actions, status, events = self.plan(world)
-        return Outcome(actions, status, events, memory)
+        return Outcome(actions, status, events, memory, self.probe)
 
     async def begin(self, **more: Any) -> dict[str, Any]:
         stored = await self.api.put(OWNER, {**owner(), **more})
@@ -267,3 +268,11 @@ def test_a_long_note_is_cut_to_what_the_api_takes() -> None:
     body = event_body(stored, Event("Normal", Reason.CREATED, "ü" * 2000), "operator")
     assert len(body["note"].encode()) <= 1024
     assert body["note"] == "ü" * 512
+
+
+async def test_a_probe_is_counted_without_an_event(rig: Rig) -> None:
+    await rig.begin()
+    rig.probe = Reason.PROBING
+    await rig.visitor.visit(KEY)
+    assert 'speculative_operator_decisions_total{reason="Probing"} 1.0' in rig.telemetry.render().decode()
+    assert not [call for call in rig.api.writes() if call.plural == "events"]
