@@ -39,7 +39,7 @@ def test_independent_acceptance_does_not_depend_on_k(chance: float, seen: int, w
 @given(runs, st.integers(3, 10), st.integers(1, 12))
 def test_two_geometrics_are_recovered_at_another_k(lengths: RunLengths, seen: int, wanted: int) -> None:
     fitted = fit_run_lengths(lengths.survival(seen))
-    assert fitted.survival(seen) == pytest.approx(lengths.survival(seen), abs=0.004)
+    assert fitted.survival(seen) == pytest.approx(lengths.survival(seen), abs=0.02)
     if wanted <= seen:
         assert fitted.length(wanted) == pytest.approx(lengths.length(wanted), rel=0.03)
 
@@ -65,7 +65,7 @@ def test_across_keeps_what_was_seen(survival: list[float]) -> None:
 
 def test_weights_say_which_positions_count() -> None:
     survival = [0.8, 0.2, 0.19]
-    assert fit_run_lengths(survival, [1e6, 1.0, 1.0]).survival(3)[0] == pytest.approx(0.8, abs=0.01)
+    assert fit_run_lengths(survival, [1e6, 1.0, 1.0]).survival(3)[0] == pytest.approx(0.8, abs=0.02)
     assert fit_run_lengths(survival, [0.0, 0.0, 0.0]) == fit_run_lengths(survival)
 
 

@@ -1,0 +1,129 @@
+"""What a draft pass costs, by the kind of drafter.
+
+Called by `roofline`. One pass reads the drafter's weights and its output head and launches its kernels; how many passes
+a step makes is `step_time.draft_passes`. Shapes that are not given are derived from the verifier's:
+
+| method | shape of a pass |
+|---|---|
+| draft_model | the given model; unknown: 1/13 of the verifier's weights (Qwen3-0.6B to Qwen3-8B), bf16 |
+| eagle, eagle3 | one dense layer (13 h^2) and a head over the whole vocabulary, EAGLE-3: over 32k tokens |
+| mtp | one layer of the verifier: its attention and as many experts as eight tokens reach; and the head |
+| medusa, mlp_speculator | per draft one h x h layer and the head: all heads in one pass, or one head a pass |
+| dflash, dspark | five dense layers and the head, one pass for the whole block |
+| ngram, suffix | looked up in the text: 0.6 % of a verification step, no pass at K = 0 |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.models import ModelShape, PairFacts
+from speculative_operator.domain.spec import Method
+from speculative_operator.physics.efficiency import Efficiencies
+from speculative_operator.physics.hardware import Rates
+
+PASS_LAUNCH = 0.25e-3
+LAYER_LAUNCH = 20e-6
+"""Seconds for one draft pass, and for each of its layers, beyond reading weights: small kernels are bound by launches.
+Chosen so that the 28 layers of Qwen3-0.6B cost what the calibrated pair shows (1.36 ms a pass, 0.45 ms of it weights)
+and one layer lies near the 0.71 ms a pass of the SpecDecode-Bench fit (2.135 ms for K = 3): EAGLE .81, EAGLE-3 .53."""
+LOOKUP_SHARE = 0.006
+"""Looking drafts up in the text costs this share of verification (SpecDecode-Bench fit, n-gram: 0.5875 %)."""
+HEAD_VOCABULARY = 128_000
+DRAFT_VOCABULARY = 32_000
+"""Output tokens of a head, and of an EAGLE-3 head, which covers the frequent ones only (Llama-3.1-8B, its EAGLE-3)."""
+BLOCK_LAYERS = 5
+"""Layers of a block drafter (DFlash checkpoints)."""
+DRAFT_MODEL_SHARE = 1.0 / 13.0
+_DENSE_LAYER = 13.0
+"""Weights of a dense decoder layer over h^2: 13.0 in Llama-3.1-8B, 11.6 in Qwen3-8B."""
+_MTP_TOKENS = 8.0
+_REDUCES_PER_LAYER = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCosts:
+    """Seconds of one pass, of one more token in it, of one token of context read in it."""
+
+    fixed: float
+    per_token: float
+    per_kv_token: float
+
+
+def draft_costs(
+    verifier: ModelShape, facts: PairFacts, knobs: KnobSpace, rates: Rates, fit: Efficiencies, weights_seconds: float
+) -> DraftCosts:
+    """Costs of a pass beside `verifier`, which takes `weights_seconds` to read once."""
+    if knobs.draft_free:
+        return DraftCosts(
+            LOOKUP_SHARE * weights_seconds, LOOKUP_SHARE * 2.0 * verifier.active_parameters / rates.bf16, 0.0
+        )
+    shape = facts.speculator or drafter_shape(verifier, facts.method or _method(knobs), max(knobs.ks, default=1))
+    launches = (PASS_LAUNCH + LAYER_LAUNCH * shape.layers) * fit.launch
+    reduces = rates.reduce_latency * _REDUCES_PER_LAYER * shape.layers
+    return DraftCosts(
+        launches + reduces + shape.weight_bytes / rates.bandwidth,
+        2.0 * shape.active_parameters / rates.flops(shape),
+        shape.kv_bytes_per_token / rates.kv_bandwidth,
+    )
+
+
+def drafter_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape:
+    """The shape of a drafter of this kind for `verifier`, where it is not given; see the module's table."""
+    h = float(verifier.hidden_size)
+    head = h * HEAD_VOCABULARY
+    if method is Method.DRAFT_MODEL:
+        return _small_model(verifier)
+    if method is Method.MTP:
+        layer, active = _own_layer(verifier)
+        return _shape(verifier, "mtp", 1, layer + head, active + head, verifier.bytes_per_parameter)
+    if method in (Method.DFLASH, Method.DSPARK):
+        weights = BLOCK_LAYERS * _DENSE_LAYER * h * h + head
+        return _shape(verifier, "block drafter", BLOCK_LAYERS, weights, weights, 2.0)
+    if method in (Method.MEDUSA, Method.MLP_SPECULATOR):
+        heads = max(k, 1) if method is Method.MEDUSA else 1
+        weights = heads * (h * h + head)
+        return _shape(verifier, "heads", 0, weights, weights, 2.0)
+    weights = _DENSE_LAYER * h * h + (head if method is Method.EAGLE else h * DRAFT_VOCABULARY)
+    return _shape(verifier, "head", 1, weights, weights, 2.0)
+
+
+def _method(knobs: KnobSpace) -> Method:
+    return Method.DFLASH if knobs.block_drafter else Method.EAGLE3
+
+
+def _own_layer(verifier: ModelShape) -> tuple[float, float]:
+    """(weights read, weights used by a token) of one layer of the verifier."""
+    active = verifier.active_parameters / verifier.layers
+    if not verifier.experts:
+        return active, active
+    missed = (1.0 - verifier.experts_per_token / verifier.experts) ** _MTP_TOKENS
+    return max((1.0 - missed) * verifier.parameters / verifier.layers, active), active
+
+
+def _small_model(verifier: ModelShape) -> ModelShape:
+    weights = verifier.active_parameters * DRAFT_MODEL_SHARE
+    return ModelShape(
+        name="draft model",
+        parameters=weights,
+        active_parameters=weights,
+        layers=max(round(verifier.layers * 0.75), 1),
+        hidden_size=verifier.hidden_size,
+        kv_heads=verifier.kv_heads,
+        head_dim=verifier.head_dim,
+    )
+
+
+def _shape(verifier: ModelShape, name: str, layers: int, parameters: float, active: float, size: float) -> ModelShape:
+    return ModelShape(
+        name=name,
+        parameters=parameters,
+        active_parameters=active,
+        layers=layers,
+        hidden_size=verifier.hidden_size,
+        kv_heads=verifier.kv_heads,
+        head_dim=verifier.head_dim,
+        bytes_per_parameter=size,
+        kv_bytes_per_value=verifier.kv_bytes_per_value,
+    )

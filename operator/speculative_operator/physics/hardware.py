@@ -1,0 +1,108 @@
+"""Rates that a step really gets: data-sheet peaks times efficiencies, links between accelerators, prices.
+
+Called by `roofline` and `memory`. The figures and their sources lie in `data/accelerators.csv`; an accelerator that is
+not in that table (a user's own shape) has default efficiencies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from speculative_operator.domain.models import Accelerator, ModelShape
+from speculative_operator.physics.catalog import rows
+from speculative_operator.physics.efficiency import FITTED, Efficiencies
+
+BANDWIDTH_EFFICIENCY = 0.8
+"""Share of peak memory bandwidth that decoding reaches where nothing is known. H100, Llama-3.1-8B: 0.81."""
+COMPUTE_EFFICIENCY = 0.6
+"""Share of peak dense FLOP/s where nothing is known. H100, Llama-3.1-8B: 0.77; MI355X, 27B: 0.36. Widely spread."""
+KV_GAIN = 1.2
+"""Attention reads KV nearer to the peak than weights are read: 1.00 against 0.81 on H100 (SpecDecode-Bench fit)."""
+LINK_EFFICIENCY = 0.5
+
+_LINKS = {
+    # peak bytes/s of one accelerator in one direction, seconds of an all-reduce of a few tokens
+    "nvlink3": (300e9, 10e-6),
+    "nvlink4": (450e9, 10e-6),
+    "nvlink5": (900e9, 10e-6),
+    "xgmi": (448e9, 12e-6),
+    "pcie": (32e9, 25e-6),
+}
+"""Vendors' data sheets (rates); latencies are assumptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What all accelerators of a replica reach together, in bytes/s and FLOP/s, and what their link costs."""
+
+    bandwidth: float
+    kv_bandwidth: float
+    bf16: float
+    fp8: float
+    four_bit: float
+    reduce_latency: float
+    """Seconds of one all-reduce without payload; 0 on one accelerator."""
+    reduce_seconds_per_byte: float
+    log_sd_bandwidth: float
+    log_sd_compute: float
+
+    def flops(self, model: ModelShape) -> float:
+        """FLOP/s for this model's weights: 8-bit rates for 8-bit weights, 16-bit rates for all others."""
+        if model.bytes_per_parameter < 1.0:
+            return self.four_bit
+        return self.fp8 if model.bytes_per_parameter == 1.0 else self.bf16
+
+
+def rates(accelerator: Accelerator, count: int, fit: Efficiencies = FITTED) -> Rates:
+    """Rates of `count` accelerators that share one step."""
+    row = _efficiencies().get(accelerator.name, _UNKNOWN)
+    together = max(count, 1)
+    memory = min(accelerator.memory_bandwidth * row.bandwidth * fit.bandwidth, accelerator.memory_bandwidth)
+    share = row.compute * fit.compute * together
+    link, latency = _LINKS[row.link]
+    return Rates(
+        bandwidth=memory * together,
+        kv_bandwidth=min(memory * KV_GAIN, accelerator.memory_bandwidth) * together,
+        bf16=accelerator.bf16_flops * share,
+        fp8=accelerator.fp8_flops * share,
+        four_bit=accelerator.bf16_flops * share * fit.four_bit,
+        reduce_latency=latency if together > 1 else 0.0,
+        reduce_seconds_per_byte=2.0 * (together - 1) / together / (link * LINK_EFFICIENCY),
+        log_sd_bandwidth=row.log_sd_bandwidth,
+        log_sd_compute=row.log_sd_compute,
+    )
+
+
+def price_per_hour(accelerator: Accelerator) -> float | None:
+    """US dollars an hour of one accelerator on demand, by a public catalogue; None where the table has none."""
+    row = _efficiencies().get(accelerator.name)
+    return row.price if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    bandwidth: float
+    compute: float
+    log_sd_bandwidth: float
+    log_sd_compute: float
+    link: str
+    price: float | None
+
+
+_UNKNOWN = _Row(BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, 0.25, 0.4, "pcie", None)
+
+
+@cache
+def _efficiencies() -> dict[str, _Row]:
+    return {
+        row["name"]: _Row(
+            bandwidth=float(row["bandwidth_efficiency"]),
+            compute=float(row["compute_efficiency"]),
+            log_sd_bandwidth=float(row["log_sd_bandwidth"]),
+            log_sd_compute=float(row["log_sd_compute"]),
+            link=row["link"],
+            price=float(row["usd_per_hour"]) if row["usd_per_hour"] else None,
+        )
+        for row in rows("accelerators")
+    }
