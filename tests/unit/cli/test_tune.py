@@ -1,0 +1,303 @@
+"""`speculative tune`: what it answers to good and bad lines, and that nothing on stdin ends it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.cli.scrapes import START, Pod
+
+from speculative_operator.cli.tune import converse
+
+ROOT = Path(__file__).resolve().parents[3]
+SPEC: dict[str, Any] = {
+    "verifier": {"model": "hf://meta-llama/Llama-3.1-8B-Instruct", "maxNumSeqs": 64},
+    "speculator": {"method": "eagle3", "model": "hf://yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"},
+    "speculation": {"maxSpeculativeTokens": 5},
+    "accelerator": {"product": "H100-SXM"},
+}
+FIGURES = {
+    "gainPercent", "proposedGainPercent", "hardOffGainPercent", "acceptanceLength", "acceptanceRate", "concurrency",
+    "k", "tpotMs", "tpotOffMs", "tokensPerSecond", "costPerThousandTokens",
+}  # fmt: skip
+
+
+def answers(*lines: Any) -> list[dict[str, Any]]:
+    """What is answered to lines given as objects, text or bytes."""
+    given = b"".join(_line(line) + b"\n" for line in lines)
+    out = io.StringIO()
+    assert converse(io.BytesIO(given), out, io.StringIO()) == 0
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def _line(line: Any) -> bytes:
+    if isinstance(line, bytes):
+        return line
+    return (line if isinstance(line, str) else json.dumps(line)).encode()
+
+
+def scrapes(count: int, step: float = 5.0, **pods: Pod) -> list[dict[str, Any]]:
+    served = pods or {"a": Pod()}
+    return [
+        {"time": START + index * step, "pods": {name: pod.run(step).text() for name, pod in served.items()}}
+        for index in range(count)
+    ]
+
+
+def test_one_answer_for_each_scrape_and_none_for_the_first_line() -> None:
+    given = scrapes(6)
+    found = answers({"spec": {"spec": SPEC}}, *given)
+    assert [answer["time"] for answer in found] == [scrape["time"] for scrape in given]
+    assert [answer["valid"] for answer in found[:1]] == [False]
+    assert found[0]["reason"] == "Starting"
+    last = found[-1]
+    assert set(last) == {"time", "state", "table", "reason", "message", "valid", "changed", "hardOff", "estimate"}
+    assert last["state"] in {"On", "SoftOff", "HardOff", "Holding", "Probing"}
+    assert last["valid"]
+    assert [last["table"][0][0], last["table"][-1][1]] == [1, 64]
+    figures = last["estimate"]
+    assert set(figures) == FIGURES
+    assert figures["acceptanceLength"] == pytest.approx(2.55)
+    assert figures["tpotMs"] == pytest.approx(10 / 2.55, rel=1e-3)
+    low, mid, high = figures["gainPercent"]
+    assert low <= mid <= high
+
+
+def test_it_decides_as_a_session_does() -> None:
+    """Nothing is lost or added on the way: the answers are the decisions of the session, fed with the same texts."""
+    from speculative_operator.cli.answers import answer
+    from speculative_operator.cli.subject import subject
+
+    session, given = subject(SPEC).session(), scrapes(20, a=Pod(requests=40), b=Pod(requests=10))
+    expected = [answer(one["time"], session.feed(one["time"], one["pods"])) for one in given]
+    assert answers({"spec": SPEC}, *given) == json.loads(json.dumps(expected))
+
+
+def test_cost_and_hard_off_are_spelt_out() -> None:
+    priced = {**SPEC, "accelerator": {"product": "H100-SXM", "hourlyCost": "5.00"}}
+    assert answers({"spec": priced}, *scrapes(4))[-1]["hardOff"] is False
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "field"),
+    [
+        ("", "the line is empty", None),
+        ("nonsense", "not JSON", None),
+        ('{"spec": ', "not JSON", None),
+        ("[1, 2]", "no JSON object", None),
+        ("7", "no JSON object", None),
+        (b'{"spec": "\xff"}', "not UTF-8", None),
+        ('{"spec": NaN}', "NaN is no JSON number", None),
+        ("[" * 100_000, "not JSON", None),
+        ('{"time": ' + "9" * 5000 + "}", "not JSON", None),
+        ({}, "the first line holds no spec", "spec"),
+        ({"time": 5, "pods": {}}, "the first line holds no spec", "spec"),
+        ({"spec": None}, "spec is not set", "spec"),
+        ({"spec": []}, "use a SpeculativeDeployment", "spec"),
+        ({"spec": {"kind": "Deployment", "spec": SPEC}}, 'kind is "Deployment"', "kind"),
+        ({"spec": {"metadata": [], "spec": SPEC}}, "metadata is []", "metadata"),
+        ({"spec": {"metadata": {"name": "Upper"}, "spec": SPEC}}, 'metadata.name is "Upper"', "metadata.name"),
+        ({"spec": {"metadata": {"annotations": 5}, "spec": SPEC}}, "is 5", "metadata.annotations"),
+        ({"spec": {}}, "spec is not set", "spec"),
+        ({"spec": {"spec": {}}}, "spec.verifier is not set: it is required", "spec.verifier"),
+        ({"spec": {**SPEC, "replicaz": 1}}, "spec.replicaz is 1: there is no such field", "spec.replicaz"),
+        (
+            {"spec": {**SPEC, "speculation": {"mode": "Sometimes"}}},
+            'spec.speculation.mode is "Sometimes": use one of',
+            "spec.speculation.mode",
+        ),
+        (
+            {"spec": {**SPEC, "speculation": {"numSpeculativeTokens": 9, "maxSpeculativeTokens": 4}}},
+            "is 9: write at most maxSpeculativeTokens, 4",
+            "spec.speculation.numSpeculativeTokens",
+        ),
+        ({"spec": {**SPEC, "engine": {"type": "TGI"}}}, "TGI is not available", "spec.engine.type"),
+        ({"spec": SPEC, "facts": 5}, "facts is 5", "facts"),
+        ({"spec": SPEC, "facts": {"verifier": 5}}, "facts.verifier is 5", "facts.verifier"),
+        ({"spec": SPEC, "facts": {"verifier": {"parameters": 8}}}, "such as 8.03e9", "facts.verifier.parameters"),
+        ({"spec": SPEC, "facts": {"verifier": {"layers": 3.5}}}, "a whole number", "facts.verifier.layers"),
+        ({"spec": SPEC, "facts": {"verifier": {"layers": True}}}, "a whole number", "facts.verifier.layers"),
+        ({"spec": SPEC, "facts": {"verifier": {"layers": 10**400}}}, "a whole number", "facts.verifier.layers"),
+        ({"spec": SPEC, "facts": {"verifier": {"headDim": "64"}}}, "a whole number", "facts.verifier.headDim"),
+        (
+            {"spec": SPEC, "facts": {"verifier": {"parameters": 8e9, "activeParameters": 9e9}}},
+            "at most parameters",
+            "facts.verifier.activeParameters",
+        ),
+        ({"spec": SPEC, "facts": {"speculator": {"method": "magic"}}}, "use one of", "facts.speculator.method"),
+        ({"spec": SPEC, "facts": {"captureSizes": 8}}, "captured for", "facts.captureSizes"),
+        ({"spec": SPEC, "facts": {"captureSizes": [1, -2]}}, "captured for", "facts.captureSizes[1]"),
+        (
+            {"spec": SPEC, "facts": {"kvCapacityTokens": {"withSpeculator": 0}}},
+            "KV cache",
+            "facts.kvCapacityTokens.withSpeculator",
+        ),
+    ],
+)
+def test_a_bad_first_line_is_named_and_the_next_one_is_tried(line: Any, said: str, field: str | None) -> None:
+    found = answers(line, {"spec": SPEC}, *scrapes(2))
+    assert len(found) == 3
+    assert found[0]["error"]["line"] == 1
+    assert said in found[0]["error"]["message"]
+    assert found[0]["error"].get("field") == field
+    assert len(found[0]["error"]["message"]) < 400
+    assert [answer["reason"] for answer in found[1:]] == ["Starting", "Starting"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "field"),
+    [
+        ("", "the line is empty", None),
+        ({"pods": {}}, "time is not set", "time"),
+        ({"time": "now", "pods": {}}, 'time is "now"', "time"),
+        ({"time": True, "pods": {}}, "time is true", "time"),
+        ({"time": -1, "pods": {}}, "time is -1", "time"),
+        ({"time": 1.7e12, "pods": {}}, "unix seconds", "time"),
+        ({"time": 5}, "pods must be an object", "pods"),
+        ({"time": 5, "pods": ["a"]}, "pods must be an object", "pods"),
+        ({"time": 5, "pods": {"a": 3}}, "pods.a is 3", "pods.a"),
+        ({"spec": SPEC}, "time is not set", "time"),
+    ],
+)
+def test_a_bad_scrape_is_named_and_moves_nothing(line: Any, said: str, field: str | None) -> None:
+    given = scrapes(8)
+    plain = answers({"spec": SPEC}, *given)
+    found = answers({"spec": SPEC}, *given[:4], line, *given[4:])
+    error = found.pop(4)["error"]
+    assert error["line"] == 6
+    assert said in error["message"]
+    assert error.get("field") == field
+    assert found == plain
+
+
+def test_a_failed_scrape_is_a_gap_and_no_error() -> None:
+    given = scrapes(5)
+    given[4]["pods"]["a"] = None
+    last = answers({"spec": SPEC}, *given)[-1]
+    assert (last["valid"], last["reason"]) == (False, "MetricsMissing")
+
+
+def test_facts_that_nothing_reads_are_told_to_the_human() -> None:
+    hints, out = io.StringIO(), io.StringIO()
+    first = {"spec": SPEC, "facts": {"colour": "blue", "verifier": {"layerz": 3}}}
+    converse(io.BytesIO(_line(first)), out, hints)
+    assert out.getvalue() == ""
+    assert hints.getvalue().splitlines() == [
+        "warning: facts.colour is not known and was passed over",
+        "warning: facts.verifier.layerz is not known and was passed over",
+    ]
+
+
+def test_a_fault_of_this_program_is_told_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    from speculative_operator.sim.session import Session
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(Session, "feed", broken)
+    found = answers({"spec": SPEC}, *scrapes(2))
+    assert [one["error"]["message"] for one in found] == ["internal error: RuntimeError: out of luck"] * 2
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.binary(max_size=30)
+        | JSON.map(lambda value: json.dumps(value).encode())
+        | st.fixed_dictionaries(
+            {}, optional={"time": JSON, "pods": JSON | st.just({"a": "vllm:x 1"}), "spec": JSON, "facts": JSON}
+        ).map(lambda value: json.dumps(value).encode()),
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_no_input_ends_it(lines: list[bytes], begun: bool) -> None:
+    given = [line.replace(b"\n", b" ") for line in lines]
+    found = answers(*([{"spec": SPEC}] if begun else []), *given)
+    assert len(found) == len(given)
+    for answer in found:
+        assert ("error" in answer) != ("state" in answer)
+
+
+# --- as a program ---
+
+
+def tune(**options: Any) -> subprocess.Popen[bytes]:
+    """The command as a process of its own."""
+    code = "import sys; from speculative_operator.cli.main import main; sys.exit(main(['tune']))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, **{**pipes, **options})
+
+
+def test_each_answer_is_there_before_the_next_line_is_written() -> None:
+    process = tune()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(_line({"spec": SPEC}) + b"\n")
+    for scrape in scrapes(3):
+        process.stdin.write(_line(scrape) + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["time"] == scrape["time"]
+    out, errors = process.communicate(timeout=30)
+    assert (out, errors, process.returncode) == (b"", b"", 0)
+
+
+def test_a_reader_that_goes_and_ctrl_c_end_it_quietly() -> None:
+    gone = tune()
+    assert gone.stdin is not None
+    assert gone.stdout is not None
+    assert gone.stderr is not None
+    gone.stdout.close()
+    gone.stdin.write(b"nonsense\n" * 3)
+    gone.stdin.close()
+    assert gone.wait(30) == 0
+    assert gone.stderr.read() == b""
+    gone.stderr.close()
+    interrupted = tune()
+    assert interrupted.stdin is not None
+    assert interrupted.stdout is not None
+    interrupted.stdin.write(b"nonsense\n")
+    interrupted.stdin.flush()
+    assert b"error" in interrupted.stdout.readline()
+    interrupted.send_signal(signal.SIGINT)
+    assert interrupted.wait(30) == 130
+    assert interrupted.communicate()[1] == b""
+
+
+def test_a_line_of_four_pods_leaves_the_decision_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 ms a line, of which the decision, not counted here, may take 2."""
+    from speculative_operator.cli.answers import answer
+    from speculative_operator.cli.subject import subject
+    from speculative_operator.cli.tune import _object, _pods, _time
+    from speculative_operator.sim import session as module
+
+    session = subject(SPEC).session()
+    pods = {name: Pod(positions=8) for name in "abcd"}
+    lines = [_line(scrape) for scrape in scrapes(12, **pods)]
+    last = session.feed(START - 5, {})
+    monkeypatch.setattr(module, "decide", lambda memory, *_: (memory, last))
+    spent = []
+    for line in lines:
+        before = time.process_time()
+        given = _object(line)
+        json.dumps(answer(_time(given), session.feed(_time(given), _pods(given))))
+        spent.append(time.process_time() - before)
+    assert min(spent) < 8e-3
