@@ -20,8 +20,7 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.start import fit
 
-
-_DONE = ("changed_at", "previous", "pace", "probe", "probed_at", "hard_off_at")
+_DONE = ("changed_at", "previous", "pace", "probe", "probed_at", "hard_off_at", "doomed_since")
 """Fields of a memory that say what was done, not what was seen."""
 
 
@@ -95,7 +94,7 @@ def consider(
     if _obey(decision, observation, policy, in_force, serving.rollout):
         changed = InForce(decision.table, in_force.version + 1, before=before, hard_off=decision.hard_off)
         return Verdict(_at_one(after, changed), decision, changed, changed=True)
-    if _adopted(decision, policy, in_force):
+    if memory.probe is not None and after.probe is None and _adopted(decision, policy, in_force, before):
         kept = replace(in_force, before=before)
         return Verdict(_at_one(after, kept), decision, kept, changed=True)
     if decision.changed and policy.mode is not Mode.RECOMMEND:
@@ -131,10 +130,10 @@ def _settled(memory: Memory, in_force: InForce) -> KTable | None:
     return memory.probe.base if memory.probe is not None else in_force.table
 
 
-def _adopted(decision: Decision, policy: Policy, in_force: InForce) -> bool:
-    """True when the table of a probe stays: it is in force already."""
-    same = (decision.table, decision.hard_off) == (in_force.table, in_force.hard_off)
-    return policy.mode is Mode.AUTO and decision.valid and decision.changed and same and not in_force.hard_off
+def _adopted(decision: Decision, policy: Policy, in_force: InForce, before: KTable | None) -> bool:
+    """True when the table of a probe that has ended stays: it is in force already, but only now decided for."""
+    stays = decision.table == in_force.table != before and not decision.hard_off
+    return policy.mode is Mode.AUTO and decision.valid and stays
 
 
 def _is_new(decision: Decision, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:

@@ -12,7 +12,6 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.history import PROBES
 from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.view import View
@@ -105,8 +104,7 @@ def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:
 def _dead_weight(view: View, before: Mapping[str, Any]) -> str:
     """Why the drafter was removed, in the tuner's words and with the figures it had then: later ones are no news."""
     if view.changed and view.decision is not None:
-        gain = formats.between(view.decision.estimate.hard_off_gain_percent)
-        return f"{view.decision.message}{f'; without it {gain} tokens per second' if gain else ''}"
+        return view.decision.message
     return text(before, "message") if _reason(before) is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
 
 

@@ -25,7 +25,16 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.decision import Decision, Estimate, Interval, Policy, State
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import EngineSettings, Mode, ModelSource, OffPolicy, Scheme, Speculation
+from speculative_operator.domain.spec import (
+    EngineSettings,
+    Method,
+    Mode,
+    ModelSource,
+    OffPolicy,
+    Scheme,
+    Speculation,
+    Speculator,
+)
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import deciding
 from speculative_operator.reconcile.status import should_write
@@ -49,9 +58,14 @@ class Tuner:
     def __call__(self, memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
         self.asked += 1
         state = State.HARD_OFF if memory.hard_off else State.ON
-        quiet = {"state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,
-                 "changed": False, "hard_off": memory.hard_off}  # fmt: skip
-        decision = Decision(**(quiet | (self.wishes.pop(0) if self.wishes else {})))
+        quiet: dict[str, Any] = {
+            "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,
+            "changed": False, "hard_off": memory.hard_off,
+        }  # fmt: skip
+        wish = self.wishes.pop(0) if self.wishes else {}
+        if wish.pop("ended", False):
+            memory = replace(memory, probe=None)
+        decision = Decision(**(quiet | wish))
         if decision.changed:
             memory = replace(memory, table=decision.table, hard_off=decision.hard_off, changed_at=now)
         return memory, decision
@@ -85,7 +99,7 @@ def drafts(cluster: Cluster) -> bool:
 
 def without_series(cluster: Cluster) -> Observation:
     """What pods without a speculator show: no figure of drafts at all."""
-    bare = {"drafts": None, "draft_tokens": None, "accepted_tokens": None, "accepted_per_position": ()}
+    bare: dict[str, Any] = {"drafts": None, "draft_tokens": None, "accepted_tokens": None, "accepted_per_position": ()}
     pods = {one["metadata"]["name"]: replace(window(cluster.now, 20, 0), **bare) for one in cluster.pods}
     return Observation(cluster.now, pods)
 
@@ -134,7 +148,7 @@ def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
     assert entry["numbers"]["concurrency"] == "41.0"
     active = cluster.condition("SpeculationActive")
     assert (active["status"], active["reason"]) == ("False", "DrafterDeadWeight")
-    assert active["message"] == ("the drafter loses at 12 to 60 requests; without it +6% to +12% tokens per second")
+    assert active["message"] == "the drafter loses at 12 to 60 requests"
     (event,) = [one for one in outcome.events if one.reason is Reason.DEAD_WEIGHT]
     assert event.message == f"table 2: {table} -> none: the drafter loses at 12 to 60 requests"
     assert outcome.memory is not None
@@ -228,6 +242,9 @@ def test_never_into_another_rollout(tuner: Tuner) -> None:
     assert outcome.memory is not None
     assert before is not None
     assert (outcome.memory.hard_off, outcome.memory.changed_at) == (False, before.changed_at)
+    tuner.remove(in_force(cluster))
+    cluster.roll()
+    assert applies(cluster.tick(observed(cluster))) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
 
 
 def test_never_while_paused(tuner: Tuner) -> None:
@@ -319,7 +336,7 @@ def test_a_table_that_waits_is_not_worth_a_write(tuner: Tuner) -> None:
         {"speculation": Speculation(off_policy=OffPolicy.SOFT)},
         {"speculation": Speculation(mode=Mode.RECOMMEND, off_policy=OffPolicy.HARD)},
         {"speculation": Speculation(mode=Mode.STATIC, num_speculative_tokens=3, off_policy=OffPolicy.HARD)},
-        {"speculator": replace(HARD.speculator, source=ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B", "other"))},
+        {"speculator": Speculator(Method.DRAFT_MODEL, ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B", "other"))},
     ],
     ids=["policy", "recommend", "static", "pair"],
 )
@@ -491,8 +508,11 @@ def test_a_probe_that_stays_is_one_decision_from_the_table_before_it(tuner: Tune
     cluster.tick(observed(cluster))
     assert cluster.memory is not None
     cluster.memory = replace(cluster.memory, probe=Probe(base, 1, cluster.now, cluster.now + 15))
+    cluster.tick(observed(cluster))
+    assert cluster.status["decisions"] == []
     stays = KTable.from_rows([[1, 200, 1], [201, 256, 0]]) if wider else KTable.constant(1, 256)
-    tuner.wishes.append({"table": stays, "reason": Reason.FASTER, "changed": True})
+    # where nothing is left to write the tuner says so
+    tuner.wishes.append({"table": stays, "reason": Reason.FASTER, "changed": wider, "ended": True})
     outcome = cluster.tick(observed(cluster))
     assert bool([one for one in outcome.actions if isinstance(one, ApplyChild)]) is wider
     (entry,) = cluster.status["decisions"]
@@ -500,3 +520,5 @@ def test_a_probe_that_stays_is_one_decision_from_the_table_before_it(tuner: Tune
     assert Reason.FASTER in reasons(outcome)
     assert cluster.condition("SpeculationActive")["reason"] == "FasterTable"
     assert outcome.probe is None
+    cluster.tick(observed(cluster))
+    assert len(cluster.status["decisions"]) == 1

@@ -15,7 +15,7 @@ from speculative_operator.engines.vllm import checks, reading
 from speculative_operator.engines.vllm.arguments import PAYLOAD_FILE, SHUTDOWN_SECONDS, arguments, drafts
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.environment import environment
-from speculative_operator.engines.vllm.graphs import capture_ceiling
+from speculative_operator.engines.vllm.graphs import capture_sizes
 from speculative_operator.engines.vllm.plan import Plan, plan
 from speculative_operator.engines.vllm.sources import located
 
@@ -39,11 +39,13 @@ class VllmEngine:
         facts, speculator = planned.facts, spec.speculator
         if facts is None or speculator is None:
             return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=planned.max_num_seqs, passes_at_zero=0.0)
+        sizes = capture_sizes(spec, planned)
         return KnobSpace(
             actuator=planned.actuator,
             ks=planned.ks,
             max_batch=planned.max_num_seqs,
-            capture_ceiling_tokens=capture_ceiling(spec, planned),
+            capture_ceiling_tokens=sizes[-1] if sizes else None,
+            capture_sizes=sizes,
             draft_passes_follow_k=planned.actuator is Actuator.RESTART or planned.runner in facts.follows,
             passes_at_zero=0.0 if planned.actuator is Actuator.RESTART else facts.passes_at_zero,
             block_drafter=facts.block_drafter,
