@@ -1,0 +1,135 @@
+"""`python -m bench.tuner`: scenarios x seeds x policies in the simulator. The last line is one JSON object.
+
+`--quick` compares the tuner with the oracle, `off` and every constant K only, one seed, and takes those from the store
+of earlier runs (build/bench/runs) where simulator and scenario are unchanged: for work on the tuner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench.tuner import judge, show
+from bench.tuner.cases import case_figures
+from bench.tuner.speedup import simulator_speedup
+from bench.tuner.traces import ROOT, find
+from bench.tuner.work import NEVER, OURS, Outcome, Task, be_nice, make, perform
+from speculative_operator.sim.catalogue import ALL, BY_NAME
+from speculative_operator.sim.policies.registry import RIVALS, references
+from speculative_operator.sim.scenarios import Scenario
+
+OUT = ROOT / "build" / "bench" / "tuner.json"
+SHORT = ("diurnal", "burst", "dead_drafter", "load_step", "ngram_bursts", "moe")
+SHORT_SCALE = 0.35
+MARKS = (judge.ORACLE, judge.OFF, NEVER)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.tuner", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the tuner against oracle, off and constants; stored runs")
+    parser.add_argument("--short", action="store_true", help=f"for CI: {', '.join(SHORT)}, a third of their length")
+    parser.add_argument("--scenario", nargs="+", choices=sorted(BY_NAME), metavar="NAME", help="only these")
+    parser.add_argument("--seeds", type=int, default=None, help="seeds 1..N (3; 1 with --quick and --short)")
+    parser.add_argument("--rival-seeds", type=int, default=1, help="seeds of them that rivals run with (1)")
+    parser.add_argument("--policies", nargs="*", choices=sorted(RIVALS), metavar="RIVAL", help="only these rivals")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--perturbed", action="store_true", help="only with perturbed physics")
+    kind.add_argument("--nominal", action="store_true", help="only with physics as given")
+    parser.add_argument("--scale", type=float, default=None, help="length of scenarios, 1 = whole")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--list", action="store_true", help="name scenarios and rivals, and end")
+    chosen = parser.parse_args(arguments)
+    brief = chosen.quick or chosen.short
+    chosen.seeds = chosen.seeds or (1 if brief else 3)
+    chosen.scale = chosen.scale or (SHORT_SCALE if chosen.short else 1.0)
+    chosen.kinds = [True] if chosen.perturbed else [False] if chosen.nominal or chosen.quick else [False, True]
+    chosen.rivals = list(RIVALS) if chosen.policies is None and not chosen.quick else chosen.policies or []
+    return chosen
+
+
+def chosen_scenarios(chosen: argparse.Namespace) -> tuple[list[Scenario], list[str]]:
+    """(scenarios to run, names of those whose trace is missing)."""
+    names = chosen.scenario or (SHORT if chosen.short else tuple(BY_NAME))
+    wanted = [scenario for scenario in ALL if scenario.name in names]
+    missing = [one.name for one in wanted if one.trace and find(one.trace) is None]
+    return [one for one in wanted if one.name not in missing], missing
+
+
+def tasks(scenarios: Sequence[Scenario], chosen: argparse.Namespace) -> Iterator[Task]:
+    """Every run, those of one case together. Rivals run on the physics as given only."""
+    for shaken in chosen.kinds:
+        for scenario in scenarios:
+            for seed in range(1, chosen.seeds + 1):
+                first = Task(scenario.name, seed, shaken, OURS, chosen.scale, stored=chosen.quick)
+                statics = [name for name in references(make(first).plant) if name not in MARKS]
+                rivals = chosen.rivals if not shaken and seed <= chosen.rival_seeds else []
+                for policy in (OURS, *MARKS, *statics, *rivals):
+                    yield Task(scenario.name, seed, shaken, policy, chosen.scale, stored=chosen.quick)
+
+
+def run_all(wanted: Sequence[Task], jobs: int, expected: int) -> list[Outcome]:
+    """Performs the tasks; a line for each case as soon as its last run has come in."""
+    done: list[Outcome] = []
+    with ProcessPoolExecutor(max_workers=jobs, initializer=be_nice) as pool:
+        say(show.HEAD)
+        for outcome, following in zip(pool.map(perform, wanted), [*wanted[1:], None], strict=True):
+            done.append(outcome)
+            if following is None or case_of(following) != case_of(outcome.task):
+                say(show.line(judge.row_of(judge.runs_of(done)[case_of(outcome.task)])))
+    assert len(done) == expected
+    return done
+
+
+def case_of(task: Task) -> tuple[str, int, bool]:
+    return task.scenario, task.seed, task.shaken
+
+
+def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float) -> dict[str, Any]:
+    """Writes the file of all rows; the summary."""
+    rows = [judge.row_of(group) for group in judge.runs_of(outcomes).values()]
+    found = judge.summary(rows, outcomes)
+    say(show.policies(found["policies"]))
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    regrets = [
+        {"scenario": one.task.scenario, "seed": one.task.seed, "perturbed": one.task.shaken, "policy": one.task.policy,
+         "regret_percent": round(100.0 * judge.score.regret(one.run, group[judge.ORACLE].run), 3)}
+        for group in judge.runs_of(outcomes).values() for one in group.values()
+    ]  # fmt: skip
+    everything = {"summary": found, "rows": [judge.as_json(row) for row in rows], "regrets": regrets,
+                  "skipped": list(skipped), "wall_seconds": round(wall, 1)}  # fmt: skip
+    Path(OUT).write_text(json.dumps(everything, indent=1) + "\n")
+    return found
+
+
+def main() -> int:
+    chosen = options()
+    if chosen.list:
+        print("\n".join(f"{one.name:18s} {one.minutes:3.0f} min  {one.about}" for one in ALL))
+        print("\n".join(RIVALS))
+        return 0
+    began = time.perf_counter()
+    scenarios, missing = chosen_scenarios(chosen)
+    if missing:
+        say(show.skipped(missing))
+    speedup = None if chosen.quick else simulator_speedup()
+    wanted = list(tasks(scenarios, chosen))
+    outcomes = run_all(wanted, chosen.jobs, len(wanted))
+    wall = time.perf_counter() - began
+    found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, missing, wall)
+    say(f"{len(outcomes)} runs in {wall:.0f} s")
+    print(json.dumps(found | {"simulator_speedup": speedup}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Runs -> figures: one row for each scenario, and the summary that the bench prints. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from statistics import fmean, median
+from typing import Any
+
+from bench.tuner.work import NEVER, OURS, Outcome
+from speculative_operator.sim import score
+from speculative_operator.sim.catalogue import BY_NAME
+from speculative_operator.sim.score import Run
+
+ORACLE, OFF, BEST = "oracle", "off", "best_static"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The tuner on one scenario with one seed. Percent, but for counts, minutes and seconds."""
+
+    scenario: str
+    seed: int
+    shaken: bool
+    regret: float
+    over_best_static: float
+    """How much slower than the best static K in hindsight; negative: faster."""
+    best_static: str
+    unsafe: int
+    windows: int
+    worst_window: float
+    """Slowest window against no drafts, minus 100."""
+    writes_per_hour: float
+    probe_cost: float
+    adapt_seconds: tuple[float, ...]
+    hard_off_right: bool
+    dead_minutes: float | None
+    """Until the drafter was unloaded, where that is right."""
+    wrong_hard_off: bool
+    shares: Mapping[int, float]
+    decide_ms_p99: float
+
+
+def runs_of(outcomes: Iterable[Outcome]) -> dict[tuple[str, int, bool], dict[str, Outcome]]:
+    """(scenario, seed, shaken) -> policy -> outcome."""
+    found: dict[tuple[str, int, bool], dict[str, Outcome]] = {}
+    for outcome in outcomes:
+        task = outcome.task
+        found.setdefault((task.scenario, task.seed, task.shaken), {})[task.policy] = outcome
+    return found
+
+
+def best_static(runs: Mapping[str, Run]) -> str:
+    """Name of the fastest constant K, `off` among them."""
+    names = [name for name in runs if name == OFF or name.startswith("static_")]
+    return max(names, key=lambda name: score.speed(runs[name]))
+
+
+def row_of(outcomes: Mapping[str, Outcome]) -> Row:
+    """Needs the runs of the tuner, the oracle, `off` and the statics, and `never`."""
+    runs = {name: outcome.run for name, outcome in outcomes.items()}
+    ours, oracle, off, tuned = runs[OURS], runs[ORACLE], runs[OFF], outcomes[OURS]
+    scenario = BY_NAME[tuned.task.scenario]
+    best = best_static(runs)
+    unsafe, windows = score.unsafe_windows(ours, off)
+    dead_since = scenario.dead_since * tuned.seconds
+    right = score.is_dead_weight(runs[NEVER], oracle, dead_since)
+    share = sum(ours.shares.values()) or 1.0
+    return Row(
+        scenario=scenario.name,
+        seed=tuned.task.seed,
+        shaken=tuned.task.shaken,
+        regret=100.0 * score.regret(ours, oracle),
+        over_best_static=100.0 * score.regret(ours, runs[best]),
+        best_static=best,
+        unsafe=unsafe,
+        windows=windows,
+        worst_window=100.0 * (score.worst_window(ours, off) - 1.0),
+        writes_per_hour=score.writes_per_hour(ours),
+        probe_cost=100.0 * score.probe_cost(ours, oracle),
+        adapt_seconds=tuple(
+            score.adaptation_seconds(ours, oracle, [step * tuned.seconds for step in scenario.load_steps])
+        ),
+        hard_off_right=right,
+        dead_minutes=score.dead_drafter_minutes(ours, dead_since) if right else None,
+        wrong_hard_off=bool(ours.hard_offs) and not right,
+        shares={k: round(steps / share, 3) for k, steps in sorted(ours.shares.items())},
+        decide_ms_p99=percentile(tuned.decide_ms, 0.99),
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank; 0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def medians(rows: Sequence[Row], figure: str) -> dict[str, float]:
+    """Scenario -> median of a figure over its seeds; those that are not finite are left out."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        value = getattr(row, figure)
+        if value is not None and isfinite(value):
+            found.setdefault(row.scenario, []).append(float(value))
+    return {name: median(values) for name, values in found.items()}
+
+
+def policy_means(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Policy -> mean over scenarios of its median regret in percent; only policies that every scenario has."""
+    groups = {key: group for key, group in runs_of(outcomes).items() if ORACLE in group and not key[2]}
+    found: dict[str, dict[str, list[float]]] = {}
+    for (scenario, _, _), group in groups.items():
+        runs = {name: outcome.run for name, outcome in group.items()}
+        if OFF in runs:
+            runs[BEST] = runs[best_static(runs)]
+        for name, one in runs.items():
+            regret = 100.0 * score.regret(one, runs[ORACLE])
+            found.setdefault(name, {}).setdefault(scenario, []).append(regret)
+    scenarios = {scenario for scenario, _, _ in groups}
+    return {
+        name: round(fmean(median(values) for values in by_scenario.values()), 3)
+        for name, by_scenario in found.items()
+        if set(by_scenario) == scenarios and name != ORACLE
+    }
+
+
+def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The figures of the tuner and the mean regret of every policy; None where nothing was measured."""
+    plain, shaken = [row for row in rows if not row.shaken], [row for row in rows if row.shaken]
+    regrets, shaken_regrets = medians(plain, "regret"), medians(shaken, "regret")
+    moving = {name: value for name, value in medians(plain, "writes_per_hour").items() if BY_NAME[name].moving}
+    still = {name: value for name, value in medians(plain, "writes_per_hour").items() if not BY_NAME[name].moving}
+    adapted = [seconds for row in plain for seconds in row.adapt_seconds]
+    windows = sum(row.windows for row in plain)
+    dead = medians(rows, "dead_minutes")
+    return {
+        "regret_percent": {
+            "mean": _mean(regrets), "max": _most(regrets),
+            "perturbed_mean": _mean(shaken_regrets), "perturbed_max": _most(shaken_regrets),
+        },
+        "over_best_static_percent": {"max": _most(medians(plain, "over_best_static"))},
+        "unsafe_windows_percent": round(100.0 * sum(row.unsafe for row in plain) / windows, 3) if windows else None,
+        "unsafe_windows_perturbed_percent": _unsafe(shaken),
+        "dead_drafter_minutes": _most(dead),
+        "wrong_hard_offs": sum(row.wrong_hard_off for row in rows),
+        "policies": policy_means(outcomes),
+        "adapt_seconds": median(adapted) if adapted else None,
+        "adapt_seconds_worst": max(adapted, default=None),
+        "writes_per_hour": _most(moving),
+        "writes_per_hour_stationary": _most(still),
+        "probe_cost_percent": _most(medians(plain, "probe_cost")),
+        "decide_ms_p99": round(percentile([ms for one in outcomes for ms in one.decide_ms], 0.99), 3),
+    }  # fmt: skip
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """A row for the file of all rows; figures that are not finite become None."""
+    return {
+        name: None if isinstance(value, float) and not isfinite(value) else value for name, value in asdict(row).items()
+    }
+
+
+def _unsafe(rows: Sequence[Row]) -> float | None:
+    windows = sum(row.windows for row in rows)
+    return round(100.0 * sum(row.unsafe for row in rows) / windows, 3) if windows else None
+
+
+def _mean(values: Mapping[str, float]) -> float | None:
+    return round(fmean(values.values()), 3) if values else None
+
+
+def _most(values: Mapping[str, float]) -> float | None:
+    return round(max(values.values()), 3) if values else None

@@ -1,0 +1,43 @@
+"""Tables for the terminal: a line for each scenario and seed, and the mean regret of every policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bench.tuner.judge import Row
+
+HEAD = (
+    f"{'scenario':17s} {'seed':>4s} {'regret':>7s} {'vs best':>8s} {'static':>8s} {'worst 5m':>8s} {'unsafe':>7s} "
+    f"{'writes/h':>8s} {'probe':>6s} {'adapt s':>9s} {'hard off':>14s}  K shares"
+)
+
+
+def line(row: Row) -> str:
+    """One row; percent unless the head says otherwise. `*` behind the seed: physics perturbed."""
+    adapt = "/".join(f"{seconds:.0f}" for seconds in row.adapt_seconds) or "-"
+    shares = " ".join(f"{k}:{100 * share:.0f}" for k, share in row.shares.items() if share >= 0.005)
+    seed = f"{row.seed}{'*' if row.shaken else ''}"
+    return (
+        f"{row.scenario:17s} {seed:>4s} {row.regret:7.2f} {row.over_best_static:8.2f} {row.best_static:>8s} "
+        f"{row.worst_window:8.1f} {row.unsafe:3d}/{row.windows:<3d} {row.writes_per_hour:8.1f} {row.probe_cost:6.2f} "
+        f"{adapt:>9s} {_hard_off(row):>14s}  {shares}"
+    )
+
+
+def policies(means: Mapping[str, float]) -> str:
+    """Mean regret, best first."""
+    width = max((len(name) for name in means), default=0)
+    rows = sorted(means.items(), key=lambda item: item[1])
+    return "\n".join(f"{name:{width}s} {regret:8.2f} %" for name, regret in rows)
+
+
+def skipped(names: Sequence[str]) -> str:
+    return f"skipped, the trace is not at hand: {', '.join(names)}"
+
+
+def _hard_off(row: Row) -> str:
+    if row.wrong_hard_off:
+        return "WRONG"
+    if not row.hard_off_right:
+        return "-"
+    return f"right {row.dead_minutes:.0f} min"

@@ -1,0 +1,27 @@
+"""How much faster than real time one core simulates one replica with 256 requests in flight."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from speculative_operator.domain.table import KTable
+from speculative_operator.sim.deployment import Deployment
+from speculative_operator.sim.pairs import PAIRS
+from speculative_operator.sim.scenarios import MIXED, SHORT, classes
+from speculative_operator.sim.workload import Phase, closed_loop
+
+SECONDS = 240.0
+
+
+def simulator_speedup(seconds: float = SECONDS) -> float:
+    """Simulated over real seconds at K = 1; compiling is not counted."""
+    pair = PAIRS["eagle_h100"]
+    phase = Phase(0.0, (*MIXED, 0.0), *SHORT)
+    load = closed_loop([(0.0, 256)], classes(pair.method), [phase], np.random.default_rng(1))
+    deployment = Deployment(pair.plant(), load, 1, 1, KTable.constant(1, 256))
+    deployment.advance(10.0)
+    began = time.perf_counter()
+    deployment.advance(10.0 + seconds)
+    return round(seconds / (time.perf_counter() - began), 1)

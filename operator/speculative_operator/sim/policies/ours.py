@@ -1,0 +1,73 @@
+"""The tuner in the simulator: it sees exposition text every few seconds and nothing else, and its word is carried out.
+
+Named in `registry`. The path from text to decision is `sim.session`, which operator and command line share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from speculative_operator.domain.decision import Decision, State
+from speculative_operator.sim.policies.base import Journal
+from speculative_operator.sim.session import Session
+
+if TYPE_CHECKING:
+    from speculative_operator.sim.deployment import Deployment
+
+SCRAPE_SECONDS = 5.0
+EPOCH = 1_800_000_000.0
+"""unix seconds at simulated second 0."""
+
+
+class Ours:
+    """A session fed from the deployment. `clock` measures how long an answer takes, in seconds; None: not measured."""
+
+    name = "ours"
+    interval = SCRAPE_SECONDS
+
+    def __init__(self, session: Session, clock: Callable[[], float] | None = None) -> None:
+        self.journal = Journal()
+        self.decisions: list[tuple[float, Decision]] = []
+        """Simulated seconds and every answer that differs from the one before."""
+        self.feed_seconds: list[float] = []
+        self._session = session
+        self._clock = clock
+        self._table = session.table
+        self._off = False
+
+    def act(self, deployment: Deployment) -> None:
+        now, texts = deployment.now, deployment.exposition()
+        began = self._clock() if self._clock else 0.0
+        decision = self._session.feed(EPOCH + now, texts)
+        if self._clock:
+            self.feed_seconds.append(self._clock() - began)
+        self._note(now, decision)
+        if self._session.table != self._table:
+            self._table = self._session.table
+            self.journal.writes.append(now)
+            deployment.set_table(self._table)
+        elif now == 0.0:
+            deployment.set_table(self._table, delay=0.0)
+        if decision.valid and decision.hard_off != self._off:
+            self._off = decision.hard_off
+            deployment.hard_off(self._off)
+            if self._off:
+                self.journal.hard_offs.append(now)
+        count_shares(self.journal, deployment)
+
+    def _note(self, now: float, decision: Decision) -> None:
+        if decision.state is State.PROBING:
+            self.journal.probing.append(now)
+        last = self.decisions[-1][1] if self.decisions else None
+        if last is None or (last.state, last.reason, last.table) != (decision.state, decision.reason, decision.table):
+            self.decisions.append((now, decision))
+
+
+def count_shares(journal: Journal, deployment: Deployment) -> None:
+    """Adds the request-steps since the last look to `journal.shares`, by K."""
+    for replica in range(deployment.replicas):
+        log = deployment.steps(replica)
+        for k in set(log.k.tolist()):
+            steps = float(log.batch[log.k == k].sum())
+            journal.shares[int(k)] = journal.shares.get(int(k), 0.0) + steps

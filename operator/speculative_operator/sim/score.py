@@ -1,0 +1,143 @@
+"""How good a simulated run was: regret, safety, adaptation, writes, cost of probing, hard off. Used by bench and command.
+
+Every run of a scenario has the same requests. Speed is output tokens per request-second of residence, waiting included,
+so it falls with every way in which requests are held up, and for a fixed number of users it is their throughput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+WARM_UP = 60.0
+"""Seconds at the start that no score counts."""
+WINDOW = 300.0
+"""Seconds of a safety window; a new one begins every WINDOW_STEP."""
+WINDOW_STEP = 60.0
+SAFE_SHARE = 0.98
+LEAST_TOKENS = 2000.0
+"""A window with fewer tokens says nothing: single requests decide its speed."""
+ADAPTED_SHARE = 0.97
+ADAPT_WINDOW = 20.0
+CONFIRM_WINDOW = 60.0
+DEAD_WEIGHT_GAIN = 0.05
+"""Hard off is right when it is faster than the best table with the drafter by more than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one controller did to one scenario. Slices are of equal length; arrays have one entry a slice."""
+
+    name: str
+    ends: Array
+    """Simulated seconds at the end of each slice."""
+    tokens: Array
+    request_seconds: Array
+    """Residence of all requests in the slice, those that wait included."""
+    probing: Array
+    """1 where the tuner's last decision in the slice was Probing."""
+    writes: tuple[float, ...] = ()
+    """Simulated seconds of each change of table after the first one."""
+    hard_offs: tuple[float, ...] = ()
+    """Simulated seconds at which pods were told to run without the drafter."""
+    shares: dict[int, float] = field(default_factory=dict)
+    """Request-steps by K, where the controller counts them."""
+
+    @property
+    def seconds(self) -> float:
+        return float(self.ends[-1])
+
+
+def speed(run: Run, since: float = WARM_UP, until: float = np.inf) -> float:
+    """Output tokens per request-second of the slices that end in (since, until]; NaN without any request."""
+    inside = (run.ends > since + 1e-6) & (run.ends <= until + 1e-6)
+    held = float(run.request_seconds[inside].sum())
+    return float(run.tokens[inside].sum()) / held if held > 0 else float("nan")
+
+
+def regret(run: Run, best: Run) -> float:
+    """1 - speed / speed of `best`; negative where the run was faster."""
+    return 1.0 - speed(run) / speed(best)
+
+
+def unsafe_windows(run: Run, off: Run) -> tuple[int, int]:
+    """(windows in which the run was slower than SAFE_SHARE of no drafts, windows compared)."""
+    unsafe = compared = 0
+    for start in np.arange(WARM_UP, run.seconds - WINDOW + 1.0, WINDOW_STEP):
+        if min(_tokens(run, start, start + WINDOW), _tokens(off, start, start + WINDOW)) < LEAST_TOKENS:
+            continue
+        compared += 1
+        unsafe += speed(run, start, start + WINDOW) < SAFE_SHARE * speed(off, start, start + WINDOW)
+    return unsafe, compared
+
+
+def worst_window(run: Run, off: Run) -> float:
+    """Smallest speed over that of no drafts in any window; NaN when none was compared."""
+    ratios = [
+        speed(run, start, start + WINDOW) / speed(off, start, start + WINDOW)
+        for start in np.arange(WARM_UP, run.seconds - WINDOW + 1.0, WINDOW_STEP)
+        if min(_tokens(run, start, start + WINDOW), _tokens(off, start, start + WINDOW)) >= LEAST_TOKENS
+    ]
+    return min(ratios, default=float("nan"))
+
+
+def adaptation_seconds(run: Run, best: Run, steps: Sequence[float]) -> list[float]:
+    """For each change of load at `steps`: seconds until the run keeps within 3 % of `best`.
+
+    Single slices scatter by several per cent, so a moment counts as reached when both the 20 s and the 60 s from it
+    on are within 3 %. A change with no such moment before the next one counts whole.
+    """
+    found = []
+    for step, following in pairwise([*steps, run.seconds]):
+        starts = run.ends[(run.ends >= step - 1e-6) & (run.ends <= following - CONFIRM_WINDOW)]
+        reached = (float(start) - step for start in starts if _keeps_up(run, best, float(start)))
+        found.append(max(0.0, next(reached, following - step)))
+    return found
+
+
+def writes_per_hour(run: Run) -> float:
+    return 3600.0 * len(run.writes) / run.seconds
+
+
+def probe_cost(run: Run, best: Run) -> float:
+    """Share of the run's speed lost to probing: how much slower than elsewhere, against `best`, slices with probes were."""
+    after = run.ends > WARM_UP + 1e-6
+    probed, other = after & (run.probing > 0), after & (run.probing == 0)
+    if not probed.any() or not other.any():
+        return 0.0
+    share = run.request_seconds[probed].sum() / max(run.request_seconds[after].sum(), 1e-9)
+    return float(share) * max(0.0, _lag(run, best, probed) - _lag(run, best, other))
+
+
+def dead_drafter_minutes(run: Run, dead_since: float) -> float:
+    """Minutes from `dead_since` until the drafter was first unloaded; to the end of the run when it never was."""
+    return (next((at for at in run.hard_offs if at >= dead_since), run.seconds) - dead_since) / 60.0
+
+
+def is_dead_weight(without: Run, best: Run, since: float) -> bool:
+    """True when pods that never had the drafter beat the best table with it by more than DEAD_WEIGHT_GAIN."""
+    begin = max(since, WARM_UP)
+    return speed(without, begin) > (1.0 + DEAD_WEIGHT_GAIN) * speed(best, begin)
+
+
+def _tokens(run: Run, since: float, until: float) -> float:
+    return float(run.tokens[(run.ends > since + 1e-6) & (run.ends <= until + 1e-6)].sum())
+
+
+def _keeps_up(run: Run, best: Run, start: float) -> bool:
+    return all(
+        speed(run, start, start + width) >= ADAPTED_SHARE * speed(best, start, start + width)
+        for width in (ADAPT_WINDOW, CONFIRM_WINDOW)
+    )
+
+
+def _lag(run: Run, best: Run, slices: NDArray[np.bool_]) -> float:
+    own = run.tokens[slices].sum() / max(run.request_seconds[slices].sum(), 1e-9)
+    other = best.tokens[slices].sum() / max(best.request_seconds[slices].sum(), 1e-9)
+    return float(1.0 - own / other) if other > 0 else 0.0
