@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.engines.building import SMALL_QWEN, spec
@@ -64,3 +65,29 @@ def test_what_is_unknown_stays_unknown() -> None:
     subject = spec(None, verifier={"source": ModelSource(Scheme.PVC, "claim/some-finetune")})
     facts = pair_facts(subject)
     assert (facts.verifier, facts.speculator) == (None, None)
+
+
+def test_the_drafter_takes_memory_from_the_cache() -> None:
+    """80 GB x 0.9, less 3 GB and the weights (16.4 and 1.2 GB), over 147,456 and 114,688 bytes a token."""
+    subject = spec(Method.DRAFT_MODEL, source=SMALL_QWEN)
+    facts = pair_facts(subject)
+    assert (facts.kv_capacity_tokens, facts.kv_capacity_tokens_without_speculator) == (196_176, 356_842)
+    more = pair_facts(spec(Method.DRAFT_MODEL, source=SMALL_QWEN, verifier={"gpu_memory_utilization_percent": 95}))
+    assert more.kv_capacity_tokens == 211_435
+    free = pair_facts(spec(Method.NGRAM))
+    assert free.kv_capacity_tokens == free.kv_capacity_tokens_without_speculator == 356_842
+
+
+def test_all_accelerators_of_a_replica_hold_the_cache() -> None:
+    one = pair_facts(spec(Method.NGRAM)).kv_capacity_tokens
+    split = pair_facts(spec(Method.NGRAM, verifier={"pipeline_parallel_size": 2}))
+    assert one is not None
+    assert split.kv_capacity_tokens is not None
+    assert split.kv_capacity_tokens > 2 * one
+    assert split.accelerators == 1, "stages of a pipeline do not share a step"
+
+
+@pytest.mark.parametrize("fields", [{"gpu_memory_utilization_percent": 10}, {"source": ModelSource(Scheme.PVC, "a/b")}])
+def test_a_capacity_that_cannot_be_told_is_none(fields: dict[str, Any]) -> None:
+    facts = pair_facts(spec(Method.NGRAM, verifier=fields))
+    assert (facts.kv_capacity_tokens, facts.kv_capacity_tokens_without_speculator) == (None, None)
