@@ -20,6 +20,7 @@ from bench.tuner.cases import case_figures
 from bench.tuner.speedup import simulator_speedup
 from bench.tuner.traces import ROOT, find
 from bench.tuner.work import NEVER, OURS, Outcome, Task, be_nice, make, perform
+from speculative_operator.sim import score
 from speculative_operator.sim.catalogue import ALL, BY_NAME
 from speculative_operator.sim.policies.registry import RIVALS, references
 from speculative_operator.sim.scenarios import Scenario
@@ -102,7 +103,7 @@ def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float) -> 
     OUT.parent.mkdir(parents=True, exist_ok=True)
     regrets = [
         {"scenario": one.task.scenario, "seed": one.task.seed, "perturbed": one.task.shaken, "policy": one.task.policy,
-         "regret_percent": round(100.0 * judge.score.regret(one.run, group[judge.ORACLE].run), 3)}
+         "regret_percent": round(100.0 * score.regret(one.run, group[judge.ORACLE].run), 3)}
         for group in judge.runs_of(outcomes).values() for one in group.values()
     ]  # fmt: skip
     everything = {"summary": found, "rows": [judge.as_json(row) for row in rows], "regrets": regrets,

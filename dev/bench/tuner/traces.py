@@ -1,4 +1,4 @@
-"""Finds the request traces that scenarios replay: the whole ones beside the checkout, else the slice that comes with the demo."""
+"""Finds the traces that scenarios replay: the whole ones beside the checkout, else the slice that the demo has."""
 
 from __future__ import annotations
 

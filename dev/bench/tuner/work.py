@@ -1,7 +1,7 @@
 """One run of one policy, as a worker process does it, and the store of runs that the tuner cannot change.
 
-A stored run is found by everything that it depends on: plant, requests, events, and the sources of simulator and rivals.
-The tuner's own runs are never stored.
+A stored run is found by everything that it depends on: plant, requests, events, sources of simulator and rivals. The
+ tuner's own runs are never stored.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def controller(case: Case, policy: str) -> Controller:
 
 def _tuned(task: Task, case: Case) -> Outcome:
     taken: list[float] = []
-    plain = session_module.decide
+    plain = session_module.__dict__["decide"]
     session_module.__dict__["decide"] = _timed(plain, taken)
     try:
         tuner = Ours(Session(engine_for(case.pair.spec()), case.policy))

@@ -43,7 +43,7 @@ ALL: tuple[Scenario, ...] = (
     ),
     Scenario("accelerator_a40", "1 to 64 and back on A40", "draft_a40", 24, day(1, 64)),
     Scenario("accelerator_a100", "1 to 192 and back on A100", "eagle_a100", 24, day(1, 192)),
-    Scenario("accelerator_h100", "2 to 30 arrivals a second and back on H100", "eagle_h100", 24, day_of_arrivals(2, 30)),
+    Scenario("accelerator_h100", "2 to 30 arrivals a second and back, H100", "eagle_h100", 24, day_of_arrivals(2, 30)),
     Scenario("accelerator_b300", "1 to 192 and back on B300, 70B", "eagle_b300", 24, day(1, 192)),
     Scenario(
         "context", "prompts of 1k to 32k tokens", "eagle_h100", 30,
@@ -64,7 +64,7 @@ ALL: tuple[Scenario, ...] = (
     ),
     Scenario(
         "idle", "busy for 3 minutes, then none for 3", "draft_h100", 24,
-        lambda scene: bursts(0.001, 9000.0, 360.0, 180.0, (Lengths(300, 0.8, 4000), Lengths(300, 0.6, 4000)))(scene),
+        bursts(0.001, 9000.0, 360.0, 180.0, (Lengths(300, 0.8, 4000), Lengths(300, 0.6, 4000))),
     ),
     Scenario("ngram_bursts", "edits of code and chat in turn, looked-up drafts", "ngram_h100", 24,
              mixes(32, 0.125, Kind.CODE, Kind.CHAT)),

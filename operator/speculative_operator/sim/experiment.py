@@ -1,6 +1,6 @@
-"""One controller on one simulated deployment, from the first second to the last. Called by bench and by the command line.
+"""One controller on one simulated deployment, from the first second to the last. Called by bench and command line.
 
-Pure: the same arguments give the same run. What is watched is the truth (`Deployment.totals`), in slices of five seconds.
+Pure: the same arguments give the same run. What is watched is the truth (`Deployment.totals`), in slices of 5 s.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def run(  # noqa: PLR0913 - a deployment, who controls it, and what befalls it
     routing: Routing = "least-loaded",
     off: bool = False,
 ) -> Run:
-    """The run of `controller` over `seconds`. `restarts`: (seconds, replica) that crash. `off`: pods never had a drafter.
+    """The run of `controller` over `seconds`.
 
-    The controller is called first at 0 s, before any request is served, and then every `controller.interval` seconds.
+    `restarts`: (seconds, replica) that crash. `off`: pods never had a drafter. The controller is called first at 0 s, before any request is served, and then every `controller.interval` seconds.
     """
     table = KTable.constant(0, plant.knobs.max_batch)
     deployment = Deployment(plant, workload, replicas, seed, table, off=off, routing=routing, log_steps=LOG_STEPS)

@@ -57,7 +57,7 @@ class Pair:
         )
 
     def policy(self, plant: Plant) -> Policy:
-        """What the tuner knows: adapter, catalogue, and the KV capacity that the engine reports with and without drafter."""
+        """What the tuner knows: adapter, catalogue, and the KV capacity that the engine reports at start."""
         spec = self.spec()
         facts = replace(
             pair_facts(spec),
@@ -106,7 +106,7 @@ _LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 _HEAD = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 
 PAIRS: Mapping[str, Pair] = {
-    # Verifier, drafting and overhead as fitted by the authors of SpecDecode-Bench (predictor.py @32fdccb), three passes.
+    # Verifier, drafting and overhead as fitted by the authors of SpecDecode-Bench (predictor.py @32fdccb); 3 passes.
     "eagle_h100": Pair(
         _LLAMA, Method.EAGLE3, _HEAD, "H100-SXM",
         _costs((5.886, 21.01, 39.26), (0.712, 0.841, 2.38), 1.207), 385_000, 404_000, 0.004,
@@ -129,7 +129,7 @@ PAIRS: Mapping[str, Pair] = {
         "Qwen/Qwen2.5-7B-Instruct", Method.DRAFT_MODEL, "Qwen/Qwen2.5-0.5B-Instruct", "A40",
         _costs((28.5, 200.0, 100.0), (3.0, 13.0, 22.0), 1.5, 0.25), 359_000, 453_000, 0.005,
     ),
-    # Reading 128 experts of 8 used, at 0.8 of the bandwidth; small kernels reach less of the arithmetic than dense ones.
+    # Reading 128 experts of 8 used, at 0.8 of the bandwidth; small kernels reach less of the arithmetic.
     "moe_h200": Pair(
         "Qwen/Qwen3-30B-A3B", Method.EAGLE3, "AngelSlim/Qwen3-a3B_eagle3", "H200-SXM",
         _costs((2.4, 18.0, 26.0), (0.75, 0.6, 1.0), 1.2, experts=(15.0, 0.0625)), 640_000, 655_000, 0.006,

@@ -72,7 +72,7 @@ class Law(Protocol):
 
 
 def snap(k: int, ks: tuple[int, ...]) -> int:
-    """The largest K of `ks` that is at most `k`; the smallest above 0 for a `k` below it that asks for drafts at all."""
+    """The largest K of `ks` that is at most `k`; else, for `k` above 0, the smallest above 0."""
     if k <= 0:
         return min(ks)
     return max((one for one in ks if 0 < one <= k), default=min((one for one in ks if one > 0), default=0))

@@ -76,7 +76,7 @@ def schedule(knobs: KnobSpace, bounds: Mapping[int, int] = SCHEDULE) -> Fixed:
 
 
 def auto(knobs: KnobSpace) -> Fixed:
-    """TensorRT-LLM `decoding_type: AUTO`: n-gram drafts of 5 where at most 4 requests run at once, else 3; off above 32.
+    """TensorRT-LLM `decoding_type: AUTO`: n-gram, 5 drafts where at most 4 requests run at once, else 3; off above 32.
 
     The engine always takes its own n-gram drafter; here the rule governs whatever drafter the deployment has.
     """

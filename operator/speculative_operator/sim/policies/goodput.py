@@ -1,4 +1,4 @@
-"""Laws that maximise expected tokens per cost: SmartSpec's argmax and the acceptance-only adaptive K of a vLLM pull request.
+"""Laws that maximise expected tokens per cost: SmartSpec's argmax, and a vLLM pull request that knows acceptance only.
 
 Named in `registry`, run by `base.InEngine`.
 """
@@ -68,7 +68,7 @@ class SmartSpec:
 def fitted_seconds(
     measure: Callable[[Array, Array, Array], Array], context: float, max_batch: int, ks: tuple[int, ...]
 ) -> Callable[[Array, int], Array]:
-    """SmartSpec's offline profile: least squares of the linear form on `measure(batch, k, context)`; see `SmartSpec`."""
+    """SmartSpec's offline profile: least squares of its linear form on `measure(batch, k, context)`."""
     sizes = [2**i for i in range(12) if 2**i <= max_batch]
     cells = [(b, k, c) for b in sizes for k in ks for c in (context / 2, context)]
     batch, k, length = (np.array(column, dtype=float) for column in zip(*cells, strict=True))

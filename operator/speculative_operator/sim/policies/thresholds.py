@@ -1,4 +1,4 @@
-"""Laws that move K by thresholds on acceptance alone: SGLang's adaptive mode, its closed predecessor AutoSpec, rule of thumb.
+"""Laws that move K by thresholds on acceptance alone: SGLang's adaptive mode, AutoSpec before it, a rule of thumb.
 
 Named in `registry`, run by `base.InEngine`.
 """
@@ -134,7 +134,7 @@ def _limited(rule: SlotRule, ks: tuple[int, ...]) -> SlotRule:
 
 
 class AutoSpec:
-    """SGLang AutoSpec (sglang#22246, closed; read in the thread): acceptance rate against two thresholds per batch bucket.
+    """SGLang AutoSpec (sglang#22246, closed; read in the thread): acceptance rate against thresholds by batch.
 
     Above the upper one K rises by a step, below the lower it falls, between them it stays. Unverified: the smoothing
     and the pace, taken from SGLang's adaptive mode, and the buckets, read as powers of two.
@@ -177,7 +177,7 @@ class AutoSpec:
 
 
 class RuleOfThumb:
-    """Advice found in guides: below 32 requests move K by accepted/drafted (under .50 down, over .85 up), above it off."""
+    """Advice found in guides: below 32 requests K moves by accepted/drafted (under .50 down, over .85 up); else off."""
 
     LIMIT = 32
     LOWER, RAISE = 0.50, 0.85

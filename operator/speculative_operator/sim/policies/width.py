@@ -1,4 +1,4 @@
-"""A one-off search of the draft width per batch size, by the law that EAGLE-4's harness states. Written from its description.
+"""A one-off search of the draft width per batch size, as EAGLE-4's harness does it. Written from its description.
 
 For each batch key the width climbs through the candidates by tokens per wall time of whole served rounds, prefill
 included: two widths alternate in blocks of 8 rounds until each has 32. Dropped are the first round after a switch,
@@ -57,8 +57,10 @@ class Search:
         self.best = 0
         self.done = not self.widths
         self._repeats = 0
-        self._trial: tuple[int, int] = (0, 0)
-        self._begin(self.widths[0], self.widths[1] if len(self.widths) > 1 else 0) if self.widths else None
+        self._trial, self._rounds = (0, 0), (Rounds(), Rounds())
+        self._side, self._skip = 0, True
+        if self.widths:
+            self._begin(self.widths[0], self.widths[1] if len(self.widths) > 1 else 0)
 
     @property
     def width(self) -> int:
