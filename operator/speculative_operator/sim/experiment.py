@@ -39,7 +39,8 @@ def run(  # noqa: PLR0913 - a deployment, who controls it, and what befalls it
 ) -> Run:
     """The run of `controller` over `seconds`.
 
-    `restarts`: (seconds, replica) that crash. `off`: pods never had a drafter. The controller is called first at 0 s, before any request is served, and then every `controller.interval` seconds.
+    `restarts`: (seconds, replica) that crash. `off`: pods never had a drafter. The controller is called first at 0 s,
+    before any request is served, and then every `controller.interval` seconds.
     """
     table = KTable.constant(0, plant.knobs.max_batch)
     deployment = Deployment(plant, workload, replicas, seed, table, off=off, routing=routing, log_steps=LOG_STEPS)

@@ -1,4 +1,4 @@
-"""How good a simulated run was: regret, safety, adaptation, writes, cost of probing, hard off. Used by bench and command.
+"""How good a simulated run was: regret, safety, adaptation, writes, probing, hard off. Used by bench and command line.
 
 Every run of a scenario has the same requests. Speed is output tokens per request-second of residence, waiting included,
 so it falls with every way in which requests are held up, and for a fixed number of users it is their throughput.
@@ -106,7 +106,7 @@ def writes_per_hour(run: Run) -> float:
 
 
 def probe_cost(run: Run, best: Run) -> float:
-    """Share of the run's speed lost to probing: how much slower than elsewhere, against `best`, slices with probes were."""
+    """Share of the speed lost to probing: how much more slices with probes lag behind `best` than the others do."""
     after = run.ends > WARM_UP + 1e-6
     probed, other = after & (run.probing > 0), after & (run.probing == 0)
     if not probed.any() or not other.any():

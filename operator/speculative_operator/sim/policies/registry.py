@@ -59,5 +59,5 @@ def references(plant: Plant) -> dict[str, Maker]:
     """The marks: `oracle`, `off` (drafter kept), `static_<K>` for each K, and `never` (pods without drafter)."""
     made: dict[str, Maker] = {"oracle": lambda plant, workload, _: TableOracle(plant, workload)}
     for k in plant.knobs.ks:
-        made[f"static_{k}" if k else "off"] = lambda plant, *_, k=k: fixed.constant(k, plant.knobs)  # type: ignore[misc]
+        made[f"static_{k}" if k else "off"] = lambda plant, *_, k=k: fixed.constant(k, plant.knobs)
     return made
