@@ -122,12 +122,11 @@ class Deployment:
         self._kernel, self._arrays = _compiled_parts()
         self.now = 0.0
         self.plant, self.workload = plant, workload
-        self._state = self._arrays.new_state(plant, workload, replicas, log_steps)
-        self._state.whole_ints[at.ROUND_ROBIN] = routing == "round-robin"
-        self._physics, self._limits = self._arrays.physics_of(plant), self._arrays.limits_of(plant)
-        self._rng = np.random.default_rng([seed, 0])
+        self._state = self._arrays.new_state(plant, workload, replicas, log_steps, seed)
+        self._state.whole[0].in_turn = routing == "round-robin"
+        self._physics = self._arrays.physics_of(plant)
         self._source = self._arrays.source_of(workload, np.random.default_rng([seed, 1]))
-        self._tally = np.zeros(self._state.counters.shape[1])
+        self._tally = np.zeros(plant.max_k + 1)
         self._events: list[_Event] = []
         self._order = 0
         self._ended: list[Array] = []
@@ -174,7 +173,7 @@ class Deployment:
 
     def restart(self, replica: int) -> None:
         """A crash: the replica comes back under its name after `restart_seconds`, its counters at 0."""
-        if self._state.replica_ints[replica, at.READY]:
+        if self._state.replicas[replica].ready:
             self._stop(replica)
 
     def is_off(self, replica: int) -> bool:
@@ -183,21 +182,21 @@ class Deployment:
 
     def pods(self) -> Mapping[str, int]:
         """Name -> replica of those that serve. A rolled replica has a new name, a restarted one its old."""
-        ready = self._state.replica_ints[:, at.READY]
+        ready = self._state.replicas.ready
         return {f"sim-{self._generation[r]}-{r}": r for r in range(self.replicas) if ready[r]}
 
     def exposition(self, *, created: bool = False) -> dict[str, str]:
         """What a scrape of each pod reads now; `created` adds the `_created` twins."""
         state, block = self._state, self.plant.block_size
         return {
-            pod: exposition(state.replica_ints[r], state.counters[r], block, self._born[r] if created else None)
+            pod: exposition(state.replicas[r], state.counters[r], block, self._born[r] if created else None)
             for pod, r in self.pods().items()
         }
 
     def load(self, replica: int) -> tuple[int, int]:
         """(running, waiting) requests now."""
-        own = self._state.replica_ints[replica]
-        return int(own[at.SIZE]), int(own[at.WAITING])
+        own = self._state.replicas[replica]
+        return int(own.size), int(own.waiting)
 
     def counters(self, replica: int) -> Array:
         """A copy of the replica's counters; places in `layout`."""
@@ -208,54 +207,52 @@ class Deployment:
         ring = self._state.log[replica]
         if not len(ring):
             raise ValueError("no step log is kept: make the Deployment with log_steps")
-        own = self._state.replica_ints[replica]
-        count = int(own[at.LOGGED])
+        own = self._state.replicas[replica]
+        count = int(own.logged)
         order = np.arange(max(count - len(ring), 0), count) % len(ring)
         entries = ring[order]
-        own[at.LOGGED] = 0
+        own.logged = 0
         columns = [entries[:, place] for place in range(at.LOG_BY_ACCEPTED)]
         return StepLog(*[*columns, entries[:, at.LOG_BY_ACCEPTED :]])
 
     def totals(self) -> Totals:
         """Truth so far, and the requests that ended since the last call."""
         self._drain()
-        floats, rows = self._state.whole_floats, np.concatenate([np.zeros((0, at.END_COLUMNS)), *self._ended])
+        whole, rows = self._state.whole[0], np.concatenate([self._state.ended[:0], *self._ended])
         self._ended.clear()
-        output = rows[:, at.END_TOKENS]
+        output = rows["tokens"].astype(float)
         after_first = np.where(output > 1, output - 1.0, np.nan)
         return Totals(
             now=self.now,
-            tokens=float(floats[at.TOKENS]),
-            lost_tokens=float(floats[at.LOST]),
-            request_seconds=float(floats[at.ALIVE_SECONDS]),
+            tokens=float(whole.tokens),
+            lost_tokens=float(whole.lost),
+            request_seconds=float(whole.alive_seconds),
             finished=self._finished,
-            alive=int(self._state.whole_ints[at.ALIVE]),
-            end=rows[:, at.END_TIME],
-            ttft=rows[:, at.END_FIRST] - rows[:, at.END_ARRIVAL],
-            tpot=(rows[:, at.END_LAST] - rows[:, at.END_FIRST]) / after_first,
+            alive=int(whole.alive),
+            end=rows["end"],
+            ttft=rows["first"] - rows["arrival"],
+            tpot=(rows["last"] - rows["first"]) / after_first,
             output=output,
-            row=rows[:, at.END_ROW].astype(np.int64),
+            row=rows["row"],
         )
 
     def _run(self, until: float) -> None:
         while True:
-            why = self._kernel.run(
-                self._state, self._source, self._physics, self._limits, self._rng, self._tally, until
-            )
+            why = self._kernel.run(self._state, self._source, self._physics, self._tally, float(until))
             if why == at.DONE:
                 break
             if why == at.REQUESTS_FULL:
-                self._state = self._arrays.with_rows(self._state, len(self._state.request_ints))
+                self._state = self._arrays.with_rows(self._state, len(self._state.requests))
             else:
                 self._drain()
         self.now = until
 
     def _drain(self) -> None:
-        count = int(self._state.whole_ints[at.ENDED])
+        count = int(self._state.whole[0].ended)
         if count:
             self._ended.append(self._state.ended[:count].copy())
             self._finished += count
-            self._state.whole_ints[at.ENDED] = 0
+            self._state.whole[0].ended = 0
 
     def _at(self, time: float, what: Literal["concurrency", "drift", "pool", "table", "boot"], value: object) -> None:
         heapq.heappush(self._events, _Event(time, self._order, what, value))
@@ -270,19 +267,19 @@ class Deployment:
             self._at(time, "concurrency", count)
 
     def _apply(self, event: _Event) -> None:
-        state, value = self._state, event.value
+        state, whole, value = self._state, self._state.whole[0], event.value
         match event.what:
             case "table":
                 state.tables[:] = value
             case "boot" if isinstance(value, int):
                 self._boot(value)
             case "drift" if isinstance(value, float | int):
-                state.whole_floats[at.FACTOR] = value
+                whole.factor = value
             case "concurrency" if isinstance(value, int):
-                state.whole_ints[at.WANTED] = value
+                whole.wanted = value
             case "pool" if isinstance(value, Pool):
-                state.whole_ints[[at.POOL_FIRST, at.POOL_NEXT]] = value.first
-                state.whole_ints[at.POOL_STOP] = value.stop
+                whole.pool_first = whole.pool_next = value.first
+                whole.pool_stop = value.stop
 
     def _config(self, off: bool, table: KTable) -> Config:
         live = self.plant.knobs.actuator is Actuator.LIVE
@@ -293,7 +290,7 @@ class Deployment:
         if self._rolling is not None:
             return
         for replica, serving in enumerate(self._serving):
-            if serving != self._wanted and self._state.replica_ints[replica, at.READY]:
+            if serving != self._wanted and self._state.replicas[replica].ready:
                 self._rolling = replica
                 self._serving[replica] = self._wanted
                 self._generation[replica] += 1

@@ -8,13 +8,13 @@ thousands of times in a run.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.sim import layout as at
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MODEL = "sim"
@@ -41,15 +41,15 @@ _EXTRA_LABELS = {
 }
 
 
-def exposition(replica: Ints, counters: Floats, block_size: int, created: float | None = None) -> str:
-    """The text of one replica. `created`: seconds at which it started, to add the `_created` twin of every counter."""
+def exposition(replica: Any, counters: Floats, block_size: int, created: float | None = None) -> str:
+    """The text of one replica, a record of `layout`; `created`: its start, to add every counter's `_created` twin."""
     return "\n".join(_lines(replica, counters, block_size, created)) + "\n"
 
 
-def _lines(replica: Ints, counters: Floats, block_size: int, created: float | None) -> Iterator[str]:
-    used, pool = int(replica[at.USED]), int(replica[at.POOL])
-    yield _line("num_requests_running", replica[at.SIZE])
-    yield _line("num_requests_waiting", replica[at.WAITING])
+def _lines(replica: Any, counters: Floats, block_size: int, created: float | None) -> Iterator[str]:
+    used, pool = int(replica.used), int(replica.pool)
+    yield _line("num_requests_running", replica.size)
+    yield _line("num_requests_waiting", replica.waiting)
     yield _line("kv_cache_usage_perc", used / pool)
     info = f'block_size="{block_size}",kv_cache_size_tokens="{pool}",num_gpu_blocks="{pool // block_size}"'
     yield _line("cache_config_info", 1, info)
@@ -61,7 +61,7 @@ def _lines(replica: Ints, counters: Floats, block_size: int, created: float | No
         yield _line(f"{name}_sum", counters[total])
         if created is not None:
             yield _line(f"{name}_created", created)
-    if replica[at.OFF] or len(counters) <= at.BY_ACCEPTED + 1:
+    if replica.off or len(counters) <= at.BY_ACCEPTED + 1:
         return
     for name, place in _SPECULATION:
         yield from _counter(name, counters[place], "", created)

@@ -1,19 +1,21 @@
 """The compiled step loop of the simulator: everything that happens once a step or once a request of a step.
 
-Called by `deployment`, the only one that may import this module (it needs numba). The functions are plain Python, too:
-with NUMBA_DISABLE_JIT=1 the same seed gives the same run. Compiled code is cached beside this file or, where that
-cannot be written, in the user's cache folder; the cache looks at this file alone, so touch it after editing `layout`.
+Called by `deployment` and `replica`; importing it needs numba. The functions are plain Python, too: with
+NUMBA_DISABLE_JIT=1 the same seed gives the same run. Compiled code is cached beside this file or, where that cannot be
+written, in the user's cache folder; the cache looks at this file alone, so touch it after editing `layout`.
 
 A step begins (`_begin`): running requests first, decoding ones before prompts, then waiting ones in order of arrival,
 as long as tokens, seats and KV blocks last; K is looked up by the requests scheduled and holds for the drafts that the
 next step verifies. It ends (`_finish`) a step time later: drafts are verified, tokens emitted, counters moved.
+
+Records are handed to the functions that loops call, never whole arrays: that is what makes the loops fast.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numba
 import numpy as np
@@ -23,10 +25,14 @@ from speculative_operator.sim import layout as at
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Records = np.recarray[Any, Any]
+Record = Any
+"""One entry of `Records`; fields in `layout`."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LONGEST_RUN = 1 << 30
+_LONGEST_RUN = 1_000_000_000
+_TICK = 1.0 / 2**53
 
 
 def _compiled(function: Callable[P, T]) -> Callable[P, T]:
@@ -39,494 +45,494 @@ def _compiled(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class Physics(NamedTuple):
-    """What a step costs, in seconds, tabulated from a `Plant`. First index: 0 with drafter, 1 without."""
+    """What a step costs, in seconds, tabulated from a `Plant`."""
 
     decoded: Floats
-    """[2, tokens]: fixed time and decoded tokens, staircases included."""
+    """[2, tokens] fixed time and decoded tokens, staircases included; first index 0 with drafter, 1 without"""
     drafting: Floats
     """[decoding requests, K]"""
-    draft_kv: Floats
-    """[K] per KV token of the decoding requests"""
-    draft_prefill: Floats
-    """[K] per prompt token"""
-    factor: Floats
-    """[K] on the whole step; K of the drafts that it verifies"""
-    rates: Floats
-    """per prompt token, per KV token, all experts, share of experts that one token misses, log-sd of the noise"""
+    by_k: Floats
+    """[3, K] drafting per KV token of the decoding requests, per prompt token; factor on the whole step"""
+    rates: Records
+    """[1]"""
+    limits: Records
+    """[1]"""
+
+
+class Source(NamedTuple):
+    """The workload, one row per request (open loop) or per request to draw (closed loop)."""
+
+    arrival: Floats
+    lengths: Ints
+    """[rows, 2] prompt and output tokens"""
+    draws: Floats
+    """[rows, 4] `layout.DRAWN`, the request's own random effect included"""
 
 
 class State(NamedTuple):
-    """All that changes while the deployment runs; places in `layout`. R replicas, M seats, Q request rows."""
+    """All that changes while the deployment runs. R replicas, M seats."""
 
-    whole_ints: Ints
-    whole_floats: Floats
-    replica_ints: Ints
-    replica_floats: Floats
+    whole: Records
+    """[1]"""
+    replicas: Records
+    requests: Records
     counters: Floats
+    """[R, counters]"""
     running: Ints
     """[R, M] rows of the running requests, in order of admission"""
-    request_ints: Ints
-    request_floats: Floats
     tables: Ints
     """[R, M + 1] K by scheduled requests"""
-    ended: Floats
+    ended: Records
     log: Floats
     """[R, ring, columns]"""
 
 
-class Source(NamedTuple):
-    """The workload as arrays, one row per request (open loop) or per request to draw (closed loop)."""
-
-    arrival: Floats
-    prompt: Ints
-    output: Ints
-    draws: Floats
-    """[rows, 4] SHARE, MIX, LONG, SHORT of `layout`, the request's own random effect included"""
+@_compiled
+def _uniform(whole: Record) -> float:
+    """A number in (0, 1]: Marsaglia's xorshift, 64 bits, shifts 13, 7, 17 (Journal of Statistical Software 8/14)."""
+    x = whole.random
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    whole.random = x
+    return (int(x >> np.uint64(11)) + 1) * _TICK
 
 
 @_compiled
-def _run_length(rng: np.random.Generator, request: Floats, factor: float) -> int:
-    if factor < 1.0 and rng.random() >= factor:
+def _normal(whole: Record) -> float:
+    """A standard normal number (Box and Muller)."""
+    return math.sqrt(-2.0 * math.log(_uniform(whole))) * math.cos(2.0 * math.pi * _uniform(whole))
+
+
+@_compiled
+def _run_length(request: Record, whole: Record) -> int:
+    if whole.factor < 1.0 and _uniform(whole) > whole.factor:
         return 0
-    inverse = request[at.LONG] if rng.random() < request[at.MIX] else request[at.SHORT]
+    inverse = request.long if _uniform(whole) <= request.mix else request.short
     if inverse == 0.0:
         return 0
-    length = math.log(1.0 - rng.random()) * inverse
+    length = math.log(_uniform(whole)) * inverse
     return int(length) if length < _LONGEST_RUN else _LONGEST_RUN
 
 
 @_compiled
-def _push(state: State, replica: int, row: int) -> None:
-    """Queue a request at the end of a replica's line."""
-    line = state.replica_ints[replica]
-    state.request_ints[row, at.NEXT] = -1
-    if line[at.HEAD] < 0:
-        line[at.HEAD] = row
-    else:
-        state.request_ints[line[at.TAIL], at.NEXT] = row
-    line[at.TAIL] = row
-    line[at.WAITING] += 1
+def _slots(tokens: int, own: Record, limits: Record) -> int:
+    """KV tokens to reserve for that many and the drafts; at most the pool, so that one request always runs."""
+    wanted = tokens if own.off else tokens + limits.ahead
+    slots: int = min((wanted + limits.block - 1) // limits.block * limits.block, own.pool)
+    return slots
 
 
 @_compiled
-def _route(state: State, row: int) -> None:
-    """Hand a request to a ready replica: the one with the fewest requests, or the next in turn; else to the router."""
-    whole, replicas = state.whole_ints, state.replica_ints
-    count, best, fewest = replicas.shape[0], -1, 0
-    for offset in range(count):
-        replica = (whole[at.TURN] + offset) % count
-        if replicas[replica, at.READY]:
-            load = 0 if whole[at.ROUND_ROBIN] else replicas[replica, at.SIZE] + replicas[replica, at.WAITING]
-            if best < 0 or load < fewest:
-                best, fewest = replica, load
-    if best >= 0:
-        whole[at.TURN] = (best + 1) % count
-        _push(state, best, row)
-        return
-    state.request_ints[row, at.NEXT] = -1
-    if whole[at.ROUTER_HEAD] < 0:
-        whole[at.ROUTER_HEAD] = row
+def _push(queue: Record, requests: Records, row: int) -> None:
+    """Put a request at the end of a queue: a replica's or the router's."""
+    requests[row].next = -1
+    if queue.head < 0:
+        queue.head = row
     else:
-        state.request_ints[whole[at.ROUTER_TAIL], at.NEXT] = row
-    whole[at.ROUTER_TAIL] = row
+        requests[queue.tail].next = row
+    queue.tail = row
+
+
+@_compiled
+def _route(whole: Record, replicas: Records, requests: Records, row: int) -> None:
+    """Hand a request to a ready replica: the one with the fewest requests, or the next in turn; else to the router."""
+    best, fewest = -1, 0
+    for offset in range(len(replicas)):
+        place = (whole.turn + offset) % len(replicas)
+        own = replicas[place]
+        load = 0 if whole.in_turn else own.size + own.waiting
+        if own.ready and (best < 0 or load < fewest):
+            best, fewest = place, load
+    if best < 0:
+        _push(whole, requests, row)
+        return
+    whole.turn = (best + 1) % len(replicas)
+    _push(replicas[best], requests, row)
+    replicas[best].waiting += 1
 
 
 @_compiled
 def _flush_router(state: State) -> None:
-    whole = state.whole_ints
-    row = whole[at.ROUTER_HEAD]
-    if row < 0 or not state.replica_ints[:, at.READY].any():
+    """Hand on what waits in the router, once a replica is ready."""
+    whole = state.whole[0]
+    ready = 0
+    for place in range(len(state.replicas)):
+        ready += state.replicas[place].ready
+    if not ready:
         return
-    whole[at.ROUTER_HEAD] = -1
+    row = whole.head
+    whole.head = -1
     while row >= 0:
-        behind = state.request_ints[row, at.NEXT]
-        _route(state, row)
+        behind = state.requests[row].next
+        _route(whole, state.replicas, state.requests, row)
         row = behind
 
 
 @_compiled
-def _count_alive(state: State, now: float, change: int) -> None:
-    floats, whole = state.whole_floats, state.whole_ints
-    floats[at.ALIVE_SECONDS] += whole[at.ALIVE] * (now - floats[at.SINCE])
-    floats[at.SINCE] = now
-    whole[at.ALIVE] += change
+def _count_alive(whole: Record, now: float, change: int) -> None:
+    whole.alive_seconds += whole.alive * (now - whole.since)
+    whole.since = now
+    whole.alive += change
 
 
 @_compiled
-def _issue(state: State, source: Source, rng: np.random.Generator, origin: int, now: float) -> None:
+def _issue(state: State, source: Source, origin: int, now: float) -> None:
     """A new request made from row `origin` of the workload; a free request row must be there."""
-    row = state.whole_ints[at.FREE]
-    ints, floats = state.request_ints[row], state.request_floats[row]
-    state.whole_ints[at.FREE] = ints[at.NEXT]
-    ints[at.PROMPT] = source.prompt[origin]
-    ints[at.TARGET] = source.output[origin]
-    ints[at.GENERATED] = 0
-    ints[at.TODO] = source.prompt[origin]
-    ints[at.CONTEXT] = 0
-    ints[at.DRAFTS] = 0
-    ints[at.HELD] = 0
-    ints[at.GRANT] = 0
-    ints[at.ROW] = origin
-    floats[at.ARRIVAL] = now
-    floats[at.FIRST] = -1.0
-    floats[at.LAST] = now
-    for place in range(4):
-        floats[at.SHARE + place] = source.draws[origin, place]
-    ints[at.RUN] = _run_length(rng, floats, state.whole_floats[at.FACTOR])
-    _count_alive(state, now, 1)
-    _route(state, row)
+    whole = state.whole[0]
+    row = whole.free
+    request = state.requests[row]
+    whole.free = request.next
+    request.prompt = source.lengths[origin, 0]
+    request.target = source.lengths[origin, 1]
+    request.todo = request.prompt
+    request.generated = 0
+    request.context = 0
+    request.drafts = 0
+    request.held = 0
+    request.grant = 0
+    request.row = origin
+    request.arrival = now
+    request.first = -1.0
+    request.last = now
+    request.share = source.draws[origin, 0]
+    request.mix = source.draws[origin, 1]
+    request.long = source.draws[origin, 2]
+    request.short = source.draws[origin, 3]
+    request.run = _run_length(request, whole)
+    _count_alive(whole, now, 1)
+    _route(whole, state.replicas, state.requests, row)
 
 
 @_compiled
-def _refill(state: State, source: Source, rng: np.random.Generator, now: float) -> None:
+def _refill(state: State, source: Source, now: float) -> None:
     """Closed loop: new requests until there are as many as wanted."""
-    whole = state.whole_ints
-    while whole[at.ALIVE] < whole[at.WANTED]:
-        origin = whole[at.POOL_NEXT]
-        whole[at.POOL_NEXT] = origin + 1 if origin + 1 < whole[at.POOL_STOP] else whole[at.POOL_FIRST]
-        _issue(state, source, rng, origin, now)
+    whole = state.whole[0]
+    while whole.alive < whole.wanted:
+        origin = whole.pool_next
+        whole.pool_next = origin + 1 if origin + 1 < whole.pool_stop else whole.pool_first
+        _issue(state, source, origin, now)
 
 
 @_compiled
-def _reserve(state: State, own: Ints, ints: Ints, tokens: int, limits: Ints) -> None:
-    """Reserve KV for that many tokens and the drafts' slots; at most the pool, so that one request always runs."""
-    slots = tokens + (0 if own[at.OFF] else limits[at.LOOKAHEAD])
-    if slots > ints[at.HELD]:
-        block = limits[at.BLOCK]
-        held = min((slots + block - 1) // block * block, own[at.POOL])
-        own[at.USED] += held - ints[at.HELD]
-        ints[at.HELD] = held
+def _grant(request: Record, own: Record, limits: Record, budget: int) -> int:
+    """Give a running request its tokens of the step, and KV for them; how many."""
+    decodes = request.todo == 0
+    grant: int = min(1 + request.drafts if decodes else request.todo, budget)
+    request.grant = grant
+    if grant == 0:
+        return 0
+    own.scheduled += 1
+    if decodes:
+        own.decoding += 1
+        own.tokens += grant
+        own.attended += request.context
+    else:
+        own.prefill += grant
+    if request.context + grant + limits.ahead > request.held:
+        held = max(_slots(request.context + grant, own, limits), request.held)
+        own.used += held - request.held
+        request.held = held
+    return grant
 
 
 @_compiled
-def _preempt(state: State, replica: int) -> None:
-    """Send the youngest running request back to the head of the queue; its KV is lost."""
-    own = state.replica_ints[replica]
-    own[at.SIZE] -= 1
-    row = state.running[replica, own[at.SIZE]]
-    ints = state.request_ints[row]
-    grant = ints[at.GRANT]
-    if grant > 0:
-        own[at.SCHEDULED] -= 1
-        if ints[at.TODO] == 0:
-            own[at.DECODING] -= 1
-            own[at.ATTENDED] -= ints[at.CONTEXT]
+def _preempt(request: Record, own: Record) -> None:
+    """Take the KV of a running request and what it was granted; it must compute everything again."""
+    if request.grant > 0:
+        own.scheduled -= 1
+        if request.todo == 0:
+            own.decoding -= 1
+            own.tokens -= request.grant
+            own.attended -= request.context
         else:
-            own[at.PREFILL] -= grant
-    own[at.USED] -= ints[at.HELD]
-    ints[at.TODO] = ints[at.PROMPT] + ints[at.GENERATED]
-    ints[at.CONTEXT] = 0
-    ints[at.DRAFTS] = 0
-    ints[at.HELD] = 0
-    ints[at.GRANT] = 0
-    ints[at.NEXT] = own[at.HEAD]
-    if own[at.HEAD] < 0:
-        own[at.TAIL] = row
-    own[at.HEAD] = row
-    own[at.WAITING] += 1
-    state.counters[replica, at.PREEMPTIONS] += 1
+            own.prefill -= request.grant
+    own.used -= request.held
+    request.todo = request.prompt + request.generated
+    request.context = 0
+    request.drafts = 0
+    request.held = 0
+    request.grant = 0
 
 
 @_compiled
-def _grant_running(state: State, replica: int, limits: Ints) -> int:
-    """Tokens for every running request, decoding ones first. Returns the budget left, -1 when any was preempted."""
-    own, prompts = state.replica_ints[replica], False
-    budget: int = limits[at.BUDGET]
-    for place in range(own[at.SIZE]):
-        ints = state.request_ints[state.running[replica, place]]
-        if ints[at.TODO] > 0:
-            prompts = True
-            continue
-        grant = min(1 + ints[at.DRAFTS], budget)
-        budget -= grant
-        ints[at.GRANT] = grant
-        if grant > 0:
-            own[at.SCHEDULED] += 1
-            own[at.DECODING] += 1
-            own[at.ATTENDED] += ints[at.CONTEXT]
-            _reserve(state, own, ints, ints[at.CONTEXT] + grant, limits)
+def _grant_running(own: Record, running: Ints, requests: Records, limits: Record) -> int:
+    """Tokens for every running request, decoding ones first. The budget left, -1 when any had to be preempted."""
+    budget: int = limits.budget
+    prompts = 0
+    for place in range(own.size):
+        request = requests[running[place]]
+        if request.todo == 0:
+            budget -= _grant(request, own, limits, budget)
+        else:
+            prompts += 1
     if prompts:
-        for place in range(own[at.SIZE]):
-            ints = state.request_ints[state.running[replica, place]]
-            if ints[at.TODO] > 0:
-                grant = min(ints[at.TODO], budget)
-                budget -= grant
-                ints[at.GRANT] = grant
-                if grant > 0:
-                    own[at.SCHEDULED] += 1
-                    own[at.PREFILL] += grant
-                    _reserve(state, own, ints, ints[at.CONTEXT] + grant, limits)
-    if own[at.USED] <= own[at.POOL]:
+        for place in range(own.size):
+            request = requests[running[place]]
+            if request.todo > 0:
+                budget -= _grant(request, own, limits, budget)
+    if own.used <= own.pool:
         return budget
-    while own[at.USED] > own[at.POOL] and own[at.SIZE] > 1:
-        _preempt(state, replica)
+    while own.used > own.pool and own.size > 1:
+        own.size -= 1
+        row = running[own.size]
+        _preempt(requests[row], own)
+        requests[row].next = own.head
+        own.tail = row if own.head < 0 else own.tail
+        own.head = row
+        own.waiting += 1
     return -1
 
 
 @_compiled
-def _admit(state: State, replica: int, budget: int, limits: Ints) -> None:
-    own = state.replica_ints[replica]
-    while own[at.HEAD] >= 0 and own[at.SIZE] < limits[at.SEATS] and budget > 0:
-        row = own[at.HEAD]
-        ints = state.request_ints[row]
-        chunk = min(ints[at.TODO], budget)
-        slots = chunk + (0 if own[at.OFF] else limits[at.LOOKAHEAD])
-        block = limits[at.BLOCK]
-        need = min((slots + block - 1) // block * block, own[at.POOL])
-        if own[at.USED] + need > own[at.POOL]:
+def _admit(own: Record, running: Ints, requests: Records, limits: Record, budget: int) -> None:
+    """Start waiting requests, in order, as long as seats, tokens and blocks last."""
+    while own.head >= 0 and own.size < limits.seats and budget > 0:
+        row = own.head
+        request = requests[row]
+        chunk = min(request.todo, budget)
+        held = _slots(chunk, own, limits)
+        if own.used + held > own.pool:
             return
-        own[at.HEAD] = ints[at.NEXT]
-        own[at.WAITING] -= 1
-        own[at.USED] += need
-        ints[at.HELD] = need
-        ints[at.GRANT] = chunk
+        own.head = request.next
+        own.waiting -= 1
+        own.used += held
+        request.held = held
+        request.grant = chunk
         budget -= chunk
-        own[at.SCHEDULED] += 1
-        own[at.PREFILL] += chunk
-        state.running[replica, own[at.SIZE]] = row
-        own[at.SIZE] += 1
+        own.scheduled += 1
+        own.prefill += chunk
+        running[own.size] = row
+        own.size += 1
 
 
 @_compiled
-def _seconds(own: Ints, physics: Physics, tokens: int) -> float:
-    """Expected seconds of the step; `tokens` are decoded in it."""
-    off, batch, k = own[at.OFF], own[at.DECODING], own[at.NEXT_K]
-    prefill, attended, rates = own[at.PREFILL], own[at.ATTENDED], physics.rates
-    seconds: float = physics.decoded[off, tokens] + rates[0] * prefill + rates[1] * attended
-    if rates[2] > 0.0:
-        seconds += rates[2] * (1.0 - rates[3] ** (tokens + prefill))
-    if off:
-        return seconds
-    seconds += physics.drafting[batch, k] + physics.draft_kv[k] * attended + physics.draft_prefill[k] * prefill
-    seconds *= physics.factor[own[at.VERIFIED_K]]
+def _seconds(own: Record, physics: Physics) -> float:
+    """Expected seconds of the step."""
+    rates, k = physics.rates[0], own.next_k
+    seconds: float = physics.decoded[own.off, own.tokens] + rates.token * own.prefill + rates.kv * own.attended
+    if rates.experts > 0.0:
+        seconds += rates.experts * (1.0 - rates.missed ** (own.tokens + own.prefill))
+    if own.off == 0:
+        seconds += physics.drafting[own.decoding, k]
+        seconds += physics.by_k[0, k] * own.attended + physics.by_k[1, k] * own.prefill
+        seconds *= physics.by_k[2, own.k]
     return seconds
 
 
 @_compiled
-def _begin(state: State, replica: int, physics: Physics, limits: Ints, rng: np.random.Generator, now: float) -> None:
-    """Schedule a step and start it, if there is anything to run."""
-    own = state.replica_ints[replica]
-    own[at.SCHEDULED] = 0
-    own[at.DECODING] = 0
-    own[at.PREFILL] = 0
-    own[at.ATTENDED] = 0
-    budget = _grant_running(state, replica, limits)
-    if budget >= 0:
-        _admit(state, replica, budget, limits)
-    if own[at.SCHEDULED] == 0:
-        state.replica_floats[replica, at.CLOCK] = np.inf
-        return
-    own[at.VERIFIED_K] = own[at.NEXT_K]
-    own[at.NEXT_K] = 0 if own[at.OFF] else state.tables[replica, own[at.SCHEDULED]]
-    tokens = 0
-    for place in range(own[at.SIZE]):
-        ints = state.request_ints[state.running[replica, place]]
-        if ints[at.TODO] == 0:
-            tokens += ints[at.GRANT]
-    seconds = _seconds(own, physics, tokens)
-    sigma = physics.rates[4]
-    if sigma > 0.0:
-        seconds *= math.exp(sigma * rng.standard_normal() - 0.5 * sigma * sigma)
-    state.replica_floats[replica, at.STARTED] = now
-    state.replica_floats[replica, at.CLOCK] = now + seconds
+def _clear(own: Record) -> None:
+    """Forget the step that ended."""
+    own.scheduled = own.decoding = own.tokens = own.attended = own.prefill = 0
+    own.request_steps = own.first_tokens = own.prompts = own.generation = own.draft_tokens = own.finished = 0
+    own.step_seconds = own.first_seconds = 0.0
 
 
 @_compiled
-def _verify(ints: Ints, floats: Floats, tally: Floats, rng: np.random.Generator, factor: float) -> int:
+def _begin(state: State, replica: int, physics: Physics, now: float) -> None:
+    """Schedule a step and start it, if there is anything to run."""
+    own, limits = state.replicas[replica], physics.limits[0]
+    _clear(own)
+    running, size = state.running[replica], own.size
+    budget = _grant_running(own, running, state.requests, limits)
+    state.counters[replica, at.PREEMPTIONS] += size - own.size
+    if budget >= 0:
+        _admit(own, running, state.requests, limits, budget)
+    if own.scheduled == 0:
+        return
+    own.k = own.next_k
+    own.next_k = 0 if own.off else state.tables[replica, own.scheduled]
+    seconds, sigma = _seconds(own, physics), physics.rates[0].sigma
+    if sigma > 0.0:
+        seconds *= math.exp(sigma * _normal(state.whole[0]) - 0.5 * sigma * sigma)
+    own.started = now
+    own.clock = now + seconds
+
+
+@_compiled
+def _verify(request: Record, own: Record, whole: Record) -> int:
     """Tokens that a decoding request gains, before its target cuts them."""
-    drafts, left = ints[at.GRANT] - 1, ints[at.RUN]
-    if drafts == 0 and floats[at.SHARE] < 1.0:
+    drafts, left = request.grant - 1, request.run
+    if drafts == 0 and request.share < 1.0:
         return 1  # nothing was looked up: the run of what a look-up would find goes on
     accepted: int = min(drafts, left)
-    if left > drafts:
-        ints[at.RUN] = left - drafts - 1
-    else:
-        ints[at.RUN] = _run_length(rng, floats, factor)
+    request.run = left - drafts - 1 if left > drafts else _run_length(request, whole)
     if drafts > 0:
-        tally[at.DRAFT_TOKENS] += drafts
-        tally[at.BY_ACCEPTED + accepted] += 1
+        own.draft_tokens += drafts
+        request.accepted = accepted
     return 1 + accepted
 
 
 @_compiled
-def _gain(state: State, replica: int, row: int, tally: Floats, rng: np.random.Generator) -> int:
+def _gain(request: Record, own: Record, whole: Record) -> int:
     """End a request's part of the step; tokens it gained."""
-    ints, floats = state.request_ints[row], state.request_floats[row]
-    grant, now = ints[at.GRANT], state.replica_floats[replica, at.CLOCK]
-    gained: int
-    if ints[at.TODO] == 0:
-        gained = min(
-            _verify(ints, floats, tally, rng, state.whole_floats[at.FACTOR]), ints[at.TARGET] - ints[at.GENERATED]
-        )
-        ints[at.CONTEXT] += gained
+    gained: int = 1
+    request.accepted = -1
+    if request.todo == 0:
+        gained = min(_verify(request, own, whole), request.target - request.generated)
+        request.context += gained
     else:
-        ints[at.CONTEXT] += grant
-        ints[at.TODO] -= grant
-        if ints[at.TODO] > 0:
+        request.context += request.grant
+        request.todo -= request.grant
+        if request.todo > 0:
             return 0
-        gained = 1
-    if floats[at.FIRST] < 0.0:
-        floats[at.FIRST] = now
-        tally[at.FIRST_TOKENS] += 1
-        tally[at.FIRST_SECONDS] += now - floats[at.ARRIVAL]
-        tally[at.PROMPTS] += ints[at.PROMPT]
+    if request.first < 0.0:
+        request.first = own.clock
+        own.first_tokens += 1
+        own.first_seconds += own.clock - request.arrival
+        own.prompts += request.prompt
     else:
-        tally[at.REQUEST_STEPS] += 1
-        tally[at.STEP_SECONDS] += now - floats[at.LAST]
-    floats[at.LAST] = now
-    ints[at.GENERATED] += gained
+        own.request_steps += 1
+        own.step_seconds += own.clock - request.last
+    request.last = own.clock
+    request.generated += gained
+    own.generation += gained
     return gained
 
 
 @_compiled
-def _end_request(state: State, replica: int, row: int, tally: Floats) -> None:
-    ints, floats = state.request_ints[row], state.request_floats[row]
-    now = state.replica_floats[replica, at.CLOCK]
-    entry = state.ended[state.whole_ints[at.ENDED]]
-    entry[at.END_TIME] = now
-    entry[at.END_ARRIVAL] = floats[at.ARRIVAL]
-    entry[at.END_FIRST] = floats[at.FIRST]
-    entry[at.END_LAST] = floats[at.LAST]
-    entry[at.END_TOKENS] = ints[at.GENERATED]
-    entry[at.END_ROW] = ints[at.ROW]
-    state.whole_ints[at.ENDED] += 1
-    tally[at.FINISHED] += 1
-    state.replica_ints[replica, at.USED] -= ints[at.HELD]
-    ints[at.NEXT] = state.whole_ints[at.FREE]
-    state.whole_ints[at.FREE] = row
-    _count_alive(state, now, -1)
+def _end_request(request: Record, own: Record, whole: Record, entry: Record) -> None:
+    entry.end = own.clock
+    entry.arrival = request.arrival
+    entry.first = request.first
+    entry.last = request.last
+    entry.tokens = request.generated
+    entry.row = request.row
+    own.used -= request.held
+    request.next = whole.free
+    own.finished += 1
+    _count_alive(whole, own.clock, -1)
 
 
 @_compiled
-def _finish(state: State, replica: int, tally: Floats, rng: np.random.Generator) -> None:
-    """End the step under way. `tally` is scratch for what this step counts."""
-    own = state.replica_ints[replica]
+def _finish(state: State, replica: int, tally: Floats) -> None:
+    """End the step under way. `tally` is scratch: request-steps by drafts accepted."""
+    own, whole, requests = state.replicas[replica], state.whole[0], state.requests
+    running, kept = state.running[replica], 0
     tally[:] = 0.0
-    k, kept = own[at.NEXT_K], 0
-    for place in range(own[at.SIZE]):
-        row = state.running[replica, place]
-        ints = state.request_ints[row]
-        if ints[at.GRANT] > 0:
-            gained = _gain(state, replica, row, tally, rng)
-            tally[at.GENERATION] += gained
-            ints[at.GRANT] = 0
-            if gained > 0 and ints[at.GENERATED] >= ints[at.TARGET]:
-                _end_request(state, replica, row, tally)
+    for place in range(own.size):
+        row = running[place]
+        request = requests[row]
+        if request.grant > 0:
+            gained = _gain(request, own, whole)
+            request.grant = 0
+            if request.accepted >= 0:
+                tally[request.accepted] += 1
+            if gained > 0 and request.generated >= request.target:
+                _end_request(request, own, whole, state.ended[whole.ended])
+                whole.free = row
+                whole.ended += 1
                 continue
-            share = state.request_floats[row, at.SHARE]
-            drafts = ints[at.TODO] == 0 and (share >= 1.0 or rng.random() < share)
-            ints[at.DRAFTS] = k if drafts else 0
-        state.running[replica, kept] = row
+        drafts = request.todo == 0 and (request.share >= 1.0 or _uniform(whole) <= request.share)
+        request.drafts = own.next_k if drafts else 0
+        running[kept] = row
         kept += 1
-    own[at.SIZE] = kept
-    _book(state, replica, tally)
-
-
-@_compiled
-def _book(state: State, replica: int, tally: Floats) -> None:
-    """Add a step to the counters and to the step log."""
-    for accepted in range(tally.shape[0] - at.BY_ACCEPTED):
-        tally[at.DRAFTED] += tally[at.BY_ACCEPTED + accepted]
-        tally[at.ACCEPTED] += accepted * tally[at.BY_ACCEPTED + accepted]
-    if tally[at.GENERATION] > 0:
-        tally[at.STEPS] = 1
-        tally[at.STEP_TOKENS] = tally[at.PROMPTS] + tally[at.GENERATION]
-    floats = state.replica_floats[replica]
-    tally[at.BUSY_SECONDS] = floats[at.CLOCK] - floats[at.STARTED]
-    counters = state.counters[replica]
-    for place in range(tally.shape[0]):
-        counters[place] += tally[place]
-    state.whole_floats[at.TOKENS] += tally[at.GENERATION]
+    own.size = kept
+    whole.tokens += own.generation
+    drafted, accepted = _book(own, tally, state.counters[replica])
     if state.log.shape[1] > 0:
-        _log(state, replica, tally)
+        _log(own, tally, drafted, accepted, state.log[replica, own.logged % state.log.shape[1]])
+    own.clock = np.inf
 
 
 @_compiled
-def _log(state: State, replica: int, tally: Floats) -> None:
-    own = state.replica_ints[replica]
-    entry = state.log[replica, own[at.LOGGED] % state.log.shape[1]]
-    entry[at.LOG_END] = state.replica_floats[replica, at.CLOCK]
-    entry[at.LOG_SECONDS] = tally[at.BUSY_SECONDS]
-    entry[at.LOG_BATCH] = own[at.DECODING]
-    entry[at.LOG_SCHEDULED] = own[at.SCHEDULED]
-    entry[at.LOG_K] = own[at.VERIFIED_K]
-    entry[at.LOG_NEXT_K] = own[at.NEXT_K]
-    entry[at.LOG_DRAFTED] = tally[at.DRAFTED]
-    entry[at.LOG_DRAFT_TOKENS] = tally[at.DRAFT_TOKENS]
-    entry[at.LOG_ACCEPTED] = tally[at.ACCEPTED]
-    entry[at.LOG_EMITTED] = tally[at.GENERATION]
-    entry[at.LOG_CONTEXT] = own[at.ATTENDED]
-    entry[at.LOG_PREFILL] = own[at.PREFILL]
-    entry[at.LOG_WAITING] = own[at.WAITING]
-    for place in range(tally.shape[0] - at.BY_ACCEPTED):
-        entry[at.LOG_BY_ACCEPTED + place] = tally[at.BY_ACCEPTED + place]
-    own[at.LOGGED] += 1
+def _book(own: Record, tally: Floats, counters: Floats) -> tuple[float, float]:
+    """Add the step to the counters; its requests that verified drafts, and their accepted drafts."""
+    drafted, accepted = 0.0, 0.0
+    for place in range(len(tally)):
+        drafted += tally[place]
+        accepted += place * tally[place]
+        counters[at.BY_ACCEPTED + place] += tally[place]
+    if own.generation > 0:
+        counters[at.STEPS] += 1
+        counters[at.STEP_TOKENS] += own.prompts + own.generation
+    counters[at.REQUEST_STEPS] += own.request_steps
+    counters[at.STEP_SECONDS] += own.step_seconds
+    counters[at.FIRST_TOKENS] += own.first_tokens
+    counters[at.FIRST_SECONDS] += own.first_seconds
+    counters[at.GENERATION] += own.generation
+    counters[at.PROMPTS] += own.prompts
+    counters[at.FINISHED] += own.finished
+    counters[at.DRAFTED] += drafted
+    counters[at.DRAFT_TOKENS] += own.draft_tokens
+    counters[at.ACCEPTED] += accepted
+    counters[at.BUSY_SECONDS] += own.clock - own.started
+    return drafted, accepted
 
 
 @_compiled
-def _wake(state: State, physics: Physics, limits: Ints, rng: np.random.Generator, now: float) -> None:
+def _log(own: Record, tally: Floats, drafted: float, accepted: float, entry: Floats) -> None:
+    entry[at.LOG_END] = own.clock
+    entry[at.LOG_SECONDS] = own.clock - own.started
+    entry[at.LOG_BATCH] = own.decoding
+    entry[at.LOG_SCHEDULED] = own.scheduled
+    entry[at.LOG_K] = own.k
+    entry[at.LOG_NEXT_K] = own.next_k
+    entry[at.LOG_DRAFTED] = drafted
+    entry[at.LOG_DRAFT_TOKENS] = own.draft_tokens
+    entry[at.LOG_ACCEPTED] = accepted
+    entry[at.LOG_EMITTED] = own.generation
+    entry[at.LOG_CONTEXT] = own.attended
+    entry[at.LOG_PREFILL] = own.prefill
+    entry[at.LOG_WAITING] = own.waiting
+    for place in range(len(tally)):
+        entry[at.LOG_BY_ACCEPTED + place] = tally[place]
+    own.logged += 1
+
+
+@_compiled
+def _wake(state: State, physics: Physics, now: float) -> None:
     """Start a step on every ready replica that is idle and has work."""
-    for replica in range(state.replica_ints.shape[0]):
-        own = state.replica_ints[replica]
-        idle = state.replica_floats[replica, at.CLOCK] == np.inf
-        if idle and own[at.READY] and (own[at.SIZE] > 0 or own[at.HEAD] >= 0):
-            _begin(state, replica, physics, limits, rng, now)
+    for replica in range(len(state.replicas)):
+        own = state.replicas[replica]
+        if own.clock == np.inf and own.ready and (own.size > 0 or own.head >= 0):
+            _begin(state, replica, physics, now)
 
 
 @_compiled
-def _next_to_end(state: State) -> int:
+def _next_to_end(replicas: Records) -> int:
     """The replica whose step ends first."""
-    clocks, first = state.replica_floats, 0
-    for replica in range(1, clocks.shape[0]):
-        if clocks[replica, at.CLOCK] < clocks[first, at.CLOCK]:
+    first = 0
+    for replica in range(1, len(replicas)):
+        if replicas[replica].clock < replicas[first].clock:
             first = replica
     return first
 
 
 @_compiled
-def _next_arrival(state: State, source: Source) -> float:
+def _next_arrival(whole: Record, arrival: Floats) -> float:
     """Time of the next request of an open loop; infinite when there is none."""
-    number = state.whole_ints[at.NEXT_ARRIVAL]
-    open_loop = state.whole_ints[at.WANTED] < 0 and number < source.arrival.shape[0]
-    return source.arrival[number] if open_loop else np.inf
+    if whole.wanted >= 0 or whole.next_arrival >= len(arrival):
+        return np.inf
+    time: float = arrival[whole.next_arrival]
+    return time
 
 
 @_compiled
-def run(
-    state: State,
-    source: Source,
-    physics: Physics,
-    limits: Ints,
-    rng: np.random.Generator,
-    tally: Floats,
-    until: float,
-) -> int:
+def run(state: State, source: Source, physics: Physics, tally: Floats, until: float) -> int:
     """Run every event up to and with `until` (seconds); DONE, or which array is full (make room, then call again).
 
     Replicas, tables, drift and the wanted number of requests do not change within a call: the caller cuts time there.
     """
-    closed = state.whole_ints[at.WANTED] >= 0
+    whole, replicas = state.whole[0], state.replicas
     _flush_router(state)
-    if closed:
-        _refill(state, source, rng, state.whole_floats[at.SINCE])
-    _wake(state, physics, limits, rng, state.whole_floats[at.SINCE])
+    _refill(state, source, whole.since)
+    _wake(state, physics, whole.since)
     while True:
-        replica, arriving = _next_to_end(state), _next_arrival(state, source)
-        ending = state.replica_floats[replica, at.CLOCK]
+        replica, arriving = _next_to_end(replicas), _next_arrival(whole, source.arrival)
+        ending = replicas[replica].clock
         if min(ending, arriving) > until:
-            _count_alive(state, until, 0)
+            _count_alive(whole, until, 0)
             return at.DONE
         if arriving <= ending:
-            if state.whole_ints[at.FREE] < 0:
+            if whole.free < 0:
                 return at.REQUESTS_FULL
-            _issue(state, source, rng, state.whole_ints[at.NEXT_ARRIVAL], arriving)
-            state.whole_ints[at.NEXT_ARRIVAL] += 1
-            _wake(state, physics, limits, rng, arriving)
+            _issue(state, source, whole.next_arrival, arriving)
+            whole.next_arrival += 1
+            _wake(state, physics, arriving)
             continue
-        if state.whole_ints[at.ENDED] + state.running.shape[1] > state.ended.shape[0]:
+        if whole.ended + state.running.shape[1] > len(state.ended):
             return at.ENDED_FULL
-        _finish(state, replica, tally, rng)
-        state.replica_floats[replica, at.CLOCK] = np.inf
-        if closed:
-            _refill(state, source, rng, ending)
-        _wake(state, physics, limits, rng, ending)
+        _finish(state, replica, tally)
+        _refill(state, source, ending)
+        _wake(state, physics, ending)

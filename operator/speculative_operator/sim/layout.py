@@ -1,86 +1,115 @@
-"""Places of every figure in the kernel's arrays. Shared by `kernel`, `state`, `deployment` and `exposition`.
+"""Records and places of the kernel's arrays. Shared by `kernel`, `replica`, `deployment` and `exposition`.
 
-Compiled code knows arrays, not objects: a request is a row of `request_ints` and `request_floats`, a replica a row of
-`replica_ints`, `replica_floats` and `counters`. Plain module constants, because the compiler folds them.
+Compiled code knows records and arrays, not objects. A request and a replica are records; what vLLM counts is an array
+of floats per replica, with plain module constants as places, because the compiler folds them.
 """
 
 from __future__ import annotations
 
-# request_ints
-PROMPT = 0
-TARGET = 1
-"""Output tokens at which the request ends."""
-GENERATED = 2
-TODO = 3
-"""Prompt tokens (after a preemption also own output) still to compute; 0 while decoding."""
-CONTEXT = 4
-"""Tokens whose KV is computed."""
-DRAFTS = 5
-"""Draft tokens to verify in the next step."""
-HELD = 6
-"""KV tokens reserved, a multiple of the block size."""
-GRANT = 7
-"""Tokens given in the step under way."""
-RUN = 8
-"""Drafts in a row that the verifier would still accept."""
-NEXT = 9
-"""Request behind this one in its queue, or next free row; -1 at the end."""
-ROW = 10
-"""Row of the workload that this request came from."""
-REQUEST_INTS = 11
+import numpy as np
 
-# request_floats
-ARRIVAL = 0
-FIRST = 1
-"""Time of the first token; negative until then."""
-LAST = 2
-"""Time of the newest token."""
-SHARE = 3
-"""Share of its steps with a draft."""
-MIX = 4
-"""Share of its runs of the first kind."""
-LONG = 5
-"""1 / ln p of the first kind of runs; 0 for p = 0."""
-SHORT = 6
-"""The same of the second kind."""
-REQUEST_FLOATS = 7
+REQUEST = np.dtype(
+    [
+        ("arrival", "f8"),
+        ("first", "f8"),  # time of the first token, negative until then
+        ("last", "f8"),  # time of the newest token
+        ("share", "f8"),  # share of its steps with a draft
+        ("mix", "f8"),  # share of its runs of the first kind
+        ("long", "f8"),  # 1 / ln p of the first kind of runs; 0 for p = 0
+        ("short", "f8"),  # the same of the second kind
+        ("prompt", "i4"),
+        ("target", "i4"),  # output tokens at which it ends
+        ("generated", "i4"),
+        ("todo", "i4"),  # prompt tokens (after a preemption also own output) still to compute; 0 while decoding
+        ("context", "i4"),  # tokens whose KV is computed
+        ("drafts", "i4"),  # draft tokens to verify in the next step
+        ("held", "i4"),  # KV tokens reserved, a multiple of the block size
+        ("grant", "i4"),  # tokens given in the step under way
+        ("run", "i4"),  # drafts in a row that the verifier would still accept
+        ("next", "i4"),  # request behind it in its queue, or next free row; -1 at the end
+        ("row", "i4"),  # row of the workload that it came from
+        ("accepted", "i4"),  # drafts accepted in its newest step; -1 when it had none
+    ]
+)
+DRAWN = ("share", "mix", "long", "short")
+"""Columns of `drafts.draws`."""
 
-# replica_ints
-SIZE = 0
-"""Running requests."""
-WAITING = 1
-HEAD = 2
-"""First request of the queue, -1 when empty."""
-TAIL = 3
-USED = 4
-"""KV tokens reserved by running requests."""
-POOL = 5
-"""KV tokens there are."""
-READY = 6
-"""1 while the replica serves."""
-OFF = 7
-"""1 when it runs without drafter."""
-VERIFIED_K = 8
-"""K at which the drafts that the step under way verifies were made."""
-NEXT_K = 9
-"""K at which this step drafts."""
-SCHEDULED = 10
-DECODING = 11
-PREFILL = 12
-ATTENDED = 13
-"""KV tokens that the decoding requests of the step under way read."""
-LOGGED = 14
-"""Steps written to the log since it was drained."""
-REPLICA_INTS = 15
+REPLICA = np.dtype(
+    [
+        ("clock", "f8"),  # end of the step under way; infinite when idle or away
+        ("started", "f8"),  # start of the step under way
+        ("size", "i8"),  # running requests
+        ("waiting", "i8"),
+        ("head", "i8"),  # first request of the queue, -1 when empty
+        ("tail", "i8"),
+        ("used", "i8"),  # KV tokens reserved by running requests
+        ("pool", "i8"),  # KV tokens there are
+        ("ready", "i8"),  # 1 while it serves
+        ("off", "i8"),  # 1 when it runs without drafter
+        ("k", "i8"),  # K of the drafts that the step under way verifies
+        ("next_k", "i8"),  # K at which this step drafts
+        ("scheduled", "i8"),  # requests given tokens in the step under way
+        ("decoding", "i8"),  # those of them that decode
+        ("tokens", "i8"),  # tokens that these decode
+        ("attended", "i8"),  # KV tokens that these read
+        ("prefill", "i8"),  # prompt tokens of the step under way
+        ("request_steps", "i8"),  # what the step that ends counts: tokens after the first, by request
+        ("step_seconds", "f8"),  # their distances in time
+        ("first_tokens", "i8"),
+        ("first_seconds", "f8"),
+        ("prompts", "i8"),  # prompt tokens of requests that got their first token
+        ("generation", "i8"),
+        ("draft_tokens", "i8"),
+        ("finished", "i8"),
+        ("logged", "i8"),  # steps written to the log since it was drained
+    ]
+)
 
-# replica_floats
-CLOCK = 0
-"""End of the step under way; infinite when idle or away."""
-STARTED = 1
-"""Start of the step under way."""
-REPLICA_FLOATS = 2
+WHOLE = np.dtype(
+    [
+        ("since", "f8"),  # time up to which alive_seconds is summed
+        ("alive_seconds", "f8"),
+        ("factor", "f8"),  # drift: share of runs that still start; the others have length 0
+        ("tokens", "f8"),  # output tokens delivered, those of lost answers taken off
+        ("lost", "f8"),  # output tokens of answers that a restart cut off
+        ("next_arrival", "i8"),
+        ("alive", "i8"),  # requests in the system, queued or running
+        ("wanted", "i8"),  # closed loop: requests that there should be; -1 in an open loop
+        ("pool_first", "i8"),
+        ("pool_stop", "i8"),
+        ("pool_next", "i8"),
+        ("free", "i8"),  # first free request row, -1 when there is none
+        ("ended", "i8"),  # requests written to the log of ended ones since it was drained
+        ("head", "i8"),  # queue of requests that no replica is ready for
+        ("tail", "i8"),
+        ("turn", "i8"),  # replica that wins the next tie, or has the next turn
+        ("random", "u8"),  # state of the random generator, never 0
+        ("in_turn", "i8"),  # 1: replicas in turn; 0: the one with the fewest requests
+    ]
+)
 
-# counters, as vLLM counts them
+LIMITS = np.dtype(
+    [
+        ("seats", "i8"),
+        ("budget", "i8"),  # tokens of one step
+        ("block", "i8"),
+        ("ahead", "i8"),  # slots reserved for drafts of every request: the largest K
+    ]
+)
+
+RATES = np.dtype(
+    [
+        ("token", "f8"),  # seconds per prompt token
+        ("kv", "f8"),  # seconds per KV token of the decoding requests
+        ("experts", "f8"),  # seconds to read all experts
+        ("missed", "f8"),  # share of the experts that one token misses
+        ("sigma", "f8"),  # standard deviation of the logarithm of a step's noise
+    ]
+)
+
+ENDED = np.dtype([("end", "f8"), ("arrival", "f8"), ("first", "f8"), ("last", "f8"), ("tokens", "i8"), ("row", "i8")])
+
+# counters of a replica, as vLLM counts
 STEPS = 0
 STEP_TOKENS = 1
 REQUEST_STEPS = 2
@@ -98,57 +127,6 @@ BUSY_SECONDS = 13
 """Time spent in steps: no metric of vLLM's, for tests and scores."""
 BY_ACCEPTED = 14
 """From here on: drafted request-steps that had 0, 1, 2, ... drafts accepted."""
-
-# whole_ints
-NEXT_ARRIVAL = 0
-ALIVE = 1
-"""Requests in the system, queued or running."""
-WANTED = 2
-"""Closed loop: requests that there should be; -1 in an open loop."""
-POOL_FIRST = 3
-POOL_STOP = 4
-POOL_NEXT = 5
-FREE = 6
-"""First free request row, -1 when there is none."""
-ENDED = 7
-"""Requests written to the log of finished ones since it was drained."""
-ROUTER_HEAD = 8
-"""Queue of requests that no replica is ready for."""
-ROUTER_TAIL = 9
-TURN = 10
-"""Replica that wins the next tie, or has the next turn."""
-ROUND_ROBIN = 11
-"""1: replicas in turn; 0: the one with the fewest requests."""
-WHOLE_INTS = 12
-
-# whole_floats
-SINCE = 0
-"""Time up to which `ALIVE_SECONDS` is summed."""
-ALIVE_SECONDS = 1
-FACTOR = 2
-"""Drift: share of runs that still start; the others have length 0."""
-TOKENS = 3
-"""Output tokens delivered, those of lost answers taken off."""
-LOST = 4
-"""Output tokens of answers that a restart cut off."""
-WHOLE_FLOATS = 5
-
-# limits
-SEATS = 0
-BUDGET = 1
-BLOCK = 2
-LOOKAHEAD = 3
-"""Slots reserved for drafts of every request: the largest K."""
-LIMITS = 4
-
-# columns of the log of finished requests
-END_TIME = 0
-END_ARRIVAL = 1
-END_FIRST = 2
-END_LAST = 3
-END_TOKENS = 4
-END_ROW = 5
-END_COLUMNS = 6
 
 # columns of the step log
 LOG_END = 0
