@@ -196,7 +196,7 @@ class Deployment:
     def load(self, replica: int) -> tuple[int, int]:
         """(running, waiting) requests now."""
         own = self._state.replicas[replica]
-        return int(own.size), int(own.waiting)
+        return int(own.active), int(own.waiting)
 
     def counters(self, replica: int) -> Array:
         """A copy of the replica's counters; places in `layout`."""

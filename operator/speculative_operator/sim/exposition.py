@@ -8,6 +8,7 @@ thousands of times in a run.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from speculative_operator.sim import layout as at
 Floats = NDArray[np.float64]
 
 MODEL = "sim"
+_LABELS = f'engine="0",model_name="{MODEL}"'
 _COUNTERS = (
-    ("prompt_tokens_total", at.PROMPTS),
-    ("prompt_tokens_by_source_total", at.PROMPTS),
-    ("generation_tokens_total", at.GENERATION),
-    ("num_preemptions_total", at.PREEMPTIONS),
-    ("request_success_total", at.FINISHED),
+    ("prompt_tokens", "", at.PROMPTS),
+    ("prompt_tokens_by_source", 'source="local_compute"', at.PROMPTS),
+    ("generation_tokens", "", at.GENERATION),
+    ("num_preemptions", "", at.PREEMPTIONS),
+    ("request_success", 'finished_reason="length"', at.FINISHED),
 )
 _HISTOGRAMS = (
     ("iteration_tokens_total", at.STEPS, at.STEP_TOKENS),
@@ -31,53 +33,58 @@ _HISTOGRAMS = (
     ("time_to_first_token_seconds", at.FIRST_TOKENS, at.FIRST_SECONDS),
 )
 _SPECULATION = (
-    ("spec_decode_num_drafts_total", at.DRAFTED),
-    ("spec_decode_num_draft_tokens_total", at.DRAFT_TOKENS),
-    ("spec_decode_num_accepted_tokens_total", at.ACCEPTED),
+    ("spec_decode_num_drafts", at.DRAFTED),
+    ("spec_decode_num_draft_tokens", at.DRAFT_TOKENS),
+    ("spec_decode_num_accepted_tokens", at.ACCEPTED),
 )
-_EXTRA_LABELS = {
-    "prompt_tokens_by_source_total": 'source="local_compute"',
-    "request_success_total": 'finished_reason="length"',
-}
 
 
 def exposition(replica: Any, counters: Floats, block_size: int, created: float | None = None) -> str:
     """The text of one replica, a record of `layout`; `created`: its start, to add every counter's `_created` twin."""
-    return "\n".join(_lines(replica, counters, block_size, created)) + "\n"
+    own = dict(zip(at.REPLICA.names or (), replica.tolist(), strict=True))
+    positions = 0 if own["off"] else len(counters) - at.BY_ACCEPTED - 1
+    accepted = counters[: at.BY_ACCEPTED : -1].cumsum()[::-1].tolist()[:positions]
+    pool = own["pool"]
+    gauges = (float(own["active"]), float(own["waiting"]), own["used"] / pool, pool, pool // block_size)
+    text = _template(block_size, positions, created is not None)
+    return text.format(*counters.tolist()[: at.BY_ACCEPTED], *gauges, *accepted, created=created)
 
 
-def _lines(replica: Any, counters: Floats, block_size: int, created: float | None) -> Iterator[str]:
-    used, pool = int(replica.used), int(replica.pool)
-    yield _line("num_requests_running", replica.size)
-    yield _line("num_requests_waiting", replica.waiting)
-    yield _line("kv_cache_usage_perc", used / pool)
-    info = f'block_size="{block_size}",kv_cache_size_tokens="{pool}",num_gpu_blocks="{pool // block_size}"'
-    yield _line("cache_config_info", 1, info)
-    for name, place in _COUNTERS:
-        yield from _counter(name, counters[place], _EXTRA_LABELS.get(name, ""), created)
+@lru_cache(maxsize=64)
+def _template(block_size: int, positions: int, created: bool) -> str:
+    """The text with numbered places: counters of `layout`, five gauges, accepted drafts by position."""
+    return "\n".join(_lines(block_size, positions, created)) + "\n"
+
+
+def _lines(block_size: int, positions: int, created: bool) -> Iterator[str]:
+    gauge = at.BY_ACCEPTED
+    yield _line("num_requests_running", gauge)
+    yield _line("num_requests_waiting", gauge + 1)
+    yield _line("kv_cache_usage_perc", gauge + 2)
+    info = f'block_size="{block_size}",kv_cache_size_tokens="{{{gauge + 3}}}",num_gpu_blocks="{{{gauge + 4}}}"'
+    yield f"vllm:cache_config_info{{{{{_LABELS},{info}}}}} 1.0"
+    for name, labels, place in _COUNTERS:
+        yield from _counter(name, labels, place, created)
     for name, count, total in _HISTOGRAMS:
-        yield _line(f"{name}_bucket", counters[count], 'le="+Inf"')
-        yield _line(f"{name}_count", counters[count])
-        yield _line(f"{name}_sum", counters[total])
-        if created is not None:
-            yield _line(f"{name}_created", created)
-    if replica.off or len(counters) <= at.BY_ACCEPTED + 1:
+        yield _line(f"{name}_bucket", count, 'le="+Inf"')
+        yield _line(f"{name}_count", count)
+        yield _line(f"{name}_sum", total)
+        if created:
+            yield _line(f"{name}_created", "created")
+    if not positions:
         return
     for name, place in _SPECULATION:
-        yield from _counter(name, counters[place], "", created)
-    deeper = counters[: at.BY_ACCEPTED : -1].cumsum()[::-1]
-    for position, accepted in enumerate(deeper):
-        yield from _counter(
-            "spec_decode_num_accepted_tokens_per_pos_total", accepted, f'position="{position}"', created
-        )
+        yield from _counter(name, "", place, created)
+    for position in range(positions):
+        name, labels = "spec_decode_num_accepted_tokens_per_pos", f'position="{position}"'
+        yield from _counter(name, labels, gauge + 5 + position, created)
 
 
-def _counter(name: str, value: float, labels: str, created: float | None) -> Iterator[str]:
-    yield _line(name, value, labels)
-    if created is not None:
-        yield _line(f"{name.removesuffix('_total')}_created", created, labels)
+def _counter(name: str, labels: str, place: int, created: bool) -> Iterator[str]:
+    yield _line(f"{name}_total", place, labels)
+    if created:
+        yield _line(f"{name}_created", "created", labels)
 
 
-def _line(name: str, value: float, labels: str = "") -> str:
-    comma = "," if labels else ""
-    return f'vllm:{name}{{engine="0",model_name="{MODEL}"{comma}{labels}}} {float(value)!r}'
+def _line(name: str, place: int | str, labels: str = "") -> str:
+    return f"vllm:{name}{{{{{_LABELS}{',' if labels else ''}{labels}}}}} {{{place}!r}}"

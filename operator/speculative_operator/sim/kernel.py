@@ -141,7 +141,7 @@ def _route(whole: Record, replicas: Records, requests: Records, row: int) -> Non
     for offset in range(len(replicas)):
         place = (whole.turn + offset) % len(replicas)
         own = replicas[place]
-        load = 0 if whole.in_turn else own.size + own.waiting
+        load = 0 if whole.in_turn else own.active + own.waiting
         if own.ready and (best < 0 or load < fewest):
             best, fewest = place, load
     if best < 0:
@@ -260,22 +260,22 @@ def _grant_running(own: Record, running: Ints, requests: Records, limits: Record
     """Tokens for every running request, decoding ones first. The budget left, -1 when any had to be preempted."""
     budget: int = limits.budget
     prompts = 0
-    for place in range(own.size):
+    for place in range(own.active):
         request = requests[running[place]]
         if request.todo == 0:
             budget -= _grant(request, own, limits, budget)
         else:
             prompts += 1
     if prompts:
-        for place in range(own.size):
+        for place in range(own.active):
             request = requests[running[place]]
             if request.todo > 0:
                 budget -= _grant(request, own, limits, budget)
     if own.used <= own.pool:
         return budget
-    while own.used > own.pool and own.size > 1:
-        own.size -= 1
-        row = running[own.size]
+    while own.used > own.pool and own.active > 1:
+        own.active -= 1
+        row = running[own.active]
         _preempt(requests[row], own)
         requests[row].next = own.head
         own.tail = row if own.head < 0 else own.tail
@@ -287,7 +287,7 @@ def _grant_running(own: Record, running: Ints, requests: Records, limits: Record
 @_compiled
 def _admit(own: Record, running: Ints, requests: Records, limits: Record, budget: int) -> None:
     """Start waiting requests, in order, as long as seats, tokens and blocks last."""
-    while own.head >= 0 and own.size < limits.seats and budget > 0:
+    while own.head >= 0 and own.active < limits.seats and budget > 0:
         row = own.head
         request = requests[row]
         chunk = min(request.todo, budget)
@@ -302,8 +302,8 @@ def _admit(own: Record, running: Ints, requests: Records, limits: Record, budget
         budget -= chunk
         own.scheduled += 1
         own.prefill += chunk
-        running[own.size] = row
-        own.size += 1
+        running[own.active] = row
+        own.active += 1
 
 
 @_compiled
@@ -333,9 +333,9 @@ def _begin(state: State, replica: int, physics: Physics, now: float) -> None:
     """Schedule a step and start it, if there is anything to run."""
     own, limits = state.replicas[replica], physics.limits[0]
     _clear(own)
-    running, size = state.running[replica], own.size
+    running, size = state.running[replica], own.active
     budget = _grant_running(own, running, state.requests, limits)
-    state.counters[replica, at.PREEMPTIONS] += size - own.size
+    state.counters[replica, at.PREEMPTIONS] += size - own.active
     if budget >= 0:
         _admit(own, running, state.requests, limits, budget)
     if own.scheduled == 0:
@@ -410,7 +410,7 @@ def _finish(state: State, replica: int, tally: Floats) -> None:
     own, whole, requests = state.replicas[replica], state.whole[0], state.requests
     running, kept = state.running[replica], 0
     tally[:] = 0.0
-    for place in range(own.size):
+    for place in range(own.active):
         row = running[place]
         request = requests[row]
         if request.grant > 0:
@@ -427,7 +427,7 @@ def _finish(state: State, replica: int, tally: Floats) -> None:
         request.drafts = own.next_k if drafts else 0
         running[kept] = row
         kept += 1
-    own.size = kept
+    own.active = kept
     whole.tokens += own.generation
     drafted, accepted = _book(own, tally, state.counters[replica])
     if state.log.shape[1] > 0:
@@ -485,7 +485,7 @@ def _wake(state: State, physics: Physics, now: float) -> None:
     """Start a step on every ready replica that is idle and has work."""
     for replica in range(len(state.replicas)):
         own = state.replicas[replica]
-        if own.clock == np.inf and own.ready and (own.size > 0 or own.head >= 0):
+        if own.clock == np.inf and own.ready and (own.active > 0 or own.head >= 0):
             _begin(state, replica, physics, now)
 
 

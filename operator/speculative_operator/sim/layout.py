@@ -38,7 +38,7 @@ REPLICA = np.dtype(
     [
         ("clock", "f8"),  # end of the step under way; infinite when idle or away
         ("started", "f8"),  # start of the step under way
-        ("size", "i8"),  # running requests
+        ("active", "i8"),  # running requests
         ("waiting", "i8"),
         ("head", "i8"),  # first request of the queue, -1 when empty
         ("tail", "i8"),

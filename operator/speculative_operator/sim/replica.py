@@ -98,12 +98,12 @@ def boot(state: kernel.State, replica: int, plant: Plant, off: bool) -> None:
 def take_away(state: kernel.State, replica: int) -> None:
     """Stop a replica. Its requests start anew elsewhere: clients retry, and what they had been sent is lost."""
     own = state.replicas[replica]
-    victims = [int(row) for row in state.running[replica, : own.size]]
+    victims = [int(row) for row in state.running[replica, : own.active]]
     row = int(own.head)
     while row >= 0:
         victims.append(row)
         row = int(state.requests[row].next)
-    own.ready = own.size = own.waiting = own.used = 0
+    own.ready = own.active = own.waiting = own.used = 0
     own.head = own.tail = -1
     own.clock = np.inf
     for victim in victims:
