@@ -27,9 +27,11 @@ MAY_IMPORT = {
     "settings": set(),
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
-    "cli": {"domain", "physics", "tuner", "engines", "pairing", "sim", "render", "reconcile", "api"},
+    "cli": {
+        "domain", "physics", "tuner", "engines", "pairing", "sim", "render", "reconcile", "api", "settings", "shell",
+    },
     "__main__": {"app"},
-}
+}  # fmt: skip
 PURE = {"domain", "physics", "tuner", "engines", "pairing", "sim", "render", "reconcile"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",

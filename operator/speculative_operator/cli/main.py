@@ -24,7 +24,7 @@ COMMANDS = {
 _EPILOG = """examples:
   speculative tune < scrapes.jsonl
   speculative simulate --trace code.csv --format azure --report report/
-  speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start=-2h
+  speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
   speculative cases cases.csv --json
 
 exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted

@@ -1,8 +1,9 @@
-"""One instant query for raw samples, from any Prometheus-compatible server, as domain values or one of our errors.
+"""Queries to any Prometheus-compatible server, answered with domain values or one of our errors: one instant query for
+the raw samples of a tick, and the history of a deployment for `speculative replay`.
 
 `prometheus_api_client` sends the query; what it lacks is added by the session it is given: an overall deadline and a
 size limit (its timeout is per read), no silent retries, a token re-read per request, and a look at what it throws
-away (status, result type, warnings of partial answers). Used by rounds, in threads.
+away (status, result type, warnings of partial answers). Used by rounds, in threads, and by the command line.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +147,20 @@ class Prometheus:
         query = queries(namespace, self._settings.prometheus_range_seconds)
         # Multi-tenant front ends want the namespace named beside the query; Prometheus ignores it.
         params = {"time": f"{now:.3f}", "namespace": namespace}
+        return self._series(lambda connect: connect.custom_query(query, params=params))
+
+    def history(self, selector: str, namespace: str, start: int, end: int, step: int) -> tuple[Series, ...] | Gap:
+        """What `selector` gave from unix time `start` to `end`, both included, every `step` seconds, or why not.
+
+        Each value is the newest one at that instant, as `query_range` has it: at most five minutes old.
+        """
+        first, last = (datetime.fromtimestamp(time, UTC) for time in (start, end))
+        params = {"namespace": namespace}
+        return self._series(lambda connect: connect.custom_query_range(selector, first, last, str(step), params=params))
+
+    def _series(self, ask: Callable[[Any], Sequence[Any]]) -> tuple[Series, ...] | Gap:
         try:
-            return parse(self._connect().custom_query(query, params=params))
+            return parse(ask(self._connect()))
         except (TooSlowError, requests.Timeout) as error:
             return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(error))
         except PrometheusApiClientException as error:

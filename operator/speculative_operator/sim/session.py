@@ -18,7 +18,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.exposition import Exposition, ExpositionError
+from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.sim.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table
 from speculative_operator.tuner.start import fit
@@ -36,6 +36,9 @@ was set back; fewer are late arrivals."""
 LATEST_TIME = 1e11
 """unix seconds: beyond the year 5000, or milliseconds."""
 
+Scrape = str | Mapping[SeriesKey, float] | None
+"""The exposition of one pod, or what a parser made of it; None when it could not be had."""
+
 
 class Session:
     """One deployment. `table` is in force: the first one, then each that was decided for."""
@@ -52,8 +55,8 @@ class Session:
         self._behind: list[float] = []
         self._last = self._holding(Reason.STARTING, "no scrape was seen yet")
 
-    def feed(self, time: float, pods: Mapping[str, str | None]) -> Decision:
-        """The decision after a scrape of every ready pod at unix time `time`; None in place of a text: it failed.
+    def feed(self, time: float, pods: Mapping[str, Scrape]) -> Decision:
+        """The decision after a scrape of every ready pod at unix time `time`.
 
         Between windows, and for a repeated scrape, the last decision stands, with `changed` False. A scrape older
         than one already seen changes nothing. Never raises for what was scraped.
@@ -86,13 +89,13 @@ class Session:
         self._newest = self._decided = None
         return True
 
-    def _take(self, time: float, pods: Mapping[str, str | None]) -> dict[str, Gap]:
+    def _take(self, time: float, pods: Mapping[str, Scrape]) -> dict[str, Gap]:
         """Keeps what was scraped; a gap for each pod whose text holds nothing."""
         self._rings = {pod: ring for pod, ring in self._rings.items() if pod in pods}
         gaps = {}
-        for pod, text in pods.items():
+        for pod, scrape in pods.items():
             try:
-                values = self._exposition.parse(text or "")
+                values = scrape if isinstance(scrape, Mapping) else self._exposition.parse(scrape or "")
             except ExpositionError as problem:
                 gaps[pod] = Gap(Reason.METRICS_ABSURD, str(problem))
                 continue

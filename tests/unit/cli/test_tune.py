@@ -46,10 +46,10 @@ def _line(line: Any) -> bytes:
     return (line if isinstance(line, str) else json.dumps(line)).encode()
 
 
-def scrapes(count: int, step: float = 5.0, **pods: Pod) -> list[dict[str, Any]]:
+def scrapes(count: int, **pods: Pod) -> list[dict[str, Any]]:
     served = pods or {"a": Pod()}
     return [
-        {"time": START + index * step, "pods": {name: pod.run(step).text() for name, pod in served.items()}}
+        {"time": START + index * 5, "pods": {name: pod.run(5).text() for name, pod in served.items()}}
         for index in range(count)
     ]
 

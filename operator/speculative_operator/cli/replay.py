@@ -1,0 +1,262 @@
+"""What would have been decided over the history of a real deployment, as a Prometheus server has it.
+
+Asks query_range for the raw counters of the serving pods, feeds them to the path that the operator takes, and prints
+every decision that differs from the one before. Nothing is changed anywhere. The history is that of the K that ran
+then: from the first change of the table on, what is said of later ones is a prediction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from speculative_operator.cli import files, moments, tables
+from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
+
+if TYPE_CHECKING:
+    from speculative_operator.cli.subject import Subject
+    from speculative_operator.domain.decision import Decision
+    from speculative_operator.engines.exposition import SeriesKey
+    from speculative_operator.shell.prometheus import Prometheus
+
+EPILOG = """examples:
+  speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
+  speculative replay --prometheus https://thanos.example --token-file token --namespace llm --pod-regex 'llama-.*' \\
+      --spec pair.yaml --start 2026-01-31T08:00:00Z --end 2026-01-31T20:00:00Z --step 30s --json
+
+exit status: 0 replayed, 1 Prometheus failed or holds nothing of these pods, 2 wrong use of the command line"""
+
+POINTS = 200
+"""Instants asked for at once: 100 pods of 30 series then answer 20 MB."""
+LONGEST_STEP = 900.0
+
+Scrape = tuple[float, dict[str, dict["SeriesKey", float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Instants from `start` to `end`, both included, every `step`; whole unix seconds."""
+
+    start: int
+    end: int
+    step: int
+
+    def pieces(self) -> Iterator[Span]:
+        """The same instants, at most POINTS at a time."""
+        first = self.start
+        while first <= self.end:
+            last = min(first + (POINTS - 1) * self.step, self.end)
+            yield Span(first, last, self.step)
+            first += POINTS * self.step
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add = parser.add_argument
+    add("--prometheus", metavar="URL", required=True, help="Prometheus, or anything with its query API")
+    add("--namespace", metavar="N", required=True, help="namespace of the serving pods")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--selector", metavar="MATCHERS", default="", help="""which series, in PromQL: 'job="llama"'""")
+    which.add_argument("--pod-regex", metavar="RE", default="", help="which pods, by name: 'llama-.*'")
+    add("--spec", metavar="FILE", required=True, help="SpeculativeDeployment (YAML or JSON) to decide for")
+    add("--facts", metavar="FILE", default="", help="facts of models and hardware, as `speculative tune` takes them")
+    add("--start", metavar="WHEN", default="1h", help="2h (ago), 2026-01-31T12:00:00Z or unix seconds; default 1h")
+    add("--end", metavar="WHEN", default="now", help="the same; default now")
+    add("--step", metavar="TIME", default="30s", help="a multiple of the scrape interval; default 30s")
+    add("--token-file", metavar="FILE", default="", help="bearer token for Prometheus")
+    add("--ca-file", metavar="FILE", default="", help="CA bundle that signed Prometheus' certificate")
+    add("--timeout", metavar="TIME", default="30s", help="for one query; default 30s")
+    add("--json", action="store_true", help="one object a scrape, as `speculative tune` writes them, then a summary")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, print; 1 when nothing was found."""
+    span = _span(arguments, time.time())
+    subject = _subject(arguments)
+    client, selector = _client(arguments), _selector(arguments, subject.engine.metric_names)
+    session = subject.session()
+    decided = ((moment, session.feed(moment, pods)) for moment, pods in _scrapes(client, selector, arguments, span))
+    report = _Json(sys.stdout) if arguments.json else _Text(sys.stdout, sys.stderr)
+    for moment, decision in decided:
+        report.add(moment, decision)
+    if not report.scrapes:
+        raise CommandError(
+            f"Prometheus holds nothing of these pods between {moments.shown(span.start)} and {moments.shown(span.end)}",
+            f"check namespace, pods and times with the query {selector}",
+        )
+    report.end()
+    return OK
+
+
+class _Report:
+    """Counts what was decided."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.scrapes = 0
+        self._out = out
+        self._changes = self._valid = 0
+        self._states: Counter[str] = Counter()
+        self._table: list[list[int]] = []
+
+    def add(self, moment: float, decision: Decision) -> None:
+        self.scrapes += 1
+        self._changes += decision.changed
+        self._valid += decision.valid
+        self._states[decision.state.value] += 1
+        self._table = decision.table.rows()
+        self._show(moment, decision)
+
+    def _show(self, moment: float, decision: Decision) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        raise NotImplementedError
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "scrapes": self.scrapes,
+            "valid": self._valid,
+            "changes": self._changes,
+            "states": dict(self._states),
+            "table": self._table,
+        }
+
+
+class _Json(_Report):
+    """An object for each scrape, the summary last."""
+
+    def _show(self, moment: float, decision: Decision) -> None:
+        from speculative_operator.cli.answers import answer
+
+        self._write(answer(moment, decision))
+
+    def end(self) -> None:
+        self._write(self._summary())
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        self._out.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+class _Text(_Report):
+    """A row for each decision that differs from the one before, at the end of the replay; a sentence after it."""
+
+    def __init__(self, out: TextIO, progress: TextIO) -> None:
+        super().__init__(out)
+        self._rows: list[list[str]] = []
+        self._last: tuple[object, ...] = ()
+        self._progress = progress if progress.isatty() else None
+
+    def _show(self, moment: float, decision: Decision) -> None:
+        seen = (decision.state, decision.reason, decision.table)
+        if seen != self._last:
+            self._last = seen
+            self._rows.append(_row(moment, decision))
+        if self._progress is not None:
+            self._progress.write(f"\r{moments.shown(moment)}  {self.scrapes} scrapes")
+            self._progress.flush()
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.write("\r\x1b[K")
+        tables.write(self._out, ("TIME (UTC)", "STATE", "REASON", "K BY REQUESTS", "GAIN", "MESSAGE"), self._rows)
+        states = ", ".join(f"{state} {count}" for state, count in self._states.most_common())
+        self._out.write(f"\n{self.scrapes} scrapes, {self._changes} changes of the table; {states}\n")
+
+
+def _row(moment: float, decision: Decision) -> list[str]:
+    gain = decision.estimate.gain_percent
+    shown = f"{gain.mid:+.1f} % [{gain.low:+.1f}, {gain.high:+.1f}]" if gain is not None else "-"
+    mark = "*" if decision.changed else ""
+    table = f"{decision.table}{mark}"
+    return [moments.shown(moment), decision.state.value, decision.reason.value, table, shown, decision.message]
+
+
+def _span(arguments: argparse.Namespace, now: float) -> Span:
+    start = round(moments.moment(arguments.start, "--start", now))
+    end = round(moments.moment(arguments.end, "--end", now))
+    step = moments.seconds(arguments.step, "--step")
+    if end <= start:
+        problem = f"--end {moments.shown(end)} is not after --start {moments.shown(start)}"
+        raise UsageError(problem, "give a later --end or an earlier --start")
+    if not 1 <= step <= LONGEST_STEP or step != round(step):
+        raise UsageError(f"--step is {arguments.step!r}", "write whole seconds from 1s to 15m")
+    return Span(start, end, round(step))
+
+
+def _subject(arguments: argparse.Namespace) -> Subject:
+    from speculative_operator.api.errors import SpecError
+    from speculative_operator.cli.subject import subject
+
+    facts = files.document(arguments.facts, "--facts") if arguments.facts else None
+    try:
+        found = subject(files.document(arguments.spec, "--spec"), facts)
+    except SpecError as problem:
+        raise CommandError(f"{arguments.spec}: {problem}", status=FAILED) from None
+    for path in found.ignored:
+        sys.stderr.write(f"warning: {path} is not known and was passed over\n")
+    return found
+
+
+def _client(arguments: argparse.Namespace) -> Prometheus:
+    from speculative_operator.settings import Settings
+    from speculative_operator.shell.prometheus import Prometheus
+
+    timeout = min(moments.seconds(arguments.timeout, "--timeout"), 290.0)
+    if not arguments.prometheus.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus is {arguments.prometheus!r}", "write http://HOST:PORT or https://HOST")
+    try:
+        settings = Settings(
+            prometheus_url=arguments.prometheus,
+            prometheus_token_file=arguments.token_file,
+            prometheus_ca_file=arguments.ca_file,
+            prometheus_timeout_seconds=timeout,
+            tick_seconds=300.0,
+        )
+    except ValueError as problem:
+        raise UsageError(" ".join(str(problem).split())[:300], "correct it, or the variable of that name") from None
+    return Prometheus(settings)
+
+
+def _selector(arguments: argparse.Namespace, names: Iterable[str]) -> str:
+    matchers = [f'__name__=~"{"|".join(sorted(names))}"', f'namespace="{_quoted(arguments.namespace)}"']
+    if arguments.pod_regex:
+        try:
+            re.compile(arguments.pod_regex)
+        except re.error as problem:
+            raise UsageError(f"--pod-regex {arguments.pod_regex!r}: {problem}", "write a regular expression") from None
+        matchers.append(f'pod=~"{_quoted(arguments.pod_regex)}"')
+    given = arguments.selector.strip()
+    if given.startswith("{") and given.endswith("}"):
+        given = given[1:-1]
+    return "{" + ",".join([*matchers, *([given] if given else [])]) + "}"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _scrapes(client: Prometheus, selector: str, arguments: argparse.Namespace, span: Span) -> Iterator[Scrape]:
+    """Every instant with anything in it, oldest first. Raises CommandError when the server does not answer."""
+    from speculative_operator.domain.observation import Gap
+    from speculative_operator.engines.exposition import SeriesKey
+
+    for piece in span.pieces():
+        found = client.history(selector, arguments.namespace, piece.start, piece.end, piece.step)
+        if isinstance(found, Gap):
+            raise CommandError(found.message, "check --prometheus, --token-file and --ca-file")
+        instants: dict[float, dict[str, dict[SeriesKey, float]]] = {}
+        for series in found:
+            labels = dict(series.labels)
+            pod = labels.pop("pod", "")
+            key = SeriesKey(series.name, tuple(sorted(labels.items())))
+            for moment, value in series.samples:
+                instants.setdefault(moment, {}).setdefault(pod, {})[key] = value
+        for moment in sorted(instants):
+            yield moment, {pod: values for pod, values in instants[moment].items() if pod}

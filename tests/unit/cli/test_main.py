@@ -1,0 +1,109 @@
+"""The command as a whole: help, version, statuses, what it loads."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from speculative_operator import __version__
+from speculative_operator.cli import moments, tables
+from speculative_operator.cli.errors import UsageError
+from speculative_operator.cli.main import COMMANDS, main
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = ("numba", "kopf", "kubernetes", "pydantic", "numpy", "requests", "plotly")
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """(status, stdout, stderr) of a command that ends by itself."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--version") == (0, f"speculative {__version__}\n", "")
+
+
+def test_help_names_every_command_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = shown(capsys, "--help")
+    assert status == 0
+    for command in COMMANDS:
+        assert f"\n    {command}" in out
+        assert f"speculative {command}" in out
+    assert "exit status: 0 all is well, 1 failed" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["tuna"], "invalid choice: 'tuna'"),
+        (["replay"], "the following arguments are required: --prometheus"),
+        (["tune", "--fast"], "unrecognized arguments: --fast"),
+    ],
+)
+def test_wrong_use_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    status, out, errors = shown(capsys, *words)
+    assert (status, out) == (2, "")
+    assert errors.startswith("error: ")
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+def test_help_is_there_at_once_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom speculative_operator.cli.main import main\n"
+        f"try:\n    main(['tune', '--help'])\nfinally:\n    assert not set({HEAVY}) & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+    spent = []
+    for _ in range(2):
+        before = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+        spent.append(time.monotonic() - before)
+        assert done.returncode == 0, done.stderr
+        assert "JSON lines in:" in done.stdout
+    assert min(spent) < 0.5
+
+
+def test_moments() -> None:
+    now = 1_700_000_000.0
+    assert moments.moment("now", "--start", now) == now
+    assert moments.moment("2h", "--start", now) == moments.moment("-2h", "--start", now) == now - 7200
+    assert moments.moment("1.5d", "--start", now) == now - 129_600
+    assert moments.moment("1699999999", "--start", now) == now - 1
+    assert moments.moment("2023-11-14T22:13:20Z", "--start", now) == now
+    assert moments.moment("2023-11-14 22:13:20", "--start", now) == now
+    assert moments.shown(now) == "2023-11-14 22:13:20"
+    assert [moments.seconds(text, "-x") for text in ("90", "90s", "1.5m", "2h")] == [90, 90, 90, 7200]
+    for text in ("", "0", "-5s", "5 parsecs", "1e9d", "inf"):
+        with pytest.raises(UsageError, match="-x is"):
+            moments.seconds(text, "-x")
+
+
+def test_tables_line_up_in_a_pipe_and_print_what_they_hold() -> None:
+    out = io.StringIO()
+    tables.write(out, ("NAME", "N"), [("a", "10"), ("[b]bold[/b]", "7")], frozenset({1}))
+    assert out.getvalue() == "NAME          N\na            10\n[b]bold[/b]   7\n"
+
+
+def test_tables_on_a_terminal_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "60")
+    out = Terminal()
+    tables.write(out, ("NAME", "N"), [("[b]bold[/b]", "7")], frozenset({1}))
+    assert "[b]bold[/b]" in out.getvalue()
+    assert "7" in out.getvalue()

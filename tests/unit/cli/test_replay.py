@@ -1,0 +1,202 @@
+"""`speculative replay` against a Prometheus on loopback that holds the history of a made-up deployment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from tests.unit.cli.scrapes import ENGINE, Pod
+from tests.unit.shell.promserver import Answer, PrometheusServer, matrix, says, send, serving
+
+from speculative_operator.cli import replay
+from speculative_operator.cli.main import main
+from speculative_operator.cli.subject import subject
+from speculative_operator.engines.exposition import Exposition
+
+START = 1_700_000_000
+SPEC = """
+apiVersion: serving.speculative.dev/v1alpha1
+kind: SpeculativeDeployment
+metadata: {name: llama}
+spec:
+  verifier: {model: "hf://meta-llama/Llama-3.1-8B-Instruct", maxNumSeqs: 64}
+  speculator: {method: eagle3, model: "hf://yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"}
+  accelerator: {product: H100-SXM}
+"""
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float]]]
+
+
+def history(scrapes: int, interval: int, **pods: Pod) -> Samples:
+    """Samples of every series, as a server would hold them."""
+    reader, found = Exposition(ENGINE.metric_names), Samples()
+    for index in range(scrapes):
+        for name, pod in pods.items():
+            for key, value in reader.parse(pod.run(interval).text()).items():
+                labels = (*key.labels, ("pod", name), ("namespace", "llm"), ("job", "vllm"))
+                found.setdefault((key.name, labels), []).append((START + index * interval, value))
+    return found
+
+
+def ranges(samples: Samples) -> Answer:
+    """Answers query_range as Prometheus does: at each instant the newest sample of the last five minutes."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked = {name: values[0] for name, values in parse_qs(urlparse(handler.path).query).items()}
+        start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
+        result = []
+        for (name, labels), own in samples.items():
+            values, at = [], start
+            while at <= end:
+                recent = [value for moment, value in own if at - 300 < moment <= at]
+                values += [[at, str(recent[-1])]] if recent else []
+                at += step
+            if values:
+                result.append({"metric": {"__name__": name, **dict(labels)}, "values": values})
+        send(handler, 200, json.dumps(matrix(*result)).encode())
+
+    return answer
+
+
+@pytest.fixture
+def server() -> Iterator[PrometheusServer]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "pair.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+def words(server: PrometheusServer, spec: Path, *more: str, last: int = 600) -> list[str]:
+    span = ["--start", str(START), "--end", str(START + last), "--step", "15s"]
+    return ["replay", "--prometheus", server.url, "--namespace", "llm", "--spec", str(spec), *span, *more]
+
+
+def test_it_decides_as_on_the_scrapes_themselves(
+    server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the history come the decisions that a session makes of the same expositions."""
+    server.answer = ranges(history(41, 15, a=Pod(requests=40), b=Pod(requests=10)))
+    assert main(words(server, spec, "--json")) == 0
+    *lines, summary = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    import yaml
+
+    session, pods = subject(yaml.safe_load(SPEC)).session(), {"a": Pod(requests=40), "b": Pod(requests=10)}
+    for index, line in enumerate(lines):
+        decision = session.feed(START + 15 * index, {name: pod.run(15).text() for name, pod in pods.items()})
+        assert (line["time"], line["table"]) == (START + 15 * index, decision.table.rows())
+        assert (line["reason"], line["message"]) == (decision.reason.value, decision.message)
+    assert len(lines) == summary["scrapes"] == 41
+    assert summary["valid"] == sum(line["valid"] for line in lines) > 30
+    assert summary["changes"] == sum(line["changed"] for line in lines)
+    assert summary["table"] == lines[-1]["table"]
+
+
+def test_the_query_names_series_pods_and_times(
+    server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer = ranges(history(41, 15, a=Pod()))
+    monkeypatch.setattr(replay, "POINTS", 20)
+    assert main(words(server, spec, "--pod-regex", 'a"?')) == 0
+    assert [(int(asked["start"]) - START, int(asked["end"]) - START) for asked in server.asked] == [
+        (0, 285),
+        (300, 585),
+        (600, 600),
+    ]
+    asked = server.asked[0]
+    assert (asked["path"], asked["step"], asked["namespace"]) == ("/api/v1/query_range", "15", "llm")
+    assert asked["query"].startswith('{__name__=~"vllm:')
+    assert asked["query"].endswith(',namespace="llm",pod=~"a\\"?"}')
+    assert "41 scrapes" in capsys.readouterr().out
+    server.asked.clear()
+    assert main(words(server, spec, "--selector", '{job="vllm"}', "--json")) == 0
+    assert server.asked[0]["query"].endswith(',namespace="llm",job="vllm"}')
+
+
+def test_the_table_shows_each_new_decision_once(
+    server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = ranges(history(41, 15, a=Pod()))
+    assert main(words(server, spec)) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == ["TIME", "(UTC)", "STATE", "REASON", "K", "BY", "REQUESTS", "GAIN", "MESSAGE"]
+    assert rows[0].startswith("2023-11-14 22:13:20  Holding  Starting")
+    assert rows[-1].startswith("41 scrapes, ")
+    assert len(rows) < 12
+
+
+def test_a_pod_that_comes_later_and_one_that_goes(
+    server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = history(41, 15, a=Pod(), b=Pod())
+    for (_, labels), own in samples.items():
+        if dict(labels)["pod"] == "b":
+            own[:] = own[10:20]
+    server.answer = ranges(samples)
+    assert main(words(server, spec, "--json")) == 0
+    reasons = [json.loads(line).get("message", "") for line in capsys.readouterr().out.splitlines()]
+    assert any(message.startswith("1 of 2 pods have figures; b:") for message in reasons)
+
+
+def test_token_and_errors_of_the_server(
+    server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    server.answer = says({"status": "error", "error": "out of memory"}, 422)
+    assert main(words(server, spec, "--token-file", str(token))) == 1
+    assert server.headers[0]["Authorization"] == "Bearer secret"
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert "out of memory" in said
+    assert said.endswith("; check --prometheus, --token-file and --ca-file\n")
+
+
+def test_nothing_found(server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words(server, spec)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: Prometheus holds nothing of these pods between 2023-11-14 22:13:20 and")
+    assert 'namespace="llm"' in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "status"),
+    [
+        ({"--start": "soon"}, "--start is 'soon'; write now, how long ago", 2),
+        ({"--end": "1600000000"}, "is not after --start", 2),
+        ({"--step": "0.5s"}, "--step is '0.5s'; write whole seconds", 2),
+        ({"--step": "often"}, "--step is 'often'; write a duration", 2),
+        ({"--prometheus": "localhost:9090"}, "--prometheus is 'localhost:9090'; write http://", 2),
+        ({"--pod-regex": "("}, "--pod-regex '('", 2),
+        ({"--spec": "/nowhere.yaml"}, "--spec /nowhere.yaml: No such file", 1),
+        ({"--spec": "BROKEN"}, "line 1 is no YAML", 1),
+        ({"--spec": "BAD"}, "spec.verifier is not set: it is required", 1),
+    ],
+)
+def test_wrong_use(
+    server: PrometheusServer,
+    spec: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    change: dict[str, str],
+    said: str,
+    status: int,
+) -> None:
+    (tmp_path / "BROKEN").write_text("{a: [")
+    (tmp_path / "BAD").write_text("kind: SpeculativeDeployment\nspec: {}\n")
+    given: dict[str, Any] = dict(zip(words(server, spec)[1::2], words(server, spec)[2::2], strict=True))
+    for option, value in change.items():
+        given[option] = str(tmp_path / value) if value in ("BROKEN", "BAD") else value
+    assert main(["replay", *(word for pair in given.items() for word in pair)]) == status
+    problem = capsys.readouterr().err
+    assert problem.startswith("error: ")
+    assert said in problem
+    assert problem.count("\n") == 1
