@@ -39,7 +39,7 @@ from speculative_operator.tuner.learning import MIN_STEPS, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import COARSE_MARGIN, dwell_seconds
-from speculative_operator.tuner.probe import begun, ended, worth_probing
+from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
 from speculative_operator.tuner.report import acceptance_text, estimate, measured_at
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.traffic import Look, pool
@@ -75,6 +75,7 @@ def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) 
     view = outlook(policy, memory.costs, memory.acceptance, memory.traffic)
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
+    memory = watch_load(memory, look.scheduled, now)
     waiting = _waiting(memory, look)
     if waiting is not None:
         figures = estimate(view, look, memory.table)
@@ -119,6 +120,9 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
         figures = estimate(view, look, memory.table)
         text = f"K {trial.k if trial else 0} on trial at {look.scheduled:.0f} requests"
         return memory, kept(State.PROBING, memory, Reason.PROBING, text, figures)
+    further = following(trial, now)
+    if further is not None:
+        return probing(begun(memory, further, view, look.loads), view, look, further)
     running = memory.table
     memory = ended(memory)
     proposal = propose(view, memory.table, look.loads, memory.pace.margin)

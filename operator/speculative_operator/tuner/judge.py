@@ -28,8 +28,8 @@ RISE_EXPERTS = 0.0
 """Log speed that a K which rises with load must bring, of dense models and of mixtures of experts."""
 NEAR = 1.5
 """Loads within this factor of one seen count as seen."""
-PAST_WEIGHT = 0.5
-FAR_WEIGHT = 0.2
+PAST_WEIGHT = 0.25
+FAR_WEIGHT = 0.05
 """What a gain counts at a load that was seen in the last minutes but is not there now, and at one not seen at all."""
 SEEN_SHARE = 0.02
 """Share of the remembered time that makes a grid point seen."""
@@ -98,7 +98,7 @@ def incumbent_of(view: Outlook, table: KTable) -> NDArray[np.int64]:
 
 
 def weights_of(view: Outlook, loads: Sequence[float]) -> Array:
-    """Weight of each grid point in the choice: 1 + its share of the time where seen or near it, else one fifth."""
+    """Weight of each grid point in the choice: 1 + its share of the time where seen or near it, else little."""
     points, max_batch = view.points, view.policy.knobs.max_batch
     load = view.traffic.load
     time = np.zeros(len(points)) if len(load) != len(points) else np.array(load)

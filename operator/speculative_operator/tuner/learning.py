@@ -29,7 +29,7 @@ from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.prior import acceptance_prior, cost_prior
 from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, learn_traffic
 
-MIN_STEPS = 30.0
+MIN_STEPS = 8.0
 """Fewer steps than this say nothing about the time of one."""
 WINDOW_SECONDS = 5.0
 LEAST_CELL = 0.02

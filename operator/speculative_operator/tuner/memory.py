@@ -32,6 +32,8 @@ class Probe:
     k: int
     began: float
     until: float
+    next: tuple[int, ...] = ()
+    """K to try after this one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +62,10 @@ class Memory:
     """When drafts were last seen."""
     pace: Pace = field(default_factory=Pace)
     probe: Probe | None = None
-    probed_at: float | None = None
-    """When the last probe began."""
+    trials: tuple[tuple[float, float], ...] = ()
+    """(seconds, scheduled requests) of the probes of the last hour."""
+    steady: tuple[float, float] = (0.0, 0.0)
+    """(since, scheduled requests) of the load that still holds."""
     retry_seconds: float = FIRST_RETRY_SECONDS
     """Least time to the next probe while nothing is drafted."""
     hard_off: bool = False

@@ -37,7 +37,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
     """`memory` without what a restart makes worthless: windows seen, a probe that was running."""
     table = memory.probe.base if memory.probe is not None else memory.table
     evidence, traffic = memory.acceptance, memory.traffic
-    times = (memory.changed_at, memory.drafted_at, memory.probed_at, memory.hard_off_at, memory.doomed_since)
+    times = (memory.changed_at, memory.drafted_at, memory.hard_off_at, memory.doomed_since)
     return {
         "format": FORMAT,
         "table": table.rows(),
@@ -51,6 +51,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "load": _text(traffic.load, 3),
         "history": _text(traffic.history, 3),
         "pace": _text([memory.pace.small, memory.pace.large], 3),
+        "trials": _text([number for trial in memory.trials for number in trial], 13),
         "retrySeconds": int(memory.retry_seconds),
         "hardOff": memory.hard_off,
     }
@@ -78,6 +79,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         return {}
     context, ratio, share, pressed = _numbers(data["traffic"], 4)
     drafts, mean_k = _counts(data["drafts"])
+    trials = _counts(data["trials"])
     small, large = _numbers(data["pace"], 2)
     traffic = Traffic(max(context, 1.0), max(ratio, 0.0), min(max(share, 0.01), 1.0))
     traffic = replace(
@@ -86,7 +88,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         load=tuple(_counts(data["load"])),
         history=tuple(_counts(data["history"])),
     )
-    moments = ("changed_at", "drafted_at", "probed_at", "hard_off_at", "doomed_since")
+    moments = ("changed_at", "drafted_at", "hard_off_at", "doomed_since")
     times = zip(moments, _numbers(data["times"], len(moments)), strict=True)
     return {name: moment or None for name, moment in times} | {
         "costs": _costs(_numbers(data["mean"]), _numbers(data["precision"]), basis_of(policy.knobs)),
@@ -97,6 +99,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
             mean_k=min(mean_k, float(max(policy.knobs.ks, default=0))),
         ),
         "traffic": traffic,
+        "trials": tuple(zip(trials[::2], trials[1::2], strict=True)),
         "pace": Pace(min(small, SMALL), min(large, LARGE)),
         "retry_seconds": min(max(float(data["retrySeconds"]), 1.0), _LONGEST_RETRY),
     }

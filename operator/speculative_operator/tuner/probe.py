@@ -22,19 +22,32 @@ from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory, Probe
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
 
-SECONDS = 15.0
-"""Length of a trial: two or three windows, hundreds of steps."""
-WORTH = 0.006
+SECONDS = 10.0
+"""Length of the trial of one K: two windows, hundreds of steps."""
+ARMS = 2
+"""K tried one after the other, so that one return serves both."""
+WORTH = 0.002
 """Expected improvement (log speed) from which a trial is made."""
-EVERY_SECONDS = 1500.0
-"""Least time between trials while drafts are made: each may cost two writes."""
+AGAIN_SECONDS = 3600.0
+"""A load at which K were tried is left in peace for so long; what was learned there lasts."""
+MOST_TRIALS = 4
+"""In that time, over all loads."""
 LONGEST_RETRY_SECONDS = 1800.0
-SETTLED_SECONDS = 120.0
-"""So long after a change of table, or of the memory's beginning, nothing is tried."""
+STEADY_SECONDS = 40.0
+SAME_LOAD = 1.3
+"""Trials need a load that has stayed within this factor for so long, and a table that has."""
 BUDGET = 0.004
-"""Share of what is served that trials may cost, over the time since the last one."""
+"""Share of what is served that trials may cost, over the time between them."""
 WORST = -0.30
 """Log speed below which a K is not tried, whatever knowing is worth."""
+
+
+def watch_load(memory: Memory, scheduled: float, now: float) -> Memory:
+    """Memory that knows since when the load has been as it is, and forgets trials of long ago."""
+    trials = tuple(trial for trial in memory.trials if 0.0 <= now - trial[0] < AGAIN_SECONDS)
+    since, load = memory.steady
+    steady = (since, load) if load > 0 and _apart(scheduled, load) <= SAME_LOAD and since <= now else (now, scheduled)
+    return replace(memory, steady=steady, trials=trials)
 
 
 def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: float) -> Probe | None:
@@ -48,33 +61,45 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     spread = view.deviation_from(incumbent)[here].mean(axis=0)
     worth = expected_improvement(gain, spread)
     worth[incumbent[here]] = 0.0
-    waited = now - (memory.probed_at if memory.probed_at is not None else memory.since)
-    affordable = -gain * SECONDS <= BUDGET * max(waited, SETTLED_SECONDS)
+    affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
     possible = affordable & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
-    worth = np.where(possible, worth, 0.0)
-    best = int(np.argmax(worth))
-    if worth[best] < WORTH:
+    best = [int(column) for column in np.argsort(-worth) if possible[column] and worth[column] >= WORTH][:ARMS]
+    if not best:
         return None
-    return Probe(base=memory.table, k=view.ks[best], began=now, until=now + SECONDS)
+    arms = tuple(view.ks[column] for column in best)
+    return Probe(base=memory.table, k=arms[0], began=now, until=now + SECONDS, next=arms[1:])
 
 
 def expected_improvement(gain: Array, spread: Array) -> Array:
     """E[max(0, g)] of g normal with mean `gain` and standard deviation `spread`."""
-    z = gain / np.maximum(spread, 1e-12)
-    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
-    below = 0.5 * (1.0 + np.vectorize(math.erf)(z / math.sqrt(2.0)))
-    return np.asarray(spread * density + gain * below)
+    wide = np.maximum(spread, 1e-12)
+    z = gain / wide
+    below = np.array([0.5 * math.erfc(-value / math.sqrt(2.0)) for value in z])
+    return np.asarray(wide * np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi) + gain * below)
 
 
 def begun(memory: Memory, probe: Probe, view: Outlook, loads: Sequence[float]) -> Memory:
     """Memory with the trial's K in force at loads near those of now."""
-    table = trial_table(probe, view, loads)
-    idle = memory.table.k_at(loads[0]) == 0
-    later = min(2.0 * memory.retry_seconds, LONGEST_RETRY_SECONDS) if idle else FIRST_RETRY_SECONDS
-    return replace(
-        memory, probe=probe, probed_at=probe.began, retry_seconds=later, table=table, previous=memory.table,
+    memory = replace(
+        memory,
+        probe=probe,
+        table=trial_table(probe, view, loads),
+        previous=memory.table,
         changed_at=probe.began,
-    )  # fmt: skip
+    )
+    if memory.trials and memory.trials[-1][0] > probe.began - ARMS * SECONDS - 1.0:
+        return memory  # the second K of one trial
+    idle = probe.base.k_at(loads[0]) == 0
+    later = min(2.0 * memory.retry_seconds, LONGEST_RETRY_SECONDS) if idle else FIRST_RETRY_SECONDS
+    trials = (*memory.trials, (probe.began, memory.steady[1]))
+    return replace(memory, retry_seconds=later, trials=trials)
+
+
+def following(probe: Probe, now: float) -> Probe | None:
+    """The trial of the next K, if there is one."""
+    if not probe.next:
+        return None
+    return replace(probe, k=probe.next[0], next=probe.next[1:], began=now, until=now + SECONDS)
 
 
 def ended(memory: Memory) -> Memory:
@@ -88,17 +113,26 @@ def trial_table(probe: Probe, view: Outlook, loads: Sequence[float]) -> KTable:
     """The base table with the trial's K in every cell within a factor 1.5 of a load there is."""
     dense = list(probe.base.dense())
     for (first, last), point in zip(edges(view.policy.knobs.max_batch), view.points, strict=True):
-        if any(1.0 / NEAR <= point / max(load, 1.0) <= NEAR for load in loads):
+        if any(_apart(point, load) <= NEAR for load in loads):
             dense[first - 1 : last] = [probe.k] * (last - first + 1)
     return KTable.from_dense(dense)
 
 
 def _may(memory: Memory, view: Outlook, now: float) -> bool:
-    if view.policy.knobs.actuator is not Actuator.LIVE or memory.windows < 6:
+    if view.policy.knobs.actuator is not Actuator.LIVE:
         return False
-    began = max(memory.since, memory.changed_at or memory.since)
-    if now - began < SETTLED_SECONDS:
+    since, load = memory.steady
+    if now - max(since, memory.changed_at or memory.since) < STEADY_SECONDS:
         return False
-    quiet = memory.drafted_at is not None and now - memory.drafted_at > SECONDS
-    wait = memory.retry_seconds if quiet else EVERY_SECONDS
-    return memory.probed_at is None or now - memory.probed_at >= wait
+    quiet = memory.drafted_at is not None and now - memory.drafted_at > STEADY_SECONDS
+    if quiet:  # nothing is learned about drafts while none are made: ask again, ever more rarely
+        last = memory.trials[-1][0] if memory.trials else memory.drafted_at
+        return last is not None and now - last >= memory.retry_seconds
+    tried = any(_apart(load, other) <= NEAR for _, other in memory.trials)
+    return not tried and len(memory.trials) < MOST_TRIALS
+
+
+def _apart(one: float, other: float) -> float:
+    """Factor between two loads, at least 1."""
+    low, high = sorted((max(one, 1.0), max(other, 1.0)))
+    return high / low
