@@ -2,7 +2,7 @@
 
 Called by `deployment` and `replica`; importing it needs numba. The functions are plain Python, too: with
 NUMBA_DISABLE_JIT=1 the same seed gives the same run. Compiled code is cached beside this file or, where that cannot be
-written, in the user's cache folder; the cache looks at this file alone, so touch it after editing `layout`.
+written, in the user's cache folder; it notices new fields of `layout`, but touch this file after moving its constants.
 
 A step begins (`_begin`): running requests first, decoding ones before prompts, then waiting ones in order of arrival,
 as long as tokens, seats and KV blocks last; K is looked up by the requests scheduled and holds for the drafts that the
@@ -36,11 +36,17 @@ _TICK = 1.0 / 2**53
 
 
 def _compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Compile on first use, cached on disk; where no folder can be written, for this process only."""
+    """Compile on first use, as a part of what calls it."""
+    jitted: Callable[P, T] = numba.njit(error_model="numpy")(function)
+    return jitted
+
+
+def _cached(function: Callable[P, T]) -> Callable[P, T]:
+    """Compile on first use and keep the result on disk; where no folder can be written, for this process only."""
     try:
         jitted: Callable[P, T] = numba.njit(cache=True, error_model="numpy")(function)
     except RuntimeError:
-        jitted = numba.njit(error_model="numpy")(function)
+        return _compiled(function)
     return jitted
 
 
@@ -508,7 +514,7 @@ def _next_arrival(whole: Record, arrival: Floats) -> float:
     return time
 
 
-@_compiled
+@_cached
 def run(state: State, source: Source, physics: Physics, tally: Floats, until: float) -> int:
     """Run every event up to and with `until` (seconds); DONE, or which array is full (make room, then call again).
 
