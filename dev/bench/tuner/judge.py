@@ -13,6 +13,8 @@ from speculative_operator.sim import score
 from speculative_operator.sim.catalogue import BY_NAME
 from speculative_operator.sim.score import Run
 
+RESTART_SECONDS = 300.0
+"""From a hard off until a replica has come back and its queue is served."""
 ORACLE, OFF, BEST = "oracle", "off", "best_static"
 
 
@@ -28,6 +30,9 @@ class Row:
     """How much slower than the best static K in hindsight; negative: faster."""
     best_static: str
     unsafe: int
+    """Windows slower than no drafts, but for those that touch the restart of a hard off that was right."""
+    unsafe_in_restarts: int
+    """Those: unloading a drafter stops a replica for minutes, whoever decides it."""
     windows: int
     worst_window: float
     """Slowest window against no drafts, minus 100."""
@@ -63,9 +68,10 @@ def row_of(outcomes: Mapping[str, Outcome]) -> Row:
     ours, oracle, off, tuned = runs[OURS], runs[ORACLE], runs[OFF], outcomes[OURS]
     scenario = BY_NAME[tuned.task.scenario]
     best = best_static(runs)
-    unsafe, windows = score.unsafe_windows(ours, off)
     dead_since = scenario.dead_since * tuned.seconds
     right = score.is_dead_weight(runs[NEVER], oracle, dead_since)
+    pauses = [(at, at + RESTART_SECONDS * scenario.replicas) for at in ours.hard_offs] if right else []
+    unsafe, windows = score.unsafe_windows(ours, off, pauses)
     share = sum(ours.shares.values()) or 1.0
     return Row(
         scenario=scenario.name,
@@ -75,6 +81,7 @@ def row_of(outcomes: Mapping[str, Outcome]) -> Row:
         over_best_static=100.0 * score.regret(ours, runs[best]),
         best_static=best,
         unsafe=unsafe,
+        unsafe_in_restarts=score.unsafe_windows(ours, off)[0] - unsafe,
         windows=windows,
         worst_window=100.0 * (score.worst_window(ours, off) - 1.0),
         writes_per_hour=score.writes_per_hour(ours),
@@ -132,7 +139,6 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
     moving = {name: value for name, value in medians(plain, "writes_per_hour").items() if BY_NAME[name].moving}
     still = {name: value for name, value in medians(plain, "writes_per_hour").items() if not BY_NAME[name].moving}
     adapted = [seconds for row in plain for seconds in row.adapt_seconds]
-    windows = sum(row.windows for row in plain)
     dead = medians(rows, "dead_minutes")
     return {
         "regret_percent": {
@@ -140,8 +146,9 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
             "perturbed_mean": _mean(shaken_regrets), "perturbed_max": _most(shaken_regrets),
         },
         "over_best_static_percent": {"max": _most(medians(plain, "over_best_static"))},
-        "unsafe_windows_percent": round(100.0 * sum(row.unsafe for row in plain) / windows, 3) if windows else None,
+        "unsafe_windows_percent": _unsafe(plain),
         "unsafe_windows_perturbed_percent": _unsafe(shaken),
+        "unsafe_windows_in_restarts": sum(row.unsafe_in_restarts for row in rows),
         "dead_drafter_minutes": _most(dead),
         "wrong_hard_offs": sum(row.wrong_hard_off for row in rows),
         "policies": policy_means(outcomes),

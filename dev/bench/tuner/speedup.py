@@ -9,7 +9,8 @@ import numpy as np
 from speculative_operator.domain.table import KTable
 from speculative_operator.sim.deployment import Deployment
 from speculative_operator.sim.pairs import PAIRS
-from speculative_operator.sim.scenarios import MIXED, SHORT, classes
+from speculative_operator.sim.profiles import MIXED, classes
+from speculative_operator.sim.scenarios import SHORT
 from speculative_operator.sim.workload import Phase, closed_loop
 
 SECONDS = 240.0
@@ -18,7 +19,7 @@ SECONDS = 240.0
 def simulator_speedup(seconds: float = SECONDS) -> float:
     """Simulated over real seconds at K = 1; compiling is not counted."""
     pair = PAIRS["eagle_h100"]
-    phase = Phase(0.0, (*MIXED, 0.0), *SHORT)
+    phase = Phase(0.0, MIXED, *SHORT)
     load = closed_loop([(0.0, 256)], classes(pair.method), [phase], np.random.default_rng(1))
     deployment = Deployment(pair.plant(), load, 1, 1, KTable.constant(1, 256))
     deployment.advance(10.0)

@@ -35,7 +35,17 @@ STORE = ROOT / "build" / "bench" / "runs"
 OURS, NEVER = "ours", "never"
 """`never`: pods that never had a drafter, the truth about hard off."""
 _PACKAGE = Path(speculative_operator.__file__).parent
-_OF_THE_TUNER = {"session.py", "ring.py", "ours.py", "score.py", "catalogue.py", "scenarios.py", "pairs.py"}
+_OF_THE_TUNER = {
+    "session.py",
+    "ring.py",
+    "surface.py",
+    "ours.py",
+    "score.py",
+    "catalogue.py",
+    "scenarios.py",
+    "pairs.py",
+    "profiles.py",
+}
 """Files of sim/ that change no reference run, or change it through plant and requests, which are in the key."""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from speculative_operator.domain.spec import Workload as Kind
+from speculative_operator.sim.profiles import NEVER
 from speculative_operator.sim.scenarios import (
-    KINDS,
     Scenario,
     bursts,
     day,
@@ -17,9 +17,6 @@ from speculative_operator.sim.scenarios import (
 )  # fmt: skip
 from speculative_operator.sim.workload import Lengths
 
-NEVER = (*(0.0 for _ in KINDS), 1.0)
-"""Every request of the class whose drafts are never accepted."""
-
 ALL: tuple[Scenario, ...] = (
     Scenario("diurnal", "1 to 256 requests in flight and back, EAGLE-3 head", "eagle_h100", 30, day(1, 256)),
     Scenario("diurnal_draft", "1 to 128 and back, draft model with KV of its own", "draft_h100", 24, day(1, 128)),
@@ -28,14 +25,14 @@ ALL: tuple[Scenario, ...] = (
         "burst", "arrivals four times as dense for 60 s every 5 minutes", "draft_h100", 25,
         bursts(7.0, 4.0, 300.0, 60.0, (Lengths(300, 0.8, 4000), Lengths(300, 0.6, 4000))),
     ),
-    Scenario("mix_shift", "code, then summaries", "eagle_h100", 24, mixes(48, 0.5, Kind.CODE, Kind.SUMMARIZATION)),
+    Scenario("mix_shift", "code, then summaries", "eagle_h100", 24, mixes(112, 0.5, Kind.CODE, Kind.SUMMARIZATION)),
     Scenario(
-        "degradation", "half of the runs of accepted drafts cease", "eagle_h100", 24,
-        levels((0.0, 64), drift=((0.0, 1.0), (0.35, 0.5))),
+        "degradation", "half of the runs of accepted drafts cease", "draft_a40", 24,
+        levels((0.0, 96), drift=((0.0, 1.0), (0.35, 0.5))),
     ),
     Scenario(
-        "dead_drafter", "drafts cease to be accepted; the drafter holds time and KV", "draft_h100", 50,
-        levels((0.0, 150), drift=((0.0, 1.0), (0.2, 0.02))), moving=False, dead_since=0.2,
+        "dead_drafter", "drafts cease to be accepted; the drafter holds time and KV", "draft_h100", 40,
+        levels((0.0, 110), drift=((0.0, 1.0), (0.2, 0.02))), moving=False, dead_since=0.2,
     ),
     Scenario(
         "useless_lookup", "n-gram drafts that are never accepted: unloading would return nothing", "ngram_h100", 24,
@@ -72,14 +69,14 @@ ALL: tuple[Scenario, ...] = (
         "slow_dynamic", "K = 0 with the drafter loaded takes 14 % longer (broken dynamic path)", "eagle_h100", 24,
         levels((0.0, 32), (0.3, 200), (0.7, 64), mix=only(Kind.CREATIVE)), plant={"soft_off_factor": 1.14},
     ),
-    Scenario("creative", "creative writing, 8 to 224 and back", "eagle_h100", 24, day(8, 224, only(Kind.CREATIVE))),
+    Scenario("creative", "creative writing, 8 to 224 and back, A40", "draft_a40", 24, day(8, 224, only(Kind.CREATIVE))),
     Scenario("azure_conv", "Azure 2023 conversations on A100", "eagle_a100", 30, replay, trace="azure_llm_2023_conv"),
     Scenario("azure_code", "Azure 2023 code completions: bursts of prompts", "draft_h100", 30, replay,
              trace="azure_llm_2023_code"),
-    Scenario("stationary", "40 requests in flight for an hour", "eagle_h100", 60, levels((0.0, 40)), moving=False),
+    Scenario("stationary", "40 requests in flight, nothing changes", "eagle_h100", 45, levels((0.0, 40)), moving=False),
     Scenario(
         "replicas_mixed", "three replicas in turn, long and short requests", "eagle_h100", 20,
-        day_of_arrivals(6, 60, (Lengths(600, 1.0, 8000), Lengths(300, 1.2, 4000))), replicas=3, routing="round-robin",
+        day_of_arrivals(6, 80, (Lengths(600, 1.0, 8000), Lengths(300, 1.2, 4000))), replicas=3, routing="round-robin",
     ),
     Scenario(
         "load_step", "4, 128, 16, 224, 8 requests in flight", "eagle_h100", 24,

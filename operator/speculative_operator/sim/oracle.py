@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.table import KTable
+from speculative_operator.physics.renewal import RunLengths
 from speculative_operator.sim.drafts import Drafts
 from speculative_operator.sim.plant import Plant
 from speculative_operator.sim.policies.base import Journal
@@ -89,11 +90,14 @@ def goodput(plant: Plant, lengths: Array, share: float, context: float, prompts:
 def true_lengths(ks: tuple[int, ...], workload: Workload, now: float) -> Array:
     """Tokens per request-step at each K for the mix of the moment, weighted by the output tokens of each class.
 
-    A request at length A takes 1/A steps per token, so the mean over steps is the harmonic mean over tokens.
+    A request at length A takes 1/A steps per token, so the mean over steps is the harmonic mean over tokens. What
+    a last step yields beyond the answer's end is lost, which matters for answers of a few tokens.
     """
     weights, factor = present_mix(workload, now), drift_factor(workload, now)
+    answer = max(1.0, float(workload.output[_present_rows(workload, now)].mean()) - 1.0)
+    classes = [(own, weight) for own, weight in zip(workload.classes, weights, strict=True) if weight > 0]
     inverse = [
-        sum(weight / _length(own, k, factor) for own, weight in zip(workload.classes, weights, strict=True) if weight)
+        sum(weight * (1.0 + _surplus(own, k, factor) / answer) / _length(own, k, factor) for own, weight in classes)
         for k in ks
     ]
     return 1.0 / np.array(inverse)
@@ -102,6 +106,15 @@ def true_lengths(ks: tuple[int, ...], workload: Workload, now: float) -> Array:
 @lru_cache(maxsize=4096)
 def _length(own: Drafts, k: int, factor: float) -> float:
     return own.length(k, factor)
+
+
+@lru_cache(maxsize=4096)
+def _surplus(own: Drafts, k: int, factor: float) -> float:
+    """Tokens of the last step beyond the answer's end: mean excess of a renewal process, (E[X^2] / E[X] - 1) / 2."""
+    survival = factor * own.draft_share * RunLengths(own.w, own.p, own.q).survival(k)
+    first = 1.0 + float(survival.sum())
+    second = 1.0 + float((survival * (2.0 * np.arange(1, k + 1) + 1.0)).sum())
+    return (second / first - 1.0) / 2.0
 
 
 def present_mix(workload: Workload, now: float) -> Array:

@@ -14,20 +14,18 @@ from zlib import crc32
 import numpy as np
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.spec import Method
 from speculative_operator.domain.spec import Workload as Kind
-from speculative_operator.sim.drafts import MIX, Drafts, dead, published
+from speculative_operator.sim.drafts import Drafts
 from speculative_operator.sim.experiment import Routing
 from speculative_operator.sim.pairs import PAIRS, Pair
 from speculative_operator.sim.plant import Plant, perturbed
+from speculative_operator.sim.profiles import KINDS, MIXED, classes
 from speculative_operator.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop, replayed
 
 Trace = tuple[Sequence[float], Sequence[int], Sequence[int]]
 """Arrival seconds from 0, prompt tokens, output tokens."""
 Requests = Callable[["Scene"], Workload]
 
-KINDS = (Kind.CODE, Kind.STRUCTURED, Kind.CHAT, Kind.SUMMARIZATION, Kind.CREATIVE)
-MIXED = tuple(dict(MIX).get(kind, 0.0) for kind in KINDS)
 SHORT = (Lengths(500, 0.8, 8000), Lengths(300, 0.6, 4000))
 """Prompt and output tokens of most scenarios."""
 
@@ -87,7 +85,9 @@ class Case:
 def build(
     scenario: Scenario, seed: int, *, shaken: bool = False, trace: Trace | None = None, scale: float = 1.0
 ) -> Case:
-    """The case of `seed`. `shaken`: physics off by up to 30 % and shapes that no model has. `scale`: of the length.
+    """The case of `seed`. `shaken`: physics and acceptance off by up to 30 %, and shapes that no model has.
+
+    `scale`: of the length.
 
     Raises ValueError when the scenario replays a trace and none is given.
     """
@@ -97,15 +97,12 @@ def build(
     seconds = max(300.0, round(scenario.minutes * 60.0 * scale / 5.0) * 5.0)
     plant = replace(pair.plant(), **scenario.plant)
     policy = pair.policy(plant)
+    own = classes(pair.method)
     if shaken:
-        plant = perturbed(plant, np.random.default_rng([seed, _number(scenario), 7]))
-    scene = Scene(seconds, classes(pair.method), np.random.default_rng([seed, _number(scenario)]), trace)
+        rng = np.random.default_rng([seed, _number(scenario), 7])
+        plant, own = perturbed(plant, rng), classes(pair.method, rng)
+    scene = Scene(seconds, own, np.random.default_rng([seed, _number(scenario)]), trace)
     return Case(scenario, seed, seconds, pair, plant, scenario.requests(scene), policy)
-
-
-def classes(method: Method) -> tuple[Drafts, ...]:
-    """Drafts of `KINDS` for a method, and a class at the end whose drafts are never accepted."""
-    return (*(published(method, kind) for kind in KINDS), dead())
 
 
 def _number(scenario: Scenario) -> int:
@@ -114,7 +111,7 @@ def _number(scenario: Scenario) -> int:
 
 def only(kind: Kind) -> tuple[float, ...]:
     """A mix of one class."""
-    return tuple(float(one is kind) for one in KINDS)
+    return (*(float(one is kind) for one in KINDS), 0.0)
 
 
 def _wave(scene: Scene, low: float, high: float, steps: int = 80) -> list[tuple[float, float]]:
@@ -134,8 +131,7 @@ def _at(scene: Scene, *levels: tuple[float, float]) -> list[tuple[float, float]]
 
 
 def _phase(mix: Sequence[float], start: float = 0.0, lengths: tuple[Lengths, Lengths] = SHORT) -> Phase:
-    full = tuple(mix) + (0.0,) * (len(KINDS) + 1 - len(mix))
-    return Phase(start, full, *lengths)
+    return Phase(start, tuple(mix), *lengths)
 
 
 def day(low: int, high: int, mix: Sequence[float] = MIXED) -> Requests:
@@ -201,5 +197,4 @@ def replay(scene: Scene) -> Workload:
         raise ValueError("no trace is at hand")
     arrival, prompt, output = (np.asarray(column) for column in scene.trace)
     kept = arrival < scene.seconds
-    mix = (*MIXED, 0.0)
-    return replayed(arrival[kept], prompt[kept], output[kept], scene.classes, mix, scene.rng)
+    return replayed(arrival[kept], prompt[kept], output[kept], scene.classes, MIXED, scene.rng)

@@ -66,25 +66,32 @@ def regret(run: Run, best: Run) -> float:
     return 1.0 - speed(run) / speed(best)
 
 
-def unsafe_windows(run: Run, off: Run) -> tuple[int, int]:
-    """(windows in which the run was slower than SAFE_SHARE of no drafts, windows compared)."""
-    unsafe = compared = 0
-    for start in np.arange(WARM_UP, run.seconds - WINDOW + 1.0, WINDOW_STEP):
-        if min(_tokens(run, start, start + WINDOW), _tokens(off, start, start + WINDOW)) < LEAST_TOKENS:
-            continue
-        compared += 1
-        unsafe += speed(run, start, start + WINDOW) < SAFE_SHARE * speed(off, start, start + WINDOW)
-    return unsafe, compared
+def window_ratios(run: Run, off: Run) -> list[tuple[float, float]]:
+    """(start in seconds, speed over that of no drafts) of each safety window that holds enough tokens."""
+    starts = [float(start) for start in np.arange(WARM_UP, run.seconds - WINDOW + 1.0, WINDOW_STEP)]
+    return [
+        (start, speed(run, start, start + WINDOW) / speed(off, start, start + WINDOW))
+        for start in starts
+        if min(_tokens(run, start, start + WINDOW), _tokens(off, start, start + WINDOW)) >= LEAST_TOKENS
+    ]
+
+
+def unsafe_windows(run: Run, off: Run, pauses: Sequence[tuple[float, float]] = ()) -> tuple[int, int]:
+    """(windows in which the run was slower than SAFE_SHARE of no drafts, windows compared).
+
+    `pauses`: (from, until) in seconds; windows that touch one are not compared.
+    """
+    ratios = [
+        ratio
+        for start, ratio in window_ratios(run, off)
+        if not any(start < until and begin < start + WINDOW for begin, until in pauses)
+    ]
+    return sum(ratio < SAFE_SHARE for ratio in ratios), len(ratios)
 
 
 def worst_window(run: Run, off: Run) -> float:
     """Smallest speed over that of no drafts in any window; NaN when none was compared."""
-    ratios = [
-        speed(run, start, start + WINDOW) / speed(off, start, start + WINDOW)
-        for start in np.arange(WARM_UP, run.seconds - WINDOW + 1.0, WINDOW_STEP)
-        if min(_tokens(run, start, start + WINDOW), _tokens(off, start, start + WINDOW)) >= LEAST_TOKENS
-    ]
-    return min(ratios, default=float("nan"))
+    return min((ratio for _, ratio in window_ratios(run, off)), default=float("nan"))
 
 
 def adaptation_seconds(run: Run, best: Run, steps: Sequence[float]) -> list[float]:
