@@ -156,6 +156,7 @@ def _route(whole: Record, replicas: Records, requests: Records, row: int) -> Non
     whole.turn = (best + 1) % len(replicas)
     _push(replicas[best], requests, row)
     replicas[best].waiting += 1
+    requests[row].queued = whole.since
 
 
 @_compiled
@@ -385,7 +386,7 @@ def _gain(request: Record, own: Record, whole: Record) -> int:
     if request.first < 0.0:
         request.first = own.clock
         own.first_tokens += 1
-        own.first_seconds += own.clock - request.arrival
+        own.first_seconds += own.clock - request.queued
         own.prompts += request.prompt
     else:
         own.request_steps += 1

@@ -11,6 +11,7 @@ import numpy as np
 REQUEST = np.dtype(
     [
         ("arrival", "f8"),
+        ("queued", "f8"),  # time at which its replica took it in
         ("first", "f8"),  # time of the first token, negative until then
         ("last", "f8"),  # time of the newest token
         ("share", "f8"),  # share of its steps with a draft
