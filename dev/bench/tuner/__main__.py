@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from speculative_operator.sim.scenarios import Scenario
 OUT = ROOT / "build" / "bench" / "tuner.json"
 SHORT = ("diurnal", "burst", "dead_drafter", "load_step", "ngram_bursts", "moe")
 SHORT_SCALE = 0.35
+CONSTANTS_AGAIN = 2
 MARKS = (judge.ORACLE, judge.OFF, NEVER)
 
 
@@ -48,6 +49,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     kind.add_argument("--nominal", action="store_true", help="only with physics as given")
     parser.add_argument("--scale", type=float, default=None, help="length of scenarios, 1 = whole")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--explain", action="store_true", help="print every answer of the tuner that differs")
     parser.add_argument("--list", action="store_true", help="name scenarios and rivals, and end")
     chosen = parser.parse_args(arguments)
     brief = chosen.quick or chosen.short
@@ -66,28 +68,39 @@ def chosen_scenarios(chosen: argparse.Namespace) -> tuple[list[Scenario], list[s
     return [one for one in wanted if one.name not in missing], missing
 
 
-def tasks(scenarios: Sequence[Scenario], chosen: argparse.Namespace) -> Iterator[Task]:
-    """Every run, those of one case together. Rivals run on the physics as given only."""
+def tasks(
+    scenarios: Sequence[Scenario], chosen: argparse.Namespace, seeds: Iterable[int], done: Sequence[Outcome] = ()
+) -> Iterator[Task]:
+    """Every run of these seeds, those of one case together.
+
+    Rivals run on the physics as given only. Of the constants, only the best ones of the case's first seed in `done`
+    run again: the best in hindsight is among them.
+    """
+    known = judge.runs_of(done)
     for shaken in chosen.kinds:
         for scenario in scenarios:
-            for seed in range(1, chosen.seeds + 1):
+            for seed in seeds:
                 first = Task(scenario.name, seed, shaken, OURS, chosen.scale, stored=chosen.quick)
                 statics = [name for name in references(make(first).plant) if name not in MARKS]
+                before = known.get((scenario.name, 1, shaken))
+                if before is not None:
+                    statics = judge.best_statics(before, CONSTANTS_AGAIN)
                 rivals = chosen.rivals if not shaken and seed <= chosen.rival_seeds else []
                 for policy in (OURS, *MARKS, *statics, *rivals):
                     yield Task(scenario.name, seed, shaken, policy, chosen.scale, stored=chosen.quick)
 
 
-def run_all(wanted: Sequence[Task], jobs: int, expected: int) -> list[Outcome]:
+def run_all(wanted: Sequence[Task], jobs: int, *, explain: bool) -> list[Outcome]:
     """Performs the tasks; a line for each case as soon as its last run has come in."""
     done: list[Outcome] = []
     with ProcessPoolExecutor(max_workers=jobs, initializer=be_nice) as pool:
-        say(show.HEAD)
         for outcome, following in zip(pool.map(perform, wanted), [*wanted[1:], None], strict=True):
             done.append(outcome)
             if following is None or case_of(following) != case_of(outcome.task):
-                say(show.line(judge.row_of(judge.runs_of(done)[case_of(outcome.task)])))
-    assert len(done) == expected
+                group = judge.runs_of(done)[case_of(outcome.task)]
+                say(show.line(judge.row_of(group)))
+                if explain:
+                    say(show.decisions(group[OURS]))
     return done
 
 
@@ -123,8 +136,11 @@ def main() -> int:
     if missing:
         say(show.skipped(missing))
     speedup = None if chosen.quick else simulator_speedup()
-    wanted = list(tasks(scenarios, chosen))
-    outcomes = run_all(wanted, chosen.jobs, len(wanted))
+    say(show.HEAD)
+    outcomes = run_all(list(tasks(scenarios, chosen, [1])), chosen.jobs, explain=chosen.explain)
+    if chosen.seeds > 1:
+        more = list(tasks(scenarios, chosen, range(2, chosen.seeds + 1), outcomes))
+        outcomes += run_all(more, chosen.jobs, explain=chosen.explain)
     wall = time.perf_counter() - began
     found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, missing, wall)
     say(f"{len(outcomes)} runs in {wall:.0f} s")

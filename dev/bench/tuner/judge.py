@@ -62,6 +62,12 @@ def best_static(runs: Mapping[str, Run]) -> str:
     return max(names, key=lambda name: score.speed(runs[name]))
 
 
+def best_statics(outcomes: Mapping[str, Outcome], count: int) -> list[str]:
+    """Names of the fastest constants above 0, best first."""
+    names = [name for name in outcomes if name.startswith("static_")]
+    return sorted(names, key=lambda name: -score.speed(outcomes[name].run))[:count]
+
+
 def row_of(outcomes: Mapping[str, Outcome]) -> Row:
     """Needs the runs of the tuner, the oracle, `off` and the statics, and `never`."""
     runs = {name: outcome.run for name, outcome in outcomes.items()}
@@ -104,12 +110,16 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def medians(rows: Sequence[Row], figure: str) -> dict[str, float]:
-    """Scenario -> median of a figure over its seeds; those that are not finite are left out."""
+    """Scenario -> median of a figure over its seeds; those that are not finite are left out.
+
+    A regret below 0 counts as 0: where a hard off beats every table, or luck the oracle, that must not make up for
+    what is lost elsewhere.
+    """
     found: dict[str, list[float]] = {}
     for row in rows:
         value = getattr(row, figure)
         if value is not None and isfinite(value):
-            found.setdefault(row.scenario, []).append(float(value))
+            found.setdefault(row.scenario, []).append(max(float(value), 0.0) if figure == "regret" else float(value))
     return {name: median(values) for name, values in found.items()}
 
 
@@ -122,7 +132,7 @@ def policy_means(outcomes: Sequence[Outcome]) -> dict[str, float]:
         if OFF in runs:
             runs[BEST] = runs[best_static(runs)]
         for name, one in runs.items():
-            regret = 100.0 * score.regret(one, runs[ORACLE])
+            regret = max(0.0, 100.0 * score.regret(one, runs[ORACLE]))
             found.setdefault(name, {}).setdefault(scenario, []).append(regret)
     scenarios = {scenario for scenario, _, _ in groups}
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bench.tuner.judge import Row
+from bench.tuner.work import Outcome
 
 HEAD = (
     f"{'scenario':17s} {'seed':>4s} {'regret':>7s} {'vs best':>8s} {'static':>8s} {'worst 5m':>8s} {'unsafe':>7s} "
@@ -21,6 +22,14 @@ def line(row: Row) -> str:
         f"{row.scenario:17s} {seed:>4s} {row.regret:7.2f} {row.over_best_static:8.2f} {row.best_static:>8s} "
         f"{row.worst_window:8.1f} {row.unsafe:3d}/{row.windows:<3d} {row.writes_per_hour:8.1f} {row.probe_cost:6.2f} "
         f"{adapt:>9s} {_hard_off(row):>14s}  {shares}"
+    )
+
+
+def decisions(outcome: Outcome) -> str:
+    """Every answer of the tuner that differs from the one before it."""
+    return "\n".join(
+        f"  {at:6.0f} s  {one.state:8s} {one.reason:18s} {str(one.table)[:60]:60s} {one.message[:150]}"
+        for at, one in outcome.decisions
     )
 
 

@@ -70,8 +70,9 @@ ALL: tuple[Scenario, ...] = (
         levels((0.0, 32), (0.3, 200), (0.7, 64), mix=only(Kind.CREATIVE)), plant={"soft_off_factor": 1.14},
     ),
     Scenario("creative", "creative writing, 8 to 224 and back, A40", "draft_a40", 24, day(8, 224, only(Kind.CREATIVE))),
-    Scenario("azure_conv", "Azure 2023 conversations on A100", "eagle_a100", 30, replay, trace="azure_llm_2023_conv"),
-    Scenario("azure_code", "Azure 2023 code completions: bursts of prompts", "draft_h100", 30, replay,
+    Scenario("azure_conv", "Azure 2023 conversations at twice their pace", "eagle_h100", 28, replay(2.0),
+             trace="azure_llm_2023_conv"),
+    Scenario("azure_code", "Azure 2023 code completions: bursts of prompts", "draft_h100", 30, replay(),
              trace="azure_llm_2023_code"),
     Scenario("stationary", "40 requests in flight, nothing changes", "eagle_h100", 45, levels((0.0, 40)), moving=False),
     Scenario(

@@ -191,10 +191,14 @@ def growing_context(*course: tuple[float, int, float]) -> Requests:
     return requests
 
 
-def replay(scene: Scene) -> Workload:
-    """The trace from its start, classes drawn by the mix."""
-    if scene.trace is None:
-        raise ValueError("no trace is at hand")
-    arrival, prompt, output = (np.asarray(column) for column in scene.trace)
-    kept = arrival < scene.seconds
-    return replayed(arrival[kept], prompt[kept], output[kept], scene.classes, MIXED, scene.rng)
+def replay(pace: float = 1.0) -> Requests:
+    """The trace from its start, `pace` times as fast as recorded; classes are drawn by the mix."""
+
+    def requests(scene: Scene) -> Workload:
+        if scene.trace is None:
+            raise ValueError("no trace is at hand")
+        arrival, prompt, output = (np.asarray(column) for column in scene.trace)
+        kept = arrival < scene.seconds * pace
+        return replayed(arrival[kept] / pace, prompt[kept], output[kept], scene.classes, MIXED, scene.rng)
+
+    return requests

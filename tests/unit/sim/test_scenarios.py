@@ -63,7 +63,7 @@ def test_a_replay_needs_its_trace_and_is_cut_to_the_length() -> None:
         build(BY_NAME["azure_conv"], 1)
     load = made("azure_conv").workload
     assert load.arrival is not None
-    assert load.arrival.tolist() == [0.0, 10.0, 400.0]
+    assert load.arrival.tolist() == [0.0, 5.0, 200.0]
     assert load.prompt.tolist() == [100, 200, 300]
 
 
