@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e bench generate check-generated image clean
+.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e bench bench-tuner bench-tuner-short generate check-generated image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -66,6 +66,12 @@ e2e: toolchain ## a short whole loop: apply, serve, tune
 
 bench: toolchain ## speed and memory; the last line is one JSON object
 	@$(PY) -m bench
+
+bench-tuner: $(STAMP) ## the tuner, its rivals and an oracle in the simulator; the last line is one JSON object
+	@$(PY) -m bench.tuner $(ARGS)
+
+bench-tuner-short: $(STAMP) ## the same on six scenarios at a third of their length (about two minutes)
+	@$(PY) -m bench.tuner --short $(ARGS)
 
 generate: toolchain ## write crds/, manifests/, RBAC, values schema and API reference from the code
 	@$(PY) -m speculative_operator.api.generate

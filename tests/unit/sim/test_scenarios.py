@@ -29,7 +29,7 @@ def test_there_are_enough_and_no_two_share_a_name() -> None:
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_every_scenario_builds_and_repeats(scenario: Scenario) -> None:
     first, again, other = (build(scenario, seed, trace=TRACE, scale=0.2) for seed in (1, 1, 2))
-    assert first.seconds == max(300.0, scenario.minutes * 12.0)
+    assert first.seconds == pytest.approx(max(300.0, scenario.minutes * 12.0), abs=5.0)
     assert first.plant == again.plant == other.plant
     assert np.array_equal(first.workload.output, again.workload.output)
     if not scenario.trace:
