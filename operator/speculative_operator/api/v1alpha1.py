@@ -88,7 +88,7 @@ class Speculator(Wire):
 
 
 class Objective(Wire):
-    """What speculation is tuned for. This release tunes for Goodput whatever is written here, without the bounds."""
+    """What speculation is tuned for."""
 
     goal: Goal = Goal.GOODPUT
     """Goodput: most tokens per second within the bounds below. Latency: least time per token. Throughput: most tokens
@@ -123,13 +123,13 @@ class Speculation(Wire):
     numSpeculativeTokens."""
     off_policy: OffPolicy = OffPolicy.SOFT
     """What the operator may do where drafts cost more than they give. Never: at least one token is drafted. Soft: K
-    0, the speculator stays loaded. Hard: where K changes by rollout, the pods may be rolled without the speculator,
-    which gives its memory to the KV cache; where K changes live, this release treats it as Soft."""
+    0, the speculator stays loaded. Hard: as Soft, and in mode Auto pods are rolled without the speculator where it is
+    dead weight, which gives its memory to the KV cache, and with it again when it is expected to pay."""
     workload: Workload = Workload.MIXED
     """What clients mostly ask for: where to expect acceptance before it was measured, nothing more. More may be
     added."""
     objective: Objective = defaulted(Objective)
-    """What speculation is tuned for. This release tunes for Goodput whatever is written here, without the bounds."""
+    """What speculation is tuned for."""
 
 
 class Engine(Wire):
