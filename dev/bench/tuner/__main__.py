@@ -83,7 +83,9 @@ def tasks(
                 first = Task(scenario.name, seed, shaken, OURS, chosen.scale, stored=chosen.quick)
                 statics = [name for name in references(make(first).plant) if name not in MARKS]
                 before = known.get((scenario.name, 1, shaken))
-                if before is not None:
+                if shaken and not chosen.quick:
+                    statics = []  # only regret and safety are asked of perturbed physics
+                elif before is not None:
                     statics = judge.best_statics(before, CONSTANTS_AGAIN)
                 rivals = chosen.rivals if not shaken and seed <= chosen.rival_seeds else []
                 for policy in (OURS, *MARKS, *statics, *rivals):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import isfinite, nan
 from statistics import fmean, median
 from typing import Any
 
@@ -27,7 +27,7 @@ class Row:
     shaken: bool
     regret: float
     over_best_static: float
-    """How much slower than the best static K in hindsight; negative: faster."""
+    """How much slower than the best static K in hindsight; negative: faster; NaN where no constant ran."""
     best_static: str
     unsafe: int
     """Windows slower than no drafts, but for those that touch the restart of a hard off that was right."""
@@ -68,6 +68,10 @@ def best_statics(outcomes: Mapping[str, Outcome], count: int) -> list[str]:
     return sorted(names, key=lambda name: -score.speed(outcomes[name].run))[:count]
 
 
+def _has_statics(runs: Mapping[str, Run]) -> bool:
+    return any(name.startswith("static_") for name in runs)
+
+
 def row_of(outcomes: Mapping[str, Outcome]) -> Row:
     """Needs the runs of the tuner, the oracle, `off` and the statics, and `never`."""
     runs = {name: outcome.run for name, outcome in outcomes.items()}
@@ -84,7 +88,7 @@ def row_of(outcomes: Mapping[str, Outcome]) -> Row:
         seed=tuned.task.seed,
         shaken=tuned.task.shaken,
         regret=100.0 * score.regret(ours, oracle),
-        over_best_static=100.0 * score.regret(ours, runs[best]),
+        over_best_static=100.0 * score.regret(ours, runs[best]) if best != OFF or _has_statics(runs) else nan,
         best_static=best,
         unsafe=unsafe,
         unsafe_in_restarts=score.unsafe_windows(ours, off)[0] - unsafe,
@@ -123,6 +127,15 @@ def medians(rows: Sequence[Row], figure: str) -> dict[str, float]:
     return {name: median(values) for name, values in found.items()}
 
 
+def adaptations(rows: Sequence[Row]) -> dict[tuple[str, int], float]:
+    """(scenario, number of the load's step) -> median seconds over seeds."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        for number, seconds in enumerate(row.adapt_seconds):
+            found.setdefault((row.scenario, number), []).append(seconds)
+    return {key: median(values) for key, values in found.items()}
+
+
 def policy_means(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """Policy -> mean over scenarios of its median regret in percent; only policies that every scenario has."""
     groups = {key: group for key, group in runs_of(outcomes).items() if ORACLE in group and not key[2]}
@@ -148,7 +161,7 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
     regrets, shaken_regrets = medians(plain, "regret"), medians(shaken, "regret")
     moving = {name: value for name, value in medians(plain, "writes_per_hour").items() if BY_NAME[name].moving}
     still = {name: value for name, value in medians(plain, "writes_per_hour").items() if not BY_NAME[name].moving}
-    adapted = [seconds for row in plain for seconds in row.adapt_seconds]
+    adapted = adaptations(plain)
     dead = medians(rows, "dead_minutes")
     return {
         "regret_percent": {
@@ -162,8 +175,7 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "dead_drafter_minutes": _most(dead),
         "wrong_hard_offs": sum(row.wrong_hard_off for row in rows),
         "policies": policy_means(outcomes),
-        "adapt_seconds": median(adapted) if adapted else None,
-        "adapt_seconds_worst": max(adapted, default=None),
+        "adapt_seconds": max(adapted.values(), default=None),
         "writes_per_hour": _most(moving),
         "writes_per_hour_stationary": _most(still),
         "probe_cost_percent": _most(medians(plain, "probe_cost")),

@@ -20,10 +20,9 @@ from speculative_operator.sim.experiment import Routing
 from speculative_operator.sim.pairs import PAIRS, Pair
 from speculative_operator.sim.plant import Plant, perturbed
 from speculative_operator.sim.profiles import KINDS, MIXED, classes
-from speculative_operator.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop, replayed
+from speculative_operator.sim.traces import Trace
+from speculative_operator.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop
 
-Trace = tuple[Sequence[float], Sequence[int], Sequence[int]]
-"""Arrival seconds from 0, prompt tokens, output tokens."""
 Requests = Callable[["Scene"], Workload]
 
 SHORT = (Lengths(500, 0.8, 8000), Lengths(300, 0.6, 4000))
@@ -197,8 +196,7 @@ def replay(pace: float = 1.0) -> Requests:
     def requests(scene: Scene) -> Workload:
         if scene.trace is None:
             raise ValueError("no trace is at hand")
-        arrival, prompt, output = (np.asarray(column) for column in scene.trace)
-        kept = arrival < scene.seconds * pace
-        return replayed(arrival[kept] / pace, prompt[kept], output[kept], scene.classes, MIXED, scene.rng)
+        part = scene.trace.scaled(1.0 / pace).sliced(0.0, scene.seconds)
+        return part.workload(scene.classes, MIXED, scene.rng)
 
     return requests

@@ -11,9 +11,10 @@ from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.sim.catalogue import ALL, BY_NAME
 from speculative_operator.sim.pairs import PAIRS, capture_sizes
 from speculative_operator.sim.profiles import KINDS, MIXED
-from speculative_operator.sim.scenarios import Case, Scenario, Trace, build
+from speculative_operator.sim.scenarios import Case, Scenario, build
+from speculative_operator.sim.traces import Trace
 
-TRACE: Trace = ([0.0, 10.0, 400.0, 5000.0], [100, 200, 300, 400], [10, 20, 30, 40])
+TRACE = Trace(np.array([0.0, 10.0, 400.0, 5000.0]), np.array([100, 200, 300, 400]), np.array([10, 20, 30, 40]))
 
 
 def made(name: str, seed: int = 1, **more: object) -> Case:
