@@ -58,6 +58,7 @@ def roofline(facts: PairFacts, knobs: KnobSpace, fit: Efficiencies = FITTED) -> 
         graph_tax=_graph_tax(facts, knobs, verifier),
         expert_fixed=expert_fixed,
         expert_reach=verifier.experts_per_token / verifier.experts if experts else 1.0,
+        expert_spread=fit.expert_spread,
         eager_floor=verifier.layers * (EAGER_PER_EXPERT_LAYER if experts else EAGER_PER_LAYER),
     )
 

@@ -29,5 +29,7 @@ class StepCosts:
     """Mixture of experts: reading all experts once; a step reads the share that its tokens reach."""
     expert_reach: float = 1.0
     """Share of the experts that one token reaches."""
+    expert_spread: float = 1.0
+    """Tokens reach experts like `tokens ** expert_spread` independent ones; 1: tokens choose independently."""
     eager_floor: float = 0.0
     """Least time of a step whose decoded tokens exceed the capture ceiling: launching its kernels one by one."""

@@ -123,15 +123,20 @@ def _stairs(sizes: tuple[int, ...]) -> Array:
     return np.append(ascending[np.searchsorted(ascending, numbers)], 0.0)
 
 
+def _independent(tokens: Array, spread: float) -> Array:
+    return tokens if spread == 1.0 else np.asarray(tokens**spread)
+
+
 def _verifier_parts(
     costs: StepCosts, tokens: Array, kv_tokens: Array, prefill: Array, knobs: KnobSpace | None
 ) -> tuple[Array, Array, Array, Array, Array]:
     fixed, filled = np.asarray(costs.fixed), costs.per_token * prefill
     if costs.expert_fixed:
         missed = np.log(max(1.0 - costs.expert_reach, 1e-300))
-        untouched = np.exp(missed * tokens)
+        untouched = np.exp(missed * _independent(tokens, costs.expert_spread))
         fixed = fixed + costs.expert_fixed * (1.0 - untouched)
-        filled = filled + costs.expert_fixed * untouched * (1.0 - np.exp(missed * prefill))
+        still = np.exp(missed * _independent(tokens + prefill, costs.expert_spread))
+        filled = filled + costs.expert_fixed * (untouched - still)
     decoded = costs.per_token * (tokens if knobs is None else padded(knobs, tokens))
     attended = costs.per_kv_token * kv_tokens
     if knobs is not None and knobs.capture_ceiling_tokens is not None and costs.eager_floor:

@@ -128,9 +128,9 @@ def test_experts_make_the_first_tokens_dear_and_the_last_cheap() -> None:
     costs = roofline(facts("Qwen/Qwen3-30B-A3B"), LIVE)
     assert costs is not None
     seconds = hard_off_seconds(costs, np.array([1, 4, 128, 256]), 0, 0)
-    assert (seconds[1] - costs.fixed) / (seconds[0] - costs.fixed) == pytest.approx(3.64, abs=0.05)
-    assert seconds[1] / seconds[0] > 1.8
-    assert seconds[3] / seconds[2] < 1.15
+    # vs 3.64 if every token chose its 8 of 128 experts independently
+    assert (seconds[1] - costs.fixed) / (seconds[0] - costs.fixed) == pytest.approx(2.8, abs=0.1)
+    assert seconds[3] / seconds[2] < 1.3
 
 
 def test_eight_bit_weights_halve_the_traffic() -> None:
@@ -141,7 +141,7 @@ def test_eight_bit_weights_halve_the_traffic() -> None:
     assert small is not None
     assert full is not None
     assert small.fixed - FITTED.host == pytest.approx((full.fixed - FITTED.host) / 2)
-    assert small.per_token == pytest.approx(full.per_token / 2)
+    assert small.per_token == pytest.approx(full.per_token / 1.6)
 
 
 positive = st.floats(0, 1e6)
