@@ -44,25 +44,39 @@ class SmartSpec:
     """
 
     def __init__(self, ks: tuple[int, ...], max_batch: int, seconds: Callable[[Array, int], Array]) -> None:
-        self.changed = True
         self._ks = ks
         batches = np.arange(1, max_batch + 1, dtype=float)
-        self._seconds = np.stack([seconds(batches, k) for k in ks])
+        self._seconds: Array = np.stack([seconds(batches, k) for k in ks])
         self._chance = _GUESS
-        self._chosen: list[int] = []
+        self._best: NDArray[np.intp] = self._argmax()
+        self._fresh = self._changed = True
+
+    @property
+    def changed(self) -> bool:
+        """See `Law`; the argmax is taken when this is asked, not after every step."""
+        if not self._fresh:
+            best, self._fresh = self._argmax(), True
+            self._changed = self._changed or not np.array_equal(best, self._best)
+            self._best = best
+        return self._changed
+
+    @changed.setter
+    def changed(self, value: bool) -> None:
+        self._changed = value
 
     def observe(self, step: Step, weight: float = 0.05) -> None:
-        if step.k <= 0 or step.batch <= 0:
-            return
-        self._chance += weight * (chance_of(step.accepted, step.k) - self._chance)
-        self._chosen, self.changed = [], True
+        if step.k > 0 and step.batch > 0:
+            self._chance += weight * (chance_of(step.accepted, step.k) - self._chance)
+            self._fresh = False
 
     def choose(self, batch: int) -> int:
-        if not self._chosen:
-            lengths = np.array([geometric_length(self._chance, k) for k in self._ks])
-            best = np.argmax(lengths[:, None] / self._seconds, axis=0)
-            self._chosen = [self._ks[place] for place in best]
-        return self._chosen[batch - 1]
+        if not self._fresh:
+            _ = self.changed
+        return self._ks[int(self._best[batch - 1])]
+
+    def _argmax(self) -> NDArray[np.intp]:
+        lengths = np.array([geometric_length(self._chance, k) for k in self._ks])
+        return np.asarray(np.argmax(lengths[:, None] / self._seconds, axis=0))
 
 
 def fitted_seconds(
