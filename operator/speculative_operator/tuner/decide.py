@@ -38,7 +38,7 @@ from speculative_operator.tuner.judge import Proposal, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
-from speculative_operator.tuner.pace import COARSE_MARGIN, dwell_seconds
+from speculative_operator.tuner.pace import COARSE_MARGIN, URGENT, dwell_seconds
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
 from speculative_operator.tuner.report import acceptance_text, estimate, measured_at
 from speculative_operator.tuner.start import initial_table
@@ -46,6 +46,8 @@ from speculative_operator.tuner.traffic import Look, pool
 
 MIN_EFFECTIVE_DRAFTS = 20.0
 """Drafts, divided by the clustering factor, that a change of table must rest on."""
+PATIENCE = 12
+"""Windows after which what there is has to do: a drafter that hardly ever drafts never gathers enough drafts."""
 GUARD_SHARE = 0.98
 """Measured speed below this share of no speculation (lower bound) counts as slow."""
 GUARD_WINDOWS = 2
@@ -128,7 +130,7 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
     proposal = propose(view, memory.table, look.loads, memory.pace.margin)
     if proposal.worth > proposal.needed and proposal.table != memory.table:
         return changed(memory, view, look, proposal, now, running)
-    memory = replace(memory, changed_at=now)
+    memory = replace(memory, changed_at=now, pace=memory.pace.spent(URGENT))
     text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
     figures = estimate(view, look, memory.table)
     return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
@@ -165,7 +167,7 @@ def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
         return Reason.COLLECTING, f"{look.steps:.0f} steps in the window; {MIN_STEPS:.0f} are needed"
     known = memory.acceptance.reached[0] if memory.acceptance.reached else 0.0
     drafting = memory.table.k_at(look.scheduled) > 0 and look.drafts > 0
-    if drafting and known < MIN_EFFECTIVE_DRAFTS:
+    if drafting and memory.windows < PATIENCE and known < MIN_EFFECTIVE_DRAFTS:
         needed = MIN_EFFECTIVE_DRAFTS * DEFLATION
         return Reason.COLLECTING, f"{known * DEFLATION:,.0f} drafts remembered; {needed:,.0f} are needed"
     return None

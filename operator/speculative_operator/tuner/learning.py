@@ -17,7 +17,6 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.acceptance import (
-    NEAR,
     DraftSample,
     aged,
     draft_sample,
@@ -31,6 +30,8 @@ from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, lear
 
 MIN_STEPS = 8.0
 """Fewer steps than this say nothing about the time of one."""
+SPREAD = 1.15
+"""Within a window the number of scheduled requests stays about this near its mean."""
 WINDOW_SECONDS = 5.0
 LEAST_CELL = 0.02
 """Exact cells with a smaller share of the steps are left out."""
@@ -139,10 +140,9 @@ def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], p
     if not window.drafts or not window.draft_tokens or fresh <= 0:
         return None
     if policy.knobs.draft_free:
-        k = _one_k(window, tables)
-        if not k:
-            return None
-        drafts, certain, share, mean = window.decode_request_steps, k, 0.0, float(k)
+        # Every request-step counts as a draft, also one that finds nothing in the text: that is what a step earns.
+        k = tables[0].k_at(window.scheduled)
+        drafts, certain, share, mean = window.decode_request_steps, _least_k(window, tables), 0.0, float(k)
     else:
         mean = window.draft_tokens / window.drafts
         drafts = window.drafts
@@ -156,10 +156,11 @@ def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], p
     )
 
 
-def _one_k(window: PodWindow, tables: tuple[KTable, ...]) -> int | None:
-    low, high = window.scheduled / NEAR, window.scheduled * NEAR + 1
-    ks = {band.k for table in tables for band in table if band.last >= low and band.first <= high}
-    return ks.pop() if len(ks) == 1 else None
+def _least_k(window: PodWindow, tables: tuple[KTable, ...]) -> int:
+    """The smallest K above 0 that the window's steps may have had."""
+    low, high = window.scheduled / SPREAD, window.scheduled * SPREAD + 1
+    ks = {band.k for table in tables for band in table if band.k and band.last >= low and band.first <= high}
+    return min(ks, default=0)
 
 
 def _learn_share(

@@ -16,9 +16,9 @@ COARSE_MARGIN = 0.03
 """Log speed that a change must bring while the whole allowance is left, and when none is."""
 URGENT = 0.04
 """A gain at the loads of now from which a change draws on the large allowance."""
-SMALL = 3.0
-SMALL_PER_HOUR = 2.0
-LARGE = 6.0
+SMALL = 2.0
+SMALL_PER_HOUR = 1.0
+LARGE = 4.0
 LARGE_PER_HOUR = 12.0
 """Writes that may be saved up, and writes per hour that are granted."""
 URGENT_DWELL = 9.0
@@ -52,10 +52,15 @@ class Pace:
         return self.large >= 1.0 if gain >= URGENT else self.small >= 1.0
 
     def spent(self, gain: float) -> Pace:
-        """After such a change."""
+        """After such a change. What may not wait is written in any case, and leaves a debt."""
         if gain >= URGENT:
             return replace(self, large=self.large - 1.0)
         return replace(self, small=self.small - 1.0)
+
+    @property
+    def trials(self) -> int:
+        """Different K that may be tried one after the other: each takes a write, and so does the way back."""
+        return max(int(self.large) - 1, 0)
 
 
 def dwell_seconds(policy: Policy, gain: float) -> float:

@@ -20,6 +20,7 @@ from speculative_operator.tuner.grid import edges, nearest
 from speculative_operator.tuner.judge import NEAR, incumbent_of
 from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory, Probe
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
+from speculative_operator.tuner.pace import URGENT
 from speculative_operator.tuner.prior import Array
 
 SECONDS = 10.0
@@ -52,7 +53,8 @@ def watch_load(memory: Memory, scheduled: float, now: float) -> Memory:
 
 def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: float) -> Probe | None:
     """The trial to begin now, or None."""
-    if not _may(memory, view, now):
+    arms = min(memory.pace.trials, ARMS)
+    if not arms or not _may(memory, view, now):
         return None
     here = [nearest(load, view.policy.knobs.max_batch) for load in loads]
     incumbent = incumbent_of(view, memory.table)
@@ -63,11 +65,11 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     worth[incumbent[here]] = 0.0
     affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
     possible = affordable & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
-    best = [int(column) for column in np.argsort(-worth) if possible[column] and worth[column] >= WORTH][:ARMS]
+    best = [int(column) for column in np.argsort(-worth) if possible[column] and worth[column] >= WORTH][:arms]
     if not best:
         return None
-    arms = tuple(view.ks[column] for column in best)
-    return Probe(base=memory.table, k=arms[0], began=now, until=now + SECONDS, next=arms[1:])
+    ks = tuple(view.ks[column] for column in best)
+    return Probe(base=memory.table, k=ks[0], began=now, until=now + SECONDS, next=ks[1:])
 
 
 def expected_improvement(gain: Array, spread: Array) -> Array:
@@ -86,6 +88,7 @@ def begun(memory: Memory, probe: Probe, view: Outlook, loads: Sequence[float]) -
         table=trial_table(probe, view, loads),
         previous=memory.table,
         changed_at=probe.began,
+        pace=memory.pace.spent(URGENT),
     )
     if memory.trials and memory.trials[-1][0] > probe.began - ARMS * SECONDS - 1.0:
         return memory  # the second K of one trial
