@@ -133,10 +133,7 @@ def _of_scenario(options: argparse.Namespace) -> Arena:
     if scenario.trace and recorded is None:
         raise UsageError(f"--scenario {scenario.name} replays {scenario.trace}", "name its file with --trace")
     scale = moments.seconds(options.seconds, "--seconds") / (60.0 * scenario.minutes) if options.seconds else 1.0
-    trace = None
-    if recorded is not None:
-        trace = (recorded.arrival.tolist(), recorded.prompt.tolist(), recorded.output.tolist())
-    case = scenarios.build(scenario, options.seed, shaken=options.perturb, trace=trace, scale=scale)
+    case = scenarios.build(scenario, options.seed, shaken=options.perturb, trace=recorded, scale=scale)
     return Arena(
         title=f"{scenario.name}: {scenario.about}",
         plant=case.plant,

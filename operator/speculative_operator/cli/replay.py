@@ -2,7 +2,8 @@
 
 Asks query_range for the raw counters of the serving pods, feeds them to the path that the operator takes, and prints
 every decision that differs from the one before. Nothing is changed anywhere. The history is that of the K that ran
-then: from the first change of the table on, what is said of later ones is a prediction.
+then, so mode Auto is replayed as Recommend: each answer is what would have been put in place of what ran, and there are
+no trials of another K, whose outcome no history holds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from speculative_operator.cli import files, moments, tables
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from speculative_operator.domain.decision import Decision
     from speculative_operator.engines.exposition import SeriesKey
     from speculative_operator.shell.prometheus import Prometheus
+    from speculative_operator.sim.session import Session
 
 EPILOG = """examples:
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
@@ -67,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--pod-regex", metavar="RE", default="", help="which pods, by name: 'llama-.*'")
     add("--spec", metavar="FILE", required=True, help="SpeculativeDeployment (YAML or JSON) to decide for")
     add("--facts", metavar="FILE", default="", help="facts of models and hardware, as `speculative tune` takes them")
+    add("--ran", metavar="K", type=int, help="K that the pods ran; default: the table that the operator starts with")
     add("--start", metavar="WHEN", default="1h", help="2h (ago), 2026-01-31T12:00:00Z or unix seconds; default 1h")
     add("--end", metavar="WHEN", default="now", help="the same; default now")
     add("--step", metavar="TIME", default="30s", help="a multiple of the scrape interval; default 30s")
@@ -81,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     span = _span(arguments, time.time())
     subject = _subject(arguments)
     client, selector = _client(arguments), _selector(arguments, subject.engine.metric_names)
-    session = subject.session()
+    session = _session(subject, arguments.ran, span.start)
     decided = ((moment, session.feed(moment, pods)) for moment, pods in _scrapes(client, selector, arguments, span))
     report = _Json(sys.stdout) if arguments.json else _Text(sys.stdout, sys.stderr)
     for moment, decision in decided:
@@ -167,7 +170,7 @@ class _Text(_Report):
             self._progress.write("\r\x1b[K")
         tables.write(self._out, ("TIME (UTC)", "STATE", "REASON", "K BY REQUESTS", "GAIN", "MESSAGE"), self._rows)
         states = ", ".join(f"{state} {count}" for state, count in self._states.most_common())
-        self._out.write(f"\n{self.scrapes} scrapes, {self._changes} changes of the table; {states}\n")
+        self._out.write(f"\n{self.scrapes} scrapes, {self._changes} new tables (*); {states}\n")
 
 
 def _row(moment: float, decision: Decision) -> list[str]:
@@ -202,6 +205,23 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     for path in found.ignored:
         sys.stderr.write(f"warning: {path} is not known and was passed over\n")
     return found
+
+
+def _session(subject: Subject, ran: int | None, now: float) -> Session:
+    """A session that proposes, with what ran in force."""
+    from speculative_operator.domain.spec import Mode
+    from speculative_operator.domain.table import KTable
+    from speculative_operator.sim.session import Session
+    from speculative_operator.tuner import Memory
+
+    policy = subject.policy
+    if policy.mode is Mode.AUTO:
+        policy = replace(policy, mode=Mode.RECOMMEND)
+    if ran is None:
+        return Session(subject.engine, policy)
+    if ran not in policy.knobs.ks:
+        raise UsageError(f"--ran is {ran}", f"this deployment can run K {', '.join(map(str, policy.knobs.ks))}")
+    return Session(subject.engine, policy, Memory.fresh(KTable.constant(ran, policy.knobs.max_batch), now))
 
 
 def _client(arguments: argparse.Namespace) -> Prometheus:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
+import yaml
 from tests.unit.cli.scrapes import ENGINE, Pod
 from tests.unit.shell.promserver import Answer, PrometheusServer, matrix, says, send, serving
 
 from speculative_operator.cli import replay
 from speculative_operator.cli.main import main
 from speculative_operator.cli.subject import subject
+from speculative_operator.domain.spec import Mode
 from speculative_operator.engines.exposition import Exposition
+from speculative_operator.sim.session import Session
 
 START = 1_700_000_000
 SPEC = """
@@ -83,13 +87,13 @@ def words(server: PrometheusServer, spec: Path, *more: str, last: int = 600) -> 
 def test_it_decides_as_on_the_scrapes_themselves(
     server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the history come the decisions that a session makes of the same expositions."""
+    """From the history come the proposals that a session makes of the same expositions."""
     server.answer = ranges(history(41, 15, a=Pod(requests=40), b=Pod(requests=10)))
     assert main(words(server, spec, "--json")) == 0
     *lines, summary = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    import yaml
-
-    session, pods = subject(yaml.safe_load(SPEC)).session(), {"a": Pod(requests=40), "b": Pod(requests=10)}
+    known = subject(yaml.safe_load(SPEC))
+    session = Session(known.engine, replace(known.policy, mode=Mode.RECOMMEND))
+    pods = {"a": Pod(requests=40), "b": Pod(requests=10)}
     for index, line in enumerate(lines):
         decision = session.feed(START + 15 * index, {name: pod.run(15).text() for name, pod in pods.items()})
         assert (line["time"], line["table"]) == (START + 15 * index, decision.table.rows())
@@ -119,6 +123,21 @@ def test_the_query_names_series_pods_and_times(
     server.asked.clear()
     assert main(words(server, spec, "--selector", '{job="vllm"}', "--json")) == 0
     assert server.asked[0]["query"].endswith(',namespace="llm",job="vllm"}')
+
+
+def test_what_ran_is_what_is_compared_with(
+    server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Useless drafts of K = 3 in a full batch: fewer are proposed, and nothing is tried."""
+    server.answer = ranges(history(121, 15, a=Pod(requests=60, steps=30, survival=(0.02, 0.0, 0.0))))
+    assert main(words(server, spec, "--ran", "3", "--json", last=1800)) == 0
+    *lines, summary = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0]["table"] == [[1, 64, 3]]
+    proposed = [line for line in lines if line["reason"] == "Recommended"]
+    assert proposed
+    assert all(line["table"][-1][2] < 3 for line in proposed)
+    assert 1 <= summary["changes"] < len(proposed)
+    assert "Probing" not in summary["states"]
 
 
 def test_the_table_shows_each_new_decision_once(
@@ -175,6 +194,7 @@ def test_nothing_found(server: PrometheusServer, spec: Path, capsys: pytest.Capt
         ({"--step": "0.5s"}, "--step is '0.5s'; write whole seconds", 2),
         ({"--step": "often"}, "--step is 'often'; write a duration", 2),
         ({"--prometheus": "localhost:9090"}, "--prometheus is 'localhost:9090'; write http://", 2),
+        ({"--ran": "50"}, "--ran is 50; this deployment can run K 0, 1,", 2),
         ({"--pod-regex": "("}, "--pod-regex '('", 2),
         ({"--spec": "/nowhere.yaml"}, "--spec /nowhere.yaml: No such file", 1),
         ({"--spec": "BROKEN"}, "line 1 is no YAML", 1),
