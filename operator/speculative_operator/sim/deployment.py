@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import KTable
 from speculative_operator.sim import layout as at
+from speculative_operator.sim import replica as replica_arrays
 from speculative_operator.sim.exposition import exposition
 from speculative_operator.sim.plant import Plant
 from speculative_operator.sim.workload import Pool, Workload
@@ -119,13 +120,13 @@ class Deployment:
 
         `log_steps`: steps that `steps()` can give back for each replica; older ones are lost.
         """
-        self._kernel, self._arrays = _compiled_parts()
+        self._kernel = _compiled_loop()
         self.now = 0.0
         self.plant, self.workload = plant, workload
-        self._state = self._arrays.new_state(plant, workload, replicas, log_steps, seed)
+        self._state = replica_arrays.new_state(plant, workload, replicas, log_steps, seed)
         self._state.whole[0].in_turn = routing == "round-robin"
-        self._physics = self._arrays.physics_of(plant)
-        self._source = self._arrays.source_of(workload, np.random.default_rng([seed, 1]))
+        self._physics = replica_arrays.physics_of(plant, self._kernel.CODE)
+        self._source = replica_arrays.source_of(workload, np.random.default_rng([seed, 1]))
         self._tally = np.zeros(plant.max_k + 1)
         self._events: list[_Event] = []
         self._order = 0
@@ -138,7 +139,7 @@ class Deployment:
         self._rolling: int | None = None
         self._state.tables[:] = plant.dense(first)
         for replica in range(replicas):
-            self._arrays.boot(self._state, replica, plant, off)
+            replica_arrays.boot(self._state, replica, plant, off)
         self._plan_workload()
 
     @property
@@ -242,7 +243,7 @@ class Deployment:
             if why == at.DONE:
                 break
             if why == at.REQUESTS_FULL:
-                self._state = self._arrays.with_rows(self._state, len(self._state.requests))
+                self._state = replica_arrays.with_rows(self._state, len(self._state.requests))
             else:
                 self._drain()
         self.now = until
@@ -269,7 +270,7 @@ class Deployment:
     def _apply(self, event: _Event) -> None:
         state, whole, value = self._state, self._state.whole[0], event.value
         match event.what:
-            case "table":
+            case "table" if isinstance(value, list):
                 state.tables[:] = value
             case "boot" if isinstance(value, int):
                 self._boot(value)
@@ -298,12 +299,12 @@ class Deployment:
                 return
 
     def _stop(self, replica: int) -> None:
-        self._arrays.take_away(self._state, replica)
+        replica_arrays.take_away(self._state, replica)
         self._at(self.now + self.plant.restart_seconds, "boot", replica)
 
     def _boot(self, replica: int) -> None:
         off, dense = self._serving[replica]
-        self._arrays.boot(self._state, replica, self.plant, off)
+        replica_arrays.boot(self._state, replica, self.plant, off)
         self._born[replica] = self.now
         if dense:
             self._state.tables[replica] = dense
@@ -312,13 +313,10 @@ class Deployment:
         self._roll()
 
 
-def _compiled_parts() -> tuple[ModuleType, ModuleType]:
-    """The modules that need numba; not imported before a deployment is made."""
+def _compiled_loop() -> ModuleType:
+    """The module that needs numba; not imported before a deployment is made."""
     try:
-        return (
-            import_module("speculative_operator.sim.kernel"),
-            import_module("speculative_operator.sim.replica"),
-        )
+        return import_module("speculative_operator.sim.kernel")
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.split(".")[0] not in {"numba", "llvmlite"}:
             raise

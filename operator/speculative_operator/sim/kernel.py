@@ -1,135 +1,24 @@
-"""The compiled step loop of the simulator: everything that happens once a step or once a request of a step.
+"""The compiled event loop of the simulator: arrivals, routing, and whose step ends next. Called by `deployment`.
 
-Called by `deployment` and `replica`; importing it needs numba. The functions are plain Python, too: with
-NUMBA_DISABLE_JIT=1 the same seed gives the same run. Compiled code is cached beside this file or, where that cannot be
-written, in the user's cache folder; it notices new fields of `layout`, but touch this file after moving its constants.
-
-A step begins (`_begin`): running requests first, decoding ones before prompts, then waiting ones in order of arrival,
-as long as tokens, seats and KV blocks last; K is looked up by the requests scheduled and holds for the drafts that the
-next step verifies. It ends (`_finish`) a step time later: drafts are verified, tokens emitted, counters moved.
-
-Records are handed to the functions that loops call, never whole arrays: that is what makes the loops fast.
+Importing it needs numba. The functions are plain Python, too: with NUMBA_DISABLE_JIT=1 the same seed gives the same
+run.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar
-
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from speculative_operator.sim import layout as at
+from speculative_operator.sim import step
+from speculative_operator.sim.compiled import cached, compiled, fingerprint
+from speculative_operator.sim.replica import Floats, Physics, Record, Records, Source, State
+from speculative_operator.sim.step import begin, count_alive, finish, run_length
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Records = np.recarray[Any, Any]
-Record = Any
-"""One entry of `Records`; fields in `layout`."""
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_LONGEST_RUN = 1_000_000_000
-_TICK = 1.0 / 2**53
+CODE = fingerprint((at, step))
+"""Name of the field that `Physics.limits` must have, so that the compiled loop is not older than what it calls."""
 
 
-def _compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Compile on first use, as a part of what calls it."""
-    jitted: Callable[P, T] = numba.njit(error_model="numpy")(function)
-    return jitted
-
-
-def _cached(function: Callable[P, T]) -> Callable[P, T]:
-    """Compile on first use and keep the result on disk; where no folder can be written, for this process only."""
-    try:
-        jitted: Callable[P, T] = numba.njit(cache=True, error_model="numpy")(function)
-    except RuntimeError:
-        return _compiled(function)
-    return jitted
-
-
-class Physics(NamedTuple):
-    """What a step costs, in seconds, tabulated from a `Plant`."""
-
-    decoded: Floats
-    """[2, tokens] fixed time and decoded tokens, staircases included; first index 0 with drafter, 1 without"""
-    drafting: Floats
-    """[decoding requests, K]"""
-    by_k: Floats
-    """[3, K] drafting per KV token of the decoding requests, per prompt token; factor on the whole step"""
-    rates: Records
-    """[1]"""
-    limits: Records
-    """[1]"""
-
-
-class Source(NamedTuple):
-    """The workload, one row per request (open loop) or per request to draw (closed loop)."""
-
-    arrival: Floats
-    lengths: Ints
-    """[rows, 2] prompt and output tokens"""
-    draws: Floats
-    """[rows, 4] `layout.DRAWN`, the request's own random effect included"""
-
-
-class State(NamedTuple):
-    """All that changes while the deployment runs. R replicas, M seats."""
-
-    whole: Records
-    """[1]"""
-    replicas: Records
-    requests: Records
-    counters: Floats
-    """[R, counters]"""
-    running: Ints
-    """[R, M] rows of the running requests, in order of admission"""
-    tables: Ints
-    """[R, M + 1] K by scheduled requests"""
-    ended: Records
-    log: Floats
-    """[R, ring, columns]"""
-
-
-@_compiled
-def _uniform(whole: Record) -> float:
-    """A number in (0, 1]: Marsaglia's xorshift, 64 bits, shifts 13, 7, 17 (Journal of Statistical Software 8/14)."""
-    x = whole.random
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    whole.random = x
-    return (int(x >> np.uint64(11)) + 1) * _TICK
-
-
-@_compiled
-def _normal(whole: Record) -> float:
-    """A standard normal number (Box and Muller)."""
-    return math.sqrt(-2.0 * math.log(_uniform(whole))) * math.cos(2.0 * math.pi * _uniform(whole))
-
-
-@_compiled
-def _run_length(request: Record, whole: Record) -> int:
-    if whole.factor < 1.0 and _uniform(whole) > whole.factor:
-        return 0
-    inverse = request.long if _uniform(whole) <= request.mix else request.short
-    if inverse == 0.0:
-        return 0
-    length = math.log(_uniform(whole)) * inverse
-    return int(length) if length < _LONGEST_RUN else _LONGEST_RUN
-
-
-@_compiled
-def _slots(tokens: int, own: Record, limits: Record) -> int:
-    """KV tokens to reserve for that many and the drafts; at most the pool, so that one request always runs."""
-    wanted = tokens if own.off else tokens + limits.ahead
-    slots: int = min((wanted + limits.block - 1) // limits.block * limits.block, own.pool)
-    return slots
-
-
-@_compiled
+@compiled
 def _push(queue: Record, requests: Records, row: int) -> None:
     """Put a request at the end of a queue: a replica's or the router's."""
     requests[row].next = -1
@@ -140,7 +29,7 @@ def _push(queue: Record, requests: Records, row: int) -> None:
     queue.tail = row
 
 
-@_compiled
+@compiled
 def _route(whole: Record, replicas: Records, requests: Records, row: int) -> None:
     """Hand a request to a ready replica: the one with the fewest requests, or the next in turn; else to the router."""
     best, fewest = -1, 0
@@ -159,7 +48,7 @@ def _route(whole: Record, replicas: Records, requests: Records, row: int) -> Non
     requests[row].queued = whole.since
 
 
-@_compiled
+@compiled
 def _flush_router(state: State) -> None:
     """Hand on what waits in the router, once a replica is ready."""
     whole = state.whole[0]
@@ -176,14 +65,7 @@ def _flush_router(state: State) -> None:
         row = behind
 
 
-@_compiled
-def _count_alive(whole: Record, now: float, change: int) -> None:
-    whole.alive_seconds += whole.alive * (now - whole.since)
-    whole.since = now
-    whole.alive += change
-
-
-@_compiled
+@compiled
 def _issue(state: State, source: Source, origin: int, now: float) -> None:
     """A new request made from row `origin` of the workload; a free request row must be there."""
     whole = state.whole[0]
@@ -206,12 +88,12 @@ def _issue(state: State, source: Source, origin: int, now: float) -> None:
     request.mix = source.draws[origin, 1]
     request.long = source.draws[origin, 2]
     request.short = source.draws[origin, 3]
-    request.run = _run_length(request, whole)
-    _count_alive(whole, now, 1)
+    request.run = run_length(request, whole)
+    count_alive(whole, now, 1)
     _route(whole, state.replicas, state.requests, row)
 
 
-@_compiled
+@compiled
 def _refill(state: State, source: Source, now: float) -> None:
     """Closed loop: new requests until there are as many as wanted."""
     whole = state.whole[0]
@@ -221,282 +103,16 @@ def _refill(state: State, source: Source, now: float) -> None:
         _issue(state, source, origin, now)
 
 
-@_compiled
-def _grant(request: Record, own: Record, limits: Record, budget: int) -> int:
-    """Give a running request its tokens of the step, and KV for them; how many."""
-    decodes = request.todo == 0
-    grant: int = min(1 + request.drafts if decodes else request.todo, budget)
-    request.grant = grant
-    if grant == 0:
-        return 0
-    own.scheduled += 1
-    if decodes:
-        own.decoding += 1
-        own.tokens += grant
-        own.attended += request.context
-    else:
-        own.prefill += grant
-    if request.context + grant + limits.ahead > request.held:
-        held = max(_slots(request.context + grant, own, limits), request.held)
-        own.used += held - request.held
-        request.held = held
-    return grant
-
-
-@_compiled
-def _preempt(request: Record, own: Record) -> None:
-    """Take the KV of a running request and what it was granted; it must compute everything again."""
-    if request.grant > 0:
-        own.scheduled -= 1
-        if request.todo == 0:
-            own.decoding -= 1
-            own.tokens -= request.grant
-            own.attended -= request.context
-        else:
-            own.prefill -= request.grant
-    own.used -= request.held
-    request.todo = request.prompt + request.generated
-    request.context = 0
-    request.drafts = 0
-    request.held = 0
-    request.grant = 0
-
-
-@_compiled
-def _grant_running(own: Record, running: Ints, requests: Records, limits: Record) -> int:
-    """Tokens for every running request, decoding ones first. The budget left, -1 when any had to be preempted."""
-    budget: int = limits.budget
-    prompts = 0
-    for place in range(own.active):
-        request = requests[running[place]]
-        if request.todo == 0:
-            budget -= _grant(request, own, limits, budget)
-        else:
-            prompts += 1
-    if prompts:
-        for place in range(own.active):
-            request = requests[running[place]]
-            if request.todo > 0:
-                budget -= _grant(request, own, limits, budget)
-    if own.used <= own.pool:
-        return budget
-    while own.used > own.pool and own.active > 1:
-        own.active -= 1
-        row = running[own.active]
-        _preempt(requests[row], own)
-        requests[row].next = own.head
-        own.tail = row if own.head < 0 else own.tail
-        own.head = row
-        own.waiting += 1
-    return -1
-
-
-@_compiled
-def _admit(own: Record, running: Ints, requests: Records, limits: Record, budget: int) -> None:
-    """Start waiting requests, in order, as long as seats, tokens and blocks last."""
-    while own.head >= 0 and own.active < limits.seats and budget > 0:
-        row = own.head
-        request = requests[row]
-        chunk = min(request.todo, budget)
-        held = _slots(chunk, own, limits)
-        if own.used + held > own.pool:
-            return
-        own.head = request.next
-        own.waiting -= 1
-        own.used += held
-        request.held = held
-        request.grant = chunk
-        budget -= chunk
-        own.scheduled += 1
-        own.prefill += chunk
-        running[own.active] = row
-        own.active += 1
-
-
-@_compiled
-def _seconds(own: Record, physics: Physics) -> float:
-    """Expected seconds of the step."""
-    rates, k = physics.rates[0], own.next_k
-    seconds: float = physics.decoded[own.off, own.tokens] + rates.token * own.prefill + rates.kv * own.attended
-    if rates.experts > 0.0:
-        seconds += rates.experts * (1.0 - rates.missed ** (own.tokens + own.prefill))
-    if own.off == 0:
-        seconds += physics.drafting[own.decoding, k]
-        seconds += physics.by_k[0, k] * own.attended + physics.by_k[1, k] * own.prefill
-        seconds *= physics.by_k[2, own.k]
-    return seconds
-
-
-@_compiled
-def _clear(own: Record) -> None:
-    """Forget the step that ended."""
-    own.scheduled = own.decoding = own.tokens = own.attended = own.prefill = 0
-    own.request_steps = own.first_tokens = own.prompts = own.generation = own.draft_tokens = own.finished = 0
-    own.step_seconds = own.first_seconds = 0.0
-
-
-@_compiled
-def _begin(state: State, replica: int, physics: Physics, now: float) -> None:
-    """Schedule a step and start it, if there is anything to run."""
-    own, limits = state.replicas[replica], physics.limits[0]
-    _clear(own)
-    running, size = state.running[replica], own.active
-    budget = _grant_running(own, running, state.requests, limits)
-    state.counters[replica, at.PREEMPTIONS] += size - own.active
-    if budget >= 0:
-        _admit(own, running, state.requests, limits, budget)
-    if own.scheduled == 0:
-        return
-    own.k = own.next_k
-    own.next_k = 0 if own.off else state.tables[replica, own.scheduled]
-    seconds, sigma = _seconds(own, physics), physics.rates[0].sigma
-    if sigma > 0.0:
-        seconds *= math.exp(sigma * _normal(state.whole[0]) - 0.5 * sigma * sigma)
-    own.started = now
-    own.clock = now + seconds
-
-
-@_compiled
-def _verify(request: Record, own: Record, whole: Record) -> int:
-    """Tokens that a decoding request gains, before its target cuts them."""
-    drafts, left = request.grant - 1, request.run
-    if drafts == 0 and request.share < 1.0:
-        return 1  # nothing was looked up: the run of what a look-up would find goes on
-    accepted: int = min(drafts, left)
-    request.run = left - drafts - 1 if left > drafts else _run_length(request, whole)
-    if drafts > 0:
-        own.draft_tokens += drafts
-        request.accepted = accepted
-    return 1 + accepted
-
-
-@_compiled
-def _gain(request: Record, own: Record, whole: Record) -> int:
-    """End a request's part of the step; tokens it gained."""
-    gained: int = 1
-    request.accepted = -1
-    if request.todo == 0:
-        gained = min(_verify(request, own, whole), request.target - request.generated)
-        request.context += gained
-    else:
-        request.context += request.grant
-        request.todo -= request.grant
-        if request.todo > 0:
-            return 0
-    if request.first < 0.0:
-        request.first = own.clock
-        own.first_tokens += 1
-        own.first_seconds += own.clock - request.queued
-        own.prompts += request.prompt
-    else:
-        own.request_steps += 1
-        own.step_seconds += own.clock - request.last
-    request.last = own.clock
-    request.generated += gained
-    own.generation += gained
-    return gained
-
-
-@_compiled
-def _end_request(request: Record, own: Record, whole: Record, entry: Record) -> None:
-    entry.end = own.clock
-    entry.arrival = request.arrival
-    entry.first = request.first
-    entry.last = request.last
-    entry.tokens = request.generated
-    entry.row = request.row
-    own.used -= request.held
-    request.next = whole.free
-    own.finished += 1
-    _count_alive(whole, own.clock, -1)
-
-
-@_compiled
-def _finish(state: State, replica: int, tally: Floats) -> None:
-    """End the step under way. `tally` is scratch: request-steps by drafts accepted."""
-    own, whole, requests = state.replicas[replica], state.whole[0], state.requests
-    running, kept = state.running[replica], 0
-    tally[:] = 0.0
-    for place in range(own.active):
-        row = running[place]
-        request = requests[row]
-        if request.grant > 0:
-            gained = _gain(request, own, whole)
-            request.grant = 0
-            if request.accepted >= 0:
-                tally[request.accepted] += 1
-            if gained > 0 and request.generated >= request.target:
-                _end_request(request, own, whole, state.ended[whole.ended])
-                whole.free = row
-                whole.ended += 1
-                continue
-        drafts = request.todo == 0 and (request.share >= 1.0 or _uniform(whole) <= request.share)
-        request.drafts = own.next_k if drafts else 0
-        running[kept] = row
-        kept += 1
-    own.active = kept
-    whole.tokens += own.generation
-    drafted, accepted = _book(own, tally, state.counters[replica])
-    if state.log.shape[1] > 0:
-        _log(own, tally, drafted, accepted, state.log[replica, own.logged % state.log.shape[1]])
-    own.clock = np.inf
-
-
-@_compiled
-def _book(own: Record, tally: Floats, counters: Floats) -> tuple[float, float]:
-    """Add the step to the counters; its requests that verified drafts, and their accepted drafts."""
-    drafted, accepted = 0.0, 0.0
-    for place in range(len(tally)):
-        drafted += tally[place]
-        accepted += place * tally[place]
-        counters[at.BY_ACCEPTED + place] += tally[place]
-    if own.generation > 0:
-        counters[at.STEPS] += 1
-        counters[at.STEP_TOKENS] += own.prompts + own.generation
-    counters[at.REQUEST_STEPS] += own.request_steps
-    counters[at.STEP_SECONDS] += own.step_seconds
-    counters[at.FIRST_TOKENS] += own.first_tokens
-    counters[at.FIRST_SECONDS] += own.first_seconds
-    counters[at.GENERATION] += own.generation
-    counters[at.PROMPTS] += own.prompts
-    counters[at.FINISHED] += own.finished
-    counters[at.DRAFTED] += drafted
-    counters[at.DRAFT_TOKENS] += own.draft_tokens
-    counters[at.ACCEPTED] += accepted
-    counters[at.BUSY_SECONDS] += own.clock - own.started
-    return drafted, accepted
-
-
-@_compiled
-def _log(own: Record, tally: Floats, drafted: float, accepted: float, entry: Floats) -> None:
-    entry[at.LOG_END] = own.clock
-    entry[at.LOG_SECONDS] = own.clock - own.started
-    entry[at.LOG_BATCH] = own.decoding
-    entry[at.LOG_SCHEDULED] = own.scheduled
-    entry[at.LOG_K] = own.k
-    entry[at.LOG_NEXT_K] = own.next_k
-    entry[at.LOG_DRAFTED] = drafted
-    entry[at.LOG_DRAFT_TOKENS] = own.draft_tokens
-    entry[at.LOG_ACCEPTED] = accepted
-    entry[at.LOG_EMITTED] = own.generation
-    entry[at.LOG_CONTEXT] = own.attended
-    entry[at.LOG_PREFILL] = own.prefill
-    entry[at.LOG_WAITING] = own.waiting
-    for place in range(len(tally)):
-        entry[at.LOG_BY_ACCEPTED + place] = tally[place]
-    own.logged += 1
-
-
-@_compiled
+@compiled
 def _wake(state: State, physics: Physics, now: float) -> None:
     """Start a step on every ready replica that is idle and has work."""
     for replica in range(len(state.replicas)):
         own = state.replicas[replica]
         if own.clock == np.inf and own.ready and (own.active > 0 or own.head >= 0):
-            _begin(state, replica, physics, now)
+            begin(state, replica, physics, now)
 
 
-@_compiled
+@compiled
 def _next_to_end(replicas: Records) -> int:
     """The replica whose step ends first."""
     first = 0
@@ -506,7 +122,7 @@ def _next_to_end(replicas: Records) -> int:
     return first
 
 
-@_compiled
+@compiled
 def _next_arrival(whole: Record, arrival: Floats) -> float:
     """Time of the next request of an open loop; infinite when there is none."""
     if whole.wanted >= 0 or whole.next_arrival >= len(arrival):
@@ -515,7 +131,7 @@ def _next_arrival(whole: Record, arrival: Floats) -> float:
     return time
 
 
-@_cached
+@cached
 def run(state: State, source: Source, physics: Physics, tally: Floats, until: float) -> int:
     """Run every event up to and with `until` (seconds); DONE, or which array is full (make room, then call again).
 
@@ -529,7 +145,7 @@ def run(state: State, source: Source, physics: Physics, tally: Floats, until: fl
         replica, arriving = _next_to_end(replicas), _next_arrival(whole, source.arrival)
         ending = replicas[replica].clock
         if min(ending, arriving) > until:
-            _count_alive(whole, until, 0)
+            count_alive(whole, until, 0)
             return at.DONE
         if arriving <= ending:
             if whole.free < 0:
@@ -540,6 +156,6 @@ def run(state: State, source: Source, physics: Physics, tally: Floats, until: fl
             continue
         if whole.ended + state.running.shape[1] > len(state.ended):
             return at.ENDED_FULL
-        _finish(state, replica, tally)
+        finish(state, replica, tally)
         _refill(state, source, ending)
         _wake(state, physics, ending)

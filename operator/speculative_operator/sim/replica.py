@@ -1,28 +1,80 @@
-"""The kernel's arrays: made, grown, and changed where a replica goes away or comes back. Called by `deployment`.
+"""The arrays that the compiled loop works on: made, grown, and changed where a replica goes away or comes back.
 
-Rare events only; what happens in every step is in `kernel`.
+Called by `deployment`. Rare events only; what happens in every step is in `kernel` and `step`, and needs numba.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
-from speculative_operator.sim import kernel, layout
+import numpy as np
+from numpy.typing import NDArray
+
+from speculative_operator.sim import layout
 from speculative_operator.sim.drafts import draws
 from speculative_operator.sim.plant import Plant
 from speculative_operator.sim.workload import Workload
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Records = np.recarray[Any, Any]
+Record = Any
+"""One entry of `Records`; fields in `layout`."""
 
 _FIRST_ROWS = 1024
 _ENDED_ROWS = 8192
 
 
-def new_state(plant: Plant, workload: Workload, replicas: int, log_steps: int, seed: int) -> kernel.State:
+class Physics(NamedTuple):
+    """What a step costs, in seconds, tabulated from a `Plant`."""
+
+    decoded: Floats
+    """[2, tokens] fixed time and decoded tokens, staircases included; first index 0 with drafter, 1 without"""
+    drafting: Floats
+    """[decoding requests, K]"""
+    by_k: Floats
+    """[3, K] drafting per KV token of the decoding requests, per prompt token; factor on the whole step"""
+    rates: Records
+    """[1]"""
+    limits: Records
+    """[1]"""
+
+
+class Source(NamedTuple):
+    """The workload, one row per request (open loop) or per request to draw (closed loop)."""
+
+    arrival: Floats
+    lengths: Ints
+    """[rows, 2] prompt and output tokens"""
+    draws: Floats
+    """[rows, 4] `layout.DRAWN`, the request's own random effect included"""
+
+
+class State(NamedTuple):
+    """All that changes while the deployment runs. R replicas, M seats."""
+
+    whole: Records
+    """[1]"""
+    replicas: Records
+    requests: Records
+    counters: Floats
+    """[R, counters]"""
+    running: Ints
+    """[R, M] rows of the running requests, in order of admission"""
+    tables: Ints
+    """[R, M + 1] K by scheduled requests"""
+    ended: Records
+    log: Floats
+    """[R, ring, columns]"""
+
+
+def new_state(plant: Plant, workload: Workload, replicas: int, log_steps: int, seed: int) -> State:
     """Arrays of a deployment in which nothing runs yet; `log_steps`: steps that each replica's log holds."""
     seats, positions = plant.knobs.max_batch, plant.max_k + 1
     whole = _records(1, layout.WHOLE, free=-1, head=-1, tail=-1, factor=1.0, pool_stop=len(workload.prompt))
     whole["random"] = np.random.default_rng([seed, 0]).integers(1, 2**64 - 1, dtype=np.uint64)
     whole[0].wanted = 0 if workload.closed else -1
-    state = kernel.State(
+    state = State(
         whole=whole,
         replicas=_records(replicas, layout.REPLICA, clock=np.inf, head=-1, tail=-1),
         requests=_records(0, layout.REQUEST),
@@ -35,7 +87,7 @@ def new_state(plant: Plant, workload: Workload, replicas: int, log_steps: int, s
     return with_rows(state, max((count for _, count in workload.concurrency), default=_FIRST_ROWS) + 1)
 
 
-def with_rows(state: kernel.State, more: int) -> kernel.State:
+def with_rows(state: State, more: int) -> State:
     """The same state with room for `more` requests in the system."""
     had, whole = len(state.requests), state.whole[0]
     added = _records(more, layout.REQUEST)
@@ -46,13 +98,13 @@ def with_rows(state: kernel.State, more: int) -> kernel.State:
     return state._replace(requests=grown)
 
 
-def physics_of(plant: Plant) -> kernel.Physics:
-    """The plant's costs as tables."""
+def physics_of(plant: Plant, code: str) -> Physics:
+    """The plant's costs as tables. `code` is `kernel.CODE`."""
     most = min(plant.knobs.max_batch * (plant.max_k + 1), plant.max_batched_tokens)
     tokens = np.arange(most + 1)
     drafting, draft_kv, draft_prefill = plant.drafting()
     costs = plant.costs
-    return kernel.Physics(
+    return Physics(
         decoded=np.stack([plant.decode_seconds(tokens, drafter=drafter) for drafter in (True, False)]),
         drafting=drafting,
         by_k=np.stack([draft_kv, draft_prefill, plant.factors()]),
@@ -67,7 +119,7 @@ def physics_of(plant: Plant) -> kernel.Physics:
         ),
         limits=_records(
             1,
-            layout.LIMITS,
+            np.dtype([*layout.LIMITS.descr, (code, "i8")]),
             seats=plant.knobs.max_batch,
             budget=plant.max_batched_tokens,
             block=plant.block_size,
@@ -76,17 +128,17 @@ def physics_of(plant: Plant) -> kernel.Physics:
     )
 
 
-def source_of(workload: Workload, rng: np.random.Generator) -> kernel.Source:
+def source_of(workload: Workload, rng: np.random.Generator) -> Source:
     """The workload as arrays; `rng` gives every request its own effect, the same whatever policy serves it."""
     effects = rng.standard_normal(len(workload.prompt))
-    return kernel.Source(
+    return Source(
         arrival=np.zeros(0) if workload.arrival is None else np.array(workload.arrival, dtype=float),
         lengths=np.stack((workload.prompt, workload.output), axis=1).astype(np.int64),
         draws=draws(workload.classes, workload.kind, effects),
     )
 
 
-def boot(state: kernel.State, replica: int, plant: Plant, off: bool) -> None:
+def boot(state: State, replica: int, plant: Plant, off: bool) -> None:
     """Let a replica serve: empty, counters at 0, with or without drafter."""
     tokens = plant.kv_tokens_without if off else plant.kv_tokens
     own = state.replicas[replica]
@@ -95,7 +147,7 @@ def boot(state: kernel.State, replica: int, plant: Plant, off: bool) -> None:
     state.counters[replica] = 0.0
 
 
-def take_away(state: kernel.State, replica: int) -> None:
+def take_away(state: State, replica: int) -> None:
     """Stop a replica. Its requests start anew elsewhere: clients retry, and what they had been sent is lost."""
     own = state.replicas[replica]
     victims = [int(row) for row in state.running[replica, : own.active]]
@@ -110,7 +162,7 @@ def take_away(state: kernel.State, replica: int) -> None:
         _start_anew(state, victim)
 
 
-def _start_anew(state: kernel.State, row: int) -> None:
+def _start_anew(state: State, row: int) -> None:
     """Reset a request and hand it to the router, behind those that wait there."""
     request, whole = state.requests[row], state.whole[0]
     whole.lost += request.generated
@@ -127,7 +179,7 @@ def _start_anew(state: kernel.State, row: int) -> None:
     whole.tail = row
 
 
-def _records(count: int, kind: np.dtype[np.void], **values: float) -> kernel.Records:
+def _records(count: int, kind: np.dtype[np.void], **values: float) -> Records:
     found = np.zeros(count, dtype=kind).view(np.recarray)
     for name, value in values.items():
         found[name] = value
