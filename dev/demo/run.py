@@ -12,9 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
-from demo import report
+from demo import report, surface
 from demo.arrivals import BUNDLED, Arrival, Profile, read_azure, warp
 from demo.figures import (
+    FIRST_VERSION,
     Phases,
     adoptions,
     mean_k,
@@ -263,6 +264,11 @@ class Demo:
             "requests": {"total": len(played.records), "failed": failed},
             "pod_restarts": played.restarts,
             "tpot_ms": {"auto": tpot[AUTO], "static5": tpot[STATIC], "off": tpot[OFF]},
+            "first_version": {
+                "tpot_ms": {"auto": FIRST_VERSION.auto, "off": FIRST_VERSION.off},
+                "command": FIRST_VERSION.command,
+                "gain_percent": FIRST_VERSION.gained(tpot[AUTO], tpot[OFF]),
+            },
         }
 
     @staticmethod
@@ -275,7 +281,9 @@ class Demo:
         decisions = [(unix(entry["time"]) - played.started, entry["reason"]) for entry in played.decisions]
         phases = Phases.of(self.settings.seconds)
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], phases)
-        report.write(path, figure, self._page(played, summary))
+        auto = played.timeline.sights.get(AUTO, [])
+        known = surface.learned(self._variants[0].manifest, played.status)
+        report.write(path, figure, surface.plot(known, auto), self._page(played, summary))
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 
@@ -305,6 +313,8 @@ class Demo:
             "seconds": f"{self.settings.seconds:.0f}",
             "trace": "Azure LLM inference trace 2023 (conversation)",
             "rows": rows,
+            "first": FIRST_VERSION,
+            "gained": summary["first_version"]["gain_percent"],
             "decisions": [self._decision_row(entry, played) for entry in played.decisions],
             "command": f"make demo ARGS='--seconds {self.settings.seconds:g} --peak {self.settings.peak:g}'",
         }

@@ -1,0 +1,88 @@
+"""Pods without a drafter and back, on a cluster.
+
+The decision is made by hand, where a killed operator would find its own: in the Deployment's annotation. The tuner's own
+takes half an hour of a dead drafter.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import NAMESPACE, Stage, until
+
+from demo import scene
+from demo.run import read_records
+from speculative_operator.domain import names
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+NAME = "heavy"
+
+
+def manifest(policy: str) -> dict[str, Any]:
+    found = copy.deepcopy(scene.variants()[0].manifest)
+    found["metadata"]["name"] = NAME
+    found["spec"]["speculation"]["offPolicy"] = policy
+    return found
+
+
+@pytest.fixture(scope="module")
+def heavy(stage: Stage) -> Iterator[Stage]:
+    """An object whose drafter may be removed, served."""
+    stage.apply(manifest("Hard"))
+    scene.wait_ready(stage.cluster, NAME, 60)
+    yield stage
+    stage.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
+
+
+def drafts(stage: Stage) -> list[bool]:
+    """For each serving pod whether its engine was started with a drafter."""
+    return ["--speculative-config" in pod["spec"]["containers"][0]["args"] for pod in stage.pods(NAME)]
+
+
+def speculation(stage: Stage) -> dict[str, Any]:
+    found: dict[str, Any] = stage.get("specdep", NAME).get("status", {}).get("speculation", {})
+    return found
+
+
+def ready(stage: Stage) -> bool:
+    return stage.condition(NAME, "Ready").get("status") == "True"
+
+
+def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
+    before = speculation(heavy)
+    claim = {"version": before["tableVersion"] + 1, "rows": before["table"], "hardOff": True}
+    change = {"metadata": {"annotations": {names.ANNOTATION_TABLE: json.dumps(claim)}}}
+    heavy.cluster.kubectl("patch", "deployment", NAME, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(change))
+    until(lambda: drafts(heavy) == [False] and ready(heavy), 60)
+    block = speculation(heavy)
+    assert (block["state"], block["hardOff"], block["tableText"]) == ("HardOff", True, "none")
+    assert (block["table"], block["tableVersion"]) == (before["table"], claim["version"])
+    assert heavy.condition(NAME, "SpeculationActive")["reason"] == "DrafterDeadWeight"
+    until(lambda: not heavy.get("configmap", f"{NAME}-table"), 30)
+    out = heavy.load(NAME, seconds=20, rate=4)
+    assert not [record for record in read_records(out) if record["failed"]]
+    until(lambda: speculation(heavy).get("tokensPerSecond"), 30)
+    assert heavy.condition(NAME, "MetricsAvailable")["status"] == "True", "no figures of drafts is as it should be"
+    assert "acceptanceRate" not in speculation(heavy)
+    shown = heavy.cluster.kubectl("get", "specdep", NAME, "-n", NAMESPACE, "-o", "wide").stdout
+    assert "HardOff" in shown
+    assert drafts(heavy) == [False]
+
+
+def test_an_edit_brings_it_back(heavy: Stage) -> None:
+    waiting = speculation(heavy)
+    heavy.apply(manifest("Soft"))
+    until(lambda: drafts(heavy) == [True] and ready(heavy), 60)
+    block = speculation(heavy)
+    assert "hardOff" not in block
+    assert block["state"] != "HardOff"
+    table = json.loads(heavy.get("configmap", f"{NAME}-table")["data"]["table.json"])
+    assert (table["rows"], table["version"]) == (waiting["table"], waiting["tableVersion"] + 1)
+    deployment = heavy.get("deployment", NAME)
+    assert names.ANNOTATION_TABLE not in deployment["metadata"]["annotations"]
+    assert heavy.get("specdep", NAME)["status"]["decisions"][0]["from"] == "none"
