@@ -18,10 +18,13 @@ from speculative_operator.physics.case_shapes import accelerators_needed, place_
 from speculative_operator.physics.case_workloads import Text, text_of
 from speculative_operator.physics.catalog import find_model
 
+LARGEST_K = 64
+"""More drafts than any engine makes; a larger number in a row is taken for this one."""
 DEFAULT_K = 3
 """K where none is stated: the most frequent one."""
 LOW_LOAD = 4.0
 """Requests at once where a row says "low"."""
+LARGEST_TREE = 1024
 TREE_TOKENS = 60
 TREE_DEPTH = 5
 """Draft tokens and depth of a tree where none are stated (SGLang's EAGLE example: 5 steps, 64 tokens)."""
@@ -103,6 +106,9 @@ def read_case(row: Mapping[str, str]) -> Case:
     accelerator, count, no_device = place_accelerator(cell("gpu", ""), cell("n_gpu", ""))
     text, no_text = text_of(cell("dataset", ""), cell("ctx_or_io", ""))
     drafting, no_k = _drafting(cell("K", ""), method_name, method)
+    length = _float(cell("accept_len", ""))
+    if no_k and length and length >= 1.0 and drafting.kind is Kind.STATIC:
+        drafting = replace(drafting, k=min(max(drafting.k, math.ceil(length)), LARGEST_K))
     load, rate, no_load = _load(cell("load_kind", ""), cell("load", ""))
     return Case(
         name=cell("case_id", ""),
@@ -121,12 +127,12 @@ def read_case(row: Mapping[str, str]) -> Case:
         load=load,
         rate=rate,
         acceptance_percent=_float(cell("load", "")) if cell("load_kind", "").startswith("acceptance") else None,
-        accept_length=_float(cell("accept_len", "")),
+        accept_length=length if length and length >= 1.0 else None,
         accept_rate=_rate(cell("note", "")),
         decode_only=re.search(r"decode|itl|tpot|inter.?token", cell("metric", "").lower()) is not None,
         simulated="simulation" in cell("evidence", ""),
         speedup=_float(cell("speedup", "")) or None,
-        tolerance=_float(cell("tol_rel", "")) or 0.1,
+        tolerance=max(_float(cell("tol_rel", "")) or 0.1, 0.0),
         assumed=(*assumed, *no_model, *no_device, *no_text, *no_k, *no_load),
     )
 
@@ -184,12 +190,15 @@ def _drafting(k: str, method_name: str, method: Method) -> tuple[Drafting, tuple
         return Drafting(Kind.OFF, 0, dynamic=dynamic), ()
     span, assumed = _span(lower)
     if span is not None:
-        return Drafting(Kind.BEST, span[1], span[0], tree, dynamic), assumed
+        least, most = sorted(min(max(k, 1), LARGEST_K) for k in span)
+        return Drafting(Kind.BEST, most, least, tree, dynamic), assumed
     told = _number(lower)
     if told is None:
         usual = {Method.NGRAM: LOOKUP_K, Method.SUFFIX: SUFFIX_K}.get(method, depth or DEFAULT_K)
         return Drafting(Kind.STATIC, usual, tree_tokens=tree, dynamic=dynamic), (f"K {k or 'not stated'!r}",)
-    return Drafting(Kind.STATIC, told, tree_tokens=tree, dynamic=dynamic), ()
+    if told == 0:
+        return Drafting(Kind.OFF, 0, dynamic=dynamic), ()
+    return Drafting(Kind.STATIC, min(told, LARGEST_K), tree_tokens=tree, dynamic=dynamic), ()
 
 
 def _span(k: str) -> tuple[tuple[int, int] | None, tuple[str, ...]]:
@@ -219,7 +228,8 @@ def _tree(method_name: str, k: str) -> tuple[int, int]:
     shape = re.search(r"(\d+)/\d+/(\d+)", f"{method_name} {k}")
     told = re.search(r"tree\s*(\d+)", k)
     tokens = int(told.group(1)) if told else int(shape.group(2)) if shape else TREE_TOKENS
-    return tokens, int(shape.group(1)) if shape else TREE_DEPTH
+    depth = int(shape.group(1)) if shape else TREE_DEPTH
+    return min(max(tokens, 1), LARGEST_TREE), min(max(depth, 1), LARGEST_K)
 
 
 def _at_load(drafting: Drafting, text: str, load: float) -> Drafting:
@@ -227,7 +237,7 @@ def _at_load(drafting: Drafting, text: str, load: float) -> Drafting:
     bands = [tuple(map(int, band)) for band in re.findall(r"\[(\d+),\s*(\d+),\s*(\d+)\]", text)]
     for first, last, k in bands:
         if first <= load <= last and drafting.kind is not Kind.OFF:
-            return replace(drafting, kind=Kind.STATIC if k else Kind.OFF, k=k, dynamic=True)
+            return replace(drafting, kind=Kind.STATIC if k else Kind.OFF, k=min(k, LARGEST_K), dynamic=True)
     return drafting
 
 
@@ -235,7 +245,10 @@ def _baseline(k: str, note: str, drafting: Drafting) -> Drafting | None:
     """ "baseline = fixed n=4" in the note, or "schedule vs static 3" as policy."""
     fixed = re.search(r"baseline\s*=\s*(?:fixed|static)\s*(?:n|k)?\s*=?\s*(\d+)", note.lower())
     fixed = fixed or re.search(r"vs\.?\s*static\s*(\d+)", k.lower())
-    return Drafting(Kind.STATIC, int(fixed.group(1)), tree_tokens=drafting.tree_tokens) if fixed else None
+    if fixed is None:
+        return None
+    drafts = min(int(fixed.group(1)), LARGEST_K)
+    return Drafting(Kind.STATIC if drafts else Kind.OFF, drafts, tree_tokens=drafting.tree_tokens)
 
 
 def _rate(note: str) -> float | None:

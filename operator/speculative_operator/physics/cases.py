@@ -61,6 +61,14 @@ class CasePrediction:
         return math.log(self.predicted / published) if published and published > 0 else None
 
     @property
+    def sign_right(self) -> bool | None:
+        """Whether gain or loss is predicted; None where the published effect is within the row's tolerance."""
+        published = self.case.speedup
+        if published is None or abs(published - 1.0) <= self.case.tolerance:
+            return None
+        return (self.predicted - 1.0) * (published - 1.0) > 0.0
+
+    @property
     def measured(self) -> bool:
         """False for simulators' results and for figures recalled without their table: those judge nothing."""
         return not self.case.simulated and self.case.evidence != "unverified"
@@ -265,8 +273,9 @@ def is_anchor(case: Case) -> bool:
 
 
 def _signs(judged: list[CasePrediction], side: int) -> tuple[int, int]:
-    rows = [one for one in judged if one.case.speedup and side * (one.case.speedup - 1.0) > one.case.tolerance]
-    return sum(1 for one in rows if side * (one.predicted - 1.0) > 0.0), len(rows)
+    verdicts = [one.sign_right for one in judged if one.case.speedup and side * (one.case.speedup - 1.0) > 0.0]
+    told = [right for right in verdicts if right is not None]
+    return sum(told), len(told)
 
 
 def _median(values: list[float]) -> float | None:
