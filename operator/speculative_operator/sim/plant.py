@@ -24,6 +24,7 @@ from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.calibration import calibrated, calibrated_verifier
+from speculative_operator.physics.memory import kv_tokens
 from speculative_operator.physics.step_time import StepCosts, pays_graph_tax, roofline, step_parts
 from speculative_operator.sim.drafts import Drafts
 
@@ -154,13 +155,18 @@ class Plant:
 def plant_for(facts: PairFacts, knobs: KnobSpace, **changes: Any) -> Plant:
     """The plant that published calibration, else the roofline, gives for a pair; `changes` are fields of Plant.
 
-    Raises ValueError when verifier or accelerator is unknown and `costs` is not among the changes.
+    Raises ValueError when verifier or accelerator is unknown and `costs` is not among the changes, and when the weights
+    do not fit.
     """
     costs = changes.pop("costs", None) or _costs(facts, knobs)
-    held = facts.kv_capacity_tokens or DEFAULT_KV_TOKENS
-    without = facts.kv_capacity_tokens_without_speculator or held
-    found = Plant(costs=costs, knobs=knobs, kv_tokens=held, kv_tokens_without=without)
-    return replace(found, **changes)
+    held, without = (kv_tokens(facts, with_speculator=loaded) for loaded in (True, False))
+    if held == 0 and "kv_tokens" not in changes:
+        raise ValueError(
+            "the weights of verifier and speculator leave no memory for requests: take a larger accelerator"
+        )
+    told = {"kv_tokens": DEFAULT_KV_TOKENS if held is None else held}
+    told["kv_tokens_without"] = told["kv_tokens"] if without is None else without
+    return Plant(**{"costs": costs, "knobs": knobs, **told, **changes})
 
 
 def perturbed(plant: Plant, rng: np.random.Generator, amount: float = 0.3) -> Plant:

@@ -122,6 +122,11 @@ def test_a_pair_is_priced_by_calibration_or_roofline_and_not_by_a_guess() -> Non
     alone = plant_for(replace(pair, speculator=find_model("Qwen/Qwen3-1.7B")), knobs())
     assert alone.costs.fixed == own.costs.fixed
     assert alone.costs.draft_fixed > own.costs.draft_fixed
+    unsized = plant_for(pair, knobs())
+    assert unsized.kv_tokens == pytest.approx((0.9 * 80e9 - 3e9 - 17.6e9) / 262_144, rel=0.01)
+    assert unsized.kv_tokens_without == pytest.approx((0.9 * 80e9 - 3e9 - 16.4e9) / 147_456, rel=0.01)
+    with pytest.raises(ValueError, match="no memory"):
+        plant_for(replace(pair, kv_capacity_tokens=0), knobs())
     with pytest.raises(ValueError, match="accelerator"):
         plant_for(replace(pair, accelerator=None), knobs())
     assert plant_for(PairFacts(), knobs(), costs=COSTS).costs == COSTS
