@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -165,14 +166,17 @@ def _of_trace(options: argparse.Namespace) -> Arena:
     kind, method = policy.workload, facts.method or Method.EAGLE3
     classes, mix = drafts.published_mix(method) if kind is Kind.MIXED else ((drafts.published(method, kind),), (1.0,))
     seconds = moments.seconds(options.seconds, "--seconds") if options.seconds else float(trace.arrival[-1])
+    seconds = max(60.0, 5.0 * round(seconds / 5.0))
+    hardware = facts.accelerator.name if facts.accelerator else "an unknown accelerator"
+    count = int((trace.arrival <= seconds).sum())
     return Arena(
-        title=f"{len(trace)} requests of {options.trace} on {found.spec.verifier.source.location}, "
-        f"{method} and {facts.accelerator.name if facts.accelerator else 'an unknown accelerator'}",
+        title=f"{count} requests of {Path(options.trace).name} on {found.spec.verifier.source.location}, "
+        f"{method} and {hardware}",
         plant=_plant(policy, options, held or DEFAULT_KV_TOKENS, whole or DEFAULT_KV_TOKENS),
         workload=trace.workload(classes, mix, rng),
         policy=policy,
         engine=found.engine,
-        seconds=max(60.0, 5.0 * round(seconds / 5.0)),
+        seconds=seconds,
         seed=options.seed,
         replicas=options.replicas,
     )

@@ -46,7 +46,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """All of them, fastest first; `best_static` is the fastest constant K, 0 included."""
+    """All of them, fastest first; `best_static` is the fastest constant K, 0 included, of those that ran."""
 
     rows: tuple[Standing, ...]
     best_static: Standing | None
@@ -60,8 +60,8 @@ def standings(results: list[Result]) -> Standings:
     runs = {result.run.name: result.run for result in results}
     best, off = runs.get("oracle"), runs.get("off")
     rows = tuple(sorted((_standing(one, best, off) for one in results), key=lambda row: -(row.speed or 0.0)))
-    static = next((row for row in rows if row.name.startswith("static_") or row.name == "off"), None)
-    return Standings(rows, static)
+    constants = [row for row in rows if row.name.startswith("static_") or row.name == "off"]
+    return Standings(rows, constants[0] if any(row.name != "off" for row in constants) else None)
 
 
 def as_object(row: Standing) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import subprocess
@@ -107,3 +108,34 @@ def test_tables_on_a_terminal_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     tables.write(out, ("NAME", "N"), [("[b]bold[/b]", "7")], frozenset({1}))
     assert "[b]bold[/b]" in out.getvalue()
     assert "7" in out.getvalue()
+
+
+def test_the_manual_names_every_command_option_and_field() -> None:
+    from speculative_operator.cli import replay, simulate
+    from speculative_operator.cli.answers import answer
+    from speculative_operator.cli.facts import COUNTS, KNOWN
+    from speculative_operator.domain.decision import Decision, State
+    from speculative_operator.domain.reasons import Reason
+    from speculative_operator.domain.table import KTable
+
+    manual = (ROOT / "docs" / "cli.md").read_text()
+    told = answer(0, Decision(State.ON, KTable.constant(1, 2), Reason.TUNED, "", valid=True, changed=False))
+    words = [*COMMANDS, *COUNTS, *KNOWN, *told, *told["estimate"], *State]
+    assert not [word for word in words if word not in manual]
+    # What `--help` says well enough is not repeated there.
+    spare = {
+        "--help",
+        "--seed",
+        "--timeout",
+        "--accelerators",
+        "--prometheus",
+        "--namespace",
+        "--end",
+        "--start",
+        "--json",
+    }
+    for module in (replay, simulate):
+        options = argparse.ArgumentParser()
+        module.add_arguments(options)
+        flags = {flag for action in options._actions for flag in action.option_strings if flag.startswith("--")}
+        assert not [flag for flag in flags - spare if flag not in manual]
