@@ -1,7 +1,7 @@
 """Pods without a drafter and back, on a cluster.
 
-The decision is made by hand, where a killed operator would find its own: in the Deployment's annotation. The tuner's own
-takes half an hour of a dead drafter.
+The decision is made by hand, where a killed operator would find its own: in the Deployment's annotation. The tuner's
+own takes half an hour of a dead drafter.
 """
 
 from __future__ import annotations
