@@ -78,7 +78,7 @@ def test_k_follows_the_evidence_live(served: Stage) -> None:
     """Requests decide the table; nothing restarts and no request fails while it changes."""
     before = served.pods(NAME)[0]
     generation = served.get("deployment", NAME)["metadata"]["generation"]
-    out = served.load(NAME, seconds=45, rate=6)
+    out = served.load(NAME, seconds=45, rate=22)
     status = served.get("specdep", NAME)["status"]
     assert status["decisions"], status["speculation"]
     (pod,) = served.pods(NAME)
