@@ -222,23 +222,19 @@ class Summary:
     median_abs_log_error_anchor: float | None
     by_source: Mapping[str, float]
     measured_sources: tuple[str, ...]
-    """Sources of measured rows: `by_source` also holds simulators and unverified ones."""
+    """Sources with measured rows: `by_source` also holds simulators and unverified ones."""
     median_of_measured_sources: float | None
     worst: tuple[CasePrediction, ...]
 
 
 def summarise(predictions: Iterable[CasePrediction], worst: int = 20) -> Summary:
-    """Figures over all predictions; `unverified` rows are predicted but enter no figure but their own source's."""
+    """Figures over all predictions; `unverified` rows enter none but that of a source that has no other row."""
     every = list(predictions)
     judged = [one for one in every if one.log_error is not None and one.case.evidence != "unverified"]
     gains, losses = _signs(judged, +1), _signs(judged, -1)
     shares = [right / whole for right, whole in (gains, losses) if whole]
-    by_source: dict[str, list[float]] = {}
-    for one in every:
-        if one.log_error is not None:
-            by_source.setdefault(one.case.source or "not stated", []).append(abs(one.log_error))
-    medians = {source: median(errors) for source, errors in by_source.items()}
-    measured = tuple(sorted({one.case.source or "not stated" for one in judged if one.measured}))
+    medians = {**_by_source(every), **_by_source(judged)}
+    measured = _by_source([one for one in judged if one.measured])
     ranked = sorted(judged, key=lambda one: -abs(one.log_error or 0.0))
     return Summary(
         rows=len(every),
@@ -249,8 +245,8 @@ def summarise(predictions: Iterable[CasePrediction], worst: int = 20) -> Summary
         median_abs_log_error=_median([abs(one.log_error or 0.0) for one in judged]),
         median_abs_log_error_anchor=_median([abs(one.log_error or 0.0) for one in judged if is_anchor(one.case)]),
         by_source=medians,
-        measured_sources=measured,
-        median_of_measured_sources=_median([medians[source] for source in measured]),
+        measured_sources=tuple(measured),
+        median_of_measured_sources=_median(list(measured.values())),
         worst=tuple(ranked[:worst]),
     )
 
@@ -270,6 +266,15 @@ def is_anchor(case: Case) -> bool:
     """True for the measured rows of Llama-3.1-8B on H100 in arXiv 2601.11580."""
     told = f"{case.source} {case.verifier.name} {case.accelerator.name}".lower()
     return not case.simulated and all(part in told for part in _ANCHOR)
+
+
+def _by_source(predictions: list[CasePrediction]) -> dict[str, float]:
+    """Median |log error| of each source, in the order of the file."""
+    errors: dict[str, list[float]] = {}
+    for one in predictions:
+        if one.log_error is not None:
+            errors.setdefault(one.case.source or "not stated", []).append(abs(one.log_error))
+    return {source: float(median(values)) for source, values in errors.items()}
 
 
 def _signs(judged: list[CasePrediction], side: int) -> tuple[int, int]:

@@ -216,7 +216,7 @@ def test_measured_cliff_of_a_mixture_of_experts() -> None:
     tokens, seconds = np.array(measured).T * np.array([[1.0], [1e-3]])
     predicted = hard_off_seconds(costs, tokens, 0, 0, knobs)
     errors = np.log(predicted / seconds)
-    assert np.median(np.abs(errors)) < 0.35
+    assert np.median(np.abs(errors)) < 0.15
     cliff = np.searchsorted(tokens, 1500)
     assert predicted[cliff] / predicted[cliff - 1] > 3.0
     assert np.all(np.abs(errors[cliff : cliff + 2]) < 0.1)
@@ -231,3 +231,19 @@ def test_coverage_of_experts_is_the_published_one() -> None:
         only_experts = dataclasses.replace(UNIT, fixed=0.0, per_token=0.0, expert_fixed=1.0, expert_reach=reach)
         found = float(hard_off_seconds(only_experts, float(row["tokens_in_step"]), 0, 0))
         assert found == pytest.approx(float(row["expected_fraction_of_experts_read"]), abs=1e-3)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not here")
+def test_measured_steps_of_a_dense_model() -> None:
+    """A dense 27B on one MI355X, cost_curves.csv: batch 1, 8 and 32, 1 to 32 tokens a request, context 512-1024."""
+    facts = PairFacts(find_model("Qwen/Qwen3.6-27B"), None, find_accelerator("MI355X"))
+    costs = roofline(facts, FIXED)
+    assert costs is not None
+    with (DATA / "cost_curves.csv").open(encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["curve_id"] == "qwen38_27b_mi355x_verify"]
+    batch, each, seconds = (np.array([float(row[name]) for row in rows]) for name in ("batch", "tokens_per_req", "ms"))
+    errors = np.log(1e3 * step_seconds(costs, dataclasses.replace(FIXED, draft_free=True), batch, each - 1, 750, 0))
+    errors -= np.log(seconds)
+    assert len(rows) == 12
+    assert np.median(np.abs(errors)) < 0.08
+    assert np.max(np.abs(errors)) < 0.25

@@ -1,0 +1,1 @@
+"""Figures of the documentation, drawn from the code that they show."""

@@ -1,0 +1,109 @@
+"""Rates of accelerators: efficiencies, links, precisions, prices, and drafters' shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.models import Accelerator, ModelShape, PairFacts
+from speculative_operator.domain.spec import Method
+from speculative_operator.physics.catalog import find_accelerator, find_model, rows
+from speculative_operator.physics.drafters import drafter_shape
+from speculative_operator.physics.efficiency import FITTED
+from speculative_operator.physics.hardware import price_per_hour, rates
+from speculative_operator.physics.roofline import roofline
+
+OWN = Accelerator("own", bf16_flops=100e12, fp8_flops=200e12, memory_bytes=64e9, memory_bandwidth=1e12)
+
+
+def shape(name: str) -> ModelShape:
+    found = find_model(name)
+    assert found is not None
+    return found
+
+
+def device(name: str) -> Accelerator:
+    found = find_accelerator(name)
+    assert found is not None
+    return found
+
+
+def test_every_accelerator_has_uncertain_figures_and_a_link() -> None:
+    for row in rows("accelerators"):
+        found = rates(device(row["name"]), 2)
+        assert 0.0 < found.log_sd_bandwidth <= 0.25
+        assert 0.0 < found.log_sd_compute <= 0.4
+        assert float(row["log_sd"]) in (0.05, 0.15)
+        assert ("unverified" in row["source"]) == (float(row["log_sd"]) == 0.15)
+        assert found.bandwidth <= 2 * device(row["name"]).memory_bandwidth
+        assert found.reduce_latency > 0.0
+
+
+def test_an_accelerator_of_ones_own_has_default_efficiencies() -> None:
+    found = rates(OWN, 1)
+    assert found.bandwidth == pytest.approx(0.8e12)
+    assert found.bf16 == pytest.approx(60e12)
+    assert found.fp8 == pytest.approx(0.8 * 120e12)
+    assert found.four_bit == pytest.approx(30e12)
+    assert (found.reduce_latency, found.reduce_seconds_per_byte) == (0.0, 0.0)
+
+
+def test_four_share_a_step_but_not_for_nothing() -> None:
+    one, four = rates(OWN, 1), rates(OWN, 4)
+    assert four.bandwidth == pytest.approx(4 * one.bandwidth)
+    assert four.reduce_latency > 0.0
+    assert rates(device("H100"), 4).reduce_seconds_per_byte < four.reduce_seconds_per_byte
+
+
+def test_rates_follow_the_precision_of_the_weights() -> None:
+    found, model = rates(device("H100"), 1), shape("Qwen/Qwen3-8B")
+    eight, four = (dataclasses.replace(model, bytes_per_parameter=size) for size in (1.0, 0.5))
+    assert found.flops(eight) == pytest.approx(1.6 * found.flops(model))
+    assert found.flops(four) == pytest.approx(0.5 * found.flops(model))
+    ampere = rates(device("A100"), 1)
+    assert ampere.flops(eight) == ampere.flops(model)  # no 8-bit floating point
+
+
+def test_no_efficiency_exceeds_the_peak() -> None:
+    dreamt = dataclasses.replace(FITTED, bandwidth=3.0)
+    assert rates(OWN, 1, dreamt).bandwidth == OWN.memory_bandwidth
+    assert rates(OWN, 1, dreamt).kv_bandwidth == OWN.memory_bandwidth
+
+
+def test_prices_are_known_or_none() -> None:
+    assert price_per_hour(device("H100")) == 2.4
+    assert price_per_hour(device("H200")) is None
+    assert price_per_hour(OWN) is None
+
+
+def test_drafters_differ_by_kind() -> None:
+    verifier = shape("meta-llama/Llama-3.1-8B")
+    sizes = {method: drafter_shape(verifier, method, 3).parameters / 1e9 for method in Method if not method.draft_free}
+    assert sizes[Method.EAGLE3] == pytest.approx(0.35, abs=0.05)
+    assert sizes[Method.EAGLE3] < sizes[Method.EAGLE] < sizes[Method.DFLASH]
+    assert sizes[Method.DRAFT_MODEL] == pytest.approx(0.62, abs=0.02)
+    assert drafter_shape(verifier, Method.MEDUSA, 5).parameters > drafter_shape(verifier, Method.MEDUSA, 2).parameters
+    assert drafter_shape(verifier, Method.MLP_SPECULATOR, 5) == drafter_shape(verifier, Method.MLP_SPECULATOR, 2)
+
+
+def test_one_mtp_layer_of_a_mixture_reads_a_few_experts() -> None:
+    verifier = shape("zai-org/GLM-4.7")
+    drafter = drafter_shape(verifier, Method.MTP, 1)
+    head = verifier.hidden_size * 128_000
+    layer = verifier.parameters / verifier.layers
+    assert 0.2 * layer < drafter.parameters - head < 0.5 * layer
+    assert drafter.active_parameters - head == pytest.approx(verifier.active_parameters / verifier.layers)
+
+
+@pytest.mark.parametrize(
+    ("method", "taxed"),
+    [(Method.DRAFT_MODEL, True), (Method.EAGLE3, False), (Method.MTP, False), (Method.NGRAM, False)],
+)
+def test_only_drafters_that_are_models_lose_their_graphs(method: Method, taxed: bool) -> None:
+    knobs = KnobSpace(Actuator.LIVE, (0, 3), 256, draft_free=method.draft_free)
+    for name, least in (("Qwen/Qwen3-8B", 1e-4), ("Qwen/Qwen3-30B-A3B", 1e-3)):
+        costs = roofline(PairFacts(shape(name), None, device("H100"), method=method), knobs)
+        assert costs is not None
+        assert (costs.graph_tax > least) == taxed
