@@ -28,7 +28,7 @@ _ELSEWHERE = {"strixhalo": STRIX_HALO, "ascend": ASCEND_910B, "npu": ASCEND_910B
 """Accelerators of published results that no Kubernetes node label names."""
 
 _PRECISIONS = (
-    (r"w4a16|awq|gptq|int4|q4(_[a-z0-9]+)*|mxfp4|nvfp4|fp4|4[- ]?bit", 0.5),
+    (r"w4a16|w4a8|awq|gptq|int4|q4(_[a-z0-9]+)*|mxfp4|nvfp4|fp4|4[- ]?bit", 0.5),
     (r"fp8|int8|w8a8|w8a16|q8(_[a-z0-9]+)*|8[- ]?bit", 1.0),
     (r"bf16|fp16|16[- ]?bit", 2.0),
 )
@@ -123,8 +123,9 @@ def _catalogued(name: str) -> ModelShape | None:
     found = find_model(name)
     if found is not None or not name:
         return found
-    key = _plain(name)
-    return next((shape for shape in known_models() if _plain(shape.name.rsplit("/", 1)[-1]) == key), None)
+    known = {_plain(shape.name.rsplit("/", 1)[-1]): shape for shape in known_models()}
+    sizeless = re.sub(r"[-_ ]\d+(\.\d+)?b$", "", name, flags=re.IGNORECASE)
+    return known.get(_plain(name)) or known.get(_plain(sizeless))
 
 
 def _plain(name: str) -> str:

@@ -50,7 +50,7 @@ _TEXTS = (
     (r"instruct-?coder|code.?edit", Text(Workload.CODE, 171, 262)),
     (r"swe", Text(Workload.CODE, 4000, 400)),
     (r"humaneval|mbpp|cod(e|ing)|livecode", Text(Workload.CODE, 150, 300)),
-    (r"math|aime|stem|reason", Text(Workload.STRUCTURED, 150, 800, lookup=Workload.CREATIVE)),
+    (r"math|aime|stem|reason|gpqa", Text(Workload.STRUCTURED, 150, 800, lookup=Workload.CREATIVE)),
     (r"tool|json|structured|extract|sql", Text(Workload.STRUCTURED, 400, 100)),
     (r"mt-?bench|alpaca|chat|question|\bqa\b|humanit|vicuna|multilingual|translat", Text(Workload.CHAT, 100, 300)),
     (r"rag|document", Text(Workload.SUMMARIZATION, 2000, 200)),

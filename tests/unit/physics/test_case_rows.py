@@ -57,6 +57,8 @@ def test_an_unknown_accelerator_is_told() -> None:
         ("Qwen2.5-7B FP16", "Qwen/Qwen2.5-7B-Instruct", 2.0),
         ("Qwen3.5-122B", "Qwen/Qwen3.5-122B-A10B", 2.0),
         ("GLM-4.7-FP8", "zai-org/GLM-4.7", 1.0),
+        ("Kimi-K2.5-W4A8", "moonshotai/Kimi-K2.5", 0.5),
+        ("GLM-4.5-Air-106B", "zai-org/GLM-4.5-Air", 2.0),
         ("Kimi-K2.5", "moonshotai/Kimi-K2.5", 0.55),
         ("Qwen3-8B FP8 vs BF16", "Qwen/Qwen3-8B", 1.0),
     ],
