@@ -70,15 +70,14 @@ def step_parts(
     tokens = b * (drafts + 1.0)
     held = b * c
     fixed, decoded, attended, _, filled = _verifier_parts(costs, tokens, held, p, knobs)
-    drafted = np.where(passes > 0, tokens + b * np.maximum(passes - 1.0, 0.0), 0.0)
-    drafting = (
-        passes * (costs.draft_fixed + costs.draft_per_kv_token * held)
-        + costs.draft_per_token * drafted
-        + np.where(drafts > 0, costs.speculative_overhead, 0.0)
-    )
+    # One pass takes in what was verified, each further one a token of every request: (tokens + b (passes - 1)) per pass.
+    a_token = costs.draft_per_token * (passes > 0)
+    further = costs.draft_per_token * np.maximum(passes - 1.0, 0.0)
+    a_step = passes * costs.draft_fixed + costs.speculative_overhead * (drafts > 0)
+    drafting = a_step + (passes * costs.draft_per_kv_token) * held + a_token * tokens + further * b
     if pays_graph_tax(knobs):
         fixed = fixed + costs.graph_tax
-    return fixed, decoded, attended, drafting, filled + np.where(passes > 0, costs.draft_per_token, 0.0) * p
+    return fixed, decoded, attended, drafting, filled + a_token * p
 
 
 def hard_off_parts(
@@ -111,8 +110,7 @@ def padded(knobs: KnobSpace, tokens: Array) -> Array:
     if not knobs.capture_sizes:
         return tokens
     stairs = _stairs(knobs.capture_sizes)
-    place = np.minimum(np.ceil(tokens), stairs.size - 1).astype(np.intp)
-    return np.asarray(np.maximum(stairs.take(place), tokens))
+    return np.asarray(np.maximum(stairs.take(np.ceil(tokens).astype(np.intp), mode="clip"), tokens))
 
 
 @lru_cache(maxsize=64)
