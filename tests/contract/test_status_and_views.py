@@ -56,6 +56,7 @@ WHOLE: dict[str, Any] = {
         "table": [[1, 64, 4], [65, 256, 0]],
         "tableVersion": 3,
         "tableText": "1-64:4 65-256:0",
+        "hardOff": False,
         "proposedTable": [[1, 256, 4]],
         "k": "4",
         "acceptanceRate": "71%",
@@ -65,8 +66,13 @@ WHOLE: dict[str, Any] = {
         "tpotOff": "10.6ms",
         "tokensPerSecond": "1512",
         "gain": "+31%",
+        "gainRange": "-4% to +40%",
         "gainPercent": {"low": -4, "mid": 31, "high": 40},
+        "hardOffGain": "-22%",
+        "hardOffGainRange": "-29% to +4%",
+        "hardOffGainPercent": {"low": -29, "mid": -22, "high": 4},
         "proposedGain": "+35%",
+        "proposedGainRange": "+2% to +44%",
         "costPer1kTokens": "0.0009",
         "reason": "Tuned",
         "message": "the table in force is the best one found",
@@ -160,8 +166,10 @@ def test_columns(bare_cluster: Cluster, seen: str) -> None:
     assert head == ["NAME", "READY", "METHOD", "K", "ACCEPT", "GAIN", "STATE", "REPLICAS", "AGE"]
     assert row[:8] == ["seen", "True", "draft_model", "4", "71%", "+31%", "On", "2"]
     head, row = _lines(bare_cluster, "specdep", seen, "-o", "wide")
-    assert head[9:] == ["VERIFIER", "SPECULATOR", "ENGINE", "TPOT", "REASON"]
-    assert row[9:] == ["hf://Qwen/Qwen3-8B", "hf://Qwen/Qwen3-0.6B", "vLLM", "8.1ms", "AllReady"]
+    assert head[9:] == ["VERIFIER", "SPECULATOR", "ENGINE", "TPOT", "RANGE", "COST/1K", "REASON"]
+    assert row[9:] == [
+        "hf://Qwen/Qwen3-8B", "hf://Qwen/Qwen3-0.6B", "vLLM", "8.1ms", "-4%", "to", "+40%", "0.0009", "AllReady",
+    ]  # fmt: skip
 
 
 def test_fresh_object_shows_no_errors_in_its_columns(bare_cluster: Cluster, server: Server) -> None:
