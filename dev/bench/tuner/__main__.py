@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from bench.tuner import judge, show
@@ -25,7 +24,7 @@ from speculative_operator.sim.catalogue import ALL, BY_NAME
 from speculative_operator.sim.policies.registry import RIVALS, references
 from speculative_operator.sim.scenarios import Scenario
 
-OUT = ROOT / "build" / "bench" / "tuner.json"
+OUT = ROOT / "build" / "bench"
 SHORT = ("diurnal", "burst", "dead_drafter", "load_step", "ngram_bursts", "moe")
 SHORT_SCALE = 0.35
 CONSTANTS_AGAIN = 2
@@ -53,6 +52,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name scenarios and rivals, and end")
     chosen = parser.parse_args(arguments)
     brief = chosen.quick or chosen.short
+    chosen.file = f"tuner{'-quick' if chosen.quick else '-short' if chosen.short else ''}.json"
     chosen.seeds = chosen.seeds or (1 if brief else 3)
     chosen.scale = chosen.scale or (SHORT_SCALE if chosen.short else 1.0)
     chosen.kinds = [True] if chosen.perturbed else [False] if chosen.nominal or chosen.quick else [False, True]
@@ -110,12 +110,12 @@ def case_of(task: Task) -> tuple[str, int, bool]:
     return task.scenario, task.seed, task.shaken
 
 
-def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float) -> dict[str, Any]:
-    """Writes the file of all rows; the summary."""
+def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float, file: str) -> dict[str, Any]:
+    """Writes all rows to `file`; the summary."""
     rows = [judge.row_of(group) for group in judge.runs_of(outcomes).values()]
     found = judge.summary(rows, outcomes)
-    say(show.policies(found["policies"]))
-    OUT.parent.mkdir(parents=True, exist_ok=True)
+    say(show.policies(found["policies"] or found["policies_perturbed"]))
+    OUT.mkdir(parents=True, exist_ok=True)
     regrets = [
         {"scenario": one.task.scenario, "seed": one.task.seed, "perturbed": one.task.shaken, "policy": one.task.policy,
          "regret_percent": round(100.0 * score.regret(one.run, group[judge.ORACLE].run), 3)}
@@ -123,7 +123,7 @@ def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float) -> 
     ]  # fmt: skip
     everything = {"summary": found, "rows": [judge.as_json(row) for row in rows], "regrets": regrets,
                   "skipped": list(skipped), "wall_seconds": round(wall, 1)}  # fmt: skip
-    Path(OUT).write_text(json.dumps(everything, indent=1) + "\n")
+    (OUT / file).write_text(json.dumps(everything, indent=1) + "\n")
     return found
 
 
@@ -144,7 +144,7 @@ def main() -> int:
         more = list(tasks(scenarios, chosen, range(2, chosen.seeds + 1), outcomes))
         outcomes += run_all(more, chosen.jobs, explain=chosen.explain)
     wall = time.perf_counter() - began
-    found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, missing, wall)
+    found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, missing, wall, chosen.file)
     say(f"{len(outcomes)} runs in {wall:.0f} s")
     print(json.dumps(found | {"simulator_speedup": speedup}), flush=True)
     return 0

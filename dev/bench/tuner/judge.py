@@ -136,9 +136,9 @@ def adaptations(rows: Sequence[Row]) -> dict[tuple[str, int], float]:
     return {key: median(values) for key, values in found.items()}
 
 
-def policy_means(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def policy_means(outcomes: Sequence[Outcome], *, shaken: bool = False) -> dict[str, float]:
     """Policy -> mean over scenarios of its median regret in percent; only policies that every scenario has."""
-    groups = {key: group for key, group in runs_of(outcomes).items() if ORACLE in group and not key[2]}
+    groups = {key: group for key, group in runs_of(outcomes).items() if ORACLE in group and key[2] == shaken}
     found: dict[str, dict[str, list[float]]] = {}
     for (scenario, _, _), group in groups.items():
         runs = {name: outcome.run for name, outcome in group.items()}
@@ -175,6 +175,7 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "dead_drafter_minutes": _most(dead),
         "wrong_hard_offs": sum(row.wrong_hard_off for row in rows),
         "policies": policy_means(outcomes),
+        "policies_perturbed": policy_means(outcomes, shaken=True),
         "adapt_seconds": max(adapted.values(), default=None),
         "writes_per_hour": _most(moving),
         "writes_per_hour_stationary": _most(still),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 from bench.tuner.judge import Row
 from bench.tuner.work import Outcome
@@ -19,7 +20,7 @@ def line(row: Row) -> str:
     shares = " ".join(f"{k}:{100 * share:.0f}" for k, share in row.shares.items() if share >= 0.005)
     seed = f"{row.seed}{'*' if row.shaken else ''}"
     return (
-        f"{row.scenario:17s} {seed:>4s} {row.regret:7.2f} {row.over_best_static:8.2f} {row.best_static:>8s} "
+        f"{row.scenario:17s} {seed:>4s} {row.regret:7.2f} {_versus_best(row)} "
         f"{row.worst_window:8.1f} {row.unsafe:3d}/{row.windows:<3d} {row.writes_per_hour:8.1f} {row.probe_cost:6.2f} "
         f"{adapt:>9s} {_hard_off(row):>14s}  {shares}"
     )
@@ -42,6 +43,11 @@ def policies(means: Mapping[str, float]) -> str:
 
 def skipped(names: Sequence[str]) -> str:
     return f"skipped, the trace is not at hand: {', '.join(names)}"
+
+
+def _versus_best(row: Row) -> str:
+    known = isfinite(row.over_best_static)
+    return f"{row.over_best_static:8.2f} {row.best_static:>8s}" if known else f"{'-':>8s} {'-':>8s}"
 
 
 def _hard_off(row: Row) -> str:
