@@ -70,7 +70,7 @@ def step_parts(
     tokens = b * (drafts + 1.0)
     held = b * c
     fixed, decoded, attended, _, filled = _verifier_parts(costs, tokens, held, p, knobs)
-    # One pass takes in what was verified, each further one a token of every request: (tokens + b (passes - 1)) per pass.
+    # The first pass takes in what was verified, each further one a token of every request.
     a_token = costs.draft_per_token * (passes > 0)
     further = costs.draft_per_token * np.maximum(passes - 1.0, 0.0)
     a_step = passes * costs.draft_fixed + costs.speculative_overhead * (drafts > 0)
