@@ -6,7 +6,6 @@ costs as literal figures, so that the judge does not move when the tuner's prior
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -148,9 +147,3 @@ PAIRS: Mapping[str, Pair] = {
         _costs((5.886, 21.01, 39.26), (0.05, 0.12, 0.0), 1.207), 404_000, 404_000, 0.004,
     ),
 }  # fmt: skip
-
-
-def slowest_token(plant: Plant, batch: int, context: float) -> float:
-    """Seconds per token at K = 0 with the drafter kept, without prompts: sets the pace of arrivals in scenarios."""
-    seconds = float(plant.step_seconds(batch, 0, context, 0.0))
-    return seconds if math.isfinite(seconds) else 1.0

@@ -56,7 +56,7 @@ RIVALS: Mapping[str, Maker] = {
 
 
 def references(plant: Plant) -> dict[str, Maker]:
-    """The marks: `oracle`, `off` (drafter kept), `static_<K>` for each K, and `never` (pods without drafter)."""
+    """The marks: `oracle`, `off` (drafter kept) and `static_<K>` for each K above 0."""
     made: dict[str, Maker] = {"oracle": lambda plant, workload, _: TableOracle(plant, workload)}
     for k in plant.knobs.ks:
         made[f"static_{k}" if k else "off"] = lambda plant, *_, k=k: fixed.constant(k, plant.knobs)
