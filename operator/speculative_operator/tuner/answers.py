@@ -12,7 +12,6 @@ from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import Proposal
 from speculative_operator.tuner.memory import Memory, Probe
 from speculative_operator.tuner.outlook import Outlook
-from speculative_operator.tuner.pace import URGENT
 from speculative_operator.tuner.report import acceptance_text, change_text, estimate, why
 from speculative_operator.tuner.traffic import Look
 
@@ -84,7 +83,7 @@ def changed(
         previous=running or memory.table,
         changed_at=now,
         slow_windows=0,
-        pace=memory.pace.spent(proposal.now),
+        pace=memory.pace.spent(),
     )
     state = state_of(memory.table, look)
     return memory, Decision(state, memory.table, reason, message, valid=True, changed=differs, estimate=figures)
@@ -104,7 +103,7 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
     tpot = 1e3 * (look.tpot or 0.0)
     message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, less, focus, look)}"
     figures = estimate(view, look, memory.table, less)
-    pace = memory.pace.spent(URGENT)
+    pace = memory.pace.spent()
     memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0, pace=pace)
     return memory, Decision(state_of(less, look), less, Reason.GUARD, message, True, True, figures)
 

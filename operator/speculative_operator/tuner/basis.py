@@ -19,7 +19,7 @@ from speculative_operator.tuner.prior import TERMS, Array
 
 KNOT_SD = 0.05
 """Log standard deviation of the correction at one size: what capture staircases and tile sizes bring."""
-K_SD = 0.05
+K_SD = 0.08
 """The same for one K."""
 
 

@@ -18,7 +18,7 @@ from speculative_operator.physics.step_time import StepCosts, hard_off_parts, st
 from speculative_operator.tuner.basis import Basis, basis_of
 from speculative_operator.tuner.prior import TERMS, Array, Prior
 
-NOISE = 0.04
+NOISE = 0.02
 """Log standard deviation of one window of five seconds around the model, its errors of form included."""
 PREDICTION_NOISE = 0.01
 """Log standard deviation of a ratio of two predictions that no evidence removes."""

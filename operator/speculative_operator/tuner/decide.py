@@ -38,7 +38,7 @@ from speculative_operator.tuner.judge import Proposal, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
-from speculative_operator.tuner.pace import COARSE_MARGIN, URGENT, dwell_seconds
+from speculative_operator.tuner.pace import dwell_seconds
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
 from speculative_operator.tuner.report import acceptance_text, estimate, measured_at
 from speculative_operator.tuner.start import initial_table
@@ -50,6 +50,12 @@ PATIENCE = 12
 """Windows after which what there is has to do: a drafter that hardly ever drafts never gathers enough drafts."""
 GUARD_SHARE = 0.98
 """Measured speed below this share of no speculation (lower bound) counts as slow."""
+GUARD_GAIN = 0.03
+"""Log speed that fewer drafts must then bring."""
+HOPELESS = 0.06
+"""Log speed below that of the table before a trial at which the trial ends early."""
+TRIED_MARGIN = 0.003
+"""Log speed that a table must bring over the one before a trial to come after it."""
 GUARD_WINDOWS = 2
 """Slow observations in a row after which drafts are cut, whatever was changed when."""
 
@@ -110,7 +116,7 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
     if view.policy.mode is Mode.RECOMMEND:
         return recommended(memory, view, look, proposal)
     remaining = _dwell(memory, view.policy, proposal.now, now)
-    if remaining > 0 or not memory.pace.allows(proposal.now):
+    if remaining > 0 or not memory.pace.open:
         return memory, dwelling(memory, view, look, proposal, remaining)
     return changed(memory, view, look, proposal, now)
 
@@ -127,10 +133,10 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
         return probing(begun(memory, further, view, look.loads), view, look, further)
     running = memory.table
     memory = ended(memory)
-    proposal = propose(view, memory.table, look.loads, memory.pace.margin)
+    proposal = propose(view, memory.table, look.loads, TRIED_MARGIN, confidence=0.0)  # a write is due in any case
     if proposal.worth > proposal.needed and proposal.table != memory.table:
         return changed(memory, view, look, proposal, now, running)
-    memory = replace(memory, changed_at=now, pace=memory.pace.spent(URGENT))
+    memory = replace(memory, changed_at=now, pace=memory.pace.spent())
     text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
     figures = estimate(view, look, memory.table)
     return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
@@ -142,7 +148,7 @@ def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:
         return False
     base = memory.probe.base.k_at(look.scheduled)
     expected = view.at(look.batch, base) if base in view.ks else -math.inf
-    return _measured(look) < expected - 2 * COARSE_MARGIN
+    return _measured(look) < expected - HOPELESS
 
 
 def _without_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
@@ -198,7 +204,7 @@ def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
         or policy.mode is not Mode.AUTO
     ):
         return None
-    less = least_bad(view, memory.table, look.scheduled, _measured(look), COARSE_MARGIN)
+    less = least_bad(view, memory.table, look.scheduled, _measured(look), GUARD_GAIN)
     return less if less != memory.table else None
 
 

@@ -57,13 +57,15 @@ class Proposal:
     """True when, without margins, another K would be best at a load seen."""
 
 
-def propose(view: Outlook, table: KTable, loads: Sequence[float], margin: float) -> Proposal:
+def propose(
+    view: Outlook, table: KTable, loads: Sequence[float], margin: float, confidence: float = CONFIDENCE
+) -> Proposal:
     """The best table given that `table` is in force at `loads` (scheduled requests of each replica)."""
     max_batch = view.policy.knobs.max_batch
     value, incumbent = view.value(), incumbent_of(view, table)
     rows = np.arange(len(value))
     weights = weights_of(view, loads)
-    sure = value - CONFIDENCE * view.deviation_from(incumbent)
+    sure = value - confidence * view.deviation_from(incumbent)
     if view.policy.knobs.actuator is Actuator.RESTART:
         chosen = _one_for_all(value, view.traffic.load, nearest(loads[0], max_batch))
     else:

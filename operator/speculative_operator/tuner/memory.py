@@ -64,6 +64,8 @@ class Memory:
     probe: Probe | None = None
     trials: tuple[tuple[float, float], ...] = ()
     """(seconds, scheduled requests) of the probes of the last hour."""
+    surveyed: bool = False
+    """True once the K beside the one in force were tried."""
     steady: tuple[float, float] = (0.0, 0.0)
     """(since, scheduled requests) of the load that still holds."""
     retry_seconds: float = FIRST_RETRY_SECONDS

@@ -18,7 +18,7 @@ from speculative_operator.domain.table import KTable, TableError
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.basis import K_SD, KNOT_SD, Basis, basis_of
 from speculative_operator.tuner.costs import FORM_LIMIT, THETA_LIMIT, CostEvidence
-from speculative_operator.tuner.pace import LARGE, SMALL, Pace
+from speculative_operator.tuner.pace import SAVED, Pace
 from speculative_operator.tuner.prior import TERMS, Array
 from speculative_operator.tuner.start import fit, initial_table
 from speculative_operator.tuner.traffic import Traffic
@@ -50,9 +50,10 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "traffic": _text([traffic.context, traffic.prompt_ratio, traffic.draft_share, traffic.pressed]),
         "load": _text(traffic.load, 3),
         "history": _text(traffic.history, 3),
-        "pace": _text([memory.pace.small, memory.pace.large], 3),
+        "pace": _text([memory.pace.left], 3),
         "trials": _text([number for trial in memory.trials for number in trial], 13),
         "retrySeconds": int(memory.retry_seconds),
+        "surveyed": memory.surveyed,
         "hardOff": memory.hard_off,
     }
 
@@ -80,7 +81,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     context, ratio, share, pressed = _numbers(data["traffic"], 4)
     drafts, mean_k = _counts(data["drafts"])
     trials = _counts(data["trials"])
-    small, large = _numbers(data["pace"], 2)
+    left = _numbers(data["pace"], 1)[0]
     traffic = Traffic(max(context, 1.0), max(ratio, 0.0), min(max(share, 0.01), 1.0))
     traffic = replace(
         traffic,
@@ -100,7 +101,8 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         ),
         "traffic": traffic,
         "trials": tuple(zip(trials[::2], trials[1::2], strict=True)),
-        "pace": Pace(min(small, SMALL), min(large, LARGE)),
+        "surveyed": data["surveyed"] is True,
+        "pace": Pace(min(left, SAVED)),
         "retry_seconds": min(max(float(data["retrySeconds"]), 1.0), _LONGEST_RETRY),
     }
 

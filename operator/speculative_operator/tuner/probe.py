@@ -20,23 +20,22 @@ from speculative_operator.tuner.grid import edges, nearest
 from speculative_operator.tuner.judge import NEAR, incumbent_of
 from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory, Probe
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
-from speculative_operator.tuner.pace import URGENT
 from speculative_operator.tuner.prior import Array
 
 SECONDS = 10.0
 """Length of the trial of one K: two windows, hundreds of steps."""
 ARMS = 2
 """K tried one after the other, so that one return serves both."""
-WORTH = 0.002
-"""Expected improvement (log speed) from which a trial is made."""
 AGAIN_SECONDS = 3600.0
 """A load at which K were tried is left in peace for so long; what was learned there lasts."""
-MOST_TRIALS = 4
+MOST_TRIALS = 5
 """In that time, over all loads."""
 LONGEST_RETRY_SECONDS = 1800.0
-STEADY_SECONDS = 40.0
-SAME_LOAD = 1.3
+STEADY_SECONDS = 20.0
+SAME_LOAD = 1.8
 """Trials need a load that has stayed within this factor for so long, and a table that has."""
+OTHER_LOAD = 2.5
+"""From this factor on a load is another one, at which K may be tried again."""
 BUDGET = 0.004
 """Share of what is served that trials may cost, over the time between them."""
 WORST = -0.30
@@ -62,10 +61,13 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     gain = (view.speed - view.speed[rows, incumbent][:, None])[here].mean(axis=0)
     spread = view.deviation_from(incumbent)[here].mean(axis=0)
     worth = expected_improvement(gain, spread)
-    worth[incumbent[here]] = 0.0
     affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
     possible = affordable & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
-    best = [int(column) for column in np.argsort(-worth) if possible[column] and worth[column] >= WORTH][:arms]
+    possible[incumbent[here]] = False
+    # Whether the K in force is slow or everything is, only its neighbours can tell: they are tried once in any case.
+    survey = (np.abs(np.arange(len(view.ks)) - incumbent[here[0]]) == 1) & (not memory.surveyed)
+    rank = np.where(possible & ((worth >= memory.pace.worth) | survey), worth + survey, -1.0)
+    best = [int(column) for column in np.argsort(-rank)[:arms] if rank[column] >= 0]
     if not best:
         return None
     ks = tuple(view.ks[column] for column in best)
@@ -88,14 +90,14 @@ def begun(memory: Memory, probe: Probe, view: Outlook, loads: Sequence[float]) -
         table=trial_table(probe, view, loads),
         previous=memory.table,
         changed_at=probe.began,
-        pace=memory.pace.spent(URGENT),
+        pace=memory.pace.spent(),
     )
     if memory.trials and memory.trials[-1][0] > probe.began - ARMS * SECONDS - 1.0:
         return memory  # the second K of one trial
     idle = probe.base.k_at(loads[0]) == 0
     later = min(2.0 * memory.retry_seconds, LONGEST_RETRY_SECONDS) if idle else FIRST_RETRY_SECONDS
     trials = (*memory.trials, (probe.began, memory.steady[1]))
-    return replace(memory, retry_seconds=later, trials=trials)
+    return replace(memory, retry_seconds=later, trials=trials, surveyed=True)
 
 
 def following(probe: Probe, now: float) -> Probe | None:
@@ -131,7 +133,7 @@ def _may(memory: Memory, view: Outlook, now: float) -> bool:
     if quiet:  # nothing is learned about drafts while none are made: ask again, ever more rarely
         last = memory.trials[-1][0] if memory.trials else memory.drafted_at
         return last is not None and now - last >= memory.retry_seconds
-    tried = any(_apart(load, other) <= NEAR for _, other in memory.trials)
+    tried = any(_apart(load, other) <= OTHER_LOAD for _, other in memory.trials)
     return not tried and len(memory.trials) < MOST_TRIALS
 
 
