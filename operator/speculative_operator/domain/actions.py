@@ -35,6 +35,13 @@ class PokePod:
 
     pod: str
     table_version: int
+    mark: str = ""
+    """Put behind the version where the pod already bears it: a kubelet is woken by a value that differs."""
+
+    @property
+    def value(self) -> str:
+        """Of the annotation."""
+        return f"{self.table_version}{self.mark}"
 
 
 Action = ApplyChild | DeleteChild | PokePod

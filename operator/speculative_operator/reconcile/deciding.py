@@ -20,8 +20,8 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.start import fit
 
-_DONE = ("changed_at", "previous", "pace", "probe", "probed_at", "hard_off_at", "doomed_since")
-"""Fields of a memory that say what was done, not what was seen."""
+_SEEN = ("costs", "acceptance", "traffic", "windows", "updated_at", "seen", "drafted_at")
+"""Fields of a memory that say what was seen, not what was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ def consider(
         kept = replace(in_force, before=before)
         return Verdict(_at_one(after, kept), decision, kept, changed=True)
     if decision.changed and policy.mode is not Mode.RECOMMEND:
-        # What was not done starts no waiting time and spends no allowance.
-        after = replace(after, **{name: getattr(memory, name) for name in _DONE})
+        # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
+        after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
     return Verdict(_at_one(after, in_force), decision, in_force)
 
 

@@ -24,6 +24,8 @@ from speculative_operator.reconcile.world import World
 KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor"})
 """Kinds that may be deleted when they are no longer wanted. Whatever else carries our label is left alone."""
 
+_AGAIN = "-again"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -50,7 +52,7 @@ def plan(world: World, desired: Desired, pods: tuple[Pod, ...], rollout: Rollout
             (held if key in world.children and _lacks_config(world, key, actions) else actions).append(action)
     settled = rollout.complete and not held and not any(isinstance(one, ApplyChild) for one in actions)
     actions += _deletions(world, desired, settled)
-    actions += _pokes(world, desired, pods)
+    actions += _pokes(world, desired, pods) or _pokes_again(world, desired, pods, actions)
     return Plan(tuple(actions), tuple(conflicts.values()), tuple(held))
 
 
@@ -140,20 +142,33 @@ def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[Delete
         yield DeleteChild(kind, name, uid, f"{kind} {name} is no longer wanted")
 
 
-def _pokes(world: World, desired: Desired, pods: tuple[Pod, ...]) -> Iterator[PokePod]:
+def _pokes(world: World, desired: Desired, pods: tuple[Pod, ...]) -> list[PokePod]:
     """Pods that may lack the table. Never before the cluster's ConfigMap holds it: a poke would deliver the old one."""
-    if not desired.live:
-        return
     config = world.children.get(("ConfigMap", names.child(world.spec.name, "table")))
+    if not desired.live or config is None or not is_ours(world, config):
+        return []
     try:
         held = json.loads(text(config, "data", names.TABLE_KEY))
     except (ValueError, RecursionError):
+        return []
+    version = desired.table_version
+    if whole(held, "version") != version:
+        return []
+    # The first version was there before any pod was.
+    known = {str(version), f"{version}{_AGAIN}"} | ({""} if version == 1 else set())
+    return [PokePod(pod.name, version) for pod in pods if pod.running and pod.poked not in known]
+
+
+def _pokes_again(world: World, desired: Desired, pods: tuple[Pod, ...], actions: Sequence[Action]) -> Iterator[PokePod]:
+    """All pods, when the table is put back that somebody had edited or deleted: they may have read the other one.
+
+    Pods are poked after children are applied, so this delivers what is put back.
+    """
+    table = ("ConfigMap", names.child(world.spec.name, "table"))
+    repairs = (one for one in actions if isinstance(one, ApplyChild) and one.reason is Reason.REPAIRED)
+    if not desired.live or not any(_key(one.manifest) == table for one in repairs):
         return
     version = desired.table_version
-    if config is None or not is_ours(world, config) or whole(held, "version") != version:
-        return
     for pod in pods:
-        # The first version was there before any pod was.
-        current = pod.poked == str(version) or (not pod.poked and version == 1)
-        if pod.running and not current:
-            yield PokePod(pod.name, version)
+        if pod.running:
+            yield PokePod(pod.name, version, "" if pod.poked == f"{version}{_AGAIN}" else _AGAIN)

@@ -23,6 +23,7 @@ from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready
+from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
@@ -98,10 +99,16 @@ class Visitor:
             spec = to_domain(snapshot.owner)
         except SpecError as problem:
             return await self._refuse(snapshot.owner, state, problem, now)
+        before = state.memory
         outcome = self._decide(spec, snapshot, state, now)
-        with self._telemetry.phase("apply"):
-            report = await self._writer.carry_out(key, snapshot, outcome.actions, state.ledger, now)
+        try:
+            with self._telemetry.phase("apply"):
+                report = await self._writer.carry_out(key, snapshot, outcome.actions, state.ledger, now)
+        except ApiError:
+            state.memory = _unless_changed(before, outcome.memory)
+            raise
         if report.again:
+            state.memory = _unless_changed(before, outcome.memory)
             self._telemetry.tick("again")
             return 0.0
         if outcome.probe is not None:
@@ -189,6 +196,13 @@ class Visitor:
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Names of the parts of a status that differ."""
     return ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+
+
+def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | None:
+    """The memory after a tick whose actions failed: one that holds for done what was not would wait for its effect."""
+    if before is None or after is None or after.changed_at == before.changed_at:
+        return after
+    return before
 
 
 def _tags(owner: Body) -> dict[str, str]:

@@ -223,7 +223,7 @@ class Writer:
         pod = next((pod for pod in snapshot.pods if pod["metadata"]["name"] == action.pod), None)
         if pod is None or not self._leading():
             return Report()
-        metadata = {"uid": pod["metadata"]["uid"], "annotations": {names.ANNOTATION_POKE: str(action.table_version)}}
+        metadata = {"uid": pod["metadata"]["uid"], "annotations": {names.ANNOTATION_POKE: action.value}}
         try:
             body = await self._kube.merge(POD, pod["metadata"]["namespace"], action.pod, {"metadata": metadata})
         except (NotFoundError, ConflictError):

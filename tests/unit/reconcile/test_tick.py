@@ -192,6 +192,7 @@ def test_without_metrics_nothing_changes_and_it_is_said(reason: Reason) -> None:
     cluster = settled()
     for _ in range(3):
         cluster.tick(observed(cluster))
+    cluster.tick()
     table, decisions = cluster.table, cluster.status["decisions"]
     outcome = cluster.tick(Observation(cluster.now, gap=Gap(reason, "connection refused")))
     assert outcome.actions == ()
@@ -250,9 +251,10 @@ def test_a_hand_edit_is_undone_and_named(child: tuple[str, str], way: tuple[str,
     cluster.children[child][way[0]][way[1]] = value
     outcome = cluster.tick()
     assert applies(outcome) == [(*child, Reason.REPAIRED)]
-    (action,) = outcome.actions
+    action, *pokes = outcome.actions
     assert isinstance(action, ApplyChild)
     assert named in action.why
+    assert len(pokes) == (2 if child[1] == "demo-table" else 0)
     assert any(named in event.message for event in outcome.events)
     assert cluster.look().actions == ()
 
@@ -265,6 +267,27 @@ def test_a_hand_edited_table_is_not_adopted() -> None:
     data["table.json"] = json.dumps({"version": version + 5, "rows": [[1, 256, 3]]})
     cluster.tick()
     assert (cluster.table["rows"], cluster.table["version"]) == (rows, version)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_pods_are_told_of_a_table_that_is_put_back(deleted: bool) -> None:
+    cluster = retuned()
+    cluster.tick()
+    version = cluster.table["version"]
+
+    def damage() -> None:
+        if deleted:
+            del cluster.children["ConfigMap", "demo-table"]
+        else:
+            cluster.children["ConfigMap", "demo-table"]["data"]["table.json"] = "{}"
+
+    for mark in ("-again", "", "-again"):
+        damage()
+        outcome = cluster.tick()
+        assert [type(action) for action in outcome.actions] == [ApplyChild, PokePod, PokePod]
+        poked = {one["metadata"]["annotations"][names.ANNOTATION_POKE] for one in cluster.pods}
+        assert poked == {f"{version}{mark}"}, "a value that differs from the one before"
+        assert cluster.look().actions == ()
 
 
 def test_server_normalisation_is_no_reason_to_apply_again() -> None:

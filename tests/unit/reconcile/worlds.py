@@ -117,7 +117,7 @@ class Cluster:
                 del self.children[action.kind, action.name]
         elif isinstance(action, PokePod):
             pod = next(pod for pod in self.pods if pod["metadata"]["name"] == action.pod)
-            pod["metadata"]["annotations"][names.ANNOTATION_POKE] = str(action.table_version)
+            pod["metadata"]["annotations"][names.ANNOTATION_POKE] = action.value
 
     def _apply(self, manifest: Mapping[str, Any]) -> None:
         key = (manifest["kind"], manifest["metadata"]["name"])

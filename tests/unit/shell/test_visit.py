@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.unit.shell.scene import KEY, applying, owner, pod
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
@@ -41,6 +43,7 @@ class Rig:
         self.round: Round | None = None
         self.seen: list[tuple[World, Memory | None, Observation | None]] = []
         self.probe: Reason | None = None
+        self.memory: Memory | None = None
         self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry)
@@ -52,7 +55,7 @@ class Rig:
         assert abs(now - time.time()) < 5
         self.seen.append((world, memory, observation))
         actions, status, events = self.plan(world)
-        return Outcome(actions, status, events, memory, self.probe)
+        return Outcome(actions, status, events, self.memory or memory, self.probe)
 
     async def begin(self, **more: Any) -> dict[str, Any]:
         stored = await self.api.put(OWNER, {**owner(), **more})
@@ -276,3 +279,19 @@ async def test_a_probe_is_counted_without_an_event(rig: Rig) -> None:
     await rig.visitor.visit(KEY)
     assert 'speculative_operator_decisions_total{reason="Probing"} 1.0' in rig.telemetry.render().decode()
     assert not [call for call in rig.api.writes() if call.plural == "events"]
+
+
+@pytest.mark.parametrize(("changed", "kept"), [(True, False), (False, True)])
+async def test_a_change_that_failed_is_not_remembered_as_made(rig: Rig, changed: bool, kept: bool) -> None:
+    of = await rig.begin()
+    first = Memory.fresh(KTable.constant(3, 256), 0.0)
+    rig.memory = first
+    await rig.visitor.visit(KEY)
+    rig.memory = after = replace(first, changed_at=100.0 if changed else None, windows=1)
+    rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, ())
+    rig.api.failures.append(lambda call: FaultError(503) if call.plural == "services" else None)
+    with pytest.raises(errors.UnavailableError):
+        await rig.visitor.visit(KEY)
+    with pytest.raises(errors.UnavailableError):
+        await rig.visitor.visit(KEY)
+    assert rig.seen[-1][1] is (after if kept else first)
