@@ -47,7 +47,9 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "reached": _text(evidence.reached[:_POSITIONS]),
         "accepted": _text(evidence.accepted[:_POSITIONS]),
         "drafts": _text([evidence.drafts, evidence.mean_k]),
-        "traffic": _text([traffic.context, traffic.prompt_ratio, traffic.draft_share, traffic.pressed]),
+        "traffic": _text(
+            [traffic.context, traffic.prompt_ratio, traffic.draft_share, traffic.pressed, traffic.generated]
+        ),
         "load": _text(traffic.load, 3),
         "history": _text(traffic.history, 3),
         "pace": _text([memory.pace.left], 3),
@@ -78,14 +80,14 @@ def restored(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
 def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     if data["format"] != FORMAT:
         return {}
-    context, ratio, share, pressed = _numbers(data["traffic"], 4)
+    context, ratio, share, pressed, generated = _counts(data["traffic"])
     drafts, mean_k = _counts(data["drafts"])
     trials = _counts(data["trials"])
     left = _numbers(data["pace"], 1)[0]
-    traffic = Traffic(max(context, 1.0), max(ratio, 0.0), min(max(share, 0.01), 1.0))
+    traffic = Traffic(max(context, 1.0), ratio, generated, min(max(share, 0.01), 1.0))
     traffic = replace(
         traffic,
-        pressed=min(max(pressed, 0.0), 1.0),
+        pressed=min(pressed, 1.0),
         load=tuple(_counts(data["load"])),
         history=tuple(_counts(data["history"])),
     )

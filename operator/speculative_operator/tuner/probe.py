@@ -27,7 +27,10 @@ SECONDS = 10.0
 ARMS = 2
 """K tried one after the other, so that one return serves both."""
 AGAIN_SECONDS = 3600.0
-"""A load at which K were tried is left in peace for so long; what was learned there lasts."""
+AGAIN_WORTH = 0.02
+"""So long after a trial, another one at a like load must promise this much: what was learned there lasts."""
+BETWEEN_SECONDS = 300.0
+"""Least time between trials at one load."""
 MOST_TRIALS = 5
 """In that time, over all loads."""
 LONGEST_RETRY_SECONDS = 1800.0
@@ -66,7 +69,8 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     possible[incumbent[here]] = False
     # Whether the K in force is slow or everything is, only its neighbours can tell: they are tried once in any case.
     survey = (np.abs(np.arange(len(view.ks)) - incumbent[here[0]]) == 1) & (not memory.surveyed)
-    rank = np.where(possible & ((worth >= memory.pace.worth) | survey), worth + survey, -1.0)
+    least = max(memory.pace.worth, AGAIN_WORTH) if _tried(memory) else memory.pace.worth
+    rank = np.where(possible & ((worth >= least) | survey), worth + survey, -1.0)
     best = [int(column) for column in np.argsort(-rank)[:arms] if rank[column] >= 0]
     if not best:
         return None
@@ -126,15 +130,20 @@ def trial_table(probe: Probe, view: Outlook, loads: Sequence[float]) -> KTable:
 def _may(memory: Memory, view: Outlook, now: float) -> bool:
     if view.policy.knobs.actuator is not Actuator.LIVE:
         return False
-    since, load = memory.steady
-    if now - max(since, memory.changed_at or memory.since) < STEADY_SECONDS:
+    if now - max(memory.steady[0], memory.changed_at or memory.since) < STEADY_SECONDS:
         return False
     quiet = memory.drafted_at is not None and now - memory.drafted_at > STEADY_SECONDS
     if quiet:  # nothing is learned about drafts while none are made: ask again, ever more rarely
         last = memory.trials[-1][0] if memory.trials else memory.drafted_at
         return last is not None and now - last >= memory.retry_seconds
-    tried = any(_apart(load, other) <= OTHER_LOAD for _, other in memory.trials)
-    return not tried and len(memory.trials) < MOST_TRIALS
+    if len(memory.trials) >= MOST_TRIALS:
+        return False
+    return not memory.trials or now - memory.trials[-1][0] >= BETWEEN_SECONDS or not _tried(memory)
+
+
+def _tried(memory: Memory) -> bool:
+    """True when K were tried at this load, or one like it, within the hour."""
+    return any(_apart(memory.steady[1], other) <= OTHER_LOAD for _, other in memory.trials)
 
 
 def _apart(one: float, other: float) -> float:

@@ -33,6 +33,8 @@ class Traffic:
     context: float = CONTEXT_TOKENS
     prompt_ratio: float = PROMPT_RATIO
     """Prompt tokens computed per output token."""
+    generated: float = 2000.0
+    """Output tokens that this ratio stands on, faded; at first those that the prior is worth."""
     draft_share: float = 1.0
     """Drafted tokens per request-step over K: below 1 where drafts are looked up and not always found."""
     load: tuple[float, ...] = ()
@@ -56,7 +58,8 @@ class Look:
     mean_k: float | None
     acceptance_rate: float | None
     acceptance_length: float | None
-    prompt_ratio: float | None
+    prompt_tokens: float
+    generated_tokens: float
     context: float | None
     steps: float
     drafts: float
@@ -79,7 +82,6 @@ def pool(windows: Sequence[PodWindow]) -> Look:
     )
     known = [(window.mean_context, window.decode_request_steps) for window in busy]
     contexts = [(context, share) for context, share in known if context is not None and context > 0]
-    generated = math.fsum(window.generated_tokens for window in busy)
     return Look(
         batch=math.fsum(window.batch * window.decode_request_steps for window in busy) / weight,
         scheduled=math.fsum(window.scheduled * window.decode_request_steps for window in busy) / weight,
@@ -88,7 +90,8 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         mean_k=drafted / weight if any(window.draft_tokens is not None for window in busy) else None,
         acceptance_rate=accepted / drafted if drafted > 0 else None,
         acceptance_length=1.0 + accepted / drafts if drafts > 0 else None,
-        prompt_ratio=math.fsum(window.prompt_tokens for window in busy) / generated if generated > 0 else None,
+        prompt_tokens=math.fsum(window.prompt_tokens for window in busy),
+        generated_tokens=math.fsum(window.generated_tokens for window in busy),
         context=_weighted(contexts),
         steps=math.fsum(window.steps for window in busy),
         drafts=drafts,
@@ -114,12 +117,16 @@ def learn_traffic(
         if window.decode_request_steps > 0:
             load[nearest(window.scheduled, max_batch)] += window.seconds * share
             history[nearest(window.scheduled, max_batch)] += window.seconds * share
+    held = traffic.generated * math.exp(-seconds / TRAFFIC_SECONDS)
+    tokens = held + look.generated_tokens
+    ratio = (traffic.prompt_ratio * held + look.prompt_tokens) / tokens if tokens > 0 else traffic.prompt_ratio
     return replace(
         traffic,
+        generated=tokens,
         pressed=traffic.pressed + (1.0 - still) * (look.pressed - traffic.pressed),
         history=tuple(history),
         context=_toward(traffic.context, look.context, new, MOST_CONTEXT),
-        prompt_ratio=_toward(traffic.prompt_ratio, look.prompt_ratio, new, MOST_RATIO),
+        prompt_ratio=min(ratio, MOST_RATIO),
         load=tuple(load),
     )
 
