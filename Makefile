@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e bench bench-tuner bench-tuner-short generate check-generated image clean
+.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -72,6 +72,9 @@ bench-tuner: $(STAMP) ## the tuner, its rivals and an oracle in the simulator; t
 
 bench-tuner-short: $(STAMP) ## the same on six scenarios at a third of their length (about two minutes)
 	@$(PY) -m bench.tuner --short $(ARGS)
+
+bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (about a quarter of an hour)
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.ablations $(ARGS)
 
 generate: toolchain ## write crds/, manifests/, RBAC, values schema and API reference from the code
 	@$(PY) -m speculative_operator.api.generate
