@@ -50,6 +50,8 @@ class Memory:
     """Last table proposed in Recommend."""
     costs: CostEvidence = field(default_factory=CostEvidence)
     acceptance: AcceptanceEvidence = field(default_factory=AcceptanceEvidence)
+    slow: AcceptanceEvidence = field(default_factory=AcceptanceEvidence)
+    """The same remembered ten times as long."""
     traffic: Traffic = field(default_factory=Traffic)
     windows: int = 0
     """Observations believed since `since`."""
