@@ -21,9 +21,13 @@ STALE_SECONDS = 60.0
 LONGEST_WINDOW = 900.0
 FASTEST_STEPS = 20_000.0
 """Steps per second that no engine reaches."""
+FEWEST_STEPS = 1e-3
+"""Steps are whole; their difference may come from a rate."""
 SHORTEST_STEP = 1e-5
 LONGEST_PREFILL = 1_000_000.0
 """Prompt tokens per step that no engine takes."""
+LARGEST_POOL = 1e12
+"""Tokens of KV memory that no pod has."""
 SLACK = 1.05
 """Counters of one scrape are read at slightly different instants: relations between them hold to 5 %."""
 
@@ -59,6 +63,7 @@ def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
     relations = (
         (0 < seconds <= LONGEST_WINDOW, f"the window lasts {seconds:g} s"),
         (steps <= FASTEST_STEPS * seconds, f"{steps:g} steps in {seconds:g} s"),
+        (not steps or steps >= FEWEST_STEPS, f"{steps:g} steps"),
         (requests <= SLACK * steps * room + room, f"{requests:g} request-steps in {steps:g} steps of <= {room}"),
         (
             window.first_tokens <= SLACK * steps * room + room,
@@ -73,9 +78,10 @@ def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
         (gain is None or 0.5 <= gain <= top_k + 1.5, f"{gain or 0:.2f} tokens per step at K <= {top_k}"),
         (window.prompt_tokens <= LONGEST_PREFILL * (steps + 1), f"{window.prompt_tokens:g} prompt tokens"),
         (window.kv_usage is None or window.kv_usage <= SLACK, f"KV usage is {window.kv_usage}"),
+        ((window.kv_capacity_tokens or 0.0) <= LARGEST_POOL, f"KV memory of {window.kv_capacity_tokens} tokens"),
     )
     broken = next((text for holds, text in relations if not holds), None)
-    return broken or _absurd_drafts(window, top_k)
+    return broken or _absurd_drafts(window, top_k) or _absurd_cells(window, top_k, room)
 
 
 def _absurd_drafts(window: PodWindow, top_k: int) -> str | None:
@@ -93,6 +99,16 @@ def _absurd_drafts(window: PodWindow, top_k: int) -> str | None:
         ),
     )
     return next((text for holds, text in relations if not holds), None)
+
+
+def _absurd_cells(window: PodWindow, top_k: int, room: int) -> str | None:
+    for cell in window.cells:
+        figures = (cell.k, cell.batch, cell.steps, cell.seconds, cell.tokens)
+        if not all(math.isfinite(value) and value >= 0 for value in figures):
+            return f"a cell of steps holds {figures}"
+        if cell.k > top_k or cell.batch > 2 * room or cell.seconds < SHORTEST_STEP * cell.steps:
+            return f"{cell.steps:g} steps of {cell.batch:g} requests at K = {cell.k} in {cell.seconds:g} s"
+    return None
 
 
 def _figures(window: PodWindow) -> list[tuple[str, float]]:

@@ -51,7 +51,7 @@ def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: 
     seen = {pod: (end, batch) for pod, end, batch in memory.seen}
     ordered = sorted(windows.items(), key=lambda item: _content(item[1]))
     fresh = [_fresh(window, seen.get(pod)) for pod, window in ordered]
-    elapsed = now - memory.updated_at if memory.updated_at is not None else 0.0
+    elapsed = max(now - memory.updated_at, 0.0) if memory.updated_at is not None else 0.0
     traffic = learn_traffic(memory.traffic, look, [w for _, w in ordered], fresh, policy.knobs.max_batch)
     traffic = _learn_share(traffic, look, memory, ordered, policy)
     steps: list[StepSample] = []
