@@ -92,14 +92,26 @@ class CostModel:
         return np.asarray(np.sqrt(np.maximum(variance, 0.0) + PREDICTION_NOISE**2))
 
 
+def met(batch: Array) -> Array:
+    """Share of the prompts that are prefilled in steps in which others decode, at a mean batch of `batch`.
+
+    A prompt that meets nobody delays nobody. Poisson arrivals at a mean of L requests see b = L / (1 - e^-L) and meet
+    1 - e^-L; a closed loop of b requests, (b - 1) / b. Between the two, and equal to both at 1 and far above it.
+    """
+    return np.asarray(1.0 - np.maximum(batch, 1.0) ** -1.5)
+
+
 def step_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, context: Array, prefill: Array) -> Array:
-    """Seconds of each of TERMS by the prior, stacked on the last axis; their sum is `physics.step_seconds`."""
-    return _stacked(step_parts(costs, knobs, batch, k, context, prefill))
+    """Seconds of each of TERMS by the prior, stacked on the last axis, as a decoding request sees them.
+
+    `prefill` are prompt tokens per step; those that meet nobody do not count.
+    """
+    return _stacked(step_parts(costs, knobs, batch, k, context, prefill * met(batch)))
 
 
 def off_terms(costs: StepCosts, batch: Array, context: Array, prefill: Array) -> Array:
     """The same for a pod without any speculator."""
-    return _stacked(hard_off_parts(costs, batch, context, prefill))
+    return _stacked(hard_off_parts(costs, batch, context, prefill * met(batch)))
 
 
 def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostModel:

@@ -135,7 +135,7 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
         figures = estimate(view, look, memory.table)
         text = f"K {trial.k if trial else 0} on trial at {look.scheduled:.0f} requests"
         return memory, kept(State.PROBING, memory, Reason.PROBING, text, figures)
-    further = following(trial, now)
+    further = following(memory, now)
     if further is not None:
         return probing(begun(memory, further, view, look.loads), view, look, further)
     running = memory.table

@@ -24,6 +24,8 @@ from speculative_operator.tuner.prior import Array
 
 SECONDS = 10.0
 """Length of the trial of one K: two windows, hundreds of steps."""
+FEW = 8.0
+"""Requests below which a trial takes longer."""
 ARMS = 2
 """K tried one after the other, so that one return serves both."""
 AGAIN_SECONDS = 3600.0
@@ -75,7 +77,7 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     if not best:
         return None
     ks = tuple(view.ks[column] for column in best)
-    return Probe(base=memory.table, k=ks[0], began=now, until=now + SECONDS, next=ks[1:])
+    return Probe(base=memory.table, k=ks[0], began=now, until=now + _length(memory), next=ks[1:])
 
 
 def expected_improvement(gain: Array, spread: Array) -> Array:
@@ -96,7 +98,7 @@ def begun(memory: Memory, probe: Probe, view: Outlook, loads: Sequence[float]) -
         changed_at=probe.began,
         pace=memory.pace.spent(),
     )
-    if memory.trials and memory.trials[-1][0] > probe.began - ARMS * SECONDS - 1.0:
+    if memory.trials and memory.trials[-1][0] > probe.began - 3.0 * ARMS * SECONDS - 1.0:
         return memory  # the second K of one trial
     idle = probe.base.k_at(loads[0]) == 0
     later = min(2.0 * memory.retry_seconds, LONGEST_RETRY_SECONDS) if idle else FIRST_RETRY_SECONDS
@@ -104,11 +106,12 @@ def begun(memory: Memory, probe: Probe, view: Outlook, loads: Sequence[float]) -
     return replace(memory, retry_seconds=later, trials=trials, surveyed=True)
 
 
-def following(probe: Probe, now: float) -> Probe | None:
+def following(memory: Memory, now: float) -> Probe | None:
     """The trial of the next K, if there is one."""
-    if not probe.next:
+    probe = memory.probe
+    if probe is None or not probe.next:
         return None
-    return replace(probe, k=probe.next[0], next=probe.next[1:], began=now, until=now + SECONDS)
+    return replace(probe, k=probe.next[0], next=probe.next[1:], began=now, until=now + _length(memory))
 
 
 def ended(memory: Memory) -> Memory:
@@ -125,6 +128,11 @@ def trial_table(probe: Probe, view: Outlook, loads: Sequence[float]) -> KTable:
         if any(_apart(point, load) <= NEAR for load in loads):
             dense[first - 1 : last] = [probe.k] * (last - first + 1)
     return KTable.from_dense(dense)
+
+
+def _length(memory: Memory) -> float:
+    """Seconds of the trial of one K: longer where few requests are served, three times at most."""
+    return SECONDS * min(max(FEW / max(memory.steady[1], 1.0), 1.0), 3.0)
 
 
 def _may(memory: Memory, view: Outlook, now: float) -> bool:
