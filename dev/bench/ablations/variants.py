@@ -75,6 +75,10 @@ def _never(*_: Any, **__: Any) -> bool:
     return False
 
 
+def _always(*_: Any, **__: Any) -> bool:
+    return True
+
+
 def _same(pace: Pace) -> Pace:
     return pace
 
@@ -156,6 +160,7 @@ VARIANTS: tuple[Variant, ...] = (
         {"acceptance.FORGET_DRAFTS": math.inf, "acceptance.FORGET_SECONDS": math.inf},
     ),
     Variant("no_least_minute", "20,000 drafts forget, be it in seconds", {"acceptance.FORGET_SECONDS": 1e-9}),
+    Variant("no_slow_memory", "changes follow what is accepted right now", {"decide._lasts": _always}),
     # What is chosen.
     Variant("no_prefill", "candidates priced without prompts", {"decide.outlook": _without_prefill}),
     Variant(
@@ -175,6 +180,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_trials", "no K is ever tried", {"decide.worth_probing": _nothing}),
     Variant("survey_only", "only the neighbours, once", {"probe.expected_improvement": _worthless}),
     Variant("no_survey", "only by expected improvement", {"decide.worth_probing": _without_survey}),
+    Variant("one_trial_a_load", "no second trial at a load within the hour", {"probe.AGAIN_WORTH": math.inf}),
     Variant("no_early_end", "bad trials run their time", {"decide._hopeless": _never}),
     # Safety and removal.
     Variant("no_guard", "no cut after two slow windows", {"decide.GUARD_WINDOWS": 10**9}),
