@@ -1,8 +1,8 @@
 """`python -m bench.ablations.limits`: what the oracle itself loses when it must wait, or write seldom.
 
 The oracle of the bench knows what is true now and may write every 5 s. Here it knows what was true some seconds ago, as
-any reader of metrics does, and has as many writes as the tuner. What it then loses no such controller can save. The
-last line is one JSON object.
+any reader of metrics does, and has as many writes as the tuner: a mark for what delay and economy alone cost. The last
+line is one JSON object.
 """
 
 from __future__ import annotations
