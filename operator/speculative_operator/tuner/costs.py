@@ -80,6 +80,15 @@ class CostModel:
         first = len(TERMS)
         return np.asarray(np.log(terms @ np.exp(self.mean[:first])) + local @ self.mean[first:])
 
+    def surprise(self, samples: tuple[StepSample, ...]) -> float:
+        """Log seconds by which `samples` took longer than predicted for what each had to do, weighted; 0 of none."""
+        weight = math.fsum(sample.weight for sample in samples)
+        if weight <= 0:
+            return 0.0
+        terms = np.array([sample.terms for sample in samples])
+        apart = np.log([sample.seconds for sample in samples]) - self.log_seconds(terms, _local(self.basis, samples))
+        return float(apart @ np.array([sample.weight for sample in samples]) / weight)
+
     def gradient(self, terms: Array, local: Array) -> Array:
         """Derivative of `log_seconds` by every coordinate, [..., size]."""
         weighted = terms * np.exp(self.mean[: len(TERMS)])

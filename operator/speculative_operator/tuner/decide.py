@@ -43,7 +43,7 @@ from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import URGENT, dwell_seconds
 from speculative_operator.tuner.prior import acceptance_prior
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
-from speculative_operator.tuner.report import acceptance_text, estimate, measured_at
+from speculative_operator.tuner.report import acceptance_text, estimate, measured
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.traffic import Look, pool
 
@@ -87,11 +87,11 @@ def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) 
     memory = learn(memory, observation.windows, look, policy, now)
     view = outlook(policy, memory.costs, memory.acceptance, memory.traffic)
     if policy.mode is Mode.STATIC:
-        return _static(memory, policy, estimate(view, look, memory.table), now)
+        return _static(memory, policy, estimate(view, memory, look, memory.table), now)
     memory = watch_load(memory, look.scheduled, now)
     waiting = _waiting(memory, look)
     if waiting is not None:
-        figures = estimate(view, look, memory.table)
+        figures = estimate(view, memory, look, memory.table)
         return memory, kept(State.HOLDING, memory, *waiting, figures, valid=False)
     if memory.hard_off:
         return _without_speculator(memory, view, look, now)
@@ -132,7 +132,7 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
     """A probe goes on, or ends in what has become the best table: the one before it, unless the trial went well."""
     trial = memory.probe
     if trial is None or (trial.began <= now < trial.until and not _hopeless(memory, view, look)):
-        figures = estimate(view, look, memory.table)
+        figures = estimate(view, memory, look, memory.table)
         text = f"K {trial.k if trial else 0} on trial at {look.scheduled:.0f} requests"
         return memory, kept(State.PROBING, memory, Reason.PROBING, text, figures)
     further = following(memory, now)
@@ -146,7 +146,7 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
         return changed(memory, view, look, proposal, now, running)
     memory = replace(memory, changed_at=now, pace=memory.pace.spent())
     text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
-    figures = estimate(view, look, memory.table)
+    figures = estimate(view, memory, look, memory.table)
     return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
 
 
@@ -168,11 +168,12 @@ def _lasts(memory: Memory, view: Outlook, proposal: Proposal, look: Look) -> boo
 
 def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:
     """True when the trial measured clearly worse than its base is expected to be."""
-    if memory.probe is None or not measured_at(look, memory.probe.k):
+    seen = measured(view, memory, look, memory.probe.k) if memory.probe is not None else None
+    if memory.probe is None or seen is None:
         return False
     base = memory.probe.base.k_at(look.scheduled)
     expected = view.at(look.batch, base) if base in view.ks else -math.inf
-    return _measured(look) < expected - HOPELESS
+    return seen < expected - HOPELESS
 
 
 def _without_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
@@ -203,19 +204,16 @@ def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
     return None
 
 
-def _measured(look: Look) -> float:
-    return -math.log(look.tpot) if look.tpot else -math.inf
-
-
 def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
     """Counts observations in which drafting lost against the lower bound of no drafting."""
     k = memory.table.k_at(look.scheduled)
-    if k == 0 or not measured_at(look, k):
+    seen = measured(view, memory, look, k)
+    if k == 0 or seen is None:
         return replace(memory, slow_windows=0)
     at = nearest(look.scheduled, view.policy.knobs.max_batch)
     off = view.at(look.batch, 0 if 0 in view.ks else None)
     width = QUANTILE * float(view.costs.deviation(view.off_gradients[at]))
-    slow = _measured(look) < math.log(GUARD_SHARE) + off - width
+    slow = seen < math.log(GUARD_SHARE) + off - width
     return replace(memory, slow_windows=memory.slow_windows + 1 if slow else 0)
 
 
@@ -228,7 +226,10 @@ def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
         or policy.mode is not Mode.AUTO
     ):
         return None
-    less = least_bad(view, memory.table, look.scheduled, _measured(look), GUARD_GAIN)
+    seen = measured(view, memory, look, memory.table.k_at(look.scheduled))
+    if seen is None:
+        return None
+    less = least_bad(view, memory.table, look.scheduled, seen, GUARD_GAIN)
     return less if less != memory.table else None
 
 
@@ -240,7 +241,7 @@ def _dwell(memory: Memory, policy: Policy, gain: float, now: float) -> float:
 
 
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:
-    figures = estimate(view, look, memory.table)
+    figures = estimate(view, memory, look, memory.table)
     k = memory.table.k_at(look.scheduled)
     if proposal.table != memory.table or proposal.tempting:
         reason = Reason.WITHIN_MARGIN

@@ -72,6 +72,7 @@ def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: 
         costs=learn_costs(memory.costs, tuple(steps), elapsed, prior, policy.knobs),
         acceptance=evidence,
         slow=slow,
+        last=tuple(steps),
         traffic=traffic,
         windows=memory.windows + 1,
         updated_at=now,

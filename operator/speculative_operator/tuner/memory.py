@@ -15,7 +15,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import persistence
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
-from speculative_operator.tuner.costs import CostEvidence
+from speculative_operator.tuner.costs import CostEvidence, StepSample
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.pace import Pace
 from speculative_operator.tuner.start import fit
@@ -53,6 +53,8 @@ class Memory:
     slow: AcceptanceEvidence = field(default_factory=AcceptanceEvidence)
     """The same remembered ten times as long."""
     traffic: Traffic = field(default_factory=Traffic)
+    last: tuple[StepSample, ...] = ()
+    """What the last observation told of step costs."""
     windows: int = 0
     """Observations believed since `since`."""
     updated_at: float | None = None

@@ -22,7 +22,7 @@ from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory, Probe
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
 
-SECONDS = 10.0
+SECONDS = 15.0
 """Length of the trial of one K: two windows, hundreds of steps."""
 FEW = 8.0
 """Requests below which a trial takes longer."""
@@ -66,11 +66,11 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     gain = (view.speed - view.speed[rows, incumbent][:, None])[here].mean(axis=0)
     spread = view.deviation_from(incumbent)[here].mean(axis=0)
     worth = expected_improvement(gain, spread)
-    affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
-    possible = affordable & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
-    possible[incumbent[here]] = False
     # Whether the K in force is slow or everything is, only its neighbours can tell: they are tried once in any case.
     survey = (np.abs(np.arange(len(view.ks)) - incumbent[here[0]]) == 1) & (not memory.surveyed)
+    affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
+    possible = (affordable | survey) & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
+    possible[incumbent[here]] = False
     least = max(memory.pace.worth, AGAIN_WORTH) if _tried(memory) else memory.pace.worth
     rank = np.where(possible & ((worth >= least) | survey), worth + survey, -1.0)
     best = [int(column) for column in np.argsort(-rank)[:arms] if rank[column] >= 0]

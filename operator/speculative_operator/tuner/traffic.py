@@ -58,6 +58,8 @@ class Look:
     mean_k: float | None
     acceptance_rate: float | None
     acceptance_length: float | None
+    tokens_per_step: float | None
+    """Tokens that a decoding request gains per step."""
     prompt_tokens: float
     generated_tokens: float
     context: float | None
@@ -90,6 +92,7 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         mean_k=drafted / weight if any(window.draft_tokens is not None for window in busy) else None,
         acceptance_rate=accepted / drafted if drafted > 0 else None,
         acceptance_length=1.0 + accepted / drafts if drafts > 0 else None,
+        tokens_per_step=tokens / weight,
         prompt_tokens=math.fsum(window.prompt_tokens for window in busy),
         generated_tokens=math.fsum(window.generated_tokens for window in busy),
         context=_weighted(contexts),
