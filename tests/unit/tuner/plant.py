@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 import numpy as np
 
@@ -71,6 +71,26 @@ class Plant:
     def best_speed(self, batch: float) -> float:
         return max(self.speed(batch, k) for k in self.knobs.ks)
 
+    def bare(self, batch: float, end: float, seconds: float = TICK) -> PodWindow:
+        """What counters show of a pod without speculator."""
+        period = float(hard_off_seconds(self.costs, batch, self.context, batch * self.prompt_ratio))
+        steps = seconds / period
+        requests = steps * batch
+        first = requests / (self.output - 1)
+        return replace(
+            self.window(KTable.constant(0, self.knobs.max_batch), batch, end, seconds),
+            steps=steps,
+            decode_request_steps=requests,
+            step_seconds=requests * period,
+            first_tokens=first,
+            generated_tokens=requests + first,
+            prompt_tokens=(requests + first) * self.prompt_ratio,
+            drafts=None,
+            draft_tokens=None,
+            accepted_tokens=None,
+            accepted_per_position=(),
+        )
+
     def window(self, table: KTable, batch: float, end: float, seconds: float = TICK) -> PodWindow:
         """What counters show of `seconds` at about `batch` requests."""
         parts = 8
@@ -115,7 +135,7 @@ class Plant:
 
 @dataclass
 class Run:
-    """A closed loop: the table decided for is in force from the next tick on."""
+    """A closed loop: the table decided for is in force from the next tick on, and so is a speculator's removal."""
 
     plant: Plant
     policy: Policy
@@ -130,14 +150,31 @@ class Run:
         for batch in batches:
             self.now += TICK
             table = self.memory.table
-            window = self.plant.window(table, batch, self.now)
             speed = self.plant.speed(batch, table.k_at(batch))
             self.regret.append(1 - speed / self.plant.best_speed(batch))
             self.loss.append(1 - speed / self.plant.speed(batch, 0))
-            observation = Observation(self.now, {"pod": window})
-            self.memory, decision = decide(self.memory, observation, self.policy, self.now)
-            self.decisions.append(decision)
+            self.see(Observation(self.now, {"pod": self.window(batch)}))
         return self.decisions[-1]
+
+    def window(self, batch: float) -> PodWindow:
+        """What the tick that ends now shows."""
+        if self.memory.hard_off:
+            return self.plant.bare(batch, self.now)
+        return self.plant.window(self.memory.table, batch, self.now)
+
+    def see(self, observation: Observation) -> Decision:
+        """Decides on `observation`."""
+        self.memory, decision = decide(self.memory, observation, self.policy, self.now)
+        self.decisions.append(decision)
+        return decision
+
+    def until_probe(self, batch: float, ticks: int = 60) -> Decision:
+        """Plays until a trial has begun; fails where none does."""
+        for _ in range(ticks):
+            self.play(batch)
+            if self.memory.probe is not None:
+                return self.decisions[-1]
+        raise AssertionError(f"no trial in {ticks} ticks")
 
     @property
     def writes(self) -> int:
@@ -149,3 +186,12 @@ def run(plant: Plant, asked: Policy | None = None, table: KTable | None = None) 
 
     wanted = asked or policy()
     return Run(plant, wanted, Memory.fresh(table or initial_table(wanted), 1_700_000_000.0))
+
+
+def same(one: object, other: object) -> bool:
+    """Equality of memories and what they hold: dataclasses with arrays in them do not compare by `==`."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+    if is_dataclass(one) and not isinstance(one, type) and type(one) is type(other):
+        return all(same(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
+    return one == other

@@ -6,15 +6,17 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.unit.tuner.plant import KNOBS, TICK, USELESS, Plant, Run, policy, run
+from tests.unit.tuner.plant import KNOBS, TICK, USELESS, Plant, Run, policy, run, same
 
 from speculative_operator.domain.decision import Estimate, State
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.observation import Gap, Observation, PodWindow
+from speculative_operator.domain.observation import Gap, Observation, PodWindow, StepCell
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, decide
+from speculative_operator.tuner.decide import PATIENCE
+from speculative_operator.tuner.pace import Pace
 
 NAN = math.nan
 
@@ -119,11 +121,16 @@ ABSURD = {
     "later position accepted more": {"accepted_per_position": (10.0, 500.0)},
     "position accepted more than drafted": {"accepted_per_position": (1e7, 0.0)},
     "endless first tokens": {"first_tokens": 1e300, "generated_tokens": 1e300},
+    "a sliver of a step": {"steps": 5e-324, "decode_request_steps": 100.0},
+    "endless memory": {"kv_capacity_tokens": 1e306},
+    "cell that is no number": {"cells": (StepCell(3, math.nan, 100.0, 1.0, 300.0),)},
+    "cell without time": {"cells": (StepCell(3, 20.0, 1e9, 1e-300, 300.0),)},
+    "cell beyond the largest K": {"cells": (StepCell(9, 20.0, 100.0, 1.0, 300.0),)},
 }
 
 
 @pytest.mark.parametrize("change", ABSURD.values(), ids=ABSURD.keys())
-def test_absurd_figures_change_nothing(change: dict[str, float]) -> None:
+def test_absurd_figures_change_nothing(change: dict[str, object]) -> None:
     loop = warmed()
     window = replace(next_window(loop), **change)  # type: ignore[arg-type]  # fields are named in ABSURD
     message = assert_held(
@@ -136,8 +143,7 @@ def test_absurd_figures_teach_nothing() -> None:
     loop = warmed()
     window = replace(next_window(loop), step_seconds=math.inf)
     memory, _ = decide(loop.memory, Observation(loop.now, {"a": window}), loop.policy, loop.now)
-    assert memory.costs == loop.memory.costs
-    assert memory.acceptance == loop.memory.acceptance
+    assert same(memory, loop.memory)
 
 
 def test_the_first_window_is_only_watched() -> None:
@@ -146,15 +152,106 @@ def test_the_first_window_is_only_watched() -> None:
     assert_held(loop, Observation(loop.now + TICK, {"a": next_window(loop)}), Reason.STARTING)
 
 
-def test_little_evidence_is_collected_first() -> None:
-    loop = run(Plant())
-    loop.now += TICK
-    short = loop.plant.window(loop.memory.table, 1, loop.now, seconds=1.5)
-    loop.memory, _ = decide(loop.memory, Observation(loop.now, {"a": short}), loop.policy, loop.now)
-    loop.now += TICK
-    short = loop.plant.window(loop.memory.table, 1, loop.now, seconds=1.5)
-    message = assert_held(loop, Observation(loop.now, {"a": short}), Reason.COLLECTING)
-    assert "drafts remembered; 500 are needed" in message
+class TestCollecting:
+    """Too little to decide on."""
+
+    def short(self, drafts: float, steps: float = 20.0) -> tuple[Run, PodWindow]:
+        loop = run(Plant())
+        loop.now += TICK
+        window = loop.plant.window(loop.memory.table, 1, loop.now)
+        shrink = steps / window.steps
+        counts = ("steps", "decode_request_steps", "step_seconds", "first_tokens", "generated_tokens", "prompt_tokens")
+        window = replace(window, **{name: getattr(window, name) * shrink for name in counts})
+        share = drafts / (window.drafts or 1.0)
+        drafted = ("drafts", "draft_tokens", "accepted_tokens")
+        window = replace(
+            window,
+            **{name: getattr(window, name) * share for name in drafted},
+            accepted_per_position=tuple(share * count for count in window.accepted_per_position),
+        )
+        loop.memory, _ = decide(loop.memory, Observation(loop.now, {"a": window}), loop.policy, loop.now)
+        loop.now += TICK
+        return loop, replace(window, start=window.start + TICK, end=window.end + TICK)
+
+    def test_few_drafts_are_waited_for(self) -> None:
+        loop, window = self.short(drafts=10.0)
+        message = assert_held(loop, Observation(loop.now, {"a": window}), Reason.COLLECTING)
+        assert "drafts remembered" in message
+
+    def test_few_steps_are_waited_for(self) -> None:
+        loop, window = self.short(drafts=3.0, steps=3.0)
+        message = assert_held(loop, Observation(loop.now, {"a": window}), Reason.COLLECTING)
+        assert message.startswith("3 steps in the window")
+
+    def test_a_drafter_that_hardly_drafts_is_not_waited_for_forever(self) -> None:
+        loop, window = self.short(drafts=3.0)
+        for _ in range(PATIENCE):
+            decision = loop.see(Observation(loop.now, {"a": window}))
+            loop.now += TICK
+            window = replace(window, start=window.start + TICK, end=window.end + TICK)
+        assert decision.valid
+
+
+def guarded() -> Run:
+    """Two more windows like the last, and drafts are cut."""
+    loop = run(Plant(conditional=(0.8,) * 5, noise=0.0))
+    loop.play(*[30] * 10)
+    if loop.memory.probe is not None:
+        loop.memory = replace(loop.memory, probe=None)
+    assert loop.memory.table.k_at(30) > 0
+    loop.plant.slow = dict.fromkeys(range(1, 6), 3.0)
+    loop.memory = replace(loop.memory, changed_at=loop.now)
+    return loop
+
+
+class TestGuard:
+    """Drafting that loses against none is cut whatever was changed when."""
+
+    def test_two_slow_windows_cut_drafts_from_that_load_on(self) -> None:
+        loop = guarded()
+        before = loop.memory.table
+        first, second = loop.play(30), loop.play(30)
+        assert (first.changed, second.changed, second.reason) == (False, True, Reason.GUARD)
+        assert second.table.k_at(30) < before.k_at(30)
+        assert second.table.k_at(1) == before.k_at(1)
+        assert "measured" in second.message
+
+    def test_a_gap_between_them_starts_the_count_again(self) -> None:
+        loop = guarded()
+        loop.play(30)
+        loop.see(Observation(loop.now, {}, Gap(Reason.PROMETHEUS_ERROR, "down")))
+        assert not loop.play(30).changed
+
+    def test_writes_that_are_used_up_do_not_hold_it(self) -> None:
+        loop = guarded()
+        loop.memory = replace(loop.memory, pace=Pace(-5.0))
+        loop.play(30)
+        assert loop.play(30).reason is Reason.GUARD
+
+    @pytest.mark.parametrize("changes", [{"mode": Mode.RECOMMEND}, {"knobs": replace(KNOBS, actuator=Actuator.TABLE)}])
+    def test_not_where_it_is_not_allowed_or_not_quick(self, changes: dict[str, object]) -> None:
+        loop = guarded()
+        loop.policy = policy(**changes)
+        loop.play(*[30] * 4)
+        assert all(decision.reason is not Reason.GUARD for decision in loop.decisions)
+
+
+class TestWaiting:
+    """A better table that may not come yet."""
+
+    def test_for_time_since_the_last_change(self) -> None:
+        loop = warmed()
+        loop.memory = replace(loop.memory, changed_at=loop.now + TICK - 1.0, probe=None)
+        decision = loop.see(Observation(loop.now + TICK, {"a": next_window(loop)}))
+        assert (decision.reason, decision.changed, decision.valid) == (Reason.DWELLING, False, True)
+        assert "s more after the last change" in decision.message
+
+    def test_for_writes(self) -> None:
+        loop = warmed()
+        loop.memory = replace(loop.memory, pace=Pace(-9.0), probe=None, changed_at=None)
+        decision = loop.see(Observation(loop.now + TICK, {"a": next_window(loop)}))
+        assert (decision.reason, decision.changed) == (Reason.DWELLING, False)
+        assert "too many changes" in decision.message
 
 
 class TestModes:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run
+from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run, same
 
-from speculative_operator.domain.observation import PodWindow
+from speculative_operator.domain.observation import PodWindow, StepCell
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory
+from speculative_operator.tuner.basis import basis_of
 from speculative_operator.tuner.learning import learn
+from speculative_operator.tuner.prior import TERMS
 from speculative_operator.tuner.traffic import pool
 
 NOW = 1_700_000_000.0
@@ -26,7 +29,8 @@ def test_a_window_seen_twice_counts_once() -> None:
     once = learned(Memory.fresh(TABLE, NOW), {"a": window})
     twice = learned(once, {"a": window})
     assert twice.acceptance == once.acceptance
-    assert twice.costs == once.costs
+    assert twice.traffic == once.traffic
+    assert same(twice.costs, once.costs)
 
 
 def test_an_overlapping_window_counts_by_its_new_part() -> None:
@@ -44,22 +48,76 @@ def test_replicas_add_up() -> None:
     one = learned(Memory.fresh(TABLE, NOW), {"a": windows["a"]})
     three = learned(Memory.fresh(TABLE, NOW), windows)
     assert three.acceptance.drafts == pytest.approx(3 * one.acceptance.drafts, rel=0.05)
-    assert three.costs.precision[0] > 2 * one.costs.precision[0]
+    assert np.trace(three.costs.precision) > 2 * np.trace(one.costs.precision)
 
 
 def test_windows_with_preemptions_or_few_steps_teach_no_cost() -> None:
     window = Plant().window(TABLE, 20, NOW)
-    for odd in (replace(window, preemptions=1.0), Plant().window(TABLE, 1, NOW, seconds=0.2)):
-        assert learned(Memory.fresh(TABLE, NOW), {"a": odd}).costs.per_k == ()
+    for odd in (replace(window, preemptions=1.0), Plant().window(TABLE, 1, NOW, seconds=0.05)):
+        assert not learned(Memory.fresh(TABLE, NOW), {"a": odd}).costs.precision.any()
+    assert learned(Memory.fresh(TABLE, NOW), {"a": window}).costs.precision.any()
+
+
+def test_a_longer_window_says_more_up_to_a_point() -> None:
+    traces = [
+        np.trace(
+            learned(Memory.fresh(TABLE, NOW), {"a": Plant(noise=0.0).window(TABLE, 20, NOW, seconds)}).costs.precision
+        )
+        for seconds in (2.0, 5.0, 10.0, 60.0, 600.0)
+    ]
+    assert traces == sorted(traces)
+    assert traces[-1] < 10 * traces[1]
+
+
+def test_a_load_that_moved_and_prompts_in_lumps_count_less() -> None:
+    plant = Plant(noise=0.0)
+    first = learned(Memory.fresh(TABLE, NOW), {"a": plant.window(TABLE, 20, NOW)})
+
+    def gained(batch: float, **plants: float) -> float:
+        window = Plant(noise=0.0, **plants).window(TABLE, batch, NOW + 10)  # type: ignore[arg-type]  # numbers by name
+        known = learned(first, {"a": window}, NOW + 10).costs.precision
+        return float(np.trace(known) / np.trace(first.costs.precision))
+
+    assert gained(20) > gained(60)
+    assert gained(20, prompt_ratio=0.1) > gained(20, prompt_ratio=30.0)
 
 
 def test_a_pod_without_speculator_teaches_the_verifiers_cost() -> None:
-    window = Plant().window(KTable.constant(0, 256), 20, NOW)
-    bare = replace(window, drafts=None, draft_tokens=None, accepted_tokens=None, accepted_per_position=())
-    memory = learned(Memory.fresh(TABLE, NOW), {"a": bare})
-    assert memory.costs.precision[0] > 0
-    assert memory.costs.precision[3 * 5 + 3] == 0  # nothing about drafting
+    memory = learned(Memory.fresh(TABLE, NOW), {"a": Plant().bare(20, NOW)})
+    known = np.diag(memory.costs.precision)
+    assert known[TERMS.index("fixed")] > 0
+    assert known[TERMS.index("drafting")] == 0
+    assert np.all(known[len(TERMS) + basis_of(KNOBS).knots :] == 0)  # no K
     assert memory.acceptance.reached == ()
+
+
+def test_cells_where_they_are_exported_teach_each_k() -> None:
+    plant = Plant(noise=0.0)
+    cells = tuple(
+        StepCell(k, b, 100.0, 100.0 * plant.seconds(b, k), 100.0 * b * plant.length(k))
+        for k, b in ((3, 20.0), (4, 10.0))
+    )
+    window = replace(plant.window(TABLE, 20, NOW), cells=cells)
+    known = np.diag(learned(Memory.fresh(TABLE, NOW), {"a": window}).costs.precision)
+    by_k = dict(zip(KNOBS.ks, known[len(TERMS) + basis_of(KNOBS).knots :], strict=True))
+    assert {k for k, precision in by_k.items() if precision > 0} == {3, 4}
+
+
+def test_a_pod_that_began_anew_is_read_from_its_own_start() -> None:
+    plant = Plant(noise=0.0)
+    first = learned(Memory.fresh(TABLE, NOW), {"a": plant.window(TABLE, 20, NOW)})
+    again = learned(first, {"a": plant.window(TABLE, 20, NOW + 60, seconds=5.0)}, NOW + 60)
+    assert again.acceptance.drafts > first.acceptance.drafts * 0.3
+    assert again.seen[0][1] == NOW + 60
+
+
+def test_a_clock_that_steps_back_multiplies_nothing() -> None:
+    plant = Plant()
+    first = learned(Memory.fresh(TABLE, NOW), {"a": plant.window(TABLE, 20, NOW)})
+    for back in (60.0, 3600.0, 1e9):
+        then = learned(first, {"b": plant.window(TABLE, 20, NOW - back)}, NOW - back)
+        assert then.acceptance.drafts < 3 * first.acceptance.drafts
+        assert np.trace(then.costs.precision) < 3 * np.trace(first.costs.precision)
 
 
 def test_context_and_prompt_share_follow_the_load() -> None:

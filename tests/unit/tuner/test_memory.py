@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.unit.tuner.plant import FACTS, KNOBS, Plant, Run, policy, run
+from tests.unit.tuner.plant import KNOBS, Plant, Run, policy, run, same
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, initial_table
-from speculative_operator.tuner.costs import posterior
-from speculative_operator.tuner.prior import cost_prior
+from speculative_operator.tuner.acceptance import AcceptanceEvidence
+from speculative_operator.tuner.outlook import outlook
 
 
-def used() -> Run:
+@cache
+def _used() -> Run:
     loop = run(Plant(slow={2: 1.2}))
     loop.play(*[1] * 5, *[20] * 5, *[120] * 5)
     return loop
+
+
+def used() -> Run:
+    return replace(_used())
 
 
 def floats(value: Any) -> bool:
@@ -32,7 +39,7 @@ def floats(value: Any) -> bool:
 
 def test_it_is_small_plain_json_without_floats() -> None:
     stored = used().memory.to_status()
-    assert len(json.dumps(stored)) < 2048
+    assert len(json.dumps(stored)) < 3072
     assert json.loads(json.dumps(stored)) == stored
     assert not floats(stored)
 
@@ -44,14 +51,20 @@ def test_the_largest_memory_stays_below_four_kibibytes() -> None:
     for batch in (1, 5, 20, 80, 200, 250):
         loop.play(batch, batch)
     memory = loop.memory
+    size = len(memory.costs.mean)
+    long = tuple(1.234567e4 for _ in range(32))
+    evidence = AcceptanceEvidence(long, long, 1.234567e5, 31.2345)
     noisy = replace(
         memory,
-        costs=replace(
-            memory.costs,
-            precision=tuple(-1.2345678e-12 * n for n in range(25)),
-            per_k=tuple((k, -1.2345678e-9, 1.2345678e-9) for k in range(33)),
+        costs=replace(memory.costs, mean=np.full(size, -0.123456), precision=np.diag(np.full(size, 1.234567e5))),
+        acceptance=evidence,
+        slow=evidence,
+        traffic=replace(
+            memory.traffic,
+            load=tuple(1.234567e-7 for _ in memory.traffic.load),
+            history=tuple(1.234567e-7 for _ in memory.traffic.load),
         ),
-        traffic=replace(memory.traffic, load=tuple(1.234567e-7 for _ in memory.traffic.load)),
+        trials=tuple((1_700_000_000.123 + n, 123.456) for n in range(5)),
     )
     assert len(json.dumps(noisy.to_status())) < 4096
 
@@ -63,10 +76,14 @@ def test_beliefs_survive_a_round_trip() -> None:
     assert restored.changed_at == pytest.approx(loop.memory.changed_at)
     assert restored.acceptance.reached == pytest.approx(loop.memory.acceptance.reached, rel=1e-3)
     assert restored.traffic.context == pytest.approx(loop.memory.traffic.context, rel=1e-3)
-    prior = cost_prior(FACTS, KNOBS)
-    before, after = (posterior(memory.costs, prior, KNOBS) for memory in (loop.memory, restored))
-    assert after.theta == pytest.approx(before.theta, abs=5e-3)
-    assert dict(after.per_k) == pytest.approx(dict(before.per_k), abs=1e-3)
+    assert restored.slow.reached == pytest.approx(loop.memory.slow.reached, rel=1e-3)
+    assert restored.pace.left == pytest.approx(loop.memory.pace.left, abs=0.01)
+    assert restored.surveyed == loop.memory.surveyed
+    before, after = (
+        outlook(loop.policy, memory.costs, memory.acceptance, memory.traffic) for memory in (loop.memory, restored)
+    )
+    assert after.speed == pytest.approx(before.speed, abs=0.03)
+    assert after.off_speed == pytest.approx(before.off_speed, abs=0.03)
 
 
 def test_after_a_restart_the_same_load_brings_no_change() -> None:
@@ -74,10 +91,10 @@ def test_after_a_restart_the_same_load_brings_no_change() -> None:
     loop.play(*[1] * 5, *[20] * 5, *[120] * 10)
     loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
     table = loop.memory.table
-    loop.play(*[120] * 6)
-    assert loop.decisions[-6].reason is Reason.STARTING
+    loop.play(120, 120)
+    assert loop.decisions[-2].reason is Reason.STARTING
     assert loop.decisions[-1].valid
-    assert loop.memory.table == table
+    assert loop.memory.table.k_at(120) == table.k_at(120)
 
 
 def test_the_dwell_survives_a_restart() -> None:
@@ -89,27 +106,38 @@ def test_the_dwell_survives_a_restart() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"format": 2},
-        {"format": "1"},
-        {"precision": "1 2 3"},
+        {"format": 1},
+        {"format": "2"},
+        {"mean": None},
+        {"mean": "nan nan nan nan nan"},
         {"precision": None},
-        {"information": "nan nan nan nan nan"},
-        {"perK": [["x", "1 1"]]},
-        {"perK": 7},
+        {"precision": "1 x"},
         {"reached": "-5"},
         {"accepted": "inf"},
         {"traffic": ""},
+        {"traffic": "1 1 1 1 1 1 1 1 1"},
+        {"drafts": "5"},
         {"load": ["1"]},
-        {"changedAt": "yesterday"},
+        {"history": 4},
+        {"times": "yesterday"},
+        {"trials": "1 2 3"},
+        {"pace": ""},
         {"retrySeconds": "soon"},
     ],
     ids=str,
 )
 def test_whatever_is_odd_leaves_a_fresh_memory_with_the_table(damage: dict[str, Any]) -> None:
     loop = used()
-    stored = loop.memory.to_status() | damage
-    restored = Memory.from_status(stored, loop.policy)
-    assert restored == replace(Memory.fresh(loop.memory.table, 0.0))
+    restored = Memory.from_status(loop.memory.to_status() | damage, loop.policy)
+    assert same(restored, Memory.fresh(loop.memory.table, 0.0))
+
+
+@pytest.mark.parametrize("damage", [{}, {"mean": "x"}, {"format": 0}])
+def test_pods_without_speculator_stay_so_whatever_is_odd(damage: dict[str, Any]) -> None:
+    loop = used()
+    stored = replace(loop.memory, hard_off=True).to_status() | damage
+    assert Memory.from_status(stored, loop.policy).hard_off
+    assert not Memory.from_status(stored | {"hardOff": "yes"}, loop.policy).hard_off
 
 
 @pytest.mark.parametrize("rows", [None, [], "x", [[1, 2]], [[2, 9, 1]], [["1", 256, 3]], [[1, 256, -1]], 5])

@@ -1,0 +1,185 @@
+"""Predictions of every K at every load, and what objectives make of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.unit.tuner.plant import FACTS, KNOBS, USELESS, Plant, policy, run
+
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.spec import Goal, Objective, OffPolicy
+from speculative_operator.tuner.acceptance import AcceptanceEvidence, draft_sample, learn_acceptance
+from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
+from speculative_operator.tuner.prior import acceptance_prior
+from speculative_operator.tuner.traffic import Traffic
+
+
+def learned(plant: Plant, **changes: object) -> Outlook:
+    loop = run(plant, policy(**changes))
+    loop.play(*[1] * 4, *[8] * 4, *[60] * 4, *[200] * 4, *[20] * 4)
+    return outlook(loop.policy, loop.memory.costs, loop.memory.acceptance, loop.memory.traffic)
+
+
+def objective(goal: Goal, tpot: float | None = None, ttft: float | None = None) -> Outlook:
+    return outlook(policy(objective=Objective(goal, tpot, ttft)), traffic=Traffic(prompt_ratio=5.5))
+
+
+def best(view: Outlook) -> np.ndarray:
+    return np.asarray(view.columns[np.argmax(view.value(), axis=1)])
+
+
+def test_the_grid_is_points_by_candidates() -> None:
+    view = outlook(policy())
+    assert view.speed.shape == view.value().shape == (len(view.points), len(view.ks))
+    assert view.ks == KNOBS.ks
+    assert outlook(policy(off_policy=OffPolicy.NEVER)).ks == KNOBS.ks[1:]
+
+
+def test_learned_speeds_are_those_of_the_plant() -> None:
+    plant = Plant(noise=0.01)
+    view = learned(plant)
+    for batch in (1, 8, 20, 60):
+        for k in (0, 2, 4):
+            assert math.exp(view.at(batch, k)) == pytest.approx(plant.speed(batch, k), rel=0.06)
+        assert math.exp(view.at(batch, None)) == pytest.approx(plant.off_speed(batch), rel=0.1)
+
+
+def test_between_points_speed_is_between_theirs() -> None:
+    view = outlook(policy())
+    low, high = view.points[20], view.points[21]
+    assert view.at(float(high), 2) < view.at(math.sqrt(low * high), 2) < view.at(float(low), 2)
+    assert view.at(1e9, 2) == view.at(256, 2)
+    assert view.at(0.0, None) == view.at(1.0, None)
+
+
+def test_beyond_the_capture_ceiling_nothing_but_the_least_k_is_feasible() -> None:
+    view = outlook(policy(knobs=replace(KNOBS, capture_ceiling_tokens=100)))
+    tokens = view.points[:, None] * (np.array(view.ks)[None, :] + 1)
+    out = (tokens > 100) & (np.array(view.ks) > 0)[None, :]
+    assert np.all(view.speed[out] == INFEASIBLE)
+    assert np.all(view.speed[~out] > INFEASIBLE / 2)
+    for goal in Goal:
+        held = outlook(policy(knobs=replace(KNOBS, capture_ceiling_tokens=100), objective=Objective(goal, 1e-3, 1e-3)))
+        assert np.all(held.value()[out] <= held.value().min(where=~out, initial=0.0))
+
+
+class TestObjectives:
+    def test_throughput_is_speed(self) -> None:
+        view = objective(Goal.THROUGHPUT, 1e-4, 1e-4)
+        assert view.value() == pytest.approx(view.speed)
+
+    @pytest.mark.parametrize("goal", [Goal.GOODPUT, Goal.COST])
+    def test_without_targets_goodput_and_cost_are_speed(self, goal: Goal) -> None:
+        view = objective(goal)
+        assert view.value() == pytest.approx(view.speed)
+
+    @pytest.mark.parametrize("goal", [Goal.GOODPUT, Goal.COST])
+    def test_targets_that_hold_everywhere_change_nothing(self, goal: Goal) -> None:
+        view = objective(goal, 10.0, 100.0)
+        assert view.value() == pytest.approx(view.speed)
+
+    def test_a_target_takes_only_from_what_misses_it(self) -> None:
+        plain, held = objective(Goal.GOODPUT), objective(Goal.GOODPUT, tpot=0.012)
+        less = plain.value() - held.value()
+        assert np.all(less >= -1e-12)
+        assert less[0].min() == pytest.approx(0.0)  # one request alone: some K holds the target
+        assert np.all(less[-1] > 0)  # 256 requests: none does
+        assert np.all(np.diff(less[:, view_k(held, 3)]) >= -1e-9)  # the more load, the worse the miss
+
+    def test_a_target_of_the_slowest_prefers_steps_that_do_not_rest_on_luck(self) -> None:
+        plain, held = objective(Goal.GOODPUT), objective(Goal.GOODPUT, tpot=1e-4)
+        assert np.all(best(held) <= best(plain))
+        assert np.any(best(held) < best(plain))
+
+    def test_latency_counts_the_unlucky(self) -> None:
+        latency, throughput = objective(Goal.LATENCY), objective(Goal.THROUGHPUT)
+        assert np.all(best(latency) <= best(throughput))
+        assert np.any(best(latency) < best(throughput))
+
+    def test_a_first_token_target_prefers_short_steps(self) -> None:
+        plain, held = objective(Goal.GOODPUT), objective(Goal.GOODPUT, ttft=1e-3)
+        assert np.all(best(held) <= best(plain))
+        assert best(held)[0] < best(plain)[0]
+
+    @pytest.mark.parametrize("goal", list(Goal))
+    def test_values_are_finite(self, goal: Goal) -> None:
+        assert np.all(np.isfinite(objective(goal, 1e-9, 1e-9).value()))
+
+
+def view_k(view: Outlook, k: int) -> int:
+    return view.ks.index(k)
+
+
+class TestDoubt:
+    def test_the_k_in_force_is_not_in_doubt_against_itself(self) -> None:
+        view = outlook(policy())
+        incumbent = np.full(len(view.points), 2)
+        deviation = view.deviation_from(incumbent)
+        assert np.all(deviation[:, 2] < 0.02)
+        assert np.all(deviation[:, [0, 5]] > deviation[:, [2]])
+
+    def test_a_neighbour_is_in_less_doubt_than_one_far_off_and_evidence_takes_it(self) -> None:
+        before, after = outlook(policy()), learned(Plant())
+        incumbent = np.full(len(before.points), 1)
+        unsure, sure = before.deviation_from(incumbent), after.deviation_from(incumbent)
+        assert np.all(unsure[:, 2] < unsure[:, 5])
+        assert np.mean(sure[:, 3]) < 0.7 * np.mean(unsure[:, 3])
+
+
+class TestWithoutSpeculator:
+    def test_nothing_seen_is_no_comparison(self) -> None:
+        assert outlook(policy()).without_speculator.gain == -math.inf
+
+    @pytest.mark.parametrize("conditional", [USELESS, (0.7,) * 5])
+    def test_the_comparison_is_that_of_the_plant(self, conditional: tuple[float, ...]) -> None:
+        plant = Plant(conditional=conditional, noise=0.01)
+        loop = run(plant)
+        loop.play(*[30] * 60)
+        view = outlook(loop.policy, loop.memory.costs, loop.memory.acceptance, loop.memory.traffic)
+        found = view.without_speculator
+        true = math.log(plant.off_speed(30) / plant.best_speed(30))
+        assert found.gain == pytest.approx(true, abs=0.06)
+        assert found.interval.low < found.interval.mid < found.interval.high
+        assert found.interval.mid == pytest.approx(100 * math.expm1(found.gain))
+
+    def test_memory_that_comes_back_counts_where_requests_wait_for_it(self) -> None:
+        facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=200_000)
+        load = tuple(10.0 if 20 <= p <= 40 else 0.0 for p in outlook(policy()).points)
+        gains = [
+            outlook(
+                policy(facts=known), traffic=Traffic(load=load, history=load, pressed=pressed)
+            ).without_speculator.gain
+            for known, pressed in ((facts, 0.0), (facts, 0.5), (facts, 1.0), (FACTS, 1.0))
+        ]
+        assert gains[0] < gains[1] < gains[2]
+        assert gains[2] - gains[0] == pytest.approx(2 * (gains[1] - gains[0]))
+        assert gains[2] - gains[0] > 0.2  # a batch twice as large serves a good deal more
+        assert gains[3] == pytest.approx(gains[0])  # capacity unknown
+
+    def test_a_pool_that_does_not_grow_brings_nothing(self) -> None:
+        load = tuple(1.0 for _ in outlook(policy()).points)
+        traffic = Traffic(load=load, history=load, pressed=1.0)
+        smaller = replace(FACTS, kv_capacity_tokens=200_000, kv_capacity_tokens_without_speculator=100_000)
+        one, other = (outlook(policy(facts=f), traffic=traffic).without_speculator.gain for f in (FACTS, smaller))
+        assert one == other
+
+
+def test_more_accepted_drafts_move_the_best_k_up_everywhere() -> None:
+    prior = acceptance_prior(FACTS, KNOBS, policy().workload)
+
+    def at(level: float) -> np.ndarray:
+        sample = draft_sample(1e5, tuple(1e5 * level**j for j in range(1, 6)), 5, 0.0, 5.0)
+        return best(outlook(policy(), drafts=learn_acceptance(AcceptanceEvidence(), sample, prior)))
+
+    assert np.all(at(0.9) >= at(0.6))
+    assert np.all(at(0.6) >= at(0.05))
+    assert np.all(at(0.05) == 0)
+
+
+def test_nothing_known_still_gives_finite_speeds() -> None:
+    view = outlook(policy(facts=PairFacts()))
+    assert np.all(np.isfinite(view.speed))
+    assert not view.costs.prior.known

@@ -1,0 +1,153 @@
+"""Pods without a speculator: only after lasting evidence, never where it is of use, and back when it would pay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from tests.unit.tuner.plant import FACTS, TICK, USELESS, Plant, Run, policy, run
+
+from speculative_operator.domain.decision import Policy, State
+from speculative_operator.domain.observation import Gap, Observation
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner import Memory
+from speculative_operator.tuner.outlook import Comparison, outlook
+from speculative_operator.tuner.removal import FIRST_SECONDS, LASTING_SECONDS, RETURN_SECONDS, doomed, to_remove
+
+HARD = policy(off_policy=OffPolicy.HARD)
+MINUTES_30 = int(1800 / TICK)
+WORSE = Comparison(0.3, 0.02)
+
+
+@cache
+def _useless(asked: Policy) -> Run:
+    loop = run(Plant(conditional=USELESS), asked)
+    loop.play(*[30] * MINUTES_30)
+    return loop
+
+
+def useless(asked: Policy = HARD) -> Run:
+    """Half an hour with a speculator of which nothing is accepted."""
+    played = _useless(asked)
+    return replace(played, decisions=list(played.decisions))
+
+
+class TestDoom:
+    """Since when the speculator has been dead weight."""
+
+    memory = Memory.fresh(KTable.constant(0, 256), 0.0)
+
+    def test_it_begins_lasts_and_ends(self) -> None:
+        began = doomed(self.memory, WORSE, 10.0)
+        assert began.doomed_since == 10.0
+        assert doomed(began, WORSE, 500.0).doomed_since == 10.0
+        assert doomed(began, Comparison(-0.1, 0.02), 500.0).doomed_since is None
+
+    @pytest.mark.parametrize("found", [Comparison(0.02, 0.0), Comparison(0.3, 1.0), Comparison(-float("inf"), 0.0)])
+    def test_a_small_or_doubtful_gain_is_none(self, found: Comparison) -> None:
+        assert doomed(self.memory, found, 10.0).doomed_since is None
+
+    def test_only_hard_and_auto_remove_and_only_what_has_lasted(self) -> None:
+        now = 10 * (FIRST_SECONDS + LASTING_SECONDS)
+        bad = replace(self.memory, doomed_since=now - LASTING_SECONDS)
+        assert to_remove(bad, outlook(HARD), now)
+        assert not to_remove(replace(bad, doomed_since=now - LASTING_SECONDS + 1), outlook(HARD), now)
+        assert not to_remove(replace(bad, since=now - FIRST_SECONDS + 1), outlook(HARD), now)
+        assert not to_remove(replace(bad, hard_off=True), outlook(HARD), now)
+        for asked in (policy(), policy(off_policy=OffPolicy.NEVER), replace(HARD, mode=Mode.RECOMMEND)):
+            assert not to_remove(bad, outlook(asked), now)
+
+
+def test_a_useless_speculator_is_removed_within_half_an_hour_and_not_at_once() -> None:
+    loop = useless()
+    first = next(n for n, decision in enumerate(loop.decisions) if decision.hard_off)
+    assert first * TICK >= LASTING_SECONDS
+    decision = loop.decisions[first]
+    assert (decision.state, decision.reason, decision.changed) == (State.HARD_OFF, Reason.DEAD_WEIGHT, True)
+    assert "without the speculator are expected to serve +" in decision.message
+    later = loop.decisions[first + 1 :]
+    assert all(d.hard_off and not d.changed and d.state is State.HARD_OFF for d in later)
+
+
+def test_soft_policy_never_removes() -> None:
+    assert not any(decision.hard_off for decision in useless(policy()).decisions)
+
+
+@pytest.mark.parametrize(("level", "seed"), [(0.5, 0), (0.5, 1), (0.7, 2)])
+def test_one_that_helps_at_some_load_is_never_removed(level: float, seed: int) -> None:
+    loop = run(Plant(conditional=(level,) * 5, noise=0.05, seed=seed), HARD)
+    loop.play(*[2] * 30, *[20] * 70, *[60] * 30)
+    assert not any(decision.hard_off for decision in loop.decisions)
+
+
+def test_memory_that_the_drafter_holds_is_a_reason_where_requests_wait_for_it() -> None:
+    """A drafter that is worth little, in pods whose KV memory it halves."""
+
+    def removed(waiting: float) -> bool:
+        facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=250_000)
+        loop = run(Plant(conditional=(0.35,) * 5, noise=0.02), replace(HARD, facts=facts))
+        for _ in range(2 * MINUTES_30):
+            loop.now += TICK
+            full = replace(loop.window(30), waiting=waiting, kv_usage=0.99)
+            loop.see(Observation(loop.now, {"pod": full}))
+            if loop.memory.hard_off:
+                return True
+        return False
+
+    assert removed(10.0)
+    assert not removed(0.0)
+
+
+class TestWithout:
+    """Once pods run without it."""
+
+    def test_a_gap_keeps_the_flag(self) -> None:
+        loop = useless()
+        decision = loop.see(Observation(loop.now, {}, Gap(Reason.PROMETHEUS_ERROR, "down")))
+        assert (decision.valid, decision.changed, decision.hard_off) == (False, False, True)
+        assert loop.memory.hard_off
+
+    def test_it_survives_a_restart_of_the_operator(self) -> None:
+        loop = useless()
+        loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
+        assert loop.memory.hard_off
+        assert loop.play(30).hard_off
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            policy(),
+            policy(off_policy=OffPolicy.NEVER),
+            replace(HARD, mode=Mode.STATIC),
+            replace(HARD, mode=Mode.RECOMMEND),
+        ],
+    )
+    def test_another_policy_brings_it_back(self, asked: Policy) -> None:
+        loop = useless()
+        loop.policy = asked
+        decision = loop.see(Observation(loop.now, {}, Gap(Reason.PROMETHEUS_ERROR, "down")))
+        assert not decision.hard_off
+        assert not loop.memory.hard_off
+
+    def test_no_speculator_where_it_would_not_pay_stays_away(self) -> None:
+        loop = useless()
+        loop.memory = replace(loop.memory, hard_off_at=loop.now - RETURN_SECONDS)
+        loop.play(*[30] * MINUTES_30)
+        assert loop.memory.hard_off
+
+    def test_it_returns_when_the_load_is_one_at_which_it_paid(self) -> None:
+        """Removed for a load that is far too high; an hour at one request brings it back."""
+        slow = policy(off_policy=OffPolicy.HARD, facts=FACTS)
+        loop = run(Plant(conditional=(0.75,) * 5), slow)
+        loop.play(*[2] * 30)
+        loop.memory = replace(loop.memory, hard_off=True, hard_off_at=loop.now - RETURN_SECONDS + 10 * TICK)
+        loop.play(*[2] * 8)
+        assert loop.memory.hard_off
+        loop.play(*[2] * 10)
+        returned = next(decision for decision in loop.decisions if decision.reason is Reason.RESUMED)
+        assert returned.changed
+        assert not returned.hard_off
+        assert not loop.memory.hard_off
