@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,7 +183,7 @@ def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
     tail = np.maximum(length[:, None] - length[None, :size], 0.0) / np.maximum(mean, 1e-9)[None, :]
     gradient = tail / length[:, None]
     if evidence.mean_k >= 1.0:
-        length = length * _across(mean, survival, evidence.mean_k)
+        length = length * _across(survival, evidence.mean_k)
     return AcceptanceModel(np.asarray(survival), np.asarray(length), np.asarray(gradient), variance)
 
 
@@ -199,22 +200,27 @@ def _conditionals(evidence: AcceptanceEvidence, prior: Array) -> tuple[Array, Ar
     return mean, variance
 
 
-def _across(mean: Array, survival: Array, seen_k: float) -> Array:
+def _across(survival: Array, seen_k: float) -> Array:
     """Factor on the plain acceptance length for K = 0..max: survival seen at `seen_k` is not that at another K.
 
     After a full acceptance the next step starts inside a good run; a two-geometric run length says how much that is
-    worth (docs/physics.md). Between two whole K of the evidence the factor is interpolated.
+    worth (docs/physics.md). It changes slowly, so survival is rounded to a hundredth and the answer kept.
     """
-    size = len(mean)
-    runs = fit_run_lengths(survival[: max(1, min(size, math.ceil(seen_k)))])
+    known = survival[: max(1, min(len(survival), math.ceil(seen_k)))]
+    return _factors(tuple(np.rint(100.0 * known).astype(int).tolist()), round(4.0 * seen_k) / 4.0, len(survival))
+
+
+@lru_cache(maxsize=4096)
+def _factors(hundredths: tuple[int, ...], seen_k: float, size: int) -> Array:
+    """The same of survival in hundredths; between two whole K of the evidence it is interpolated."""
+    runs = fit_run_lengths(np.array(hundredths) / 100.0)
     low = min(max(int(seen_k), 1), size)
-    high = min(low + 1, size)
     share = min(max(seen_k - low, 0.0), 1.0)
     true = np.array([1.0] + [runs.length(k) for k in range(1, size + 1)])
     whole = runs.survival(size)
     plain = (1.0 - share) * _plain(runs.survival(low), whole, size)
     if share > 0.0:
-        plain = plain + share * _plain(runs.survival(high), whole, size)
+        plain = plain + share * _plain(runs.survival(min(low + 1, size)), whole, size)
     return np.asarray(np.clip(true / plain, LEAST_FACTOR, MOST_FACTOR))
 
 

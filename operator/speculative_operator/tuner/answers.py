@@ -55,7 +55,7 @@ def fixed(memory: Memory, figures: Estimate, *, changed: bool) -> Decision:
 def recommended(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> tuple[Memory, Decision]:
     """mode Recommend: said, not done."""
     new = proposal.table != memory.proposal
-    figures = estimate(view, memory, look, memory.table, proposal.table)
+    figures = estimate(view, look, memory.table, proposal.table)
     message = f"proposed, not applied: {_sentence(view, memory.table, proposal, look)}"
     memory = replace(memory, proposal=proposal.table)
     state = state_of(memory.table, look)
@@ -66,7 +66,7 @@ def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, rema
     """A better table that has to wait: for time since the last change, or for writes."""
     wait = f"held {remaining:.0f} s more after the last change" if remaining > 0 else "held: too many changes of late"
     message = f"{_sentence(view, memory.table, proposal, look)}; {wait}"
-    figures = estimate(view, memory, look, memory.table, proposal.table)
+    figures = estimate(view, look, memory.table, proposal.table)
     return kept(state_of(memory.table, look), memory, Reason.DWELLING, message, figures)
 
 
@@ -75,7 +75,7 @@ def changed(
 ) -> tuple[Memory, Decision]:
     """A new table. `running` is what pods ran before, where it is not the table of `memory` (a trial)."""
     reason, message = why(view, memory.table, proposal), _sentence(view, memory.table, proposal, look)
-    figures = estimate(view, memory, look, memory.table, proposal.table)
+    figures = estimate(view, look, memory.table, proposal.table)
     differs = proposal.table != (running or memory.table)
     memory = replace(
         memory,
@@ -93,7 +93,7 @@ def probing(memory: Memory, view: Outlook, look: Look, trial: Probe) -> tuple[Me
     """A trial begins; `memory` already holds its table."""
     seconds = trial.until - trial.began
     message = f"K {trial.k} on trial for {seconds:.0f} s at {look.scheduled:.0f} requests: measured, it may be faster"
-    figures = estimate(view, memory, look, trial.base, memory.table)
+    figures = estimate(view, look, trial.base, memory.table)
     return memory, kept(State.PROBING, memory, Reason.PROBING, message, figures, changed=True)
 
 
@@ -102,7 +102,7 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
     focus = nearest(look.scheduled, view.policy.knobs.max_batch)
     tpot = 1e3 * (look.tpot or 0.0)
     message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, less, focus, look)}"
-    figures = estimate(view, memory, look, memory.table, less)
+    figures = estimate(view, look, memory.table, less)
     pace = memory.pace.spent()
     memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0, pace=pace)
     return memory, Decision(state_of(less, look), less, Reason.GUARD, message, True, True, figures)
@@ -110,7 +110,7 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
 
 def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """Pods are to run without speculator."""
-    figures = estimate(view, memory, look, memory.table)
+    figures = estimate(view, look, memory.table)
     gain = view.without_speculator.interval
     message = (
         f"pods without the speculator are expected to serve {gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f} %) "
@@ -122,14 +122,14 @@ def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
 
 def without(memory: Memory, view: Outlook, look: Look) -> Decision:
     """Pods run without speculator, and should."""
-    figures = estimate(view, memory, look, memory.table)
+    figures = estimate(view, look, memory.table)
     message = f"no speculator at {look.scheduled:.0f} requests: by what is remembered of it, it would not pay"
     return kept(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures)
 
 
 def resumed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """Pods are to have their speculator back."""
-    figures = estimate(view, memory, look, memory.table)
+    figures = estimate(view, look, memory.table)
     memory = replace(memory, hard_off=False, hard_off_at=now, changed_at=now)
     message = f"at {look.scheduled:.0f} requests the speculator is expected to pay again, by what is remembered of it"
     return memory, kept(state_of(memory.table, look), memory, Reason.RESUMED, message, figures, changed=True)

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.tuner.prior import TERMS, Array
 
+Array = NDArray[np.float64]
+
+TERMS = ("fixed", "tokens", "context", "drafting", "prefill")
+"""The parts of a step whose size is learned, each by one factor on its prior."""
 KNOT_SD = 0.05
 """Log standard deviation of the correction at one size: what capture staircases and tile sizes bring."""
 K_SD = 0.08

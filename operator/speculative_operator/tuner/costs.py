@@ -127,7 +127,7 @@ def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostMod
     """The prior and the evidence put together."""
     basis = basis_of(knobs)
     known = evidence.sized(basis)
-    covariance = np.asarray(np.linalg.inv(basis.prior_precision(prior.precision) + known.precision))
+    covariance = np.asarray(np.linalg.inv(prior.precision + known.precision))
     return CostModel(prior, knobs, basis, known.mean, covariance)
 
 
@@ -139,21 +139,20 @@ def learn_costs(
     known = _fade(evidence.sized(basis), max(elapsed, 0.0))
     if not samples:
         return known
-    model = posterior(known, prior, knobs)
+    before = prior.precision + known.precision
+    model = CostModel(prior, knobs, basis, known.mean, np.zeros((0, 0)))
     terms = np.array([sample.terms for sample in samples])
     local = _local(basis, samples)
     rows = model.gradient(terms, local)
     surprise = np.log([sample.seconds for sample in samples]) - model.log_seconds(terms, local)
     weights = np.array([sample.weight for sample in samples]) / NOISE**2
-    spread = np.sqrt(1.0 / np.maximum(weights, 1e-9) + np.sum((rows @ model.covariance) * rows, axis=1))
+    spread = np.sqrt(1.0 / np.maximum(weights, 1e-9) + np.sum(rows * np.linalg.solve(before, rows.T).T, axis=1))
     weights = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(surprise) / spread, 1e-9))
     surprise = np.clip(surprise, -SURPRISE_LIMIT, SURPRISE_LIMIT)
     gained = rows.T @ (rows * weights[:, None])
-    precision = known.precision + gained
-    whole = basis.prior_precision(prior.precision) + precision
-    mean = known.mean + np.linalg.solve(whole, rows.T @ (weights * surprise))
+    mean = known.mean + np.linalg.solve(before + gained, rows.T @ (weights * surprise))
     limits = np.r_[np.full(len(TERMS), THETA_LIMIT), np.full(basis.size - len(TERMS), FORM_LIMIT)]
-    return CostEvidence(np.clip(mean, -limits, limits), precision)
+    return CostEvidence(np.clip(mean, -limits, limits), known.precision + gained)
 
 
 def _local(basis: Basis, samples: tuple[StepSample, ...]) -> Array:

@@ -85,13 +85,13 @@ def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) 
     """The decision on figures that may be believed."""
     look = pool(list(observation.windows.values()))
     memory = learn(memory, observation.windows, look, policy, now)
-    view = outlook(policy, memory.costs, memory.acceptance, memory.traffic)
+    view = outlook(policy, memory.costs, memory.acceptance, memory.traffic, memory.last)
     if policy.mode is Mode.STATIC:
-        return _static(memory, policy, estimate(view, memory, look, memory.table), now)
+        return _static(memory, policy, estimate(view, look, memory.table), now)
     memory = watch_load(memory, look.scheduled, now)
     waiting = _waiting(memory, look)
     if waiting is not None:
-        figures = estimate(view, memory, look, memory.table)
+        figures = estimate(view, look, memory.table)
         return memory, kept(State.HOLDING, memory, *waiting, figures, valid=False)
     if memory.hard_off:
         return _without_speculator(memory, view, look, now)
@@ -132,7 +132,7 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
     """A probe goes on, or ends in what has become the best table: the one before it, unless the trial went well."""
     trial = memory.probe
     if trial is None or (trial.began <= now < trial.until and not _hopeless(memory, view, look)):
-        figures = estimate(view, memory, look, memory.table)
+        figures = estimate(view, look, memory.table)
         text = f"K {trial.k if trial else 0} on trial at {look.scheduled:.0f} requests"
         return memory, kept(State.PROBING, memory, Reason.PROBING, text, figures)
     further = following(memory, now)
@@ -146,7 +146,7 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
         return changed(memory, view, look, proposal, now, running)
     memory = replace(memory, changed_at=now, pace=memory.pace.spent())
     text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
-    figures = estimate(view, memory, look, memory.table)
+    figures = estimate(view, look, memory.table)
     return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
 
 
@@ -168,7 +168,7 @@ def _lasts(memory: Memory, view: Outlook, proposal: Proposal, look: Look) -> boo
 
 def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:
     """True when the trial measured clearly worse than its base is expected to be."""
-    seen = measured(view, memory, look, memory.probe.k) if memory.probe is not None else None
+    seen = measured(view, look, memory.probe.k) if memory.probe is not None else None
     if memory.probe is None or seen is None:
         return False
     base = memory.probe.base.k_at(look.scheduled)
@@ -207,7 +207,7 @@ def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
 def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
     """Counts observations in which drafting lost against the lower bound of no drafting."""
     k = memory.table.k_at(look.scheduled)
-    seen = measured(view, memory, look, k)
+    seen = measured(view, look, k)
     if k == 0 or seen is None:
         return replace(memory, slow_windows=0)
     at = nearest(look.scheduled, view.policy.knobs.max_batch)
@@ -226,7 +226,7 @@ def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
         or policy.mode is not Mode.AUTO
     ):
         return None
-    seen = measured(view, memory, look, memory.table.k_at(look.scheduled))
+    seen = measured(view, look, memory.table.k_at(look.scheduled))
     if seen is None:
         return None
     less = least_bad(view, memory.table, look.scheduled, seen, GUARD_GAIN)
@@ -241,7 +241,7 @@ def _dwell(memory: Memory, policy: Policy, gain: float, now: float) -> float:
 
 
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:
-    figures = estimate(view, memory, look, memory.table)
+    figures = estimate(view, look, memory.table)
     k = memory.table.k_at(look.scheduled)
     if proposal.table != memory.table or proposal.tempting:
         reason = Reason.WITHIN_MARGIN

@@ -7,6 +7,7 @@ K changes by less than the decision margin between two of them.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 from itertools import pairwise
 
@@ -39,10 +40,15 @@ def edges(max_batch: int) -> tuple[tuple[int, int], ...]:
 
 def nearest(batch: float, max_batch: int) -> int:
     """Index of the grid point that stands for `batch`."""
-    lasts = [last for _, last in edges(max_batch)]
-    return int(np.searchsorted(lasts, min(max(batch, 1.0), float(max_batch)) - 0.5))
+    return bisect_left(_lasts(max_batch), min(max(batch, 1.0), float(max_batch)) - 0.5)
 
 
+@lru_cache(maxsize=64)
+def _lasts(max_batch: int) -> tuple[int, ...]:
+    return tuple(last for _, last in edges(max_batch))
+
+
+@lru_cache(maxsize=1024)
 def choices(table: KTable, max_batch: int) -> tuple[int, ...]:
     """K of `table` at every grid point."""
     return tuple(table.k_at(point) for point in grid(max_batch))

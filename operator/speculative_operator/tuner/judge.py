@@ -70,8 +70,10 @@ def propose(
         chosen = _one_for_all(value, view.traffic.load, nearest(loads[0], max_batch))
     else:
         scores = sure - margin
-        scores[rows, incumbent] = value[rows, incumbent]
-        chosen = np.array(best_path(scores * weights[:, None], _rise(view.policy)))
+        held = value[rows, incumbent]
+        scores[rows, incumbent] = held
+        better = bool(np.any(scores > held[:, None]))
+        chosen = np.array(best_path(scores * weights[:, None], _rise(view.policy))) if better else incumbent
     if not view.costs.prior.known:
         chosen = _only_evidence(chosen, incumbent, weights)
     gain = value[rows, chosen] - value[rows, incumbent]

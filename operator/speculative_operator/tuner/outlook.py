@@ -10,16 +10,19 @@ so that every candidate, no speculation included, brings its own share of prefil
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Interval, Policy
+from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.spec import Goal
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
-from speculative_operator.tuner.costs import CostEvidence, CostModel, off_terms, posterior, step_terms
+from speculative_operator.tuner.basis import basis_of
+from speculative_operator.tuner.costs import CostEvidence, CostModel, StepSample, off_terms, posterior, step_terms
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.prior import Array, acceptance_prior, candidates, cost_prior
 from speculative_operator.tuner.traffic import Traffic
@@ -65,6 +68,8 @@ class Outlook:
     costs: CostModel
     drafts: AcceptanceModel
     traffic: Traffic
+    last: tuple[StepSample, ...] = field(repr=False)
+    """What the last observation told of step costs."""
     columns: NDArray[np.int64] = field(repr=False)
     """`ks` as whole numbers, for indexing."""
 
@@ -94,6 +99,11 @@ class Outlook:
         return self.costs.gradient(*self._on)
 
     @cached_property
+    def surprise(self) -> float:
+        """Log seconds by which the last steps took longer than predicted for what each had to do."""
+        return self.costs.surprise(self.last)
+
+    @cached_property
     def off_gradients(self) -> Array:
         """The same of a pod without speculator, [point, coordinate]."""
         return self.costs.gradient(*self._off)
@@ -106,15 +116,14 @@ class Outlook:
         drafted = ks * self.traffic.draft_share
         context = np.asarray(self.traffic.context)
         terms = step_terms(self.costs.prior.costs, self.policy.knobs, b, drafted, context, prefill)
-        tokens = b * (1.0 + drafted)
-        return terms, self.costs.basis.local(tokens, np.broadcast_to(ks, tokens.shape))
+        return terms, _columns(self.policy.knobs, self.ks, self.traffic.draft_share)
 
     @cached_property
     def _off(self) -> tuple[Array, Array]:
         """The same of a pod without speculator, [point, ...]."""
         prefill = self.points * self.traffic.prompt_ratio
         terms = off_terms(self.costs.prior.costs, self.points, np.asarray(self.traffic.context), prefill)
-        return terms, self.costs.basis.local(self.points, None)
+        return terms, _off_columns(self.policy.knobs)
 
     @cached_property
     def without_speculator(self) -> Comparison:
@@ -133,7 +142,13 @@ class Outlook:
     def at(self, batch: float, k: int | None) -> float:
         """Log speed at any batch size: of K = `k`, or of a pod without speculator; between points interpolated."""
         speed = self.off_speed if k is None else self.speed[:, self.ks.index(k)]
-        return float(np.interp(math.log(max(batch, 1.0)), np.log(self.points), speed))
+        points = grid(self.policy.knobs.max_batch)
+        above = min(max(bisect_left(points, batch), 1), len(points) - 1)
+        low, high = points[max(above - 1, 0)], points[above]
+        if not low < batch <= high:
+            return float(speed[0 if batch <= low else above])
+        share = math.log(batch / low) / math.log(high / low)
+        return float(speed[above - 1] + share * (speed[above] - speed[above - 1]))
 
     def _room(self, points: Array, weight: Array) -> float:
         """Log tokens per second that the drafter's memory would bring where requests wait for memory.
@@ -188,11 +203,24 @@ class Outlook:
         return np.asarray(np.hypot(self.costs.deviation(apart), earned))
 
 
+@lru_cache(maxsize=256)
+def _columns(knobs: KnobSpace, ks: tuple[int, ...], share: float) -> Array:
+    """Columns of form over the grid, [point, K, knots + ks]: the same for every look, unless drafts are looked up."""
+    tokens = np.array(grid(knobs.max_batch), dtype=float)[:, None] * (1.0 + share * np.array(ks, dtype=float)[None, :])
+    return basis_of(knobs).local(tokens, np.broadcast_to(np.array(ks, dtype=float), tokens.shape))
+
+
+@lru_cache(maxsize=256)
+def _off_columns(knobs: KnobSpace) -> Array:
+    return basis_of(knobs).local(np.array(grid(knobs.max_batch), dtype=float), None)
+
+
 def outlook(
     policy: Policy,
     costs: CostEvidence | None = None,
     drafts: AcceptanceEvidence | None = None,
     traffic: Traffic | None = None,
+    last: tuple[StepSample, ...] = (),
 ) -> Outlook:
     """The outlook on evidence; without any, on priors alone."""
     prior = cost_prior(policy.facts, policy.knobs)
@@ -204,5 +232,6 @@ def outlook(
         costs=posterior(costs or CostEvidence(), prior, policy.knobs),
         drafts=acceptance(drafts or AcceptanceEvidence(), expected),
         traffic=traffic or Traffic(),
+        last=last,
         columns=np.array(ks),
     )

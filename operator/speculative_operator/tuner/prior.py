@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import KnobSpace
@@ -19,11 +18,10 @@ from speculative_operator.domain.spec import Method, Mode, OffPolicy, Workload
 from speculative_operator.physics.acceptance import prior_survival
 from speculative_operator.physics.calibration import calibrated, calibrated_verifier
 from speculative_operator.physics.step_time import STANDALONE_LAYERS, StepCosts, roofline
+from speculative_operator.tuner.basis import TERMS, Array, basis_of
 
-Array = NDArray[np.float64]
+__all__ = ["TERMS", "Array", "Prior", "acceptance_prior", "candidates", "cost_prior", "method_of"]
 
-TERMS = ("fixed", "tokens", "context", "drafting", "prefill")
-"""The parts of a step whose size is learned, each by one factor on its prior."""
 CALIBRATED_SD = (0.10, 0.15, 0.10, 0.20, 0.40)
 """Log standard deviation of each factor for a calibrated pair: the fit's own prior widths."""
 ROOFLINE_SD = (0.25, 0.40, 0.25, 0.50, 0.50)
@@ -40,23 +38,26 @@ PROMPT_RATIO = 1.0
 
 @dataclass(frozen=True)
 class Prior:
-    """Costs believed, precision of the log factors on their terms, and whether hardware and models are known."""
+    """Costs believed, precision of all that is learned about them, and whether hardware and models are known."""
 
     costs: StepCosts
     precision: Array
+    """Over the columns of the basis."""
     known: bool
 
 
 @lru_cache(maxsize=256)
 def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
-    """The best prior for the pair; `precision` is 5 x 5 over TERMS."""
+    """The best prior for the pair."""
+    basis = basis_of(knobs)
     found = _published(facts)
     if found is not None:
-        return Prior(found, _precision(CALIBRATED_SD, COMMON_SD["calibrated"]), known=True)
+        return Prior(found, basis.prior_precision(_precision(CALIBRATED_SD, COMMON_SD["calibrated"])), known=True)
     rough = roofline(facts, knobs)
     if rough is not None:
-        return Prior(_with_published_verifier(rough, facts), _precision(ROOFLINE_SD, COMMON_SD["roofline"]), known=True)
-    return Prior(GENERIC, _precision(UNKNOWN_SD, COMMON_SD["unknown"]), known=False)
+        terms = _precision(ROOFLINE_SD, COMMON_SD["roofline"])
+        return Prior(_with_published_verifier(rough, facts), basis.prior_precision(terms), known=True)
+    return Prior(GENERIC, basis.prior_precision(_precision(UNKNOWN_SD, COMMON_SD["unknown"])), known=False)
 
 
 @lru_cache(maxsize=256)

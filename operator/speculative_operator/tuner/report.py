@@ -15,18 +15,17 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import choices, edges, grid, nearest
 from speculative_operator.tuner.judge import Proposal
-from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import QUANTILE, Outlook
 from speculative_operator.tuner.traffic import Look
 
 
-def estimate(view: Outlook, memory: Memory, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
+def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
     """What is known at the load seen."""
     off = view.at(look.batch, None)
     against = view.without_speculator
     return Estimate(
-        gain_percent=_gain(view, memory, look, table, off),
-        proposed_gain_percent=_gain(view, memory, look, proposed, off) if proposed is not None else None,
+        gain_percent=_gain(view, look, table, off),
+        proposed_gain_percent=_gain(view, look, proposed, off) if proposed is not None else None,
         acceptance_rate=look.acceptance_rate,
         acceptance_length=look.acceptance_length,
         concurrency=look.scheduled,
@@ -38,7 +37,7 @@ def estimate(view: Outlook, memory: Memory, look: Look, table: KTable, proposed:
     )
 
 
-def measured(view: Outlook, memory: Memory, look: Look, k: int) -> float | None:
+def measured(view: Outlook, look: Look, k: int) -> float | None:
     """Log speed measured at `k`, or None where the pods ran something else.
 
     Prompts come in lumps, so the time per token of one window says as much about its prompts as about K. What counts is
@@ -48,14 +47,14 @@ def measured(view: Outlook, memory: Memory, look: Look, k: int) -> float | None:
     if k not in view.ks or gained is None or look.mean_k is None or abs(look.mean_k - k) >= 0.5:
         return None
     earned = math.log(max(gained, 1e-3)) - math.log(float(view.drafts.length[k]))
-    return view.at(look.batch, k) + earned - view.costs.surprise(memory.last)
+    return view.at(look.batch, k) + earned - view.surprise
 
 
-def _gain(view: Outlook, memory: Memory, look: Look, table: KTable, off: float) -> Interval | None:
+def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | None:
     k = table.k_at(look.scheduled)
     if k not in view.ks:
         return None
-    seen = measured(view, memory, look, k)
+    seen = measured(view, look, k)
     mid = (seen if seen is not None else view.at(look.batch, k)) - off
     row = nearest(look.batch, view.policy.knobs.max_batch)
     width = QUANTILE * float(view.deviation_from_off(np.array([row]), np.array([view.ks.index(k)]))[0])
