@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from speculative_operator import tuner
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.physics.step_time import StepCosts, roofline
 from speculative_operator.tuner.memory import Memory, Probe
 from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.pace import Pace
-from speculative_operator.tuner.prior import Array, cost_prior
+from speculative_operator.tuner.prior import Array
 from speculative_operator.tuner.probe import worth_probing
+from speculative_operator.tuner.traffic import Traffic
 
 WHOLE = "whole"
 TINY = 1e-4
@@ -49,12 +52,21 @@ def applied(variant: Variant) -> Iterator[None]:
     try:
         for owner, name, value in places:
             setattr(owner, name, value)
-        cost_prior.cache_clear()
+        _forget()
         yield
     finally:
         for (owner, name, _), value in zip(places, before, strict=True):
             setattr(owner, name, value)
-        cost_prior.cache_clear()
+        _forget()
+
+
+def _forget() -> None:
+    """Empties every cache of the tuner: what it holds may rest on what is patched."""
+    for found in pkgutil.iter_modules(tuner.__path__):
+        module = importlib.import_module(f"speculative_operator.tuner.{found.name}")
+        for held in vars(module).values():
+            if callable(clear := getattr(held, "cache_clear", None)):
+                clear()
 
 
 def owner_of(path: str) -> tuple[Any, str]:
@@ -73,6 +85,10 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def _never(*_: Any, **__: Any) -> bool:
     return False
+
+
+def _all(batch: Array) -> Array:
+    return np.ones_like(np.asarray(batch, dtype=float))
 
 
 def _always(*_: Any, **__: Any) -> bool:
@@ -95,8 +111,8 @@ def _without_survey(memory: Memory, view: Outlook, loads: Sequence[float], now: 
     return worth_probing(replace(memory, surveyed=True), view, loads, now)
 
 
-def _without_prefill(policy: Any, costs: Any = None, drafts: Any = None, traffic: Any = None) -> Outlook:
-    return outlook(policy, costs, drafts, replace(traffic, prompt_ratio=0.0) if traffic else None)
+def _without_prefill(policy: Any, costs: Any, drafts: Any, traffic: Traffic, *rest: Any) -> Outlook:
+    return outlook(policy, costs, drafts, replace(traffic, prompt_ratio=0.0), *rest)
 
 
 def _speed(view: Outlook) -> Array:
@@ -144,6 +160,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_local_form", "no correction u(n) by size", {"basis.KNOT_SD": TINY}),
     Variant("no_huber", "outliers count whole", {"costs.OUTLIER": math.inf}),
     Variant("no_blur", "windows in which load moved count whole", {"learning.RAMP": 0.0}),
+    Variant("all_prompts_meet", "every prompt is thought to delay somebody", {"costs.met": _all}),
     Variant("no_fill", "windows with lumps of prompts count whole", {"learning.FILL": 0.0}),
     Variant(
         "costs_for_ever", "step costs are never forgotten",
