@@ -242,7 +242,8 @@ def test_a_weaker_prior_yields_sooner() -> None:
 
 def test_other_knobs_drop_what_was_gathered_in_other_coordinates() -> None:
     evidence = learned([sample(16, 3, (2.0,) * 5)] * 5)
-    model = posterior(evidence, PRIOR, replace(KNOBS, ks=(0, 1, 2)))
+    fewer = replace(KNOBS, ks=(0, 1, 2))
+    model = posterior(evidence, cost_prior(FACTS, fewer), fewer)
     assert np.all(model.mean == 0)
 
 

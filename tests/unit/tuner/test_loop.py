@@ -111,7 +111,8 @@ def test_a_drafter_that_recovers_is_used_again_and_asking_costs_little() -> None
     assert loop.memory.table.k_at(4) == 0
     assert statistics.mean(loop.loss[10:]) < 0.01
     plant.conditional = (0.8,) * 5
-    loop.play(*[4] * 420)
+    loop.now += 3600.0  # nothing is seen for an hour
+    loop.play(*[4] * 40)
     assert loop.memory.table.k_at(4) >= 2
     assert loop.loss[-1] < -0.5
 
@@ -150,7 +151,7 @@ def test_nothing_known_rises_one_step_at_a_time() -> None:
     assert tables[-1].k_at(1) >= 3
 
 
-@pytest.mark.parametrize("batch", [1, 8, 110])
+@pytest.mark.parametrize("batch", [1, 40])
 def test_a_stationary_load_is_left_alone_once_it_is_known(batch: int) -> None:
     loop = run(Plant(noise=0.03))
     loop.play(*[batch] * 60)
