@@ -41,7 +41,7 @@ class Pace:
     @property
     def margin(self) -> float:
         """Log speed that a change must bring now."""
-        return COARSE_MARGIN + (FINE_MARGIN - COARSE_MARGIN) * self._share
+        return FINE_MARGIN + (COARSE_MARGIN - FINE_MARGIN) * (1.0 - self._share) ** 2
 
     @property
     def worth(self) -> float:
