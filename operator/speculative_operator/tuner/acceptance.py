@@ -39,6 +39,8 @@ DRIFT = 0.75
 ALARM = 8.0
 """CUSUM of accepted drafts, in standard deviations: slack a window, and sum at which a change is believed."""
 KEPT_AFTER_CHANGE = 0.1
+FITTED_FROM = 1.5
+"""Mean K of the evidence from which run lengths, rather than the prior's shape, say how deeper positions fare."""
 LEAST_FACTOR, MOST_FACTOR = 0.6, 1.6
 """Limits of what another K may change: the largest published effect is 39 %."""
 MODEL_SHARE = 0.02
@@ -177,6 +179,10 @@ def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
     """Posterior from the prior conditionals `prior[j-1]` = a_j."""
     size = len(prior)
     mean, variance = _conditionals(evidence, prior)
+    if evidence.mean_k >= FITTED_FROM and math.ceil(evidence.mean_k) < size:
+        known = math.ceil(evidence.mean_k)
+        runs = _hazard(tuple(np.rint(100.0 * np.cumprod(mean[:known])).astype(int).tolist()), size)
+        mean, variance = _conditionals(evidence, np.concatenate((prior[:known], runs[known:])), known)
     survival = np.asarray(np.cumprod(mean))
     length: Array = 1.0 + np.concatenate(([0.0], np.cumsum(survival)))
     # dAL(K)/da_j = (S_j + ... + S_K) / a_j
@@ -187,17 +193,27 @@ def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
     return AcceptanceModel(np.asarray(survival), np.asarray(length), np.asarray(gradient), variance)
 
 
-def _conditionals(evidence: AcceptanceEvidence, prior: Array) -> tuple[Array, Array]:
+def _conditionals(evidence: AcceptanceEvidence, prior: Array, anew: int = 0) -> tuple[Array, Array]:
+    """Mean and variance of each conditional. What is expected of a position is scaled by how the one before it turned
+    out against what was expected there; at position `anew` (from 0) that begins again."""
     size = len(prior)
     reached, accepted = _padded(evidence.reached, size), _padded(evidence.accepted, size)
     mean, variance, scale = np.zeros(size), np.zeros(size), 1.0
     for j in range(size):
+        scale = 1.0 if j == anew else scale
         expected = min(max(prior[j] * scale, 1e-4), LIMIT)
         weight = PRIOR_WEIGHT + reached[j]
         mean[j] = min((PRIOR_WEIGHT * expected + accepted[j]) / weight, LIMIT)
         variance[j] = mean[j] * (1.0 - mean[j]) / (weight + 1.0)
         scale = mean[j] / prior[j] if prior[j] > 0 else 0.0
     return mean, variance
+
+
+@lru_cache(maxsize=4096)
+def _hazard(hundredths: tuple[int, ...], size: int) -> Array:
+    """Conditionals of `size` positions of the run lengths behind survival seen, in hundredths."""
+    whole = fit_run_lengths(np.array(hundredths) / 100.0).survival(size)
+    return np.asarray(whole / np.concatenate(([1.0], np.maximum(whole[:-1], 1e-12))))
 
 
 def _across(survival: Array, seen_k: float) -> Array:

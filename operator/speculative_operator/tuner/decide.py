@@ -78,7 +78,7 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
         return memory, kept(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
     if hold is not None:
         return _static(memory, policy, Estimate(), now)
-    return _seen(memory, observation, policy, now)
+    return _seen(memory if policy.mode is Mode.AUTO else ended(memory), observation, policy, now)
 
 
 def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
@@ -156,7 +156,7 @@ def _lasts(memory: Memory, view: Outlook, proposal: Proposal, look: Look) -> boo
     A mix that comes and goes cannot be followed with a few writes an hour. A large gain is taken all the same, as long
     as enough writes are left for the way back.
     """
-    if proposal.now >= URGENT and memory.pace.left >= WAY_BACK:
+    if proposal.now >= URGENT and memory.pace.left >= (1.0 if proposal.now >= 2.0 * URGENT else WAY_BACK):
         return True
     expected = acceptance_prior(view.policy.facts, view.policy.knobs, view.policy.workload)
     slow = replace(view, drafts=acceptance(memory.slow, expected))

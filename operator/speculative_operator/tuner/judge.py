@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.grid import best_path, choices, nearest, overlay
+from speculative_operator.tuner.grid import best_path, choices, edges, nearest, overlay
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
 
@@ -132,7 +132,7 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
     best = max(lower, key=lambda column: float(view.speed[at, column]))
     if view.speed[at, best] <= measured + margin:
         return None
-    start = max(int(point / NEAR**0.5), 1)
+    start, _ = edges(view.policy.knobs.max_batch)[nearest(point / NEAR**0.5, view.policy.knobs.max_batch)]
     dense = [k if b < start else min(k, view.ks[best]) for b, k in enumerate(table.dense(), start=1)]
     return KTable.from_dense(dense)
 

@@ -88,7 +88,11 @@ class Memory:
 
     def fitted(self, policy: Policy) -> Memory:
         """With a table that the policy allows: cut or stretched to `max_batch`, each K lowered to one that exists."""
-        table = fit(self.table, policy)
+        table, probe = fit(self.table, policy), self.probe
+        if probe is not None and (
+            fit(probe.base, policy) != probe.base or not {probe.k, *probe.next} <= set(policy.knobs.ks)
+        ):
+            return replace(self, table=fit(probe.base, policy), probe=None).fitted(policy)
         size = len(grid(policy.knobs.max_batch))
         load = self.traffic.load if len(self.traffic.load) == size else ()
         history = self.traffic.history if len(self.traffic.history) == size else ()

@@ -69,6 +69,8 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     # Whether the K in force is slow or everything is, only its neighbours can tell: they are tried once in any case.
     survey = (np.abs(np.arange(len(view.ks)) - incumbent[here[0]]) == 1) & (not memory.surveyed)
     affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
+    if _quiet(memory, now):  # nothing tells whether drafts would be accepted again but a few of them
+        survey |= view.columns == min((k for k in view.ks if k > 0), default=0)
     possible = (affordable | survey) & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
     possible[incumbent[here]] = False
     least = max(memory.pace.worth, AGAIN_WORTH) if _tried(memory) else memory.pace.worth
@@ -140,13 +142,17 @@ def _may(memory: Memory, view: Outlook, now: float) -> bool:
         return False
     if now - max(memory.steady[0], memory.changed_at or memory.since) < STEADY_SECONDS:
         return False
-    quiet = memory.drafted_at is not None and now - memory.drafted_at > STEADY_SECONDS
-    if quiet:  # nothing is learned about drafts while none are made: ask again, ever more rarely
+    if _quiet(memory, now):  # nothing is learned about drafts while none are made: ask again, ever more rarely
         last = memory.trials[-1][0] if memory.trials else memory.drafted_at
         return last is not None and now - last >= memory.retry_seconds
     if len(memory.trials) >= MOST_TRIALS:
         return False
     return not memory.trials or now - memory.trials[-1][0] >= BETWEEN_SECONDS or not _tried(memory)
+
+
+def _quiet(memory: Memory, now: float) -> bool:
+    """True when nothing has been drafted for a while."""
+    return memory.drafted_at is not None and now - memory.drafted_at > STEADY_SECONDS
 
 
 def _tried(memory: Memory) -> bool:
