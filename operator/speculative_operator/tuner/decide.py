@@ -40,7 +40,7 @@ from speculative_operator.tuner.judge import Proposal, incumbent_of, least_bad, 
 from speculative_operator.tuner.learning import MIN_STEPS, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
-from speculative_operator.tuner.pace import URGENT, dwell_seconds
+from speculative_operator.tuner.pace import GREAT, URGENT, dwell_seconds
 from speculative_operator.tuner.prior import acceptance_prior
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
 from speculative_operator.tuner.report import acceptance_text, estimate, measured
@@ -123,7 +123,7 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
     if not _lasts(memory, view, proposal, look):
         return memory, _no_change(memory, view, look, proposal)
     remaining = _dwell(memory, view.policy, proposal.now, now)
-    if remaining > 0 or not memory.pace.open:
+    if remaining > 0 or not memory.pace.allows(proposal.now):
         return memory, dwelling(memory, view, look, proposal, remaining)
     return changed(memory, view, look, proposal, now)
 
@@ -156,7 +156,7 @@ def _lasts(memory: Memory, view: Outlook, proposal: Proposal, look: Look) -> boo
     A mix that comes and goes cannot be followed with a few writes an hour. A large gain is taken all the same, as long
     as enough writes are left for the way back.
     """
-    if proposal.now >= URGENT and memory.pace.left >= (1.0 if proposal.now >= 2.0 * URGENT else WAY_BACK):
+    if proposal.now >= GREAT or (proposal.now >= URGENT and memory.pace.left >= WAY_BACK):
         return True
     expected = acceptance_prior(view.policy.facts, view.policy.knobs, view.policy.workload)
     slow = replace(view, drafts=acceptance(memory.slow, expected))

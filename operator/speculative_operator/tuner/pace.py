@@ -22,6 +22,9 @@ PER_HOUR = 10.0
 """Writes that may be saved up, and writes that are granted per hour."""
 URGENT = 0.04
 """A gain at the loads of now that waits for one clean window only."""
+GREAT = 0.08
+CREDIT = 2.0
+"""Log speed for which a write is made that is not there yet, and how many such writes may be owed."""
 URGENT_DWELL = 9.0
 LIVE_DWELL = 45.0
 ROLLOUT_DWELL = 600.0
@@ -53,10 +56,9 @@ class Pace:
         """Different K that may be tried one after the other: each takes a write, and so does the way back."""
         return max(int(self.left) - 1, 0)
 
-    @property
-    def open(self) -> bool:
-        """Whether a change that can wait may be written."""
-        return self.left >= 1.0
+    def allows(self, gain: float) -> bool:
+        """Whether a change that brings `gain` at the loads of now may be written: a great one on credit."""
+        return self.left >= (-CREDIT if gain >= GREAT else 1.0)
 
     def spent(self) -> Pace:
         """After one write."""

@@ -185,7 +185,6 @@ class TestAcrossK:
         assert self.lengths(runs, seen)[: seen + 1] == pytest.approx([1.0] * (seen + 1), abs=0.02)
 
     @runs
-    @pytest.mark.xfail(strict=True, reason="lengths two and more beyond the K seen come out up to 12 % too short")
     def test_lengths_far_beyond_the_k_seen_are_right(self, runs: RunLengths) -> None:
         assert self.lengths(runs, 3) == pytest.approx([1.0] * 8, abs=0.02)
 

@@ -183,7 +183,6 @@ def test_a_step_of_acceptance_is_followed_within_minutes(levels: tuple[float, fl
     assert statistics.mean(loop.regret[-20:]) < 0.03
 
 
-@pytest.mark.xfail(strict=True, reason="the guard stops at K = 1, and K = 0 waits ten minutes for writes")
 def test_a_drafter_that_dies_is_cut_within_a_minute() -> None:
     plant = Plant(conditional=(0.7,) * 5, noise=0.02)
     loop = run(plant)

@@ -17,14 +17,14 @@ HOUR = 3600.0
 
 
 def test_a_rested_deployment_may_write_and_pays_least() -> None:
-    assert Pace().open
+    assert Pace().allows(0.0)
     assert Pace().after(100 * HOUR) == Pace()
     assert Pace().trials >= 1
 
 
 def test_every_write_makes_the_next_dearer_until_none_is_left() -> None:
     paces = [Pace()]
-    while paces[-1].open:
+    while paces[-1].allows(0.0):
         paces.append(paces[-1].spent())
     assert len(paces) == SAVED + 1
     for before, after in pairwise(paces):
@@ -36,14 +36,14 @@ def test_every_write_makes_the_next_dearer_until_none_is_left() -> None:
 
 def test_time_grants_writes() -> None:
     spent = Pace(0.0)
-    assert not spent.open
+    assert not spent.allows(0.0)
     assert spent.after(HOUR).left == pytest.approx(min(PER_HOUR, SAVED))
-    assert spent.after(HOUR).open
+    assert spent.after(HOUR).allows(0.0)
     assert spent.after(1800).margin < spent.margin
 
 
 def test_a_debt_is_paid_off_first() -> None:
-    assert not Pace(-3.0).after(HOUR / PER_HOUR).open
+    assert not Pace(-3.0).after(HOUR / PER_HOUR).allows(0.0)
     assert Pace(-3.0).margin == Pace(0.0).margin
 
 
@@ -57,7 +57,7 @@ def test_no_pattern_of_waits_writes_more_than_is_granted(waits: list[float]) -> 
     pace, writes = Pace(), 0
     for wait in waits:
         pace = pace.after(wait)
-        if pace.open:
+        if pace.allows(0.0):
             pace, writes = pace.spent(), writes + 1
     assert writes <= SAVED + PER_HOUR * sum(waits) / HOUR + 1e-6
     assert pace.left <= SAVED

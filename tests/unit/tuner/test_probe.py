@@ -284,7 +284,6 @@ class TestInTheLoop:
         assert loop.memory.table == table
         assert all(decision.state is not State.PROBING for decision in loop.decisions)
 
-    @pytest.mark.xfail(strict=True, reason="a trial goes on, and a table is adopted, after the mode became Recommend")
     def test_a_mode_that_only_recommends_ends_a_trial(self) -> None:
         loop = run(Plant())
         loop.until_probe(LOAD)
@@ -295,7 +294,6 @@ class TestInTheLoop:
         assert loop.memory.table in known
         assert all(d.state is not State.PROBING for d in loop.decisions[-5:])
 
-    @pytest.mark.xfail(strict=True, reason="the table before a trial is not fitted to knobs that change during it")
     def test_knobs_that_change_during_a_trial_are_kept_to(self) -> None:
         knobs = replace(KNOBS, max_batch=1)
         loop = run(Plant(knobs=knobs), policy(knobs=knobs))
