@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -127,6 +127,25 @@ def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float, fil
     return found
 
 
+def worse(found: Mapping[str, Any]) -> int:
+    """1 when a short run shows a tuner that is broken, not one that is a little worse: its few runs are noisy."""
+    regret = found["regret_percent"]
+    broken = [
+        f"{name} is {value}, at most {most} is allowed"
+        for name, value, most in (
+            ("mean regret", regret["mean"], 2.5),
+            ("largest regret", regret["max"], 8.0),
+            ("mean regret with perturbed physics", regret["perturbed_mean"], 4.0),
+            ("unsafe_windows_percent", found["unsafe_windows_percent"], 2.0),
+            ("wrong_hard_offs", found["wrong_hard_offs"], 0),
+        )
+        if value is not None and value > most
+    ]
+    for line in broken:
+        say(f"error: {line}")
+    return 1 if broken else 0
+
+
 def main() -> int:
     chosen = options()
     if chosen.list:
@@ -147,7 +166,7 @@ def main() -> int:
     found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, missing, wall, chosen.file)
     say(f"{len(outcomes)} runs in {wall:.0f} s")
     print(json.dumps(found | {"simulator_speedup": speedup}), flush=True)
-    return 0
+    return worse(found) if chosen.short else 0
 
 
 if __name__ == "__main__":

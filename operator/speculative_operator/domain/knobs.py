@@ -31,7 +31,7 @@ class KnobSpace:
     capture_ceiling_tokens: int | None = None
     """Tokens per step above which no CUDA graph serves; None when unknown or not applicable."""
     capture_sizes: tuple[int, ...] = ()
-    """Sizes in tokens that CUDA graphs are captured for, ascending: a step is padded to the next one. Empty: unknown."""
+    """Sizes in tokens of the captured CUDA graphs, ascending: a step is padded to the next one. Empty: unknown."""
     draft_passes_follow_k: bool = True
     """False when the drafter always drafts the largest K and only verification shrinks."""
     passes_at_zero: float = 1.0

@@ -123,7 +123,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.GUARD: "Measured speed fell below what no speculation would give: drafts are off at once.",
     Reason.PROBING: "Another K runs for some seconds, to measure what the model only assumes.",
     Reason.PROBED: "A probe ended without showing a gain: the table before it is back.",
-    Reason.DEAD_WEIGHT: "Pods without the drafter serve more at every load seen: it is removed and its memory returned.",
+    Reason.DEAD_WEIGHT: "Pods without the drafter serve more at the loads seen: it is removed, its memory returned.",
     Reason.RESUMED: "The load fell to where the drafter pays again: pods return with it.",
     Reason.SLO: "The latency target of spec.speculation.objective decides K at this load.",
     Reason.FIXED: "mode is Static: the table of the spec is in force.",
