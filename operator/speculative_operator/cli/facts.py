@@ -51,13 +51,15 @@ def known(spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobSpace) -> t
     speculator = _object(facts, "speculator")
     without = "kvCapacityTokens.withoutSpeculator"
     capacity = _object(facts, "kvCapacityTokens")
+    held = _tokens(capacity.get("withSpeculator"), "facts.kvCapacityTokens.withSpeculator")
+    whole = _tokens(capacity.get("withoutSpeculator"), f"facts.{without}")
     found = replace(
         found,
         verifier=_shape(_object(facts, "verifier"), "facts.verifier", found.verifier, _name(spec, drafts=False)),
         speculator=_shape(speculator, "facts.speculator", found.speculator, _name(spec, drafts=True)),
         method=_method(speculator.get("method")) or found.method,
-        kv_capacity_tokens=_tokens(capacity.get("withSpeculator"), "facts.kvCapacityTokens.withSpeculator"),
-        kv_capacity_tokens_without_speculator=_tokens(capacity.get("withoutSpeculator"), f"facts.{without}"),
+        kv_capacity_tokens=held or found.kv_capacity_tokens,
+        kv_capacity_tokens_without_speculator=whole or found.kv_capacity_tokens_without_speculator,
     )
     sizes = _sizes(facts.get("captureSizes"))
     if sizes is not None:

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -98,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-class _Report:
+class _Report(ABC):
     """Counts what was decided."""
 
     def __init__(self, out: TextIO) -> None:
@@ -116,11 +117,13 @@ class _Report:
         self._table = decision.table.rows()
         self._show(moment, decision)
 
+    @abstractmethod
     def _show(self, moment: float, decision: Decision) -> None:
-        raise NotImplementedError
+        """Write one decision."""
 
+    @abstractmethod
     def end(self) -> None:
-        raise NotImplementedError
+        """Write what there is to say in the end."""
 
     def _summary(self) -> dict[str, Any]:
         return {
