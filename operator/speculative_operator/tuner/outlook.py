@@ -23,7 +23,7 @@ from speculative_operator.domain.spec import Goal
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
 from speculative_operator.tuner.basis import basis_of
 from speculative_operator.tuner.costs import CostEvidence, CostModel, StepSample, off_terms, posterior, step_terms
-from speculative_operator.tuner.grid import grid
+from speculative_operator.tuner.grid import edges, grid
 from speculative_operator.tuner.prior import Array, acceptance_prior, candidates, cost_prior
 from speculative_operator.tuner.traffic import Traffic
 
@@ -85,7 +85,8 @@ class Outlook:
         ceiling = self.policy.knobs.capture_ceiling_tokens
         if ceiling is None:
             return np.asarray(speed)
-        tokens = self.points[:, None] * (self.columns[None, :] + 1)
+        largest = np.array([last for _, last in edges(self.policy.knobs.max_batch)])  # a cell is filled as a whole
+        tokens = largest[:, None] * (self.columns[None, :] + 1)
         return np.asarray(np.where((tokens <= ceiling) | (self.columns[None, :] == self.ks[0]), speed, INFEASIBLE))
 
     @cached_property

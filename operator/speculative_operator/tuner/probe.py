@@ -124,10 +124,11 @@ def ended(memory: Memory) -> Memory:
 
 
 def trial_table(probe: Probe, view: Outlook, loads: Sequence[float]) -> KTable:
-    """The base table with the trial's K in every cell within a factor 1.5 of a load there is."""
+    """The base table with the trial's K in every cell within a factor 1.5 of a load there is, where graphs allow it."""
     dense = list(probe.base.dense())
-    for (first, last), point in zip(edges(view.policy.knobs.max_batch), view.points, strict=True):
-        if any(_apart(point, load) <= NEAR for load in loads):
+    possible = view.speed[:, view.ks.index(probe.k)] > INFEASIBLE / 2
+    for row, (first, last) in enumerate(edges(view.policy.knobs.max_batch)):
+        if possible[row] and any(_apart(float(view.points[row]), load) <= NEAR for load in loads):
             dense[first - 1 : last] = [probe.k] * (last - first + 1)
     return KTable.from_dense(dense)
 
