@@ -33,8 +33,8 @@ RUN = "mispriced_k"
 SLICES = 3
 """Slices of 5 s that a point of the course is the mean of."""
 RIVALS = {
-    "static": ("best constant K in hindsight", GREEN),
-    "smartspec": ("argmax each step, given the true costs", VIOLET),
+    "static": ("best constant K", GREEN),
+    "smartspec": ("SmartSpec-like argmax", VIOLET),
     "sglang_adaptive": ("SGLang adaptive", ORANGE),
     "cutoff32": ("K = 3 below 32 requests", "#a16207"),
     "off": ("no drafts", GREY),
