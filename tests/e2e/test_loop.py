@@ -20,6 +20,7 @@ from demo.run import read_records
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 AUTO = scene.variants()[0]
+AUTO.manifest["spec"]["speculation"]["numSpeculativeTokens"] = 1  # so far off at light load that it must be changed
 NAME = AUTO.name
 
 
@@ -78,7 +79,7 @@ def test_k_follows_the_evidence_live(served: Stage) -> None:
     """Requests decide the table; nothing restarts and no request fails while it changes."""
     before = served.pods(NAME)[0]
     generation = served.get("deployment", NAME)["metadata"]["generation"]
-    out = served.load(NAME, seconds=45, rate=22)
+    out = served.load(NAME, seconds=90, rate=22)
     status = served.get("specdep", NAME)["status"]
     assert status["decisions"], status["speculation"]
     (pod,) = served.pods(NAME)

@@ -91,10 +91,6 @@ def _all(batch: Array) -> Array:
     return np.ones_like(np.asarray(batch, dtype=float))
 
 
-def _always(*_: Any, **__: Any) -> bool:
-    return True
-
-
 def _same(pace: Pace) -> Pace:
     return pace
 
@@ -177,7 +173,6 @@ VARIANTS: tuple[Variant, ...] = (
         {"acceptance.FORGET_DRAFTS": math.inf, "acceptance.FORGET_SECONDS": math.inf},
     ),
     Variant("no_least_minute", "20,000 drafts forget, be it in seconds", {"acceptance.FORGET_SECONDS": 1e-9}),
-    Variant("no_slow_memory", "changes follow what is accepted right now", {"decide._lasts": _always}),
     # What is chosen.
     Variant("no_prefill", "candidates priced without prompts", {"decide.outlook": _without_prefill}),
     Variant(

@@ -20,7 +20,7 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.start import fit
 
-_SEEN = ("costs", "acceptance", "traffic", "windows", "updated_at", "seen", "drafted_at")
+_SEEN = ("costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "steady", "drafted_at")
 """Fields of a memory that say what was seen, not what was done."""
 
 

@@ -23,8 +23,6 @@ DEFLATION = 10.0
 FORGET_DRAFTS = 20_000.0
 FORGET_SECONDS = 60.0
 """At high load 20,000 drafts pass in seconds, and requests still live longer: evidence lasts a minute at least."""
-SLOW = 10.0
-"""A second memory is so much slower, and notices no sudden change: what it says will hold when the mix is back."""
 STALE_SECONDS = 3600.0
 """Evidence that nothing renews fades with this time constant."""
 PRIOR_WEIGHT = 50.0
@@ -127,23 +125,12 @@ def learn_acceptance(
     evidence: AcceptanceEvidence, sample: DraftSample, prior: Array, elapsed: float = math.inf
 ) -> AcceptanceEvidence:
     """Evidence after `sample` of `elapsed` seconds, over the positions of `prior`; a change makes it forget."""
-    return _added(_noticed(evidence, sample, prior), sample, len(prior), elapsed, 1.0)
-
-
-def learn_slowly(
-    evidence: AcceptanceEvidence, sample: DraftSample, prior: Array, elapsed: float = math.inf
-) -> AcceptanceEvidence:
-    """The same with the slow memory."""
-    return _added(evidence, sample, len(prior), elapsed, SLOW)
-
-
-def _added(
-    evidence: AcceptanceEvidence, sample: DraftSample, positions: int, elapsed: float, slow: float
-) -> AcceptanceEvidence:
+    positions = len(prior)
+    evidence = _noticed(evidence, sample, prior)
     old_reached, old_accepted = _padded(evidence.reached, positions), _padded(evidence.accepted, positions)
     new_reached, new_accepted = _padded(sample.reached, positions), _padded(sample.accepted, positions)
-    keep = np.exp(-np.minimum(new_reached / FORGET_DRAFTS, elapsed / FORGET_SECONDS) / slow)
-    share = min(sample.drafts / FORGET_DRAFTS, elapsed / FORGET_SECONDS) / slow
+    keep = np.exp(-np.minimum(new_reached / FORGET_DRAFTS, elapsed / FORGET_SECONDS))
+    share = min(sample.drafts / FORGET_DRAFTS, elapsed / FORGET_SECONDS)
     new = 1.0 if evidence.drafts <= 0 else sample.drafts / (math.exp(-share) * evidence.drafts + sample.drafts)
     return replace(
         evidence,

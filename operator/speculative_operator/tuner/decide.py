@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
 from speculative_operator.domain.decision import Decision, Estimate, Policy, State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
@@ -19,7 +17,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import removal
-from speculative_operator.tuner.acceptance import DEFLATION, acceptance
+from speculative_operator.tuner.acceptance import DEFLATION
 from speculative_operator.tuner.answers import (
     changed,
     cut,
@@ -36,12 +34,11 @@ from speculative_operator.tuner.answers import (
 )
 from speculative_operator.tuner.evidence import find_hold
 from speculative_operator.tuner.grid import nearest
-from speculative_operator.tuner.judge import Proposal, incumbent_of, least_bad, propose
+from speculative_operator.tuner.judge import Proposal, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
-from speculative_operator.tuner.pace import GREAT, URGENT, dwell_seconds
-from speculative_operator.tuner.prior import acceptance_prior
+from speculative_operator.tuner.pace import dwell_seconds
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
 from speculative_operator.tuner.report import acceptance_text, estimate, measured
 from speculative_operator.tuner.start import initial_table
@@ -57,8 +54,6 @@ GUARD_GAIN = 0.03
 """Log speed that fewer drafts must then bring."""
 HOPELESS = 0.06
 """Log speed below that of the table before a trial at which the trial ends early."""
-WAY_BACK = 3.0
-"""Writes that must be left for a change that only holds at present."""
 TRIED_MARGIN = 0.003
 """Log speed that a table must bring over the one before a trial to come after it."""
 GUARD_WINDOWS = 2
@@ -120,8 +115,6 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
         return memory, _no_change(memory, view, look, proposal)
     if view.policy.mode is Mode.RECOMMEND:
         return recommended(memory, view, look, proposal)
-    if not _lasts(memory, view, proposal, look):
-        return memory, _no_change(memory, view, look, proposal)
     remaining = _dwell(memory, view.policy, proposal.now, now)
     if remaining > 0 or not memory.pace.allows(proposal.now):
         return memory, dwelling(memory, view, look, proposal, remaining)
@@ -141,29 +134,12 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
     running = memory.table
     memory = ended(memory)
     proposal = propose(view, memory.table, look.loads, TRIED_MARGIN, confidence=0.0)  # a write is due in any case
-    better = proposal.worth > proposal.needed and proposal.table != memory.table
-    if better and _lasts(memory, view, proposal, look):
+    if proposal.worth > proposal.needed and proposal.table != memory.table:
         return changed(memory, view, look, proposal, now, running)
     memory = replace(memory, changed_at=now, pace=memory.pace.spent())
     text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
     figures = estimate(view, look, memory.table)
     return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
-
-
-def _lasts(memory: Memory, view: Outlook, proposal: Proposal, look: Look) -> bool:
-    """False when the gain is due to what is accepted right now, and would be a loss over the last ten minutes' mix.
-
-    A mix that comes and goes cannot be followed with a few writes an hour. A large gain is taken all the same, as long
-    as enough writes are left for the way back.
-    """
-    if proposal.now >= GREAT or (proposal.now >= URGENT and memory.pace.left >= WAY_BACK):
-        return True
-    expected = acceptance_prior(view.policy.facts, view.policy.knobs, view.policy.workload)
-    slow = replace(view, drafts=acceptance(memory.slow, expected))
-    old, new = incumbent_of(slow, memory.table), incumbent_of(slow, proposal.table)
-    rows = [nearest(load, view.policy.knobs.max_batch) for load in look.loads]
-    value = slow.value()
-    return bool(np.all(old == new) or np.mean(value[rows, new[rows]] - value[rows, old[rows]]) >= 0.0)
 
 
 def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:

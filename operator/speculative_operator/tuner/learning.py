@@ -21,7 +21,6 @@ from speculative_operator.tuner.acceptance import (
     aged,
     draft_sample,
     learn_acceptance,
-    learn_slowly,
     usable_positions,
 )
 from speculative_operator.tuner.costs import StepSample, learn_costs, off_terms, step_terms
@@ -63,15 +62,12 @@ def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: 
         drafts += [drafted] if drafted is not None else []
     prior = cost_prior(policy.facts, policy.knobs)
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
-    evidence, slow = aged(memory.acceptance, elapsed), memory.slow
-    if drafts:
-        evidence = learn_acceptance(memory.acceptance, _sum(drafts), expected, elapsed)
-        slow = learn_slowly(slow, _sum(drafts), expected, elapsed)
+    evidence = memory.acceptance
+    evidence = learn_acceptance(evidence, _sum(drafts), expected, elapsed) if drafts else aged(evidence, elapsed)
     return replace(
         memory,
         costs=learn_costs(memory.costs, tuple(steps), elapsed, prior, policy.knobs),
         acceptance=evidence,
-        slow=slow,
         last=tuple(steps),
         traffic=traffic,
         windows=memory.windows + 1,

@@ -50,8 +50,6 @@ class Memory:
     """Last table proposed in Recommend."""
     costs: CostEvidence = field(default_factory=CostEvidence)
     acceptance: AcceptanceEvidence = field(default_factory=AcceptanceEvidence)
-    slow: AcceptanceEvidence = field(default_factory=AcceptanceEvidence)
-    """The same remembered ten times as long."""
     traffic: Traffic = field(default_factory=Traffic)
     last: tuple[StepSample, ...] = ()
     """What the last observation told of step costs."""

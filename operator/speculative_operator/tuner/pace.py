@@ -17,8 +17,8 @@ COARSE_MARGIN = 0.05
 FINE_WORTH = 0.003
 COARSE_WORTH = 0.015
 """The same of the expected improvement of a trial."""
-SAVED = 5.0
-PER_HOUR = 10.0
+SAVED = 4.0
+PER_HOUR = 9.0
 """Writes that may be saved up, and writes that are granted per hour."""
 URGENT = 0.04
 """A gain at the loads of now that waits for one clean window only."""

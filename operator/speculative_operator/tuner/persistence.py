@@ -46,8 +46,6 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "precision": _text(_kept(memory.costs), 4),
         "reached": _text(evidence.reached[:_POSITIONS]),
         "accepted": _text(evidence.accepted[:_POSITIONS]),
-        "slowReached": _text(memory.slow.reached[:_POSITIONS]),
-        "slowAccepted": _text(memory.slow.accepted[:_POSITIONS]),
         "drafts": _text([evidence.drafts, evidence.mean_k]),
         "traffic": _text(
             [traffic.context, traffic.prompt_ratio, traffic.draft_share, traffic.pressed, traffic.generated]
@@ -102,9 +100,6 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
             accepted=tuple(_counts(data["accepted"])),
             drafts=drafts,
             mean_k=min(mean_k, float(max(policy.knobs.ks, default=0))),
-        ),
-        "slow": AcceptanceEvidence(
-            reached=tuple(_counts(data["slowReached"])), accepted=tuple(_counts(data["slowAccepted"])), drafts=drafts
         ),
         "traffic": traffic,
         "trials": tuple(zip(trials[::2], trials[1::2], strict=True)),

@@ -23,7 +23,7 @@ from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
 
 SECONDS = 15.0
-"""Length of the trial of one K: two windows, hundreds of steps."""
+"""Length of the trial of one K: three windows, hundreds of steps."""
 FEW = 8.0
 """Requests below which a trial takes longer."""
 ARMS = 2

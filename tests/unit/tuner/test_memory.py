@@ -58,7 +58,6 @@ def test_the_largest_memory_stays_below_four_kibibytes() -> None:
         memory,
         costs=replace(memory.costs, mean=np.full(size, -0.123456), precision=np.diag(np.full(size, 1.234567e5))),
         acceptance=evidence,
-        slow=evidence,
         traffic=replace(
             memory.traffic,
             load=tuple(1.234567e-7 for _ in memory.traffic.load),
@@ -76,7 +75,6 @@ def test_beliefs_survive_a_round_trip() -> None:
     assert restored.changed_at == pytest.approx(loop.memory.changed_at)
     assert restored.acceptance.reached == pytest.approx(loop.memory.acceptance.reached, rel=1e-3)
     assert restored.traffic.context == pytest.approx(loop.memory.traffic.context, rel=1e-3)
-    assert restored.slow.reached == pytest.approx(loop.memory.slow.reached, rel=1e-3)
     assert restored.pace.left == pytest.approx(loop.memory.pace.left, abs=0.01)
     assert restored.surveyed == loop.memory.surveyed
     before, after = (
