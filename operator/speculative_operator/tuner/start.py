@@ -11,16 +11,19 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.grid import edges
+from speculative_operator.tuner.grid import best_path, edges
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.prior import candidates, cost_prior
 
+FAVOUR = 0.02
+RISE = 0.02
+"""Log speed by which another K must beat the start K by the prior, and one that rises with load the one before."""
 DEFAULT_K = 3
 """Start K when the spec names none: the K of most published measurements, and safe on all but the fullest batches."""
 
 
 def initial_table(policy: Policy) -> KTable:
-    """The spec's own schedule; else the start K wherever the prior says that it beats no speculation, less elsewhere.
+    """The spec's own schedule; else the start K, less where the prior says that fewer drafts are clearly faster.
 
     A constant start K where nothing is known of hardware or models, where one K must serve all loads, and in Static.
     """
@@ -52,12 +55,14 @@ def _start_k(policy: Policy) -> int:
 
 
 def _cautious(policy: Policy, start: int) -> KTable:
+    """The start K, and fewer drafts at the loads where the prior says that fewer are clearly faster."""
     view = outlook(policy)
-    speed, off = view.speed, view.off_speed
+    allowed = max((column for column, k in enumerate(view.ks) if k <= start), default=0) + 1
+    scores = view.value()[:, :allowed].copy()
+    scores[:, -1] += FAVOUR
+    if 0 in view.ks[:allowed]:  # no drafts are measured against pods without a speculator: that is what one would have
+        scores[:, 0] = np.maximum(scores[:, 0], view.off_speed)
     dense: list[int] = []
-    column = max((c for c, k in enumerate(view.ks) if k <= start), default=0)
-    for row, (first, last) in enumerate(edges(policy.knobs.max_batch)):
-        if speed[row, column] < off[row]:
-            column = int(np.argmax(speed[row, : column + 1]))
+    for column, (first, last) in zip(best_path(scores, RISE), edges(policy.knobs.max_batch), strict=True):
         dense += [view.ks[column]] * (last - first + 1)
     return KTable.from_dense(dense)

@@ -120,13 +120,14 @@ def learn_traffic(
         if window.decode_request_steps > 0:
             load[nearest(window.scheduled, max_batch)] += window.seconds * share
             history[nearest(window.scheduled, max_batch)] += window.seconds * share
+    recent = seconds / max(math.fsum(history) / len(windows), seconds)
     held = traffic.generated * math.exp(-seconds / TRAFFIC_SECONDS)
     tokens = held + look.generated_tokens
     ratio = (traffic.prompt_ratio * held + look.prompt_tokens) / tokens if tokens > 0 else traffic.prompt_ratio
     return replace(
         traffic,
         generated=tokens,
-        pressed=traffic.pressed + (1.0 - still) * (look.pressed - traffic.pressed),
+        pressed=traffic.pressed + recent * (look.pressed - traffic.pressed),
         history=tuple(history),
         context=_toward(traffic.context, look.context, new, MOST_CONTEXT),
         prompt_ratio=min(ratio, MOST_RATIO),

@@ -23,7 +23,7 @@ NAN = math.nan
 
 def warmed() -> Run:
     """A loop in which the next believed window would turn drafts off."""
-    loop = run(Plant(noise=0.0))
+    loop = run(Plant(noise=0.0), table=KTable.constant(4, KNOBS.max_batch))
     loop.play(*[20] * 6)
     loop.plant.conditional = USELESS
     loop.now += 100 * TICK
