@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -280,24 +279,3 @@ def test_a_reader_that_goes_and_ctrl_c_end_it_quietly() -> None:
     interrupted.send_signal(signal.SIGINT)
     assert interrupted.wait(30) == 130
     assert interrupted.communicate()[1] == b""
-
-
-def test_a_line_of_four_pods_leaves_the_decision_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """10 ms a line, of which the decision, not counted here, may take 2."""
-    from speculative_operator.cli.answers import answer
-    from speculative_operator.cli.subject import subject
-    from speculative_operator.cli.tune import _object, _pods, _time
-    from speculative_operator.sim import session as module
-
-    session = subject(SPEC).session()
-    pods = {name: Pod(positions=8) for name in "abcd"}
-    lines = [_line(scrape) for scrape in scrapes(12, **pods)]
-    last = session.feed(START - 5, {})
-    monkeypatch.setattr(module, "decide", lambda memory, *_: (memory, last))
-    spent = []
-    for line in lines:
-        before = time.process_time()
-        given = _object(line)
-        json.dumps(answer(_time(given), session.feed(_time(given), _pods(given))))
-        spent.append(time.process_time() - before)
-    assert min(spent) < 8e-3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time as clock
 from collections.abc import Callable
 
 import pytest
@@ -225,25 +224,6 @@ def test_memory_goes_on_where_it_was() -> None:
     fed(other, {"a": pod}, 3, 5, START + 50)
     assert other.memory is not None
     assert other.memory.windows > session.memory.windows
-
-
-def test_a_scrape_costs_less_than_three_milliseconds_beside_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four pods of 26 series each, 11 of them by position."""
-    session, pods = Session(ENGINE, policy()), {name: Pod(positions=8) for name in "abcd"}
-    fed(session, pods, 4, 5)
-    last = session._last
-
-    def quick(memory: Memory, *_: object) -> tuple[Memory, Decision]:
-        return memory, last
-
-    monkeypatch.setattr(module, "decide", quick)
-    spent = []
-    for index in range(15):
-        texts = {name: pod.run(5).text() for name, pod in pods.items()}
-        before = clock.process_time()
-        session.feed(START + 20 + 5 * index, texts)
-        spent.append(clock.process_time() - before)
-    assert min(spent) < 3e-3
 
 
 # --- whatever is scraped: no exception, no table outside the knobs, no change on a gap ---
