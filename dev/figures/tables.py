@@ -86,6 +86,8 @@ def ablations(found: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for one in found["variants"]:
+        if one["variant"] not in BY_NAME:
+            continue  # removed since it was measured
         about, against = BY_NAME[one["variant"]].about, BY_NAME[one["variant"]].against
         beside = "" if against == "whole" or one["variant"] == "whole" else f" (against `{against}`)"
         lines.append(
