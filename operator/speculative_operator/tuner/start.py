@@ -5,8 +5,6 @@ Called by reconcile for a new object, and by memory where a stored table cannot 
 
 from __future__ import annotations
 
-import numpy as np
-
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
@@ -60,8 +58,6 @@ def _cautious(policy: Policy, start: int) -> KTable:
     allowed = max((column for column, k in enumerate(view.ks) if k <= start), default=0) + 1
     scores = view.value()[:, :allowed].copy()
     scores[:, -1] += FAVOUR
-    if 0 in view.ks[:allowed]:  # no drafts are measured against pods without a speculator: that is what one would have
-        scores[:, 0] = np.maximum(scores[:, 0], view.off_speed)
     dense: list[int] = []
     for column, (first, last) in zip(best_path(scores, RISE), edges(policy.knobs.max_batch), strict=True):
         dense += [view.ks[column]] * (last - first + 1)
