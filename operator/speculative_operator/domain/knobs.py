@@ -39,3 +39,5 @@ class KnobSpace:
     block_drafter: bool = False
     """True when one draft pass yields all K tokens (dflash, dspark)."""
     draft_free: bool = False
+    falling: bool = False
+    """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""

@@ -27,15 +27,24 @@ and where the tuner has pods run without a drafter: which one waits."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
 
+ANNOTATION_FILE = f"{GROUP}/file."
+"""On serving pods, followed by the name of a file: its text, mounted at CONFIG_MOUNT."""
+
 VARIANT_SPECULATIVE = "speculative"
 SERVING_PORT = 8000
 """Port of the engine's HTTP server, which serves the API and its metrics."""
 SERVING_PORT_NAME = "http"
+TELEMETRY_PORT = 8001
+"""Port on which the payload in the engine's process exports what the engine's own counters hide."""
+TELEMETRY_PORT_NAME = "step-metrics"
 CONTAINER = "engine"
 
 TABLE_KEY = "table.json"
 TABLE_MOUNT = "/etc/speculative/table"
 PAYLOAD_MOUNT = "/etc/speculative/payload"
+CONFIG_MOUNT = "/etc/speculative/config"
+"""Files of the engine that belong to the pod template: each an annotation of the pod, projected by the downward API, so
+that a changed file is a new template and no pod ever starts with another one's."""
 CACHE_MOUNT = "/var/cache/speculative"
 
 

@@ -35,9 +35,13 @@ class StepCell:
 
     k: int
     batch: float
+    """Mean scheduled requests of the cell's steps."""
     steps: float
     seconds: float
     tokens: float
+    """Tokens emitted."""
+    prefill_tokens: float = 0.0
+    """Prompt tokens computed in these steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,15 @@ class PodWindow:
     ttft_seconds: float = 0.0
     requests_finished: float = 0.0
     cells: tuple[StepCell, ...] = ()
+    drafted_per_position: tuple[float, ...] = ()
+    """Drafts verified at each position, where the engine or the payload tells it; with it the survival of a position is
+    exact whatever K were mixed in the window. Same length as `accepted_per_position`, or empty."""
     table_version: int | None = None
+    """Version of the table that the payload has put in force; None where nothing acknowledges tables."""
+    live: bool | None = None
+    """True when the payload re-reads its table, False when it runs but is inert; None without a payload that tells."""
+    engine_version: str = ""
+    """Release that the payload found in the pod; empty when unknown."""
 
     @property
     def seconds(self) -> float:

@@ -42,6 +42,10 @@ class Reason(StrEnum):
     SPEC_INVALID = "SpecInvalid"
     RENDER_INVALID = "RenderInvalid"
     UNSUPPORTED_BY_ENGINE = "UnsupportedByEngine"
+    LOSSY = "LossyAcceptance"
+    ENGINE_UNMAINTAINED = "EngineUnmaintained"
+    LIVE_UNPROVEN = "LiveUnproven"
+    ENGINE_VERSION_DIFFERS = "EngineVersionDiffers"
     UNSUPPORTED_TARGET = "UnsupportedTarget"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
@@ -96,6 +100,10 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.SPEC_INVALID: "The object holds a value that cannot be served; the message names field, value and remedy.",
     Reason.RENDER_INVALID: "The API server refused a child as rendered; the message quotes it. Often spec.template.",
     Reason.UNSUPPORTED_BY_ENGINE: "The engine, at this version, cannot do what is asked; the message names the remedy.",
+    Reason.LOSSY: "An option accepts drafts that the verifier would not have written: output may differ.",
+    Reason.ENGINE_UNMAINTAINED: "The engine gets fixes only, or none; the message names one that is maintained.",
+    Reason.LIVE_UNPROVEN: "Live changes of K were not proven on this release of the engine: a rollout changes K there.",
+    Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version, and are treated as it.",
     Reason.UNSUPPORTED_TARGET: "spec.target is not available in this release.",
     Reason.UNSUPPORTED_SOURCE: "The model source is not available in this release; the message names those that are.",
     Reason.NAME_CONFLICT: "A child's name is taken by an object that this one does not own.",

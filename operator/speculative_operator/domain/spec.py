@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from speculative_operator.domain.table import KTable
+from speculative_operator.domain.vendor import Vendor, vendor_of
 
 
 class Method(StrEnum):
@@ -72,6 +73,15 @@ class EngineType(StrEnum):
     TGI = "TGI"
 
 
+DEFAULT_VERSIONS = {
+    EngineType.VLLM: "0.32.0",
+    EngineType.SGLANG: "0.5.23",
+    EngineType.TENSORRT_LLM: "1.2.0",
+    EngineType.TGI: "3.3.6",
+}
+"""Release that is served when the spec names none: the one whose behaviour docs/engines.md tells."""
+
+
 class Target(StrEnum):
     DEPLOYMENT = "Deployment"
     INFERENCE_SERVICE = "InferenceService"
@@ -101,6 +111,15 @@ class ModelSource:
 
 
 @dataclass(frozen=True, slots=True)
+class LoraLimits:
+    """Adapters that requests may name."""
+
+    max_adapters: int = 1
+    """Adapters in one batch."""
+    max_rank: int = 16
+
+
+@dataclass(frozen=True, slots=True)
 class Verifier:
     source: ModelSource
     served_name: str
@@ -113,6 +132,10 @@ class Verifier:
     quantization: str = ""
     kv_cache_dtype: str = ""
     gpu_memory_utilization_percent: int | None = None
+    max_num_batched_tokens: int | None = None
+    expert_parallel: bool = False
+    """Experts of a mixture-of-experts model spread over the accelerators instead of each being split."""
+    lora: LoraLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +143,14 @@ class Speculator:
     method: Method
     source: ModelSource | None = None
     tensor_parallel_size: int | None = None
+    quantization: str = ""
+    parallel_drafting: bool = False
+    """The drafter was trained to draft all K tokens in one pass (P-EAGLE, PARD)."""
+    heterogeneous_vocabulary: bool = False
+    """A draft_model whose vocabulary differs from the verifier's."""
+    prompt_lookup_min: int | None = None
+    prompt_lookup_max: int | None = None
+    """Shortest and longest run of tokens that ngram looks up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +174,7 @@ class Speculation:
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     type: EngineType = EngineType.VLLM
-    version: str = "0.32.0"
+    version: str = DEFAULT_VERSIONS[EngineType.VLLM]
     image: str = ""
     args: tuple[str, ...] = ()
     env: tuple[Mapping[str, Any], ...] = ()
@@ -156,6 +187,10 @@ class AcceleratorRequest:
     product: str = ""
     per_replica: int = 1
     hourly_cost: float | None = None
+
+    @property
+    def vendor(self) -> Vendor:
+        return vendor_of(self.resource, self.per_replica)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from speculative_operator.engines.base import Engine, EngineContainer, ImageMount, PvcMount, Refusal
+from speculative_operator.engines.base import (
+    Engine,
+    EngineContainer,
+    ImageMount,
+    Notice,
+    PvcMount,
+    Refusal,
+)
 from speculative_operator.engines.facts import pair_facts
 from speculative_operator.engines.registry import engine_for, queries
 
-__all__ = ["Engine", "EngineContainer", "ImageMount", "PvcMount", "Refusal", "engine_for", "pair_facts", "queries"]
+__all__ = [
+    "Engine",
+    "EngineContainer",
+    "ImageMount",
+    "Notice",
+    "PvcMount",
+    "Refusal",
+    "engine_for",
+    "pair_facts",
+    "queries",
+]

@@ -31,6 +31,15 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """What a user should know of a spec that can be served: said in `status.warnings` and in one event."""
+
+    reason: Reason
+    message: str
+    """Names the value and, where there is one, the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
 class PvcMount:
     """A claim mounted read-only. `path` is a folder within it, empty for the whole claim."""
 
@@ -62,6 +71,17 @@ class EngineContainer:
     """Longest time that the engine drains requests after SIGTERM."""
     payload: Mapping[str, str] = field(default_factory=dict)
     """File name -> text, to be mounted at names.PAYLOAD_MOUNT; empty unless the actuator is Live."""
+    command: tuple[str, ...] = ()
+    """Entry point; empty where the image's own is the engine."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """File name -> text, mounted at names.CONFIG_MOUNT as part of the pod template: a changed file is a rollout."""
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """Resource limits beside the accelerators."""
+    user: int | None = None
+    """User id that the stock image is prepared for; None where it knows itself or runs as any."""
+    metrics_path: str = "/metrics"
+    telemetry: bool = False
+    """True when the payload exports metrics of its own on names.TELEMETRY_PORT."""
     shared_memory: bool = False
     """True when worker processes exchange data through /dev/shm."""
     pvc_mounts: tuple[PvcMount, ...] = ()
@@ -77,6 +97,9 @@ class Engine(Protocol):
 
     def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
         """Everything that hinders serving; empty when `container` may be used."""
+
+    def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
+        """What a user should know of a spec that is not refused; empty for most."""
 
     def knobs(self, spec: DeploymentSpec) -> KnobSpace:
         """Tables that the tuner may choose, and how they reach the engine."""

@@ -12,7 +12,7 @@ from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.base import EngineContainer, Refusal
+from speculative_operator.engines.base import EngineContainer, Notice, Refusal
 
 
 class UnsupportedEngine:
@@ -28,6 +28,9 @@ class UnsupportedEngine:
                 f"engine.type {spec.engine.type} is not available in this release; set engine.type: vLLM",
             ),
         )
+
+    def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
+        return ()
 
     def knobs(self, spec: DeploymentSpec) -> KnobSpace:
         return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=spec.verifier.max_num_seqs or 1)

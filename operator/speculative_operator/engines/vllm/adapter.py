@@ -10,7 +10,7 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.spec import DeploymentSpec, Scheme
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.base import EngineContainer, Refusal
+from speculative_operator.engines.base import EngineContainer, Notice, Refusal
 from speculative_operator.engines.vllm import checks, reading
 from speculative_operator.engines.vllm.arguments import PAYLOAD_FILE, SHUTDOWN_SECONDS, arguments, drafts
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
@@ -33,6 +33,9 @@ class VllmEngine:
 
     def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
         return checks.refusals(spec)
+
+    def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
+        return ()
 
     def knobs(self, spec: DeploymentSpec) -> KnobSpace:
         planned = plan(spec)
