@@ -1,0 +1,124 @@
+"""One row of the capability matrix: what an engine does with a method under stated circumstances.
+
+Rows are data. Every adapter registers its own in `engines/<engine>/capability.py` as `CELLS`; `matrix.lookup` answers
+from them, `speculative engines` prints them and docs/engines.md is generated from them. What an accelerator takes away
+is told apart from that, in `matrix.vendors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.matrix.version import Version
+
+ALL_VENDORS = frozenset(Vendor)
+
+
+class Proven(StrEnum):
+    """How a row was shown to be true, strongest first."""
+
+    REAL_ENGINE = "RealEngine"
+    """An end-to-end run on the real engine asserts it; the source names the make target."""
+    EMULATED = "Emulated"
+    """The whole loop runs so against the emulator, whose behaviour was read from the engine's source."""
+    SOURCE = "Source"
+    """Read from the engine's source or documentation of the release."""
+
+
+class Extent(StrEnum):
+    """Sizes of one kind of parallelism that a row speaks of."""
+
+    ANY = "any"
+    ONE = "1"
+    MANY = "> 1"
+
+    def holds(self, size: int) -> bool:
+        return self is Extent.ANY or (size > 1) is (self is Extent.MANY)
+
+
+class Figure(StrEnum):
+    """What may be believed of an engine's metrics."""
+
+    ACCEPTED = "accepted"
+    """Drafts accepted, hence the acceptance length."""
+    PER_POSITION = "per position"
+    """The same by position of the draft."""
+    DRAFTED = "drafted"
+    """Drafts verified, none of them filler, hence the acceptance rate."""
+    STEP_TIME = "step time"
+    """Time between tokens of a request."""
+    K_IN_FORCE = "K in force"
+    """The K of a step, as the engine or the payload tells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Circumstances that rows are asked about."""
+
+    engine: EngineType
+    version: Version
+    method: Method
+    runner: str = ""
+    vendor: Vendor = Vendor.NVIDIA
+    data_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    expert_parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One row. Rows of one engine do not overlap: at most one matches a question."""
+
+    engine: EngineType
+    method: Method
+    since: Version
+    """First release that the row speaks of."""
+    actuator: Actuator
+    """The gentlest way to change K: Live, else Table, else Restart. NONE with `refused`."""
+    source: str
+    """Where the row was read or shown: release and file, issue, or make target."""
+    before: Version | None = None
+    """First release that the row no longer speaks of; None: no later one is known to differ."""
+    runner: str = ""
+    """The engine's name of the model runner; empty where there is one only."""
+    vendors: frozenset[Vendor] = ALL_VENDORS
+    data: Extent = Extent.ANY
+    """Data parallelism (attention data parallelism where the engine has that)."""
+    pipeline: Extent = Extent.ANY
+    experts: Extent = Extent.ANY
+    """Expert parallelism: ONE is without, MANY with."""
+    passes_at_zero: float = 1.0
+    """Draft passes that a step still runs at K = 0."""
+    follows_k: bool = True
+    """False when a smaller K saves verification only: the drafter drafts as ever."""
+    metrics: frozenset[Figure] = frozenset()
+    """Figures that are right. What is not named is absent, diluted or counted otherwise."""
+    refused: str = ""
+    """Remedy, for what cannot be served: a clause such as `use eagle3 or mtp`, preceded by the reason."""
+    proven: Proven = Proven.SOURCE
+    note: str = ""
+    """What else a user should know, one sentence: it becomes a footnote."""
+
+    def matches(self, question: Question) -> bool:
+        """True when the row speaks of `question`."""
+        return (
+            self.engine is question.engine
+            and self.method is question.method
+            and self.since <= question.version
+            and (self.before is None or question.version < self.before)
+            and self.runner in ("", question.runner)
+            and question.vendor in self.vendors
+            and self.data.holds(question.data_parallel_size)
+            and self.pipeline.holds(question.pipeline_parallel_size)
+            and self.experts.holds(2 if question.expert_parallel else 1)
+        )
+
+
+def find(cells: Collection[Cell], question: Question) -> Cell | None:
+    """The row that answers `question`; None when the matrix is silent, which is a refusal."""
+    return next((cell for cell in cells if cell.matches(question)), None)
