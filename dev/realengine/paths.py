@@ -1,0 +1,59 @@
+"""Where the real engine and its small models are, or why they are not. Asked by everything that wants to run them.
+
+Tests use it like this:
+
+    from realengine import paths
+    engine = paths.python()
+    pytestmark = pytest.mark.skipif(engine is None, reason=paths.MISSING)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+VLLM = "0.32.0"
+TORCH = "2.13.0"
+LOCK = Path(__file__).with_name("requirements.lock")
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON_VARIABLE = "SPECULATIVE_VLLM_PYTHON"
+MODELS_VARIABLE = "SPECULATIVE_TINY_MODELS"
+MISSING = "the real engine is not installed: make vllm (six gigabytes, some minutes)"
+COMPLETE = "complete.json"
+"""Written last into an environment; without it the environment is half an environment."""
+ROLES = ("target", "draft", "eagle3")
+
+
+def cache() -> Path:
+    """SPECULATIVE_CACHE, else below XDG_CACHE_HOME, else below ~/.cache: as the development cluster's programs."""
+    own = os.environ.get("SPECULATIVE_CACHE")
+    if own:
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "speculative-operator"
+
+
+def environment() -> Path:
+    """Where the environment of exactly these pins belongs, whether or not it is there."""
+    pins = hashlib.sha256(f"{VLLM} {TORCH}\n".encode() + LOCK.read_bytes()).hexdigest()[:12]
+    return cache() / f"vllm-{VLLM}-{pins}"
+
+
+def python() -> Path | None:
+    """The interpreter that can `import vllm`: SPECULATIVE_VLLM_PYTHON, else the installed one; None without either."""
+    given = os.environ.get(PYTHON_VARIABLE)
+    if given:
+        return Path(given) if Path(given).exists() else None
+    place = environment()
+    return place / "bin" / "python" if (place / COMPLETE).exists() else None
+
+
+def models() -> Path:
+    """Folder with `target`, `draft` and `eagle3`: SPECULATIVE_TINY_MODELS, else the trained ones beside this tree, else
+    where `realengine.models` makes random ones of the same shapes."""
+    given = os.environ.get(MODELS_VARIABLE)
+    if given:
+        return Path(given)
+    trained = ROOT.parent / "shared" / "tiny-models"
+    return trained if trained.is_dir() else cache() / "tiny-models"
