@@ -10,12 +10,12 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import best_path, edges
+from speculative_operator.tuner.judge import RISE
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.prior import candidates, cost_prior
 
 FAVOUR = 0.02
-RISE = 0.02
-"""Log speed by which another K must beat the start K by the prior, and one that rises with load the one before."""
+"""Log speed by which another K must beat the start K by the prior."""
 DEFAULT_K = 3
 """Start K when the spec names none: the K of most published measurements, and safe on all but the fullest batches."""
 
