@@ -1,7 +1,8 @@
 """What a draft earns: survival of each draft position, before anything was measured, and tokens per step from it.
 
-Called by the tuner (prior of its posteriors) and the emulator (its acceptance). `S_j` is the probability that draft
-token j is accepted, given that a draft was made; non-increasing in j. Profiles and their sources: data/acceptance.csv.
+Called by the tuner (prior of its posteriors, which are over conditionals) and the emulator (its acceptance). `S_j` is
+the probability that draft token j is accepted, given that a draft was made; non-increasing in j. Profiles and their
+sources: data/acceptance.csv.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ def extend(survival: NDArray[np.float64], k: int) -> NDArray[np.float64]:
         conditional *= POSITION_SHRINK
         known.append((known[-1] if known else 1.0) * conditional)
     return np.array(known, dtype=float)
+
+
+def conditionals(survival: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`a_1..a_k` of `S_1..S_k`: the chance of draft j, given that all before it were accepted."""
+    before = np.concatenate(([1.0], np.maximum(survival[:-1], 1e-12)))
+    return np.asarray(survival / before)
 
 
 def expected_tokens(survival: ArrayLike, k: int) -> float:

@@ -3,7 +3,8 @@
 Called by learning (each window) and outlook (acceptance length for every K). Counts are divided by ten, because
 accepted tokens of one request come in clusters (design effects of 2-20 were measured over data sets and methods). What
 was seen of a position fades as more of it is seen, so that knowledge of deep positions outlives the time spent at a
-small K. A position without evidence of its own follows the prior's shape, scaled by how the one before it turned out.
+small K. Positions beyond the K of the evidence continue as the run lengths behind it do; where it holds hardly more
+than one position, they follow the prior's shape, scaled by how the one before turned out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.table import KTable
+from speculative_operator.physics.acceptance import conditionals
 from speculative_operator.physics.renewal import fit_run_lengths
 from speculative_operator.tuner.prior import Array
 
@@ -199,8 +201,7 @@ def _conditionals(evidence: AcceptanceEvidence, prior: Array, anew: int = 0) -> 
 @lru_cache(maxsize=4096)
 def _hazard(hundredths: tuple[int, ...], size: int) -> Array:
     """Conditionals of `size` positions of the run lengths behind survival seen, in hundredths."""
-    whole = fit_run_lengths(np.array(hundredths) / 100.0).survival(size)
-    return np.asarray(whole / np.concatenate(([1.0], np.maximum(whole[:-1], 1e-12))))
+    return conditionals(fit_run_lengths(np.array(hundredths) / 100.0).survival(size))
 
 
 def _across(survival: Array, seen_k: float) -> Array:
@@ -230,8 +231,7 @@ def _factors(hundredths: tuple[int, ...], seen_k: float, size: int) -> Array:
 def _plain(seen: Array, whole: Array, size: int) -> Array:
     """Acceptance lengths K = 0..size that plain survival gives: `seen` as far as it goes, then the conditionals of
     `whole`."""
-    conditionals = whole / np.concatenate(([1.0], np.maximum(whole[:-1], 1e-12)))
-    further = seen[-1] * np.cumprod(conditionals[len(seen) :]) if len(seen) < size else np.zeros(0)
+    further = seen[-1] * np.cumprod(conditionals(whole)[len(seen) :]) if len(seen) < size else np.zeros(0)
     return np.asarray(1.0 + np.concatenate(([0.0], np.cumsum(np.concatenate((seen, further))))))
 
 

@@ -15,7 +15,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method, Mode, OffPolicy, Workload
-from speculative_operator.physics.acceptance import prior_survival
+from speculative_operator.physics.acceptance import conditionals, prior_survival
 from speculative_operator.physics.calibration import calibrated, calibrated_verifier
 from speculative_operator.physics.step_time import STANDALONE_LAYERS, StepCosts, roofline
 from speculative_operator.tuner.basis import TERMS, Array, basis_of
@@ -63,8 +63,7 @@ def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
 @lru_cache(maxsize=256)
 def acceptance_prior(facts: PairFacts, knobs: KnobSpace, workload: Workload) -> Array:
     """Conditional acceptance a_1..a_max expected: chance of draft j given that all before it were accepted."""
-    survival = prior_survival(method_of(facts, knobs), workload, max((*knobs.ks, 1)))
-    return np.asarray(survival / np.concatenate(([1.0], survival[:-1])))
+    return conditionals(prior_survival(method_of(facts, knobs), workload, max((*knobs.ks, 1))))
 
 
 def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speculative_operator.domain.spec import Method, Workload
-from speculative_operator.physics.acceptance import expected_tokens, extend, prior_survival
+from speculative_operator.physics.acceptance import conditionals, expected_tokens, extend, prior_survival
 
 
 @given(st.sampled_from(list(Method)), st.sampled_from(list(Workload)), st.integers(0, 16))
@@ -45,3 +45,8 @@ def test_creative_text_is_harder_than_code() -> None:
             expected_tokens(prior_survival(method, workload, 5), 5) for workload in (Workload.CODE, Workload.CREATIVE)
         )
         assert creative < code
+
+
+def test_conditionals_are_the_steps_of_survival() -> None:
+    assert conditionals(np.array([0.8, 0.6, 0.0, 0.0])).tolist() == [0.8, pytest.approx(0.75), 0.0, 0.0]
+    assert conditionals(np.zeros(0)).tolist() == []
