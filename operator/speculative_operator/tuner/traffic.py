@@ -69,7 +69,6 @@ class Look:
     """Scheduled requests per step of each replica that served."""
     pressed: float
     """Share of the replicas where requests waited for KV memory."""
-    kv_capacity_tokens: float | None
 
 
 def pool(windows: Sequence[PodWindow]) -> Look:
@@ -100,7 +99,6 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         drafts=drafts,
         loads=tuple(sorted(window.scheduled for window in busy)),
         pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
-        kv_capacity_tokens=min((w.kv_capacity_tokens for w in busy if w.kv_capacity_tokens), default=None),
     )
 
 

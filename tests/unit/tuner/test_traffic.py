@@ -66,10 +66,6 @@ class TestPool:
         queue_only, full_only = replace(full, kv_usage=0.3), replace(full, waiting=0.0)
         assert pool([full, queue_only, full_only, window(20)]).pressed == pytest.approx(0.25)
 
-    def test_the_smallest_pool_is_the_capacity(self) -> None:
-        look = pool([replace(window(20), kv_capacity_tokens=c) for c in (3e5, 2e5, None)])
-        assert look.kv_capacity_tokens == 2e5
-
 
 class TestMemory:
     def test_context_and_prompts_move_to_what_is_seen(self) -> None:
