@@ -137,13 +137,10 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
     return KTable.from_dense(dense)
 
 
-def dense_model(policy: Policy) -> bool:
-    """False for a mixture of experts, whose best K may rise again with load."""
-    return policy.facts.verifier is None or policy.facts.verifier.experts == 0
-
-
 def _rise(policy: Policy) -> float:
-    return RISE if dense_model(policy) else RISE_EXPERTS
+    """The price of a step up: none for a mixture of experts, whose best K may rise again with load."""
+    dense = policy.facts.verifier is None or policy.facts.verifier.experts == 0
+    return RISE if dense else RISE_EXPERTS
 
 
 def _one_for_all(value: Array, load: tuple[float, ...], at: int) -> NDArray[np.int64]:
