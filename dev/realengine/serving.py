@@ -1,0 +1,42 @@
+"""How the real engine is started on two cores: environment and flags. For `serve`, tests and the cluster's image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+CPU_FLAGS = (
+    *("--enforce-eager", "--kv-cache-memory-bytes", "268435456"),
+    # text and embedding of 816,000 parameters: nothing to win by fewer bits, and greedy ties would break differently
+    *("--max-num-batched-tokens", "2048"),
+)
+"""Beside what the operator renders: no graphs on a CPU, and a KV cache of 256 MB instead of a share of the machine."""
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Variables of one engine process. `home` is a folder of its own for caches.
+
+    One thread an engine: on two cores two engines with the default threads slow each other down a hundredfold. One
+    process instead of three saves half a gigabyte. Nothing may be fetched.
+    """
+    return {
+        "VLLM_TARGET_DEVICE": "cpu",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(home / "hf"),
+        "VLLM_CACHE_ROOT": str(home / "vllm"),
+        "VLLM_CONFIG_ROOT": str(home / "config"),
+    }
+
+
+def argv(python: Path, model: Path, port: int, more: Sequence[str] = ()) -> list[str]:
+    """The command of one engine on loopback, without the operator."""
+    return [
+        str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(model),
+        "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
+        "--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "16", "--shutdown-timeout", "10",
+        *CPU_FLAGS, *more,
+    ]  # fmt: skip
