@@ -18,7 +18,7 @@ from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
-from speculative_operator.tuner.start import fit
+from speculative_operator.tuner.lawful import lawful
 
 _SEEN = ("costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "steady", "drafted_at")
 """Fields of a memory that say what was seen, not what was done."""
@@ -115,12 +115,7 @@ def _obey(decision: Decision, observation: Observation, policy: Policy, in_force
     """A change is carried out only in Auto, only on evidence, and only within what the engine can do."""
     return (
         policy.mode is Mode.AUTO
-        and decision.valid
-        and decision.changed
-        and observation.gap is None
-        and bool(observation.windows)
-        and fit(decision.table, policy) == decision.table
-        and (policy.knobs.actuator is not Actuator.RESTART or len(decision.table.ks) == 1)
+        and lawful(decision, observation, policy)
         and _is_new(decision, policy, in_force, rollout)
     )
 

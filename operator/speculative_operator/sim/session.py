@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from speculative_operator.domain.decision import Decision, Policy, State
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
@@ -21,6 +20,7 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.sim.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table
+from speculative_operator.tuner.lawful import lawful
 from speculative_operator.tuner.start import fit
 
 SHORTEST_WINDOW = 3.5
@@ -123,7 +123,7 @@ class Session:
     def _decide(self, observation: Observation) -> Decision:
         memory = self.memory or Memory.fresh(self.table, observation.time)
         memory, decision = decide(memory, observation, self._policy, observation.time)
-        if lawful(decision, observation, self._policy):
+        if self._policy.mode in (Mode.AUTO, Mode.STATIC) and lawful(decision, observation, self._policy):
             self.table = decision.table
         self.memory = memory if memory.table == self.table else replace(memory, table=self.table)
         return decision
@@ -134,15 +134,3 @@ class Session:
     def _holding(self, reason: Reason, message: str) -> Decision:
         text = f"{message}; the table stays as it is"
         return Decision(State.HOLDING, self.table, reason, text, valid=False, changed=False)
-
-
-def lawful(decision: Decision, observation: Observation, policy: Policy) -> bool:
-    """True when the decided table is to come into force: on evidence, and within what the engine can do.
-
-    The operator checks the same before it writes, whatever the tuner said (reconcile.deciding).
-    """
-    if not (decision.valid and decision.changed) or policy.mode not in (Mode.AUTO, Mode.STATIC):
-        return False
-    if policy.knobs.actuator is Actuator.RESTART and len(decision.table.ks) > 1:
-        return False
-    return observation.gap is None and bool(observation.windows) and fit(decision.table, policy) == decision.table

@@ -1,0 +1,23 @@
+"""The last check before a decided table comes into force, whatever the tuner said.
+
+Called by reconcile (before it writes) and by `sim.session` (simulator, `speculative tune` and `replay`).
+"""
+
+from __future__ import annotations
+
+from speculative_operator.domain.decision import Decision, Policy
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.observation import Observation
+from speculative_operator.tuner.start import fit
+
+
+def lawful(decision: Decision, observation: Observation, policy: Policy) -> bool:
+    """True when `decision` changes something, on evidence, and within what the engine can do."""
+    return (
+        decision.valid
+        and decision.changed
+        and observation.gap is None
+        and bool(observation.windows)
+        and fit(decision.table, policy) == decision.table
+        and (policy.knobs.actuator is not Actuator.RESTART or len(decision.table.ks) == 1)
+    )
