@@ -90,6 +90,27 @@ GOOD: dict[str, dict[str, Any]] = {
     "suffix-static": {**STATIC, "speculator": {"method": "suffix"}, "speculation.numSpeculativeTokens": 4},
     "mtp-within": {"speculator": {"method": "mtp"}},
     "mtp-same-model": {"speculator": {"method": "mtp", "model": VERIFIER}},
+    "one-checkpoint": {**EAGLE, "speculator.model": VERIFIER},
+    "one-checkpoint-revision": {
+        **EAGLE,
+        "speculator.model": VERIFIER,
+        "verifier.revision": "main",
+        "speculator.revision": "main",
+    },
+    "one-checkpoint-verifiers-revision": {**EAGLE, "speculator.model": VERIFIER, "verifier.revision": "main"},
+    "eagle3-in-one-pass": {**EAGLE, "speculator.parallelDrafting": True, "speculator.quantization": "fp8"},
+    "draft-model-in-one-pass": {"speculator.parallelDrafting": True},
+    "another-vocabulary": {"speculator.heterogeneousVocabulary": True},
+    "options-off": {
+        "speculator": {"method": "suffix", "parallelDrafting": False, "heterogeneousVocabulary": False},
+        "verifier.expertParallel": False,
+    },
+    "ngram-lookup": {"speculator": {"method": "ngram", "promptLookup": {"min": 2, "max": 5}}},
+    "ngram-lookup-one": {"speculator": {"method": "ngram_gpu", "promptLookup": {"min": 3}}},
+    "ngram-lookup-equal": {"speculator": {"method": "ngram", "promptLookup": {"min": 4, "max": 4}}},
+    "experts": {"verifier.expertParallel": True, "verifier.maxNumBatchedTokens": 8192},
+    "lora": {"verifier.lora": {"maxAdapters": 4, "maxRank": 64}},
+    "lora-plain": {"verifier.lora": {}},
     "dspark-apart": {"speculator": {"method": "dspark", "model": DRAFT}},
     "medusa-heads": {"speculator": {"method": "medusa", "model": DRAFT}},
     "eagle": {"speculator.method": "eagle"},
@@ -122,8 +143,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "engine": {
         "engine.version": "0.11.0+rhai5",
         "engine.image": "vllm/vllm-openai:v0.32.0",
-        "engine.args": ["--enable-prefix-caching", "--max-num-batched-tokens=8192", "x"],
+        "engine.args": ["--enable-prefix-caching", "--swap-space=4", "x"],
     },
+    "engine-no-version": {"engine.type": "TensorRTLLM"},
     "engine-other": {"engine.type": "SGLang", "engine.version": "0.5.9", "engine.args": ["--port=1"]},
     "env": {
         "engine.env": [

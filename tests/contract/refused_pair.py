@@ -126,7 +126,123 @@ PAIR: tuple[Bad, ...] = (
         {"speculator.model": VERIFIER},
         "spec.speculator.model",
         f'"{VERIFIER}"',
-        "name a smaller model or a head made for it, not the verifier itself",
+        "name a smaller model, not the verifier itself",
         rule="draft-is-another",
+    ),
+    *(
+        Bad(
+            f"one-checkpoint-{name}",
+            {**EAGLE, "speculator.model": VERIFIER, "speculator.revision": "v2", **verifier},
+            "spec.speculator.revision",
+            '"v2" but speculator and verifier are one checkpoint',
+            "write it as verifier.revision, and remove it here",
+            "write it as verifier.revision, and remove it here",
+            rule="one-checkpoint-one-revision",
+        )
+        for name, verifier in {"elsewhere": {}, "twice": {"verifier.revision": "v1"}}.items()
+    ),
+    *(
+        Bad(
+            f"{method}-quantization",
+            {"speculator": {"method": method, "quantization": "fp8"}},
+            "spec.speculator.quantization",
+            '"fp8"',
+            "drafts without weights: remove quantization",
+            rule="draft-free-no-quantization",
+        )
+        for method in ("ngram", "suffix")
+    ),
+    *(
+        Bad(
+            f"{method}-in-one-pass",
+            {"speculator.method": method, "speculator.parallelDrafting": True},
+            "spec.speculator.parallelDrafting",
+            f"parallelDrafting is true but method is {method}",
+            "remove it, it applies to draft_model, eagle and eagle3",
+            rule="parallel-drafting-method",
+        )
+        for method in ("mtp", "dflash", "medusa")
+    ),
+    Bad(
+        "another-vocabulary-of-eagle3",
+        {**EAGLE, "speculator.heterogeneousVocabulary": True},
+        "spec.speculator.heterogeneousVocabulary",
+        "heterogeneousVocabulary is true but method is eagle3",
+        "remove it, it applies to draft_model",
+        rule="heterogeneous-vocabulary-method",
+    ),
+    *(
+        Bad(
+            f"lookup-of-{method}",
+            {"speculator": {"method": method, "promptLookup": {"max": 4}}},
+            "spec.speculator.promptLookup",
+            f"promptLookup is set but method is {method}",
+            "remove it, it applies to ngram and ngram_gpu",
+            rule="prompt-lookup-method",
+        )
+        for method in ("suffix", "mtp")
+    ),
+    Bad(
+        "lookup-order",
+        {"speculator": {"method": "ngram", "promptLookup": {"min": 5, "max": 4}}},
+        "spec.speculator.promptLookup.min",
+        "min is 5",
+        "write at most max, 4, or raise that",
+        rule="prompt-lookup-order",
+    ),
+    Bad(
+        "lookup-zero",
+        {"speculator": {"method": "ngram", "promptLookup": {"min": 0}}},
+        "spec.speculator.promptLookup.min",
+        "0",
+        "should be greater than or equal to 1",
+        "use 1 or more",
+    ),
+    Bad(
+        "draft-quantization",
+        {"speculator.quantization": "8 bit"},
+        "spec.speculator.quantization",
+        "8 bit",
+        "as the engine spells it",
+    ),
+    Bad(
+        "in-one-pass-words",
+        {"speculator.parallelDrafting": "yes"},
+        "spec.speculator.parallelDrafting",
+        "string",
+        "must be of type boolean",
+        "use true or false",
+    ),
+    Bad(
+        "experts-number",
+        {"verifier.expertParallel": 1},
+        "spec.verifier.expertParallel",
+        "integer",
+        "must be of type boolean",
+        "use true or false",
+    ),
+    Bad(
+        "batched-tokens",
+        {"verifier.maxNumBatchedTokens": 0},
+        "spec.verifier.maxNumBatchedTokens",
+        "0",
+        "should be greater than or equal to 1",
+        "use 1 or more",
+    ),
+    Bad(
+        "lora-rank",
+        {"verifier.lora": {"maxRank": 5000}},
+        "spec.verifier.lora.maxRank",
+        "5000",
+        "should be less than or equal to 4096",
+        "use 4096 or less",
+    ),
+    Bad(
+        "lora-adapters",
+        {"verifier.lora": {"maxAdapters": 0}},
+        "spec.verifier.lora.maxAdapters",
+        "0",
+        "should be greater than or equal to 1",
+        "use 1 or more",
     ),
 )

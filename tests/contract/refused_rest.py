@@ -27,7 +27,16 @@ REST: tuple[Bad, ...] = (
             rule="reserved-flags",
         )
         for index, argument in enumerate(
-            ("--speculative-config", "--max-num-seqs=9", "--max_num_seqs=9", "-tp=2", "--speculative-config.method=x")
+            (
+                "--speculative-config",
+                "--max-num-seqs=9",
+                "--max_num_seqs=9",
+                "-tp=2",
+                "--speculative-config.method=x",
+                "--max-num-batched-tokens=8192",
+                "--enable-lora",
+                "-ep",
+            )
         )
     ),
     Bad("argument-empty", {"engine.args": [""]}, "spec.engine.args[0]", '""', "remove it"),

@@ -54,13 +54,26 @@ VERIFIERS = st.builds(
             "dataParallelSize": st.sampled_from([1, 1, 1, 2]),
             "maxNumSeqs": _mostly(1, 64, 65536, wrong=(0, 65537)),
             "servedName": WORDS,
+            "maxNumBatchedTokens": _mostly(1, 8192, wrong=(0,)),
+            "expertParallel": _mostly(True, False, wrong=("yes",)),
+            "lora": _present({"maxAdapters": _mostly(1, 8, wrong=(0,)), "maxRank": _mostly(16, 64, wrong=(4097,))}),
         }
     ),
 )
 SPECULATORS = st.builds(
     lambda method, rest: {"method": method, **rest},
     _mostly(*map(str, Method), "draft_model", wrong=("eagle2",)),
-    _present({"model": URIS, "revision": WORDS, "tensorParallelSize": SIZES}),
+    _present(
+        {
+            "model": URIS,
+            "revision": WORDS,
+            "tensorParallelSize": SIZES,
+            "quantization": _mostly("fp8", "awq", wrong=("", "8 bit")),
+            "parallelDrafting": st.booleans(),
+            "heterogeneousVocabulary": _mostly(False, False, True),
+            "promptLookup": _present({"min": st.integers(1, 4), "max": st.integers(1, 6)}),
+        }
+    ),
 )
 SPECULATION = _present(
     {

@@ -96,7 +96,7 @@ def test_fills_in_defaults(server: Server) -> None:
             "workload": "Mixed",
             "objective": {"goal": "Goodput"},
         },
-        "engine": {"type": "vLLM", "version": "0.32.0"},
+        "engine": {"type": "vLLM"},
         "accelerator": {"resource": "nvidia.com/gpu"},
         "replicas": 1,
         "rollout": {"strategy": "Auto"},

@@ -53,29 +53,44 @@ def _drafting_weights(spec: Spec) -> Iterator[Problem]:
     speculator = spec.speculator
     if speculator is None:
         return
-    method = speculator.method
-    if method in rules.OWN_WEIGHTS:
-        if speculator.model is None:
-            yield (
-                "speculator.model",
-                None,
-                f"{method} drafts with weights of its own: set model, such as hf://ORGANISATION/MODEL",
-            )
-        elif speculator.model == spec.verifier.model:
-            yield (
-                "speculator.model",
-                speculator.model,
-                "name a smaller model or a head made for it, not the verifier itself",
-            )
+    method, model = speculator.method, speculator.model
+    if method in rules.OWN_WEIGHTS and model is None:
+        remedy = f"{method} drafts with weights of its own: set model, such as hf://ORGANISATION/MODEL"
+        yield "speculator.model", None, remedy
+    if model is not None and model == spec.verifier.model:
+        if method is Method.DRAFT_MODEL:
+            yield "speculator.model", model, "name a smaller model, not the verifier itself"
+        if speculator.revision not in (None, spec.verifier.revision):
+            remedy = "speculator and verifier are one checkpoint: write it as verifier.revision, and remove it here"
+            yield "speculator.revision", speculator.revision, remedy
     if method.draft_free:
-        if speculator.model is not None:
-            yield "speculator.model", speculator.model, f"{method} drafts without weights: remove model"
-        if speculator.tensor_parallel_size is not None:
-            yield (
-                "speculator.tensorParallelSize",
-                speculator.tensor_parallel_size,
-                f"{method} drafts without weights: remove tensorParallelSize",
-            )
+        weights = (
+            ("model", model),
+            ("tensorParallelSize", speculator.tensor_parallel_size),
+            ("quantization", speculator.quantization),
+        )
+        for name, value in weights:
+            if value is not None:
+                yield f"speculator.{name}", value, f"{method} drafts without weights: remove {name}"
+
+
+def _drafting_options(spec: Spec) -> Iterator[Problem]:
+    speculator = spec.speculator
+    if speculator is None:
+        return
+    method = speculator.method
+    if speculator.parallel_drafting and method not in rules.IN_ONE_PASS:
+        yield "speculator.parallelDrafting", True, f"remove it, it applies to {rules.spoken(rules.IN_ONE_PASS)}"
+    if speculator.heterogeneous_vocabulary and method is not Method.DRAFT_MODEL:
+        yield "speculator.heterogeneousVocabulary", True, f"remove it, it applies to {Method.DRAFT_MODEL}"
+    lookup = speculator.prompt_lookup
+    if lookup is None:
+        return
+    if method not in rules.LOOKS_UP:
+        shown = lookup.model_dump(exclude_none=True)
+        yield "speculator.promptLookup", shown, f"remove it, it applies to {rules.spoken(rules.LOOKS_UP)}"
+    if lookup.min is not None and lookup.max is not None and lookup.min > lookup.max:
+        yield "speculator.promptLookup.min", lookup.min, f"write at most max, {lookup.max}, or raise that"
 
 
 def _drafting_parallelism(spec: Spec) -> Iterator[Problem]:
@@ -214,6 +229,7 @@ def _keys(spec: Spec) -> Iterator[Problem]:
 CHECKS: tuple[Check, ...] = (
     _revisions,
     _drafting_weights,
+    _drafting_options,
     _drafting_parallelism,
     _tokens,
     _schedule,

@@ -68,12 +68,24 @@ def _verifier(given: wire.Verifier, name: str) -> spec.Verifier:
         quantization=given.quantization or "",
         kv_cache_dtype=given.kv_cache_dtype or "",
         gpu_memory_utilization_percent=given.gpu_memory_utilization_percent,
+        max_num_batched_tokens=given.max_num_batched_tokens,
+        expert_parallel=bool(given.expert_parallel),
+        lora=spec.LoraLimits(given.lora.max_adapters, given.lora.max_rank) if given.lora else None,
     )
 
 
 def _speculator(given: wire.Speculator) -> spec.Speculator:
-    source = _source(given.model, given.revision) if given.model else None
-    return spec.Speculator(given.method, source, given.tensor_parallel_size)
+    lookup = given.prompt_lookup or wire.PromptLookup()
+    return spec.Speculator(
+        method=given.method,
+        source=_source(given.model, given.revision) if given.model else None,
+        tensor_parallel_size=given.tensor_parallel_size,
+        quantization=given.quantization or "",
+        parallel_drafting=bool(given.parallel_drafting),
+        heterogeneous_vocabulary=bool(given.heterogeneous_vocabulary),
+        prompt_lookup_min=lookup.min,
+        prompt_lookup_max=lookup.max,
+    )
 
 
 def _speculation(given: wire.Speculation) -> spec.Speculation:
@@ -96,7 +108,7 @@ def _speculation(given: wire.Speculation) -> spec.Speculation:
 def _engine(given: wire.Engine) -> spec.EngineSettings:
     return spec.EngineSettings(
         type=given.type,
-        version=given.version,
+        version=given.version or spec.DEFAULT_VERSIONS[given.type],
         image=given.image or "",
         args=given.args or (),
         env=tuple(_plain(variable) for variable in given.env or ()),
@@ -127,6 +139,7 @@ _REMEDIES = {
     "too_long": "give at most {max_length} items, not {actual_length}",
     "too_short": "give at least {min_length} items, not {actual_length}",
     "int_type": "use a whole number",
+    "bool_type": "use true or false",
     "string_type": "use a string",
     "model_type": "use an object with named fields",
     "model_attributes_type": "use an object with named fields",

@@ -115,6 +115,7 @@ def _constraints() -> str:
         ("metadata", rules.ROOT_RULES),
         ("spec", rules.SPEC_RULES),
         ("spec.verifier, spec.speculator", rules.SPECULATOR_RULES),
+        ("spec.speculator.promptLookup", rules.LOOKUP_RULES),
         ("spec.speculation", rules.SPECULATION_RULES),
         ("spec.engine", rules.ENGINE_RULES),
         ("spec.engine.env[]", (*rules.ENV_RULES, *rules.SOURCE_RULES)),

@@ -17,6 +17,10 @@ OWN_WEIGHTS = tuple(m for m in Method if not m.draft_free and not m.may_sit_in_v
 DRAFT_FREE = tuple(m for m in Method if m.draft_free)
 NO_TABLE = (Method.SUFFIX, Method.MEDUSA, Method.NGRAM_GPU, Method.MLP_SPECULATOR)
 """Methods whose K is fixed when the engine starts. Source: vLLM 0.32, model runners (assertion on a changed K)."""
+IN_ONE_PASS = (Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3)
+"""Methods whose weights may have been trained to draft all tokens at once. Source: vLLM 0.32, config/speculative.py."""
+LOOKS_UP = (Method.NGRAM, Method.NGRAM_GPU)
+"""Methods that look up runs of tokens whose length can be chosen."""
 RESERVED_FLAGS = {
     "--model": "spec.verifier.model",
     "--revision": "spec.verifier.revision",
@@ -29,6 +33,12 @@ RESERVED_FLAGS = {
     "-dp": "spec.verifier.dataParallelSize",
     "--max-model-len": "spec.verifier.maxModelLen",
     "--max-num-seqs": "spec.verifier.maxNumSeqs",
+    "--max-num-batched-tokens": "spec.verifier.maxNumBatchedTokens",
+    "--enable-expert-parallel": "spec.verifier.expertParallel",
+    "-ep": "spec.verifier.expertParallel",
+    "--enable-lora": "spec.verifier.lora",
+    "--max-loras": "spec.verifier.lora.maxAdapters",
+    "--max-lora-rank": "spec.verifier.lora.maxRank",
     "--speculative-config": "spec.speculator and spec.speculation",
     "-sc": "spec.speculator and spec.speculation",
     "--spec-method": "spec.speculator.method",
@@ -58,6 +68,22 @@ ROOT_RULES = (
         'metadata.name is "{self.metadata.name}": use at most '
         f"{NAME_LIMIT} lower-case letters, digits and -, beginning with a letter, because Services carry the name",
         "metadata.name",
+    ),
+)
+
+
+def spoken(methods: tuple[Method, ...]) -> str:
+    """Names of methods, for a sentence."""
+    *some, last = methods
+    return f"{', '.join(some)} and {last}"
+
+
+LOOKUP_RULES = (
+    Rule(
+        "prompt-lookup-order",
+        "!has(self.min) || !has(self.max) || self.min <= self.max",
+        "min is {#self.min}: write at most max, {#self.max}, or raise that",
+        "min",
     ),
 )
 
@@ -94,6 +120,35 @@ SPECULATOR_RULES = (
         "tensorParallelSize is {#self.tensorParallelSize} but method is {self.method}, which drafts without weights: "
         "remove tensorParallelSize",
         "tensorParallelSize",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "draft-free-no-quantization",
+        f"!(self.method in {_listed(DRAFT_FREE)}) || !has(self.quantization)",
+        'quantization is "{self.quantization}" but method is {self.method}, which drafts without weights: '
+        "remove quantization",
+        "quantization",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "parallel-drafting-method",
+        f"!has(self.parallelDrafting) || !self.parallelDrafting || self.method in {_listed(IN_ONE_PASS)}",
+        f"parallelDrafting is true but method is {{self.method}}: remove it, it applies to {spoken(IN_ONE_PASS)}",
+        "parallelDrafting",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "heterogeneous-vocabulary-method",
+        f"!has(self.heterogeneousVocabulary) || !self.heterogeneousVocabulary || self.method == '{Method.DRAFT_MODEL}'",
+        f"heterogeneousVocabulary is true but method is {{self.method}}: remove it, it applies to {Method.DRAFT_MODEL}",
+        "heterogeneousVocabulary",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "prompt-lookup-method",
+        f"!has(self.promptLookup) || self.method in {_listed(LOOKS_UP)}",
+        f"promptLookup is set but method is {{self.method}}: remove it, it applies to {spoken(LOOKS_UP)}",
+        "promptLookup",
         "FieldValueForbidden",
     ),
     Rule(
@@ -255,10 +310,19 @@ SPEC_RULES = (
     Rule(
         "draft-is-another",
         "!has(self.speculator) || !has(self.speculator.model) || self.speculator.model != self.verifier.model || "
-        f"!(self.speculator.method in {_listed(OWN_WEIGHTS)})",
+        f"self.speculator.method != '{Method.DRAFT_MODEL}'",
         'speculator.model is "{self.speculator.model}", the verifier, which cannot draft faster than it verifies: '
-        "name a smaller model or a head made for it, not the verifier itself",
+        "name a smaller model, not the verifier itself",
         "speculator.model",
+    ),
+    Rule(
+        "one-checkpoint-one-revision",
+        "!has(self.speculator) || !has(self.speculator.model) || self.speculator.model != self.verifier.model || "
+        "!has(self.speculator.revision) || "
+        "(has(self.verifier.revision) && self.speculator.revision == self.verifier.revision)",
+        'speculator.revision is "{self.speculator.revision}" but speculator and verifier are one checkpoint: '
+        "write it as verifier.revision, and remove it here",
+        "speculator.revision",
     ),
     Rule(
         "accelerators-add-up",
@@ -319,6 +383,7 @@ LABEL_RULES = (
 ALL_RULES = (
     *ROOT_RULES,
     *SPECULATOR_RULES,
+    *LOOKUP_RULES,
     *SPECULATION_RULES,
     *ENGINE_RULES,
     *SPEC_RULES,

@@ -13,6 +13,7 @@ from speculative_operator.api import rules, scalars
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain.spec import (
+    DEFAULT_VERSIONS,
     EngineType,
     Goal,
     Method,
@@ -27,6 +28,9 @@ MOST_REPLICAS = 1000
 MOST_TOKENS = 64
 MOST_SEQUENCES = 65536
 MOST_BANDS = 64
+MOST_BATCHED_TOKENS = 16_777_216
+HIGHEST_RANK = 4096
+LONGEST_LOOKUP = 1024
 
 Model = TypeVar("Model", bound=Wire)
 
@@ -34,6 +38,20 @@ Model = TypeVar("Model", bound=Wire)
 def defaulted(model: type[Model]) -> Any:
     """A field whose object is there with its own defaults when the user leaves it out."""
     return Field(default_factory=model, json_schema_extra={"default": {}})
+
+
+# Later booleans have no default in the schema: the API server would fill it in for objects of long ago, and an operator
+# that is older than the definition refuses fields that it does not know.
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class Lora(Wire):
+    """Low-rank adapters that requests may name."""
+
+    max_adapters: Annotated[int, scalars.whole(1, 1024)] = 1
+    """Most adapters in one batch."""
+    max_rank: Annotated[int, scalars.whole(1, HIGHEST_RANK)] = 16
+    """Largest rank of an adapter. vLLM takes 1, 8, 16, 32, 64, 128, 256, 320 and 512."""
 
 
 class Verifier(Wire):
@@ -66,6 +84,26 @@ class Verifier(Wire):
     """Number format of the KV cache, as the engine spells it, such as fp8. Default: that of the activations."""
     gpu_memory_utilization_percent: Annotated[int, scalars.whole(1, 100)] | None = None
     """Share of accelerator memory that the engine takes. Default: the engine's."""
+    max_num_batched_tokens: Annotated[int, scalars.whole(1, MOST_BATCHED_TOKENS)] | None = None
+    """Most tokens that one step computes, prompts and drafts of all requests together. Default: the engine's, with room
+    for every draft. Engines that have no such bound refuse it."""
+    expert_parallel: Flag | None = None
+    """True: the experts of a mixture-of-experts model are spread over the accelerators instead of each being split.
+    Engines that cannot refuse it. Default: false."""
+    lora: Lora | None = None
+    """Adapters that requests may name. Left out: none. Where an engine serves none beside a speculator, it is
+    refused."""
+
+
+class PromptLookup(Wire):
+    """Which runs of tokens ngram looks up in the text so far."""
+
+    model_config = ruled(*rules.LOOKUP_RULES)
+
+    min: Annotated[int, scalars.whole(1, LONGEST_LOOKUP)] | None = None
+    """Shortest run that counts as found. Default: max, or the engine's own choice."""
+    max: Annotated[int, scalars.whole(1, LONGEST_LOOKUP)] | None = None
+    """Longest run looked for. Default: min, or the engine's own choice."""
 
 
 class Speculator(Wire):
@@ -79,12 +117,23 @@ class Speculator(Wire):
     dspark, medusa."""
     model: scalars.ModelUri | None = None
     """Where the drafting weights are, written as for the verifier. Left out for ngram, ngram_gpu and suffix, and
-    where the weights sit in the verifier."""
+    where the weights sit in the verifier. With vLLM, verifier and speculator may name one and the same checkpoint of
+    the speculators format: it says itself which verifier it was made for, and that one is served."""
     revision: scalars.Revision | None = None
     """hf:// only: branch, tag or commit. Default: the repository's main branch."""
     tensor_parallel_size: scalars.Parallelism | None = None
     """Accelerators that the drafting weights are split over: 1 or as the verifier's, for draft_model always as the
     verifier's. Default: the verifier's."""
+    quantization: scalars.EngineWord | None = None
+    """Quantization method of the drafting weights, as the engine spells it, such as fp8. Default: what their checkpoint
+    says."""
+    parallel_drafting: Flag | None = None
+    """True: the weights were trained to draft all tokens in one pass (P-EAGLE for eagle and eagle3, PARD for
+    draft_model). Default: false."""
+    heterogeneous_vocabulary: Flag | None = None
+    """draft_model only. True: its vocabulary differs from the verifier's, and tokens are translated. Default: false."""
+    prompt_lookup: PromptLookup | None = None
+    """ngram and ngram_gpu only: which runs of tokens are looked up in the text so far. Default: the engine's choice."""
 
 
 class Objective(Wire):
@@ -132,15 +181,22 @@ class Speculation(Wire):
     """What speculation is tuned for."""
 
 
+_VERSION = (
+    "Version of the engine in the image: what it can do is decided by it. Default: "
+    + ", ".join(f"{version} for {engine}" for engine, version in DEFAULT_VERSIONS.items())
+    + "."
+)
+
+
 class Engine(Wire):
     """The program that serves."""
 
     model_config = ruled(*rules.ENGINE_RULES)
 
     type: EngineType = EngineType.VLLM
-    """Which engine. This release serves with vLLM; the others are reported as UnsupportedByEngine."""
-    version: scalars.Version = "0.32.0"
-    """Version of the engine in the image: what it can do is decided by it."""
+    """Which engine. What an engine cannot do for a spec is reported as UnsupportedByEngine, with the remedy
+    (docs/engines.md lists what each can)."""
+    version: scalars.Version | None = Field(default=None, description=_VERSION)
     image: scalars.ImageReference | None = None
     """Image. Default: the engine's public image of that version."""
     args: Annotated[tuple[scalars.Argument, ...], Field(max_length=128)] | None = None

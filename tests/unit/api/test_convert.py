@@ -13,10 +13,13 @@ from tests.contract.strategies import objects
 
 from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.domain.spec import (
+    DEFAULT_VERSIONS,
     AcceleratorRequest,
     DeploymentSpec,
     EngineSettings,
+    EngineType,
     Goal,
+    LoraLimits,
     Method,
     Mode,
     ModelSource,
@@ -47,8 +50,18 @@ WHOLE: dict[str, Any] = {
         "quantization": "fp8",
         "kvCacheDtype": "fp8",
         "gpuMemoryUtilizationPercent": 90,
+        "maxNumBatchedTokens": 8192,
+        "expertParallel": True,
+        "lora": {"maxAdapters": 4, "maxRank": 64},
     },
-    "speculator": {"method": "eagle3", "model": "pvc://heads/eagle/", "tensorParallelSize": 1},
+    "speculator": {
+        "method": "eagle3",
+        "model": "pvc://heads/eagle/",
+        "tensorParallelSize": 1,
+        "quantization": "fp8",
+        "parallelDrafting": True,
+        "heterogeneousVocabulary": False,
+    },
     "speculation": {
         "mode": "Static",
         "numSpeculativeTokens": 3,
@@ -81,9 +94,10 @@ def test_every_field_arrives() -> None:
     spec = to_domain(body)
     assert (spec.name, spec.namespace, spec.uid, spec.generation, spec.paused) == ("pair", "default", "u", 7, True)
     assert spec.verifier == Verifier(
-        ModelSource(Scheme.HF, "Qwen/Qwen3-8B", "main"), "chat", 2, 2, 1, 8192, 256, "bfloat16", "fp8", "fp8", 90
-    )
-    assert spec.speculator == Speculator(Method.EAGLE3, ModelSource(Scheme.PVC, "heads/eagle"), 1)
+        ModelSource(Scheme.HF, "Qwen/Qwen3-8B", "main"), "chat", 2, 2, 1, 8192, 256, "bfloat16", "fp8", "fp8", 90,
+        8192, True, LoraLimits(4, 64),
+    )  # fmt: skip
+    assert spec.speculator == Speculator(Method.EAGLE3, ModelSource(Scheme.PVC, "heads/eagle"), 1, "fp8", True)
     assert spec.speculation == Speculation(
         Mode.STATIC,
         3,
@@ -120,6 +134,28 @@ def test_defaults() -> None:
     assert spec.weights == Weights()
     assert not spec.paused
     assert spec.template == {}
+
+
+@pytest.mark.parametrize("engine", EngineType)
+def test_version_is_the_engines_own_where_none_is_given(engine: EngineType) -> None:
+    assert to_domain(specdep({"engine.type": engine.value})).engine.version == DEFAULT_VERSIONS[engine]
+    given = to_domain(specdep({"engine.type": engine.value, "engine.version": "0.1.2"}))
+    assert given.engine.version == "0.1.2"
+
+
+def test_options_of_drafting_arrive() -> None:
+    spec = to_domain(specdep({"speculator": {"method": "ngram", "promptLookup": {"min": 2, "max": 5}}}))
+    assert spec.speculator == Speculator(Method.NGRAM, prompt_lookup_min=2, prompt_lookup_max=5)
+    spec = to_domain(specdep({"speculator.heterogeneousVocabulary": True, "verifier.lora": {}}))
+    assert spec.speculator is not None
+    assert (spec.speculator.heterogeneous_vocabulary, spec.verifier.lora) == (True, LoraLimits(1, 16))
+
+
+def test_one_checkpoint_may_be_verifier_and_speculator() -> None:
+    spec = to_domain(specdep(GOOD["one-checkpoint-verifiers-revision"]))
+    assert spec.speculator is not None
+    assert spec.speculator.source is not None
+    assert spec.speculator.source.uri == spec.verifier.source.uri
 
 
 def test_no_accelerator_stays_none() -> None:

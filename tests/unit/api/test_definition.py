@@ -65,6 +65,11 @@ def test_defaults_reach_into_objects_that_are_left_out() -> None:
                 assert any("default" in child for child in inner)
 
 
+def test_later_booleans_have_no_default() -> None:
+    """An operator older than the definition would refuse every object that the API server filled one in for."""
+    assert not [path for path, node in NODES if node.get("type") == "boolean" and "default" in node]
+
+
 def test_lists_of_named_things_are_keyed() -> None:
     keyed = {path: node["x-kubernetes-list-map-keys"] for path, node in NODES if "x-kubernetes-list-type" in node}
     assert keyed == {"spec.engine.env": ["name"], "status.conditions": ["type"]}
