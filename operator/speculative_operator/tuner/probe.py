@@ -91,7 +91,8 @@ def expected_improvement(gain: Array, spread: Array) -> Array:
 
 
 def begun(memory: Memory, probe: Probe, view: Outlook, loads: Sequence[float]) -> Memory:
-    """Memory with the trial's K in force at loads near those of now."""
+    """Memory with the trial's K in force at loads near those of now; the second K of a trial counts as the same one."""
+    goes_on = memory.probe is not None
     memory = replace(
         memory,
         probe=probe,
@@ -100,8 +101,8 @@ def begun(memory: Memory, probe: Probe, view: Outlook, loads: Sequence[float]) -
         changed_at=probe.began,
         pace=memory.pace.spent(),
     )
-    if memory.trials and memory.trials[-1][0] > probe.began - 3.0 * ARMS * SECONDS - 1.0:
-        return memory  # the second K of one trial
+    if goes_on:
+        return memory
     idle = probe.base.k_at(loads[0]) == 0
     later = min(2.0 * memory.retry_seconds, LONGEST_RETRY_SECONDS) if idle else FIRST_RETRY_SECONDS
     trials = (*memory.trials, (probe.began, memory.steady[1]))

@@ -168,6 +168,19 @@ def test_arms_follow_one_another() -> None:
     assert following(memory, trial.until) is None
 
 
+def test_two_k_of_one_trial_are_one_trial_and_two_writes() -> None:
+    loop, memory = ready()
+    view = view_of(loop)
+    trial = worth_probing(memory, view, [LOAD], loop.now)
+    assert trial is not None
+    first = begun(memory, trial, view, [LOAD])
+    late = following(first, trial.until + 600.0)
+    assert late is not None
+    second = begun(first, late, view, [LOAD])
+    assert second.trials == first.trials != memory.trials
+    assert second.pace.left == memory.pace.left - 2.0
+
+
 def test_where_few_are_served_a_trial_takes_longer() -> None:
     loop, memory = ready()
     few = worth_probing(replace(memory, steady=(memory.steady[0], 1.0)), view_of(loop), [1.0], loop.now)
@@ -184,7 +197,7 @@ def test_while_nothing_is_drafted_trials_become_rarer_up_to_a_limit() -> None:
     waits = [memory.retry_seconds]
     for n in range(8):
         trial = Probe(base=off, k=1, began=loop.now + 9000.0 * n, until=loop.now + 9000.0 * n + 10)
-        memory = replace(begun(memory, trial, view_of(loop), [LOAD]), table=off)
+        memory = replace(begun(memory, trial, view_of(loop), [LOAD]), table=off, probe=None)
         waits.append(memory.retry_seconds)
     assert waits == sorted(waits)
     assert waits[1] > waits[0]
