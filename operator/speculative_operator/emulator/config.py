@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.emulator import schedule
-from speculative_operator.emulator.drafting import Drafting, Reaction, drafting
-from speculative_operator.emulator.errors import ConfigError, ValidationError
+from speculative_operator.emulator.captures import LIMIT, LIMIT_BLACKWELL, CaptureFlags, DecodeShape, capture_sizes
+from speculative_operator.emulator.drafting import Drafting, Reaction, Runner, drafting
+from speculative_operator.emulator.errors import ConfigError, LateError, ValidationError
 from speculative_operator.emulator.kv import KvPool
 from speculative_operator.emulator.kv import pool as kv_pool
 from speculative_operator.emulator.settings import Settings
@@ -61,7 +62,7 @@ class EngineConfig:
     data_parallel_size: int = 1
     speculative: Speculative | None = None
     drafting: Drafting | None = None
-    capture_ceiling: int | None = None
+    captures: CaptureFlags = field(default_factory=CaptureFlags)
     scheduler_cls: str | None = None
     request_metrics: str = "none"
     mfu_metrics: bool = False
@@ -80,17 +81,39 @@ class EngineConfig:
             return None
         return schedule.lookup(self.speculative.schedule, self.max_num_seqs, self.speculative.k)
 
+    def capture_sizes(self) -> tuple[int, ...]:
+        """Tokens of the captured graphs, ascending; empty with --enforce-eager. Raises ConfigError for bad flags.
+
+        An invalid schedule counts as none: it is refused later.
+        """
+        try:
+            table = self.lookup()
+        except LateError:
+            table = None
+        behaviour = self.drafting
+        blackwell = self.shapes.accelerator.name.upper().startswith(BLACKWELL)
+        shape = DecodeShape(
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            max_k=self.max_k,
+            lookup=tuple(table or ()),
+            limit=LIMIT_BLACKWELL if blackwell else LIMIT,
+            whole_multiples=behaviour is not None and behaviour.runner is Runner.V1 and table is None,
+        )
+        return capture_sizes(self.captures, shape)
+
     def knobs(self) -> KnobSpace:
         """The knob space that physics prices steps with."""
-        table = self.lookup()
-        behaviour = self.drafting
+        table, sizes = self.lookup(), self.capture_sizes()
+        behaviour, ceiling = self.drafting, max(sizes, default=0)
         if behaviour is None:
-            return KnobSpace(Actuator.NONE, (0,), self.max_num_seqs, self.capture_ceiling)
+            return KnobSpace(Actuator.NONE, (0,), self.max_num_seqs, ceiling, sizes)
         return KnobSpace(
             actuator=Actuator.RESTART if table is None else Actuator.LIVE,
             ks=tuple(sorted({*(table[1:] if table else ()), self.max_k})),
             max_batch=self.max_num_seqs,
-            capture_ceiling_tokens=self.capture_ceiling,
+            capture_ceiling_tokens=ceiling,
+            capture_sizes=sizes,
             draft_passes_follow_k=behaviour.reaction is not Reaction.VERIFIES_LESS,
             passes_at_zero=behaviour.passes_at_zero,
             block_drafter=behaviour.block_drafter,
@@ -167,13 +190,18 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
         data_parallel_size=namespace.data_parallel_size,
         speculative=speculative,
         drafting=behaviour,
-        capture_ceiling=_capture_ceiling(namespace, max_num_seqs, speculative.k if speculative else 0, found),
+        captures=CaptureFlags(
+            eager=namespace.enforce_eager,
+            sizes=tuple(namespace.cudagraph_capture_sizes or ()),
+            largest=namespace.max_cudagraph_capture_size,
+        ),
         scheduler_cls=namespace.scheduler_cls,
         request_metrics=namespace.per_request_spec_decode_metrics,
         mfu_metrics=namespace.enable_mfu_metrics,
         histogram_buckets=_histogram_buckets(namespace.custom_histogram_buckets),
     )
     _check_budget(config)
+    config.capture_sizes()
     return config
 
 
@@ -209,22 +237,6 @@ def _max_model_len(asked: int | None, found: Shapes) -> int:
             f" (max_position_embeddings={derived} in model's config.json)."
         )
     return asked
-
-
-def _capture_ceiling(namespace: argparse.Namespace, max_num_seqs: int, k: int, found: Shapes) -> int | None:
-    """Tokens per step up to which a CUDA graph serves; None with --enforce-eager."""
-    sizes, largest = namespace.cudagraph_capture_sizes, namespace.max_cudagraph_capture_size
-    if sizes and largest is not None and largest != max(sizes):
-        raise ConfigError(
-            f"max_cudagraph_capture_size={largest} must equal the largest of cudagraph_capture_sizes"
-            f" ({max(sizes)}), or be omitted"
-        )
-    if namespace.enforce_eager:
-        return None
-    if sizes:
-        return int(max(sizes))
-    limit = 1024 if found.accelerator.name.upper().startswith(BLACKWELL) else 512
-    return int(largest) if largest is not None else min(max_num_seqs * (k + 1) * 2, limit)
 
 
 def _check_budget(config: EngineConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from speculative_operator.emulator.config import EngineConfig
 from speculative_operator.emulator.errors import ConfigError
 from speculative_operator.emulator.shapes import Shapes
 from speculative_operator.physics.calibration import calibrated, calibrated_verifier
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, roofline, step_seconds
+from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, padded, roofline, step_parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepTimer:
     """Prices steps; the noise is lognormal with mean 1."""
 
@@ -26,16 +27,29 @@ class StepTimer:
     noise: float
     """Coefficient of variation."""
 
+    @cached_property
+    def ungraphed(self) -> KnobSpace:
+        """The knobs without graphs: sizes and ceiling are applied to what a step really decodes."""
+        return replace(self.knobs, capture_ceiling_tokens=None, capture_sizes=())
+
     def seconds(self, batch: int, k: int, verified: int, context: float, prefill: int) -> float:
         """Noise-free seconds of a step.
 
         `batch` decoding requests with `context` tokens each verify `verified` draft tokens together, `prefill` prompt
-        tokens are computed, and `k` tokens per request are drafted for the next step. Where K just changed, verified
-        differs from batch x k: the difference is priced as tokens, through the same linear term.
+        tokens are computed, and `k` tokens per request are drafted for the next step. What is decoded runs as the next
+        captured size, or eagerly above the largest. `verified` differs from batch x k where K just changed and where
+        a look-up found no match.
         """
         if not self.speculates:
-            return float(hard_off_seconds(self.costs, batch, context, prefill))
-        return float(step_seconds(self.costs, self.knobs, batch, k, context, prefill + verified - batch * k))
+            return float(hard_off_seconds(self.costs, batch, context, prefill, self.knobs))
+        costs, decoded = self.costs, batch + verified
+        run = float(padded(self.knobs, np.asarray(decoded)))
+        further = run - batch * (k + 1)
+        fixed, tokens, attended, drafting, filled = step_parts(costs, self.ungraphed, batch, k, context, prefill)
+        verifier = float(fixed + tokens + attended) + costs.per_token * further
+        if decoded > (self.knobs.capture_ceiling_tokens or 0):
+            verifier = max(verifier, costs.eager_floor)
+        return verifier + float(drafting + filled)
 
     def noisy(self, seconds: float, rng: np.random.Generator) -> float:
         """`seconds` times lognormal noise."""

@@ -35,15 +35,22 @@ def test_default_lengths() -> None:
         (("--max-num-seqs", "16", *speculation(3)), 128),
         (("--cudagraph-capture-sizes", "1", "8", "256"), 256),
         (("--max-cudagraph-capture-size", "1024"), 1024),
-        (("--enforce-eager",), None),
+        (("--enforce-eager",), 0),
     ],
 )
-def test_capture_ceiling(flags: tuple[str, ...], ceiling: int | None) -> None:
-    assert bare(*flags).capture_ceiling == ceiling
+def test_capture_ceiling(flags: tuple[str, ...], ceiling: int) -> None:
+    assert bare(*flags).knobs().capture_ceiling_tokens == ceiling
 
 
 def test_capture_ceiling_of_blackwell() -> None:
-    assert bare(settings=Settings(accelerator="B200")).capture_ceiling == 1024
+    assert bare(settings=Settings(accelerator="B200")).knobs().capture_ceiling_tokens == 1024
+
+
+def test_a_schedule_that_is_refused_later_does_not_hinder_the_sizes() -> None:
+    config = bare("--max-num-seqs", "16", *speculation(3, [[2, 16, 3]]))
+    assert config.capture_sizes()[-1] == 128
+    with pytest.raises(LateError):
+        config.knobs()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_capture_ceiling_of_blackwell() -> None:
         (("--max-num-batched-tokens", "1", "--max-num-seqs", "1", *speculation()), "drafting slots"),
         (("--gpu-memory-utilization", "1.5"), "gpu_memory_utilization"),
         (("--shutdown-timeout", "-1"), "shutdown_timeout"),
-        (("--cudagraph-capture-sizes", "1", "8", "--max-cudagraph-capture-size", "9"), "must equal the largest"),
+        (("--cudagraph-capture-sizes", "1", "8", "--max-cudagraph-capture-size", "9"), "should be consistent with the max value"),
         (("--per-request-spec-decode-metrics", "summary"), "requires speculative decoding"),
         (("--custom-histogram-buckets", '{"inter_token_latency": [0.2, 0.1]}'), "ascending"),
         (("--custom-histogram-buckets", "[1]"), "JSON object"),
