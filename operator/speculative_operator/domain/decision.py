@@ -34,6 +34,8 @@ class Policy:
     objective: Objective = field(default_factory=Objective)
     workload: Workload = Workload.MIXED
     facts: PairFacts = field(default_factory=PairFacts)
+    pod_hourly_cost: float | None = None
+    """Of all accelerators of one pod, in the user's currency; None when no price was given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Verdict:
 
 def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
     """What the tuner may do. `known`: knobs and facts, which only the engine adapter can tell."""
-    speculation = spec.speculation
+    speculation, hourly = spec.speculation, spec.accelerator.hourly_cost
     return Policy(
         mode=speculation.mode,
         start_k=speculation.num_speculative_tokens,
@@ -54,6 +54,7 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
         off_policy=speculation.off_policy,
         objective=speculation.objective,
         workload=speculation.workload,
+        pod_hourly_cost=None if hourly is None else hourly * spec.accelerator.per_replica,
         **known,
     )
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from speculative_operator.domain.decision import Estimate, Interval
+from speculative_operator.domain.decision import Estimate, Interval, Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import choices, edges, grid, nearest
@@ -34,7 +34,15 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
         tpot_off_seconds=math.exp(-off),
         tokens_per_second=look.tokens_per_second,
         hard_off_gain_percent=against.interval if against.gain > -math.inf else None,
+        cost_per_thousand_tokens=_cost(view.policy, look),
     )
+
+
+def _cost(policy: Policy, look: Look) -> float | None:
+    """Of a thousand output tokens, at the speed seen."""
+    if policy.pod_hourly_cost is None or look.tokens_per_second <= 0:
+        return None
+    return 1000.0 * policy.pod_hourly_cost * look.replicas / (3600.0 * look.tokens_per_second)
 
 
 def measured(view: Outlook, look: Look, k: int) -> float | None:

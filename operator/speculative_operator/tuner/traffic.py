@@ -69,6 +69,8 @@ class Look:
     """Scheduled requests per step of each replica that served."""
     pressed: float
     """Share of the replicas where requests waited for KV memory."""
+    replicas: int
+    """Pods looked at, idle ones included."""
 
 
 def pool(windows: Sequence[PodWindow]) -> Look:
@@ -99,6 +101,7 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         drafts=drafts,
         loads=tuple(sorted(window.scheduled for window in busy)),
         pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
+        replicas=len(windows),
     )
 
 

@@ -83,8 +83,13 @@ def test_it_decides_as_a_session_does() -> None:
 
 
 def test_cost_and_hard_off_are_spelt_out() -> None:
-    priced = {**SPEC, "accelerator": {"product": "H100-SXM", "hourlyCost": "5.00"}}
-    assert answers({"spec": priced}, *scrapes(4))[-1]["hardOff"] is False
+    priced = {**SPEC, "accelerator": {"product": "H100-SXM", "perReplica": 2, "hourlyCost": "5.00"}}
+    priced["verifier"] = {**priced["verifier"], "tensorParallelSize": 2}
+    last = answers({"spec": priced}, *scrapes(4))[-1]
+    assert last["hardOff"] is False
+    rate = last["estimate"]["tokensPerSecond"]
+    assert last["estimate"]["costPerThousandTokens"] == pytest.approx(2 * 5.0 / 3.6 / rate, rel=1e-4)
+    assert answers({"spec": SPEC}, *scrapes(4))[-1]["estimate"]["costPerThousandTokens"] is None
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.unit.tuner.plant import FACTS, KNOBS, USELESS, Plant, policy, run, true_costs
+from tests.unit.tuner.plant import FACTS, KNOBS, TICK, USELESS, Plant, policy, run, true_costs
 
 from speculative_operator.domain.decision import State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.step_time import StepCosts
+from speculative_operator.tuner import decide
 from speculative_operator.tuner.pace import PER_HOUR, SAVED, URGENT_DWELL
 
 RAMP = (
@@ -55,6 +57,18 @@ def test_first_decision_within_a_minute_at_one_request_at_a_time() -> None:
     assert valid <= 3
     assert changed <= 6
     assert [decision.reason for decision in loop.decisions[: valid - 1]] == [Reason.STARTING] * (valid - 1)
+
+
+def test_tokens_cost_what_all_pods_cost_while_they_are_made() -> None:
+    loop = run(Plant(), policy(pod_hourly_cost=9.0))
+    figures = loop.play(20, 20, 20).estimate
+    assert figures.tokens_per_second is not None
+    assert figures.cost_per_thousand_tokens == pytest.approx(9.0 / 3.6 / figures.tokens_per_second)
+    now = loop.now + TICK
+    seen = Observation(now, {pod: loop.plant.window(loop.memory.table, 20, now) for pod in "ab"})
+    two = decide(loop.memory, seen, loop.policy, now)[1].estimate
+    assert two.cost_per_thousand_tokens == pytest.approx(figures.cost_per_thousand_tokens, rel=0.1)
+    assert run(Plant()).play(20, 20, 20).estimate.cost_per_thousand_tokens is None
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])

@@ -47,10 +47,10 @@ class TestPool:
         assert look.tpot == pytest.approx((low.step_seconds + high.step_seconds) / tokens)
         assert look.loads == pytest.approx((low.scheduled, high.scheduled))
 
-    def test_an_idle_replica_does_not_count(self) -> None:
-        assert replace(pool([window(20), IDLE]), tokens_per_second=0.0) == replace(
-            pool([window(20)]), tokens_per_second=0.0
-        )
+    def test_an_idle_replica_counts_for_nothing_but_its_price(self) -> None:
+        both, one = (replace(pool(windows), tokens_per_second=0.0) for windows in ([window(20), IDLE], [window(20)]))
+        assert (both.replicas, one.replicas) == (2, 1)
+        assert replace(both, replicas=1) == one
 
     def test_no_speculator_gives_no_figures_of_one(self) -> None:
         look = pool([Plant().bare(20, NOW)])
