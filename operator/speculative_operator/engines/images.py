@@ -1,0 +1,261 @@
+"""Which public image serves an engine of a release on whose accelerators, and what such a pod needs beside them: data.
+
+Asked by every adapter: `image_of` for the container, `refusal` for a combination without a documented image. A row's
+`source` names the page or file that documents the image. Where none is documented, or its tag cannot be told from the
+release, the user names one in `spec.engine.image`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from speculative_operator.domain import names
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, EngineType
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.base import Refusal
+from speculative_operator.engines.matrix.version import Version, parse
+
+_USER = 2000
+"""vllm/vllm-openai is prepared for this id (docs/deployment/docker.md of vLLM). In the other images it is an id that
+owns nothing: they would start as root otherwise, and caches and HOME lie in the cache volume anyway."""
+_SERVE = ("vllm", "serve")
+_NEURON = "public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:"
+_NEURON_SOURCE = "AWS Neuron documentation 2.33, deep learning containers for vLLM"
+_VLLM_DOCS = "vllm-project/vllm docs/getting_started/installation/"
+_TGI_DOCS = "huggingface/text-generation-inference docs/source/"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A documented public image. `{version}` in `reference` is the release without a leading v."""
+
+    engine: EngineType
+    vendor: Vendor
+    reference: str
+    source: str
+    since: Version = (0, 0, 0)
+    """First release that it is published for."""
+    before: Version | None = None
+    """First release that it is no longer published for."""
+    user: int | None = _USER
+
+
+IMAGES: tuple[Image, ...] = (
+    Image(EngineType.VLLM, Vendor.NVIDIA, "vllm/vllm-openai:v{version}", f"{_VLLM_DOCS}gpu.cuda.inc.md"),
+    Image(EngineType.VLLM, Vendor.AMD, "vllm/vllm-openai-rocm:v{version}", f"{_VLLM_DOCS}gpu.rocm.inc.md", (0, 14, 0)),
+    Image(
+        EngineType.VLLM, Vendor.INTEL_GPU, "vllm/vllm-openai-xpu:v{version}", f"{_VLLM_DOCS}gpu.xpu.inc.md", (0, 26, 0)
+    ),
+    Image(
+        EngineType.VLLM, Vendor.CPU, "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v{version}",
+        f"{_VLLM_DOCS}cpu/x86.inc.md of 0.11", before=(0, 17, 0),
+    ),
+    Image(
+        EngineType.VLLM, Vendor.CPU, "vllm/vllm-openai-cpu:v{version}-x86_64", f"{_VLLM_DOCS}cpu.x86.inc.md",
+        (0, 17, 0),
+    ),
+    Image(
+        EngineType.VLLM, Vendor.TPU, "vllm/vllm-tpu:v{version}",
+        "vllm-project/tpu-inference docs/getting_started/installation.md", (0, 11, 1),
+    ),
+    Image(
+        EngineType.VLLM, Vendor.NEURON, f"{_NEURON}0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04", _NEURON_SOURCE,
+        (0, 16, 0), (0, 16, 1),
+    ),
+    Image(
+        EngineType.VLLM, Vendor.NEURON, f"{_NEURON}0.21.0.1.0.0-neuronx-py313-sdk2.31.0-ubuntu24.04", _NEURON_SOURCE,
+        (0, 21, 0), (0, 21, 1),
+    ),
+    Image(
+        EngineType.VLLM, Vendor.NEURON, f"{_NEURON}0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04", _NEURON_SOURCE,
+        (0, 24, 0), (0, 24, 1),
+    ),
+    Image(
+        EngineType.SGLANG, Vendor.NVIDIA, "lmsysorg/sglang:v{version}",
+        "sgl-project/sglang docs/docs/get-started/install.mdx",
+    ),
+    Image(
+        EngineType.SGLANG, Vendor.INTEL_GPU, "lmsysorg/sglang:v{version}-xpu",
+        "tag in use for 0.5.20 (hub.docker.com/r/lmsysorg/sglang/tags)", (0, 5, 20),
+    ),
+    Image(
+        EngineType.SGLANG, Vendor.CPU, "lmsysorg/sglang:v{version}-xeon",
+        "tag in use for 0.5.20 (hub.docker.com/r/lmsysorg/sglang/tags)", (0, 5, 20),
+    ),
+    Image(
+        EngineType.TENSORRT_LLM, Vendor.NVIDIA, "nvcr.io/nvidia/tensorrt-llm/release:{version}",
+        "NVIDIA/TensorRT-LLM docs/source/installation/containers.md",
+    ),
+    Image(
+        EngineType.TGI, Vendor.NVIDIA, "ghcr.io/huggingface/text-generation-inference:{version}",
+        f"{_TGI_DOCS}installation_nvidia.md",
+    ),
+    Image(
+        EngineType.TGI, Vendor.AMD, "ghcr.io/huggingface/text-generation-inference:{version}-rocm",
+        f"{_TGI_DOCS}installation_amd.md",
+    ),
+    Image(
+        EngineType.TGI, Vendor.GAUDI, "ghcr.io/huggingface/text-generation-inference:{version}-gaudi",
+        f"{_TGI_DOCS}backends/gaudi.mdx", (3, 2, 0),
+    ),
+    Image(
+        EngineType.TGI, Vendor.INTEL_GPU, "ghcr.io/huggingface/text-generation-inference:{version}-intel-xpu",
+        f"{_TGI_DOCS}installation_intel.md",
+    ),
+    Image(
+        EngineType.TGI, Vendor.CPU, "ghcr.io/huggingface/text-generation-inference:{version}-intel-cpu",
+        f"{_TGI_DOCS}installation_intel.md",
+    ),
+)  # fmt: skip
+"""At most one row speaks of an engine, a vendor and a release."""
+
+EXAMPLES: Mapping[tuple[EngineType, Vendor], str] = MappingProxyType(
+    {
+        (EngineType.VLLM, Vendor.GAUDI): (
+            "vault.habana.ai/gaudi-docker/1.24.0/ubuntu24.04/habanalabs/vllm-installer-2.10.0:latest, whose name tells "
+            "the releases of Intel Gaudi software and PyTorch"
+        ),
+        (EngineType.VLLM, Vendor.NEURON): f"one of {_NEURON.rstrip(':')}, whose tags tell the Neuron SDK",
+        (EngineType.SGLANG, Vendor.AMD): (
+            "lmsysorg/sglang:v0.5.20-rocm10-mi30x, whose tags tell the release of ROCm and the accelerator"
+        ),
+    }
+)
+"""Where the tag cannot be told from the release: what such images are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What pods on one vendor's accelerators need beside them."""
+
+    limits_per_accelerator: Mapping[str, int] = field(default_factory=dict)
+    """Resource -> MiB for each accelerator."""
+    shared_memory: bool = False
+    """True when even a single accelerator's process needs /dev/shm."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    parallel_env: Mapping[str, str] = field(default_factory=dict)
+    """Needed only where more than one accelerator serves together."""
+    command: Mapping[EngineType, tuple[str, ...]] = field(default_factory=dict)
+    """Entry point, where the images of this vendor have none of the engine's own."""
+    note: str = ""
+    """What a user has to add in spec.template, one sentence; for the docs."""
+
+
+NEEDS: Mapping[Vendor, Needs] = MappingProxyType(
+    {
+        Vendor.AMD: Needs(
+            note="The groups that own /dev/kfd and /dev/dri on the nodes belong in securityContext.supplementalGroups."
+        ),
+        Vendor.INTEL_GPU: Needs(
+            note="The group that owns /dev/dri/render* on the nodes belongs in securityContext.supplementalGroups."
+        ),
+        # docs.habana.ai, Running a Job on the Cluster: 42000Mi of huge pages and 690Gi of memory for eight cards.
+        # Kubernetes refuses huge pages without memory or cpu beside them.
+        Vendor.GAUDI: Needs(
+            limits_per_accelerator={"hugepages-2Mi": 5250, "memory": 88320},
+            shared_memory=True,
+            env={"OMPI_MCA_btl_vader_single_copy_mechanism": "none"},
+            parallel_env={"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"},
+            command={EngineType.VLLM: _SERVE},
+            note="The nodes must have huge pages of 2 MiB allocated: 5250 MiB for each card.",
+        ),
+        Vendor.NEURON: Needs(
+            shared_memory=True,
+            env={"NEURON_COMPILE_CACHE_URL": f"{names.CACHE_MOUNT}/neuron"},
+            command={EngineType.VLLM: _SERVE},
+        ),
+        # tpu-inference docs/getting_started/installation.md asks for shared memory; the image has no entry point.
+        Vendor.TPU: Needs(
+            shared_memory=True,
+            env={"VLLM_XLA_CACHE_PATH": f"{names.CACHE_MOUNT}/xla"},
+            command={EngineType.VLLM: _SERVE},
+            note="GKE chooses TPU nodes by cloud.google.com/gke-tpu-accelerator and -topology in nodeSelector.",
+        ),
+        Vendor.CPU: Needs(
+            shared_memory=True,
+            note="CPU and memory belong in the container's resources, the KV cache in VLLM_CPU_KVCACHE_SPACE (GiB).",
+        ),
+    }
+)
+_NOTHING = Needs()
+
+
+def needs_of(spec: DeploymentSpec) -> Needs:
+    """What the pods of `spec` need beside accelerators; nothing for vendors that are not in `NEEDS`."""
+    return NEEDS.get(spec.accelerator.vendor, _NOTHING)
+
+
+def limits_of(spec: DeploymentSpec) -> dict[str, str]:
+    """Resource limits of the container beside the accelerators, as Kubernetes quantities."""
+    count = spec.accelerator.per_replica
+    return {name: f"{size * count}Mi" for name, size in needs_of(spec).limits_per_accelerator.items()}
+
+
+def command_of(spec: DeploymentSpec) -> tuple[str, ...]:
+    """The container's entry point; empty where the image's own is the engine."""
+    return needs_of(spec).command.get(spec.engine.type, ())
+
+
+def environment_of(spec: DeploymentSpec) -> dict[str, str]:
+    """Environment variables that the vendor's software needs, for every engine."""
+    needs = needs_of(spec)
+    return {**needs.env, **(needs.parallel_env if spec.accelerator.per_replica > 1 else {})}
+
+
+def stock(spec: DeploymentSpec) -> Image | None:
+    """The documented image for the spec's engine, release and accelerators; None where there is none."""
+    version = parse(spec.engine.version)
+    return next((image for image in IMAGES if version is not None and _speaks_of(image, spec, version)), None)
+
+
+def image_of(spec: DeploymentSpec) -> str:
+    """Reference of the image that serves `spec`: the user's, else the documented one. Raises ValueError for neither."""
+    found = stock(spec)
+    if spec.engine.image or found is None:
+        if not spec.engine.image:
+            raise ValueError(f"no image is documented for {_circumstances(spec)}: look at refusals() first")
+        return spec.engine.image
+    return found.reference.format(version=_tag(spec.engine.version))
+
+
+def user_of(spec: DeploymentSpec) -> int | None:
+    """User id for the stock image; None for the user's own, which knows itself."""
+    found = stock(spec)
+    return None if spec.engine.image or found is None else found.user
+
+
+def refusal(spec: DeploymentSpec) -> Refusal | None:
+    """Why `spec` has no image; None when it has. Silent on releases that cannot be read: others refuse those."""
+    if spec.engine.image or parse(spec.engine.version) is None or stock(spec) is not None:
+        return None
+    example = EXAMPLES.get((spec.engine.type, spec.accelerator.vendor))
+    message = f"no public image is known for {_circumstances(spec)}; set spec.engine.image" + (
+        f", such as {example}" if example else " to one that was built for it"
+    )
+    return Refusal("spec.engine.image", Reason.UNSUPPORTED_BY_ENGINE, message)
+
+
+def _speaks_of(image: Image, spec: DeploymentSpec, version: Version) -> bool:
+    return (
+        image.engine is spec.engine.type
+        and image.vendor is _published_as(spec.accelerator.vendor)
+        and image.since <= version
+        and (image.before is None or version < image.before)
+    )
+
+
+def _published_as(vendor: Vendor) -> Vendor:
+    """Resources that are not known here are mostly shares of NVIDIA GPUs under another name, so they get its image."""
+    return Vendor.NVIDIA if vendor is Vendor.OTHER else vendor
+
+
+def _tag(version: str) -> str:
+    """The release as tags spell it: vendors' suffixes (`+rhai5`) are of their own images, which the user names."""
+    return version.removeprefix("v").partition("+")[0]
+
+
+def _circumstances(spec: DeploymentSpec) -> str:
+    return f"{spec.engine.type} {spec.engine.version} on {spec.accelerator.vendor}"
