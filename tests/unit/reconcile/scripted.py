@@ -1,0 +1,80 @@
+"""A tuner that answers what it was told to, and clusters whose pods it had rolled without drafter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled, template, window
+
+from speculative_operator.domain.decision import Decision, Estimate, Interval, Policy, State
+from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import OffPolicy, Speculation
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner import Memory
+
+HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.HARD))
+FIGURES = Estimate(
+    hard_off_gain_percent=Interval(6.2, 9.0, 12.4), gain_percent=Interval(-14.0, -11.0, -8.0), acceptance_length=1.02,
+    concurrency=41.0, k=0.0,
+)  # fmt: skip
+
+
+class Tuner:
+    """Answers what it was told to; each answer counts for one question."""
+
+    def __init__(self) -> None:
+        self.wishes: list[dict[str, Any]] = []
+        self.asked = 0
+
+    def __call__(self, memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
+        self.asked += 1
+        state = State.HARD_OFF if memory.hard_off else State.ON
+        quiet: dict[str, Any] = {
+            "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,
+            "changed": False, "hard_off": memory.hard_off,
+        }  # fmt: skip
+        wish = self.wishes.pop(0) if self.wishes else {}
+        if wish.pop("ended", False):
+            memory = replace(memory, probe=None)
+        decision = Decision(**(quiet | wish))
+        if decision.changed:
+            memory = replace(memory, table=decision.table, hard_off=decision.hard_off, changed_at=now)
+        return memory, decision
+
+    def remove(self, table: KTable, **change: Any) -> None:
+        wish = {"state": State.HARD_OFF, "table": table, "reason": Reason.DEAD_WEIGHT, "changed": True,
+                "hard_off": True, "message": "the drafter loses at 12 to 60 requests", "estimate": FIGURES}  # fmt: skip
+        self.wishes.append(wish | change)
+
+    def bring_back(self, table: KTable, **change: Any) -> None:
+        wish = {"state": State.ON, "table": table, "reason": Reason.RESUMED, "changed": True, "hard_off": False,
+                "message": "the load fell to 3 requests"}  # fmt: skip
+        self.wishes.append(wish | change)
+
+
+def in_force(cluster: Cluster) -> KTable:
+    return KTable.from_rows(cluster.status["speculation"]["table"])
+
+
+def drafts(cluster: Cluster) -> bool:
+    (container,) = template(cluster.children["Deployment", "demo"])["spec"]["containers"]
+    return "--speculative-config" in container["args"]
+
+
+def without_series(cluster: Cluster) -> Observation:
+    """What pods without a speculator show: no figure of drafts at all."""
+    bare: dict[str, Any] = {"drafts": None, "draft_tokens": None, "accepted_tokens": None, "accepted_per_position": ()}
+    pods = {one["metadata"]["name"]: replace(window(cluster.now, 20, 0), **bare) for one in cluster.pods}
+    return Observation(cluster.now, pods)
+
+
+def removed(tuner: Tuner, spec: Any = HARD) -> Cluster:
+    """A cluster whose pods were rolled without drafter, and are ready again."""
+    cluster = settled(spec=spec)
+    tuner.remove(in_force(cluster))
+    cluster.tick(observed(cluster))
+    cluster.roll()
+    cluster.settle()
+    return cluster

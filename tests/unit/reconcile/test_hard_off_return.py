@@ -1,0 +1,122 @@
+"""Pods that get their drafter back: by the tuner, by an edit, never by accident. The tuner is a script."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.reconcile.scripted import HARD, Tuner, drafts, in_force, removed, without_series
+from tests.unit.reconcile.worlds import (
+    applies,
+    settled,
+    template,
+)
+
+from speculative_operator.api.status import Status
+from speculative_operator.domain import names
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import (
+    EngineSettings,
+    Method,
+    Mode,
+    ModelSource,
+    OffPolicy,
+    Scheme,
+    Speculation,
+    Speculator,
+)
+from speculative_operator.domain.table import KTable
+
+
+def test_a_fallen_load_brings_it_back(tuner: Tuner) -> None:
+    cluster = removed(tuner)
+    new = KTable.from_rows([[1, 8, 3], [9, 256, 0]])
+    tuner.bring_back(new)
+    outcome = cluster.tick(without_series(cluster))
+    assert applies(outcome) == [
+        ("ConfigMap", "demo-table", Reason.CREATED),
+        ("ConfigMap", "demo-payload", Reason.CREATED),
+    ], "the table is there before the pods that read it"
+    assert cluster.condition("Ready")["status"] == "False"
+    outcome = cluster.tick()
+    assert applies(outcome) == [("Deployment", "demo", Reason.RESUMED)]
+    cluster.roll()
+    cluster.settle()
+    assert drafts(cluster)
+    assert cluster.templates == 3
+    assert template(cluster.children["Deployment", "demo"]) == template(
+        settled(spec=HARD).children["Deployment", "demo"]
+    )
+    assert names.ANNOTATION_TABLE not in cluster.children["Deployment", "demo"]["metadata"]["annotations"]
+    assert cluster.table == {"version": 3, "rows": new.rows()}
+    block, entry = cluster.status["speculation"], cluster.status["decisions"][0]
+    assert "hardOff" not in block
+    assert (entry["from"], entry["to"], entry["reason"]) == ("none", str(new), "SpeculationResumed")
+    active = cluster.condition("SpeculationActive")
+    assert (active["status"], active["reason"]) == ("True", "SpeculationResumed")
+    assert cluster.memory is not None
+    assert not cluster.memory.hard_off
+
+
+def test_a_table_that_waits_is_not_worth_a_write(tuner: Tuner) -> None:
+    cluster = removed(tuner)
+    waiting = in_force(cluster)
+    tuner.remove(KTable.constant(1, 256))
+    assert cluster.tick(without_series(cluster)).actions == ()
+    assert in_force(cluster) == waiting
+    assert cluster.memory is not None
+    assert cluster.memory.table == waiting
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"speculation": Speculation(off_policy=OffPolicy.SOFT)},
+        {"speculation": Speculation(mode=Mode.RECOMMEND, off_policy=OffPolicy.HARD)},
+        {"speculation": Speculation(mode=Mode.STATIC, num_speculative_tokens=3, off_policy=OffPolicy.HARD)},
+        {"speculator": Speculator(Method.DRAFT_MODEL, ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B", "other"))},
+    ],
+    ids=["policy", "recommend", "static", "pair"],
+)
+def test_an_edit_that_takes_it_out_of_the_tuners_hands_brings_it_back(tuner: Tuner, change: dict[str, Any]) -> None:
+    cluster = removed(tuner)
+    cluster.edit(**change)
+    cluster.tick(without_series(cluster))
+    assert cluster.status["speculation"]["state"] != "HardOff"
+    cluster.settle()
+    assert drafts(cluster)
+    assert cluster.templates == 3
+    assert "hardOff" not in cluster.status["speculation"]
+    assert (cluster.status["decisions"][0]["from"], cluster.status["decisions"][0]["reason"]) == ("none", "SpecChanged")
+    assert cluster.status["speculation"]["tableVersion"] == 3
+    assert cluster.memory is not None
+    assert not cluster.memory.hard_off
+    Status.model_validate(cluster.status)
+
+
+def test_mode_off_finds_its_pods_there_already(tuner: Tuner) -> None:
+    cluster = removed(tuner)
+    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    cluster.settle()
+    assert cluster.templates == 2, "no pod is replaced"
+    assert cluster.condition("SpeculationActive")["reason"] == "Disabled"
+    assert "hardOff" not in cluster.status["speculation"]
+    cluster.edit(speculation=Speculation(off_policy=OffPolicy.HARD))
+    cluster.settle()
+    assert drafts(cluster), "the user's word counts, not what the tuner once found"
+
+
+def test_other_edits_leave_it_off(tuner: Tuner) -> None:
+    cluster = removed(tuner)
+    entries = cluster.status["decisions"]
+    cluster.edit(
+        engine=EngineSettings(args=("--seed=1",)),
+        verifier=replace(HARD.verifier, max_num_seqs=64),
+        speculation=Speculation(off_policy=OffPolicy.HARD, max_speculative_tokens=1),
+    )
+    cluster.settle()
+    assert not drafts(cluster)
+    assert cluster.status["speculation"]["hardOff"]
+    assert in_force(cluster) == KTable.constant(1, 64), "the table that waits fits"
+    assert cluster.status["decisions"] == entries
