@@ -1,7 +1,7 @@
 """Step costs of pairs that published measurements pin down, better than the roofline does.
 
 Called by the emulator and, as prior, by the tuner. One cost set per pair serves every data set; only acceptance length
-and lengths of prompts and outputs differ between them. docs/tuning.md lists the residuals.
+and lengths of prompts and outputs differ between them. docs/physics.md lists the residuals.
 
 Qwen3-8B + Qwen3-0.6B (draft model, K = 3) on one H100-SXM: fitted to the 16 speed-ups of arXiv 2601.11580 Fig. 1
 (vector figure; output tokens per second, end to end; vLLM 0.10-0.11 with full graphs, hence no graph tax in the fit).
