@@ -31,12 +31,13 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
         children.append(_config(spec, podspec.payload_name(spec.name), inp.container.payload))
     children.append(_deployment(inp))
     common = values.common(spec, names.child(spec.name))
+    reached = {**common, **values.network(inp)}
     children.append(hashed(parsed("service", common)))
-    children.append(hashed(parsed("networkpolicy", common)))
+    children.append(hashed(parsed("networkpolicy", reached)))
     if spec.replicas > 1 or not inp.owns_replicas:
         children.append(hashed(parsed("poddisruptionbudget", common)))
     if inp.capabilities.pod_monitor:
-        children.append(hashed(parsed("podmonitor", common)))
+        children.append(hashed(parsed("podmonitor", reached)))
     return tuple(children)
 
 

@@ -17,10 +17,9 @@ STARTUP_PERIOD_SECONDS = 2
 """Short, so that a pod is ready within two seconds of its engine; the budget is in the number of failures."""
 PROGRESS_MARGIN_SECONDS = 600
 """For scheduling and for pulling an image of several GiB, on top of the startup budget."""
+TELEMETRY_PATH = "/metrics"
 SHARED_MEMORY = "2Gi"
 """Size of /dev/shm where workers of several accelerators talk through it."""
-STOCK_USER = 2000
-"""User id that the stock vLLM image is prepared for (group 0); without it the image starts as root."""
 
 
 def startup_failures(startup_seconds: int) -> int:
@@ -37,7 +36,27 @@ def run_as_user(inp: RenderInput) -> int | None:
     """User id to ask for; None where the platform assigns one, or where the image is the user's own and knows."""
     if inp.capabilities.assigns_uids or inp.spec.engine.image:
         return None
-    return STOCK_USER
+    return inp.container.user
+
+
+def limits(inp: RenderInput) -> dict[str, str]:
+    """Resource limits of the engine's container: accelerators, if any are asked for, and what the engine names."""
+    wanted = inp.spec.accelerator
+    accelerators = {wanted.resource: str(wanted.per_replica)} if wanted.per_replica else {}
+    return {**accelerators, **inp.container.limits}
+
+
+def ports(inp: RenderInput) -> list[dict[str, Any]]:
+    """Name and number of each port of the pod, the one that serves first."""
+    found = [{"name": names.SERVING_PORT_NAME, "number": names.SERVING_PORT, "path": inp.container.metrics_path}]
+    if inp.container.telemetry:
+        found.append({"name": names.TELEMETRY_PORT_NAME, "number": names.TELEMETRY_PORT, "path": TELEMETRY_PATH})
+    return found
+
+
+def file_annotations(inp: RenderInput) -> dict[str, str]:
+    """Annotations of the pod that hold the engine's files."""
+    return {f"{names.ANNOTATION_FILE}{name}": text for name, text in sorted(inp.container.files.items())}
 
 
 def environment(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -56,6 +75,8 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
     pairs = [_scratch("cache", names.CACHE_MOUNT), _scratch("tmp", "/tmp")]  # noqa: S108  (a path in the pod)
     if inp.container.shared_memory:
         pairs.append(_scratch("dshm", "/dev/shm", {"medium": "Memory", "sizeLimit": SHARED_MEMORY}))  # noqa: S108
+    if inp.container.files:
+        pairs.append(_files(inp))
     if inp.live:
         pairs.append(_config("table", table_name(inp.spec.name), names.TABLE_MOUNT))
         pairs.append(_config("payload", payload_name(inp.spec.name), names.PAYLOAD_MOUNT))
@@ -84,6 +105,19 @@ def _scratch(name: str, path: str, source: Mapping[str, Any] | None = None) -> t
 
 def _config(name: str, config: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"name": name, "configMap": {"name": config}}, {"name": name, "mountPath": path, "readOnly": True}
+
+
+def _files(inp: RenderInput) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The engine's files out of the pod's own annotations, so that each pod has those of its own template."""
+    items = [
+        {
+            "path": name,
+            "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{names.ANNOTATION_FILE}{name}']"},
+        }
+        for name in sorted(inp.container.files)
+    ]
+    mount = {"name": "config", "mountPath": names.CONFIG_MOUNT, "readOnly": True}
+    return {"name": "config", "downwardAPI": {"items": items}}, mount
 
 
 def _models(inp: RenderInput) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:

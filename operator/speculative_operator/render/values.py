@@ -25,12 +25,18 @@ def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
     }
 
 
+def network(inp: RenderInput) -> dict[str, Any]:
+    """Values of those that reach the pods: every port, and where its metrics are."""
+    return {"ports": podspec.ports(inp)}
+
+
 def deployment(inp: RenderInput) -> dict[str, Any]:
     """Values of the Deployment."""
     spec, container = inp.spec, inp.container
     volumes, mounts = podspec.volumes_and_mounts(inp)
     return {
         **common(spec, names.child(spec.name)),
+        **network(inp),
         "annotations": _deployment_annotations(inp),
         "owns_replicas": inp.owns_replicas,
         "replicas": spec.replicas,
@@ -38,13 +44,16 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "progress_deadline": container.startup_seconds + podspec.PROGRESS_MARGIN_SECONDS,
         "pod_labels": labels.of_pods(spec),
         "port_text": str(names.SERVING_PORT),
+        "metrics_path": container.metrics_path,
+        "files": podspec.file_annotations(inp),
         "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
         "run_as_user": podspec.run_as_user(inp),
         "container": names.CONTAINER,
         "image": container.image,
+        "command": list(container.command),
         "args": list(container.args),
         "env": podspec.environment(container.env),
-        "accelerators": {spec.accelerator.resource: str(spec.accelerator.per_replica)},
+        "limits": podspec.limits(inp),
         "startup_period": podspec.STARTUP_PERIOD_SECONDS,
         "startup_failures": podspec.startup_failures(container.startup_seconds),
         "pre_stop_seconds": podspec.PRE_STOP_SECONDS,

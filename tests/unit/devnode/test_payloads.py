@@ -85,6 +85,25 @@ def test_downward_volume_of_resources() -> None:
     assert contents({"downwardAPI": {"items": [item]}}) == {"cpu": (b"2000", 0o644)}
 
 
+def test_downward_volume_of_single_annotations_is_their_bare_text() -> None:
+    """How files of an engine reach its pod: keys with a domain and a dot, texts with quotes and line ends."""
+    keys = {name: f"serving.speculative.dev/file.{name}" for name in ("adaptive.json", "empty.yaml", "absent.txt")}
+    text = '{"1": {"steps": [0, 3]}}\nx: "y"\n'
+    annotations = {keys["adaptive.json"]: text, keys["empty.yaml"]: ""}
+    pod = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
+    items = [
+        {"path": name, "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{key}']"}}
+        for name, key in keys.items()
+    ]
+    volume = {"downwardAPI": {"items": items, "defaultMode": 0o444}}
+    found = files(volume, Inputs(pod, "10.88.1.2", "10.88.0.2", {}, {}, {}))
+    assert {path: (file.data, file.mode) for path, file in found.items()} == {
+        "adaptive.json": (text.encode(), 0o444),
+        "empty.yaml": (b"", 0o444),
+        "absent.txt": (b"", 0o444),
+    }
+
+
 def test_which_volumes_the_node_writes() -> None:
     assert is_projected({"name": "a", "configMap": {"name": "cm"}})
     assert not is_projected({"name": "a", "emptyDir": {}})

@@ -156,7 +156,7 @@ def test_flags_are_recognised_as_the_engine_would(argument: str, flag: str) -> N
 @pytest.mark.parametrize(
     "fields",
     [
-        {"args": ("--enable-lora", "--max-loras", "4", "--api-key=x", "--max-num-batched-tokens", "8192")},
+        {"args": ("--enable-prefix-caching", "--swap-space", "4", "--api-key=x")},
         {"args": ("--disable-log-stats",), "mode": Mode.STATIC, "num_speculative_tokens": 3},
         {"method": Method.MLP_SPECULATOR, "mode": Mode.OFF},
         {"method": Method.DRAFT_MODEL, "draft_tp": 4, "verifier": {"tensor_parallel_size": 4}},

@@ -40,6 +40,7 @@ CONTAINER = EngineContainer(
     env=({"name": "HOME", "value": "/var/cache/speculative"},),
     startup_seconds=901,
     shutdown_seconds=120,
+    user=2000,
     payload={"speculative_scheduler.py": "print('x')\n"},
 )
 INPUT = RenderInput(SPEC, CONTAINER, KTable.constant(3, 256), 1, strategy={"type": "Recreate"})
@@ -262,6 +263,9 @@ def test_any_text_in_any_field_round_trips(
         args=(argument,),
         env=({"name": name, "value": value},),
         payload={"f.py": payload},
+        command=(value,),
+        files={"f.json": payload},
+        metrics_path=argument,
     )
     template = {"metadata": {"annotations": {label: override}}, "spec": {"serviceAccountName": override}}
     spec = replace(SPEC, name=name, namespace=value, uid=argument, template=template)
@@ -272,6 +276,9 @@ def test_any_text_in_any_field_round_trips(
     found = pod["spec"]["containers"][0]
     assert (found["image"], found["args"], found["env"]) == (argument, [argument], [{"name": name, "value": value}])
     assert pod["metadata"]["annotations"][label] == override
+    assert found["command"] == [value]
+    if label != f"{names.ANNOTATION_FILE}f.json":
+        assert pod["metadata"]["annotations"][f"{names.ANNOTATION_FILE}f.json"] == payload
     assert pod["spec"]["serviceAccountName"] == override
     assert manifest["spec"]["strategy"] == {"type": value}
     assert manifest["metadata"]["namespace"] == value

@@ -20,6 +20,8 @@ from speculative_operator.engines.vllm.plan import Plan, plan
 from speculative_operator.engines.vllm.sources import located
 
 _IMAGE = "vllm/vllm-openai:v{version}"
+_USER = 2000
+"""User id that the stock image is prepared for (group 0); without it the image starts as root."""
 _START_SECONDS = 900
 """Loading, compiling, profiling; 16 minutes are reported. Too small a budget kills pods that were coming up."""
 _START_SECONDS_PER_K = 60
@@ -69,6 +71,7 @@ class VllmEngine:
             payload={PAYLOAD_FILE: _payload_text()} if live else {},
             startup_seconds=startup,
             shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
+            user=_USER,
             shared_memory=max(verifier.tensor_parallel_size, verifier.pipeline_parallel_size) > 1
             or verifier.data_parallel_size > 1,
             pvc_mounts=tuple({source.pvc.claim: source.pvc for source in sources if source.pvc}.values()),
