@@ -41,6 +41,16 @@ class Extent(StrEnum):
         return self is Extent.ANY or (size > 1) is (self is Extent.MANY)
 
 
+class Variant(StrEnum):
+    """Forms of a method that behave unlike its plain one."""
+
+    PLAIN = ""
+    PARALLEL = "parallelDrafting"
+    """One pass drafts all K tokens: P-EAGLE with eagle or eagle3, PARD with draft_model."""
+    HETEROGENEOUS = "heterogeneousVocabulary"
+    """A draft_model whose vocabulary differs from the verifier's."""
+
+
 class Figure(StrEnum):
     """What may be believed of an engine's metrics."""
 
@@ -64,6 +74,7 @@ class Question:
     version: Version
     method: Method
     runner: str = ""
+    variant: Variant = Variant.PLAIN
     vendor: Vendor = Vendor.NVIDIA
     data_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -86,6 +97,7 @@ class Cell:
     """First release that the row no longer speaks of; None: no later one is known to differ."""
     runner: str = ""
     """The engine's name of the model runner; empty where there is one only."""
+    variant: Variant = Variant.PLAIN
     vendors: frozenset[Vendor] = ALL_VENDORS
     data: Extent = Extent.ANY
     """Data parallelism (attention data parallelism where the engine has that)."""
@@ -93,9 +105,11 @@ class Cell:
     experts: Extent = Extent.ANY
     """Expert parallelism: ONE is without, MANY with."""
     passes_at_zero: float = 1.0
-    """Draft passes that a step still runs at K = 0."""
+    """Draft passes that a step still runs at K = 0; infinity: as many as at the largest K."""
     follows_k: bool = True
     """False when a smaller K saves verification only: the drafter drafts as ever."""
+    block_drafter: bool = False
+    """True when one draft pass yields all K tokens."""
     metrics: frozenset[Figure] = frozenset()
     """Figures that are right. What is not named is absent, diluted or counted otherwise."""
     refused: str = ""
@@ -112,6 +126,7 @@ class Cell:
             and self.since <= question.version
             and (self.before is None or question.version < self.before)
             and self.runner in ("", question.runner)
+            and self.variant is question.variant
             and question.vendor in self.vendors
             and self.data.holds(question.data_parallel_size)
             and self.pipeline.holds(question.pipeline_parallel_size)

@@ -1,47 +1,164 @@
-"""What each vLLM release can turn for each method on each model runner, as data.
+"""What vLLM's releases can turn for each method on each model runner: rows of the capability matrix.
 
-Asked by `plan`, which resolves one spec; a test holds docs/engines.md to it.
-The versions come from comparing releases 0.18 to 0.32.
+`CELLS` is the product of `forms.FORMS` and `forms.RELEASES`. Asked by `plan` and `checks`; `speculative engines` and
+docs/engines.md show it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import Method
-from speculative_operator.engines.vllm.version import Version
+from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.matrix.cell import (
+    ALL_VENDORS,
+    Cell,
+    Extent,
+    Figure,
+    Proven,
+    Question,
+    Variant,
+    find,
+)
+from speculative_operator.engines.matrix.vendors import platform_of
+from speculative_operator.engines.matrix.version import Version
+from speculative_operator.engines.vllm.forms import (
+    FORMS,
+    OLDEST,
+    PIPELINE_SINCE,
+    RELEASES,
+    SCHEDULE_SINCE,
+    SHUTDOWN_TIMEOUT_SINCE,
+    V2_SCHEDULE_SINCE,
+    Form,
+    Release,
+    Runner,
+)
 
-OLDEST: Version = (0, 11, 0)
-"""First release with `inter_token_latency_seconds` and `kv_cache_usage_perc`, which `reading` needs."""
-SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
-SCHEDULE_SINCE: Version = (0, 24, 0)
-"""First release with `num_speculative_tokens_per_batch_size`."""
-V2_SCHEDULE_SINCE: Version = (0, 32, 0)
-"""First release whose V2 runner drafts what the schedule says; before, only V1 does."""
+__all__ = [
+    "CELLS",
+    "EMULATED",
+    "LIVE_PROVEN",
+    "METHODS",
+    "OLDEST",
+    "SCHEDULE_SINCE",
+    "SHUTDOWN_TIMEOUT_SINCE",
+    "V2_SCHEDULE_SINCE",
+    "MethodFacts",
+    "Runner",
+    "best_actuator",
+    "cell_of",
+    "runner_under_schedule",
+]
+
 LIVE_PROVEN: tuple[tuple[int, int], ...] = ((0, 32),)
 """Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere."""
+EMULATED: Version = (0, 32, 0)
+"""The release that the emulator imitates; a test holds the rows of this release to it."""
+
+_TRUSTED = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.STEP_TIME})
+_REAL = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
+"""Methods whose live changes of K the end-to-end run on the real engine asserts: CPU, V1 runner, one process."""
+_REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
+_NO_PIPELINE = "speculation does not work with pipeline parallelism before 0.15.0; use a newer engine.version"
+_DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
 
 
-class Runner(StrEnum):
-    """vLLM's model runners; `VLLM_USE_V2_MODEL_RUNNER` chooses."""
+def _cells() -> Iterator[Cell]:
+    for form in FORMS:
+        for cell in _of_form(form):
+            yield from _by_pipeline(_graded(cell))
 
-    V1 = "V1"
-    V2 = "V2"
+
+def _of_form(form: Form) -> Iterator[Cell]:
+    base = Cell(
+        engine=EngineType.VLLM,
+        method=form.method,
+        since=form.since,
+        actuator=Actuator.NONE if form.refused else Actuator.RESTART,
+        source=form.source,
+        runner=form.runner,
+        variant=form.variant,
+        passes_at_zero=0.0,
+        block_drafter=form.block,
+        metrics=frozenset() if form.refused else _TRUSTED - ({Figure.DRAFTED} if form.diluted else set()),
+        refused=form.refused,
+        note=form.note,
+    )
+    if form.refused or not form.scheduled:
+        yield base
+        return
+    for release in RELEASES:
+        since = max(release.since, form.since)
+        if release.runner is form.runner and (release.before is None or since < release.before):
+            yield from _of_release(replace(base, since=since, before=release.before), form, release)
+
+
+def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
+    if release.actuator is Actuator.RESTART:
+        yield cell
+        return
+    live = release.actuator is Actuator.LIVE
+    yield replace(
+        cell,
+        actuator=release.actuator,
+        data=Extent.ONE,
+        passes_at_zero=form.passes_at_zero,
+        follows_k=form.follows,
+        metrics=cell.metrics | ({Figure.K_IN_FORCE} if live else set()),
+    )
+    yield replace(cell, data=Extent.MANY, note=_DEADLOCK, source="vLLM 0.32.0 config/vllm.py; vllm#44185, vllm#45963")
+
+
+def _graded(cell: Cell) -> tuple[Cell, ...]:
+    """The row by how it was shown to be true; split where that is stronger on one vendor's accelerators."""
+    if not cell.since <= EMULATED or (cell.before is not None and cell.before <= EMULATED):
+        return (cell,)
+    if cell.variant is Variant.PARALLEL:
+        return (cell,)
+    emulated = replace(cell, proven=Proven.EMULATED)
+    live_on_v1 = cell.actuator is Actuator.LIVE and cell.runner == Runner.V1 and cell.variant is Variant.PLAIN
+    if not live_on_v1 or cell.method not in _REAL:
+        return (emulated,)
+    on_cpu = frozenset({Vendor.CPU})
+    return (
+        replace(cell, vendors=on_cpu, proven=Proven.REAL_ENGINE, source=_REAL_SOURCE),
+        replace(emulated, vendors=ALL_VENDORS - on_cpu),
+    )
+
+
+def _by_pipeline(cells: tuple[Cell, ...]) -> Iterator[Cell]:
+    for cell in cells:
+        if cell.since >= PIPELINE_SINCE or cell.refused:
+            yield cell
+            continue
+        early = replace(cell, before=min(cell.before or PIPELINE_SINCE, PIPELINE_SINCE), proven=Proven.SOURCE)
+        yield replace(early, pipeline=Extent.ONE)
+        yield replace(
+            early, pipeline=Extent.MANY, actuator=Actuator.NONE, metrics=frozenset(), refused=_NO_PIPELINE,
+            source="vLLM 0.14.0 docs/features/spec_decode.md",
+        )  # fmt: skip
+        if cell.before is None or cell.before > PIPELINE_SINCE:
+            yield replace(cell, since=PIPELINE_SINCE)
+
+
+CELLS: tuple[Cell, ...] = tuple(_cells())
+"""Every row of vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodFacts:
-    """How one method behaves. Empty sets mean: on no runner."""
+    """How the plain form of one method behaves. Empty sets mean: on no runner."""
 
     since: Version
     retunable: frozenset[Runner]
     """Runners on which K may differ from step to step without harm."""
     follows: frozenset[Runner]
     """Runners on which a smaller K drafts less; on the others only verification shrinks."""
-    preferred: Runner = Runner.V2
-    """Runner under a schedule; V2 is the default of 0.32 and is left to the engine, V1 is asked for."""
+    preferred: Runner
+    """Runner under a schedule in 0.32; V2 is the default there and is left to the engine, V1 is asked for."""
     needs_source: bool = True
     passes_at_zero: float = 1.0
     block_drafter: bool = False
@@ -49,48 +166,75 @@ class MethodFacts:
     """Remedy, for a method that no runner implements."""
 
 
-_BOTH, _V1, _V2, _NONE = frozenset(Runner), frozenset({Runner.V1}), frozenset({Runner.V2}), frozenset[Runner]()
-
-METHODS: dict[Method, MethodFacts] = {
-    Method.EAGLE: MethodFacts((0, 11, 0), retunable=_BOTH, follows=_BOTH),
-    Method.EAGLE3: MethodFacts((0, 11, 0), retunable=_BOTH, follows=_BOTH),
-    Method.MTP: MethodFacts((0, 11, 0), retunable=_BOTH, follows=_BOTH, needs_source=False),
-    # V2 drafts in full whatever K is, and without CUDA graphs for the drafter.
-    Method.DRAFT_MODEL: MethodFacts((0, 14, 0), retunable=_BOTH, follows=_V1, preferred=Runner.V1),
-    Method.DFLASH: MethodFacts((0, 23, 0), retunable=_BOTH, follows=_NONE, block_drafter=True),
-    Method.DSPARK: MethodFacts((0, 25, 1), retunable=_V2, follows=_NONE, block_drafter=True, needs_source=False),
-    # V2 fills misses with drafts that cannot be accepted, so it verifies more than it found.
-    Method.NGRAM: MethodFacts(
-        (0, 11, 0), retunable=_BOTH, follows=_V1, preferred=Runner.V1, needs_source=False, passes_at_zero=0.0
-    ),
-    # From here on the engine fails an assertion, or never hears of K, when a step has another K than the largest.
-    Method.NGRAM_GPU: MethodFacts((0, 18, 0), retunable=_NONE, follows=_NONE, needs_source=False, passes_at_zero=0.0),
-    Method.SUFFIX: MethodFacts(
-        (0, 12, 0), retunable=_NONE, follows=_NONE, preferred=Runner.V1, needs_source=False, passes_at_zero=0.0
-    ),
-    Method.MEDUSA: MethodFacts((0, 11, 0), retunable=_NONE, follows=_NONE, preferred=Runner.V1),
-    Method.MLP_SPECULATOR: MethodFacts(
-        (0, 11, 0), retunable=_NONE, follows=_NONE, refused="no model runner of vLLM implements it; use eagle3 or mtp"
-    ),
-}
+def cell_of(
+    method: Method,
+    version: Version,
+    runner: Runner,
+    data_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    vendor: Vendor = Vendor.NVIDIA,
+    variant: Variant = Variant.PLAIN,
+) -> Cell | None:
+    """The row for these circumstances; None where the release does not have the method on that runner."""
+    asked = Question(
+        EngineType.VLLM, version, method, runner, variant, vendor, data_parallel_size, pipeline_parallel_size
+    )
+    return find(CELLS, asked)
 
 
-def runner_under_schedule(method: Method, version: Version) -> Runner:
-    """The runner that serves `method` best when K may change; V2 cannot be trusted with a schedule before 0.32."""
-    facts = METHODS[method]
-    if version < V2_SCHEDULE_SINCE and Runner.V1 in facts.retunable:
-        return Runner.V1
-    return facts.preferred
+def runner_under_schedule(
+    method: Method, version: Version, vendor: Vendor = Vendor.NVIDIA, variant: Variant = Variant.PLAIN
+) -> Runner:
+    """The runner that serves `method` best when K may change.
 
-
-def best_actuator(method: Method, version: Version, runner: Runner, data_parallel_size: int) -> Actuator:
-    """The gentlest way to change K: Live, else Table, else Restart.
-
-    Data parallelism drops the schedule (or, in 0.24 and 0.25, may deadlock on it), so it leaves Restart. Releases
-    newer than the proven ones are held to what the newest known one does without the mounted scheduler: Table.
+    The gentlest actuator counts first, then that a smaller K drafts less (a block is one pass at every K), then what
+    the release takes by itself: V2 from 0.32 on, V1 before.
     """
-    if data_parallel_size > 1 or version < SCHEDULE_SINCE or runner not in METHODS[method].retunable:
+    platform = platform_of(EngineType.VLLM, vendor, version)
+    order = (Runner.V2, Runner.V1) if version >= V2_SCHEDULE_SINCE else (Runner.V1, Runner.V2)
+    served: list[tuple[int, bool, Runner]] = []
+    for runner in order:
+        cell = cell_of(method, version, runner, vendor=vendor, variant=variant)
+        if cell is not None and not cell.refused and (platform is None or platform.runner in ("", runner)):
+            served.append((_GENTLEST.index(cell.actuator), not (cell.follows_k or cell.block_drafter), runner))
+    return min(served, key=lambda one: one[:2])[2] if served else Runner.V1
+
+
+_GENTLEST = (Actuator.LIVE, Actuator.TABLE, Actuator.RESTART, Actuator.NONE)
+
+
+def best_actuator(
+    method: Method,
+    version: Version,
+    runner: Runner,
+    data_parallel_size: int,
+    vendor: Vendor = Vendor.NVIDIA,
+    variant: Variant = Variant.PLAIN,
+) -> Actuator:
+    """The gentlest way to change K: Live, else Table, else Restart, which is also the answer where no row is."""
+    cell = cell_of(method, version, runner, data_parallel_size, vendor=vendor, variant=variant)
+    if cell is None or cell.refused:
         return Actuator.RESTART
-    if runner is Runner.V2 and version < V2_SCHEDULE_SINCE:
-        return Actuator.RESTART
-    return Actuator.LIVE if version[:2] in LIVE_PROVEN else Actuator.TABLE
+    platform = platform_of(EngineType.VLLM, vendor, version)
+    least = platform.actuator if platform is not None else Actuator.RESTART
+    return max(cell.actuator, least, key=_GENTLEST.index)
+
+
+def _facts(method: Method) -> MethodFacts:
+    forms = [form for form in FORMS if form.method is method and form.variant is Variant.PLAIN]
+    served = [form for form in forms if not form.refused]
+    turned = [form for form in served if form.scheduled]
+    return MethodFacts(
+        since=min(form.since for form in served or forms),
+        retunable=frozenset(form.runner for form in turned),
+        follows=frozenset(form.runner for form in turned if form.follows),
+        preferred=runner_under_schedule(method, EMULATED),
+        needs_source=not method.draft_free and method not in (Method.MTP, Method.DSPARK),
+        passes_at_zero=0.0 if method.draft_free else 1.0,
+        block_drafter=any(form.block for form in served),
+        refused="" if served else forms[0].refused,
+    )
+
+
+METHODS: dict[Method, MethodFacts] = {method: _facts(method) for method in Method}
+"""The plain form of each method, read off the rows."""

@@ -1,25 +1,7 @@
-"""Release numbers of vLLM, compared. Used by `capability` and `checks`."""
+"""Release numbers of vLLM, compared: those of every engine. Kept for the modules of this adapter."""
 
 from __future__ import annotations
 
-import re
+from speculative_operator.engines.matrix.version import Version, parse, show
 
-Version = tuple[int, int, int]
-
-_FORM = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[.+-]?[a-zA-Z][\w.+-]*|\+[\w.-]+)?")
-
-
-def parse(text: str) -> Version | None:
-    """`0.32.0`, `v0.32`, `0.11.0+rhai5`, `0.33.0rc1` -> the release they are built from; None for anything else.
-
-    Vendors' suffixes and release candidates count as the release they name.
-    """
-    match = _FORM.fullmatch(text.strip())
-    if match is None:
-        return None
-    major, minor, patch = match.groups(default="0")
-    return (int(major), int(minor), int(patch))
-
-
-def show(version: Version) -> str:
-    return ".".join(map(str, version))
+__all__ = ["Version", "parse", "show"]

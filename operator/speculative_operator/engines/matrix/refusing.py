@@ -1,0 +1,152 @@
+"""What an engine's platform and rows refuse, with field, value and remedy. Called by every adapter's checks.
+
+yield from refusing.platform(spec, version)          # engine, release and accelerators
+yield from refusing.method(spec, version, CELLS, runner)   # the row of the method
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines import images
+from speculative_operator.engines.base import Refusal
+from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find
+from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform, platform_of, vendors_of
+from speculative_operator.engines.matrix.version import Version, show
+
+_UNSUPPORTED = Reason.UNSUPPORTED_BY_ENGINE
+_METHOD = "spec.speculator.method"
+
+
+def variant_of(speculator: Speculator) -> Variant:
+    """The form of the method that the spec asks for. `dflash` and `dspark` draft in parallel anyway: plain."""
+    if speculator.heterogeneous_vocabulary:
+        return Variant.HETEROGENEOUS
+    parallel = speculator.parallel_drafting and speculator.method not in (Method.DFLASH, Method.DSPARK)
+    return Variant.PARALLEL if parallel else Variant.PLAIN
+
+
+def question_of(spec: DeploymentSpec, version: Version, runner: str = "") -> Question:
+    """What the matrix is asked for `spec`, which has a speculator. Raises ValueError for one without."""
+    if spec.speculator is None:
+        raise ValueError(f"{spec.name} has no speculator: nothing to ask")
+    verifier = spec.verifier
+    return Question(
+        engine=spec.engine.type,
+        version=version,
+        method=spec.speculator.method,
+        runner=runner,
+        variant=variant_of(spec.speculator),
+        vendor=spec.accelerator.vendor,
+        data_parallel_size=verifier.data_parallel_size,
+        pipeline_parallel_size=verifier.pipeline_parallel_size,
+        expert_parallel=verifier.expert_parallel,
+    )
+
+
+def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
+    """Why the engine's release cannot serve `spec` on its accelerators; nothing where it can."""
+    row = platform_of(spec.engine.type, spec.accelerator.vendor, version)
+    if row is None:
+        yield _elsewhere(spec, version)
+        return
+    if row.newest is not None and version > _line_end(row.newest) and not spec.engine.image:
+        message = (
+            f"engine.version {show(version)}: {row.plugin}, which runs {spec.engine.type} on {row.vendor}, is not "
+            f"known for it; set engine.version {show(row.newest)}, or set engine.image to an image that has it"
+        )
+        yield Refusal("spec.engine.version", _UNSUPPORTED, message)
+    else:
+        missing = images.refusal(spec)
+        if missing is not None:
+            yield missing
+    if spec.verifier.pipeline_parallel_size > 1 and not row.pipeline:
+        message = (
+            f"verifier.pipelineParallelSize {spec.verifier.pipeline_parallel_size}: {row.plugin} has no pipeline "
+            "parallelism; set it to 1 and raise verifier.tensorParallelSize"
+        )
+        yield Refusal("spec.verifier.pipelineParallelSize", _UNSUPPORTED, message)
+    if spec.verifier.lora is not None and not row.lora:
+        message = (
+            f"verifier.lora: {row.plugin} serves no adapters; remove verifier.lora, or serve them on other accelerators"
+        )
+        yield Refusal("spec.verifier.lora", _UNSUPPORTED, message)
+
+
+def method(spec: DeploymentSpec, version: Version, cells: Collection[Cell], runner: str = "") -> Iterator[Refusal]:
+    """Why the speculator of `spec` cannot draft there; nothing where it can, or where `platform` refuses."""
+    speculator, vendor = spec.speculator, spec.accelerator.vendor
+    row = platform_of(spec.engine.type, vendor, version)
+    if speculator is None or row is None:
+        return
+    asked = question_of(spec, version, runner)
+    cell = find(cells, asked)
+    if cell is None:
+        yield _no_row(asked, cells)
+    elif cell.refused:
+        yield Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_named(asked)}: {cell.refused}")
+    elif asked.method not in row.methods or asked.variant not in row.variants:
+        message = (
+            f"speculator.method {_named(asked)} with {spec.engine.type} {show(version)} on {vendor}: {_remedy(row)}"
+        )
+        yield Refusal(_METHOD, _UNSUPPORTED, message)
+
+
+def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
+    engine, vendor = spec.engine.type, spec.accelerator.vendor
+    rows = [row for row in PLATFORMS if row.engine is engine and row.vendor is vendor]
+    if rows:
+        known = show(rows[-1].newest or rows[-1].since)
+        message = f"engine.version {show(version)}: not known to run on {vendor}; set engine.version {known}"
+        return Refusal("spec.engine.version", _UNSUPPORTED, message)
+    where = ", ".join(one for one in vendors_of(engine) if one is not Vendor.OTHER)
+    instead = [kind for kind in EngineType if kind is not EngineType.TGI and vendor in vendors_of(kind)]
+    message = (
+        f"accelerator.resource {spec.accelerator.resource} ({vendor}): {engine} does not run there, only on {where}"
+        + (f"; set engine.type: {instead[0]}, or other accelerators" if instead else "; use other accelerators")
+    )
+    return Refusal("spec.accelerator.resource", _UNSUPPORTED, message)
+
+
+def _no_row(asked: Question, cells: Collection[Cell]) -> Refusal:
+    """The release, the form, the runner or the engine lacks the method: said in this order of remedies."""
+    same = [cell for cell in cells if cell.engine is asked.engine and cell.method is asked.method and not cell.refused]
+    formed = [cell for cell in same if cell.variant is asked.variant]
+    if not same:
+        known = _methods(cells, asked.engine)
+        message = f"speculator.method {asked.method}: {asked.engine} does not have it; use one of {known}"
+    elif not formed:
+        message = f"speculator.{asked.variant} with method {asked.method}: {asked.engine} does not have it; remove it"
+        return Refusal(f"spec.speculator.{asked.variant}", _UNSUPPORTED, message)
+    else:
+        running = [cell for cell in formed if cell.runner in ("", asked.runner)] or formed
+        since = min(cell.since for cell in running)
+        message = (
+            f"speculator.method {_named(asked)} needs engine.version {show(since)} or newer, "
+            f"not {show(asked.version)}; set engine.version and engine.image, or choose another method"
+        )
+    return Refusal(_METHOD, _UNSUPPORTED, message)
+
+
+def _methods(cells: Collection[Cell], engine: EngineType) -> str:
+    """Methods that some release of the engine has, in the order of the enum."""
+    had = {cell.method for cell in cells if cell.engine is engine and not cell.refused}
+    return ", ".join(method for method in Method if method in had)
+
+
+def _named(asked: Question) -> str:
+    form = f" with {asked.variant}" if asked.variant else ""
+    where = f" on the {asked.runner} runner" if asked.runner and asked.variant else ""
+    return f"{asked.method}{form}{where}"
+
+
+def _remedy(row: Platform) -> str:
+    return row.remedy or "it was not found there; choose another method"
+
+
+def _line_end(newest: Version) -> Version:
+    """Patch releases of a known line count as known."""
+    return (newest[0], newest[1], 9999)

@@ -1,0 +1,213 @@
+"""What each vendor's accelerators leave of an engine's speculation: rows, asked before the engine's own.
+
+Some vendors run the engine itself, others a plug-in with a model runner of its own: that one drafts with the K it was
+started with, so a change of K is a rollout there. A method that is not in a row was found neither in the plug-in's
+source nor in its documentation, and is refused. Images are told in `engines.images`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.version import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """One engine on one vendor's accelerators, in a range of the engine's releases."""
+
+    engine: EngineType
+    vendor: Vendor
+    methods: frozenset[Method]
+    source: str
+    """Repository, file and release that it was read from."""
+    since: Version = (0, 0, 0)
+    before: Version | None = None
+    plugin: str = ""
+    """What runs the engine on them; empty where the engine does itself."""
+    newest: Version | None = None
+    """Newest release of the engine that the plug-in is known to exist for."""
+    actuator: Actuator = Actuator.LIVE
+    """The gentlest way that K can be changed on them, whatever the engine could elsewhere."""
+    runner: str = ""
+    """The only model runner; empty where the engine's rows tell."""
+    variants: frozenset[Variant] = frozenset(Variant)
+    pipeline: bool = True
+    """True when pipeline parallelism works."""
+    lora: bool = True
+    remedy: str = ""
+    """What to do for a method that is not in `methods`, a clause."""
+
+    def holds(self, version: Version) -> bool:
+        """True when the row speaks of the engine's release `version`."""
+        return self.since <= version and (self.before is None or version < self.before)
+
+
+_ALL = frozenset(Method)
+_EAGLES = frozenset({Method.EAGLE, Method.EAGLE3})
+_PLAIN = frozenset({Variant.PLAIN})
+_VLLM, _SGLANG, _TRT, _TGI = EngineType.VLLM, EngineType.SGLANG, EngineType.TENSORRT_LLM, EngineType.TGI
+_NO_TRITON = frozenset({Method.NGRAM_GPU, Method.DSPARK})
+
+PLATFORMS: tuple[Platform, ...] = (
+    Platform(_VLLM, Vendor.NVIDIA, _ALL, "vLLM 0.32.0 docs/features/README.md"),
+    Platform(_VLLM, Vendor.AMD, _ALL, "vLLM docs/features/README.md, feature x hardware: speculation works on AMD"),
+    Platform(
+        _VLLM,
+        Vendor.INTEL_GPU,
+        _ALL,
+        "vLLM docs/features/README.md, feature x hardware: speculation works on Intel GPUs, CUDA graphs do not",
+    ),
+    Platform(
+        _VLLM,
+        Vendor.CPU,
+        _ALL - _NO_TRITON,
+        "vLLM 0.32.0 v1/worker/cpu_model_runner.py and platforms/cpu.py",
+        since=(0, 32, 0),
+        runner="V1",
+        remedy="it needs Triton, which CPU builds lack; use eagle3, draft_model or ngram",
+    ),
+    Platform(
+        _VLLM,
+        Vendor.CPU,
+        frozenset(),
+        "vLLM docs/features/README.md, feature x hardware: no speculation on CPUs",
+        before=(0, 32, 0),
+        runner="V1",
+        remedy="releases before 0.32.0 are not known to speculate on CPUs; use 0.32.0",
+    ),
+    Platform(
+        _VLLM,
+        Vendor.GAUDI,
+        _EAGLES | {Method.NGRAM, Method.MTP},
+        "vllm-project/vllm-gaudi 0.26.0 v1/worker/hpu_model_runner.py; experimental by its docs/general/faq.md",
+        since=(0, 11, 2),
+        plugin="vllm-gaudi",
+        newest=(0, 26, 0),
+        actuator=Actuator.RESTART,
+        runner="V1",
+        variants=_PLAIN,
+        remedy="vllm-gaudi has ngram, eagle, eagle3 and mtp",
+    ),
+    Platform(
+        _VLLM,
+        Vendor.NEURON,
+        frozenset({Method.EAGLE}),
+        "vllm-project/vllm-neuron 0.2.0 README.md (vLLM 0.11)",
+        since=(0, 11, 0),
+        before=(0, 17, 0),
+        plugin="vllm-neuron with NxD Inference",
+        actuator=Actuator.RESTART,
+        runner="V1",
+        variants=_PLAIN,
+        pipeline=False,
+        remedy="vllm-neuron with NxD Inference has eagle only; use eagle, or engine.version 0.24.0 for eagle3",
+    ),
+    Platform(
+        _VLLM,
+        Vendor.NEURON,
+        frozenset({Method.EAGLE3}),
+        "AWS Neuron documentation 2.32, vLLM Neuron plug-in 0.24.0.1.1.0 (beta): EAGLE3, also with parallel drafting",
+        since=(0, 21, 0),
+        plugin="vllm-neuron",
+        newest=(0, 24, 0),
+        actuator=Actuator.RESTART,
+        runner="V1",
+        variants=frozenset({Variant.PLAIN, Variant.PARALLEL}),
+        pipeline=False,
+        lora=False,
+        remedy="vllm-neuron has eagle3 only",
+    ),
+    Platform(
+        _VLLM,
+        Vendor.TPU,
+        frozenset({Method.EAGLE3, Method.NGRAM}),
+        "vllm-project/tpu-inference README.md, feature support: Eagle3 and Ngram tested",
+        since=(0, 11, 1),
+        before=(0, 25, 0),
+        plugin="tpu-inference",
+        actuator=Actuator.RESTART,
+        runner="V1",
+        variants=_PLAIN,
+        remedy="tpu-inference before 0.25.0 has ngram and eagle3",
+    ),
+    Platform(
+        _VLLM,
+        Vendor.TPU,
+        frozenset({Method.EAGLE3, Method.NGRAM, Method.DFLASH}),
+        "vllm-project/tpu-inference 0.27.0 runner/tpu_runner.py; README.md: Eagle3, Ngram and DFlash tested",
+        since=(0, 25, 0),
+        plugin="tpu-inference",
+        newest=(0, 32, 0),
+        actuator=Actuator.RESTART,
+        runner="V1",
+        variants=_PLAIN,
+        remedy="tpu-inference has ngram, eagle3 and dflash",
+    ),
+    Platform(_VLLM, Vendor.OTHER, _ALL, "taken as a share of an NVIDIA GPU under another resource name"),
+    Platform(_SGLANG, Vendor.NVIDIA, _ALL, "SGLang docs/advanced_features/speculative_decoding.md"),
+    Platform(
+        _SGLANG,
+        Vendor.AMD,
+        _EAGLES | {Method.MTP, Method.DRAFT_MODEL},
+        "SGLang docs/advanced_features/speculative_decoding.md: NGRAM is for CUDA only",
+        remedy="on AMD only eagle, eagle3, mtp and draft_model are documented",
+    ),
+    Platform(
+        _SGLANG,
+        Vendor.INTEL_GPU,
+        frozenset(),
+        "SGLang docs/platforms/xpu.md, which names no speculation",
+        remedy="no speculation is documented on Intel GPUs; remove spec.speculator, or use engine.type: vLLM",
+    ),
+    Platform(
+        _SGLANG,
+        Vendor.CPU,
+        frozenset(),
+        "SGLang docs/platforms/cpu_server.md, which names no speculation",
+        remedy="no speculation is documented on CPUs; remove spec.speculator, or use engine.type: vLLM",
+    ),
+    Platform(_SGLANG, Vendor.OTHER, _ALL, "taken as a share of an NVIDIA GPU under another resource name"),
+    Platform(_TRT, Vendor.NVIDIA, _ALL, "NVIDIA/TensorRT-LLM README.md"),
+    Platform(_TRT, Vendor.OTHER, _ALL, "taken as a share of an NVIDIA GPU under another resource name"),
+    Platform(_TGI, Vendor.NVIDIA, _ALL, "huggingface/text-generation-inference docs/source/conceptual/speculation.md"),
+    Platform(_TGI, Vendor.AMD, _ALL, "huggingface/text-generation-inference docs/source/installation_amd.md"),
+    Platform(_TGI, Vendor.OTHER, _ALL, "taken as a share of an NVIDIA GPU under another resource name"),
+    Platform(
+        _TGI,
+        Vendor.GAUDI,
+        frozenset(),
+        "huggingface/text-generation-inference docs/source/backends/gaudi.mdx",
+        remedy="no speculation is documented on Gaudi; remove spec.speculator",
+    ),
+    Platform(
+        _TGI,
+        Vendor.INTEL_GPU,
+        frozenset(),
+        "huggingface/text-generation-inference docs/source/installation_intel.md",
+        remedy="no speculation is documented on Intel GPUs; remove spec.speculator",
+    ),
+    Platform(
+        _TGI,
+        Vendor.CPU,
+        frozenset(),
+        "huggingface/text-generation-inference docs/source/installation_intel.md",
+        remedy="no speculation is documented on CPUs; remove spec.speculator",
+    ),
+)
+"""At most one row speaks of an engine, a vendor and a release. Where none does, the engine does not run there."""
+
+
+def platform_of(engine: EngineType, vendor: Vendor, version: Version) -> Platform | None:
+    """The row for the engine's release on the vendor's accelerators; None where it does not run."""
+    found = (row for row in PLATFORMS if row.engine is engine and row.vendor is vendor and row.holds(version))
+    return next(found, None)
+
+
+def vendors_of(engine: EngineType) -> tuple[Vendor, ...]:
+    """Vendors whose accelerators the engine runs on in some release."""
+    return tuple(vendor for vendor in Vendor if any(row.engine is engine and row.vendor is vendor for row in PLATFORMS))

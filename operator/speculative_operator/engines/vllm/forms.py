@@ -1,0 +1,152 @@
+"""How each method drafts on each of vLLM's model runners, and how the runners take a schedule by release: data.
+
+`capability` multiplies the two into rows of the matrix; nobody else reads them. The versions come from comparing
+releases 0.18 to 0.32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import Method
+from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.version import Version
+
+OLDEST: Version = (0, 11, 0)
+"""First release with `inter_token_latency_seconds` and `kv_cache_usage_perc`, which `reading` needs."""
+PIPELINE_SINCE: Version = (0, 15, 0)
+"""The documentation of 0.14.0 still says that speculation does not work with pipeline parallelism."""
+SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
+SCHEDULE_SINCE: Version = (0, 24, 0)
+"""First release with `num_speculative_tokens_per_batch_size`."""
+V2_SCHEDULE_SINCE: Version = (0, 32, 0)
+"""First release whose V2 runner drafts what the schedule says; before, only V1 does."""
+
+
+class Runner(StrEnum):
+    """vLLM's model runners; `VLLM_USE_V2_MODEL_RUNNER` chooses."""
+
+    V1 = "V1"
+    V2 = "V2"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A method on one runner."""
+
+    method: Method
+    runner: Runner
+    since: Version
+    scheduled: bool = True
+    """K may differ from step to step without harm."""
+    follows: bool = True
+    passes_at_zero: float = 1.0
+    block: bool = False
+    variant: Variant = Variant.PLAIN
+    diluted: bool = False
+    """True when drafts are counted that cannot be accepted."""
+    refused: str = ""
+    source: str = "vLLM 0.32.0 v1/spec_decode and v1/worker/gpu/spec_decode"
+    note: str = ""
+
+
+_V1, _V2 = Runner.V1, Runner.V2
+_FIRST = OLDEST
+_ASSERTED = "vLLM 0.32.0: the proposer asserts that K is the largest"
+_NOT_ON_V2 = "vLLM 0.32.0 config/vllm.py, _get_v2_model_runner_unsupported_features"
+_NOT_ON_V1 = "vLLM 0.32.0 config/vllm.py, _get_v1_model_runner_unsupported_features"
+_ONLY_V1 = "the V2 model runner does not have it; remove VLLM_USE_V2_MODEL_RUNNER from engine.env"
+_ONLY_V2 = "the V1 model runner does not have it; remove VLLM_USE_V2_MODEL_RUNNER from engine.env"
+_PARALLEL_V1 = "vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py: inputs laid out for the largest K"
+_MISPLACED = "With another K than the largest, drafts would land at other requests, so K is fixed at start."
+_NO_RUNNER = "no model runner of vLLM implements it; use eagle3 or mtp"
+_MODULES = "With several modules in the checkpoint the V2 runner drafts in full at every K."
+_FILLER = "Requests without a match verify filler drafts, which dilutes the acceptance rate."
+
+FORMS: tuple[Form, ...] = (
+    Form(Method.EAGLE, _V1, _FIRST),
+    Form(Method.EAGLE, _V2, _FIRST),
+    Form(Method.EAGLE3, _V1, _FIRST),
+    Form(Method.EAGLE3, _V2, _FIRST),
+    Form(
+        Method.EAGLE, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1, note=_MISPLACED
+    ),
+    Form(Method.EAGLE, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
+    Form(
+        Method.EAGLE3,
+        _V1,
+        (0, 16, 0),
+        False,
+        block=True,
+        variant=Variant.PARALLEL,
+        source=_PARALLEL_V1,
+        note=_MISPLACED,
+    ),
+    Form(Method.EAGLE3, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
+    Form(Method.MTP, _V1, _FIRST),
+    Form(Method.MTP, _V2, _FIRST, note=_MODULES),
+    Form(Method.DRAFT_MODEL, _V1, (0, 14, 0)),
+    Form(
+        Method.DRAFT_MODEL,
+        _V2,
+        (0, 31, 0),
+        follows=False,
+        passes_at_zero=math.inf,
+        note="The drafter has no CUDA graphs.",
+    ),
+    Form(
+        Method.DRAFT_MODEL,
+        _V1,
+        (0, 16, 0),
+        False,
+        block=True,
+        variant=Variant.PARALLEL,
+        source=_PARALLEL_V1,
+        note=_MISPLACED,
+    ),
+    Form(Method.DRAFT_MODEL, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
+    Form(Method.DRAFT_MODEL, _V1, (0, 25, 1), variant=Variant.HETEROGENEOUS),
+    Form(Method.DRAFT_MODEL, _V2, (0, 25, 1), variant=Variant.HETEROGENEOUS, refused=_ONLY_V1, source=_NOT_ON_V2),
+    Form(Method.DFLASH, _V1, (0, 23, 0), block=True),
+    Form(Method.DFLASH, _V2, (0, 23, 0), follows=False, block=True),
+    Form(Method.DSPARK, _V1, (0, 25, 1), refused=_ONLY_V2, source=_NOT_ON_V1),
+    Form(Method.DSPARK, _V2, (0, 25, 1), follows=False, block=True),
+    Form(Method.NGRAM, _V1, _FIRST, passes_at_zero=0.0),
+    Form(Method.NGRAM, _V2, (0, 32, 0), follows=False, passes_at_zero=0.0, diluted=True, note=_FILLER),
+    Form(Method.NGRAM_GPU, _V1, (0, 18, 0), False, source=_ASSERTED),
+    Form(Method.NGRAM_GPU, _V2, (0, 32, 0), False, diluted=True, note=_FILLER),
+    Form(Method.SUFFIX, _V1, (0, 12, 0), False, source=_ASSERTED, note="The image must hold arctic-inference 0.1.1."),
+    Form(Method.SUFFIX, _V2, (0, 12, 0), refused=_ONLY_V1, source=_NOT_ON_V2),
+    Form(Method.MEDUSA, _V1, _FIRST, False, source=_ASSERTED),
+    Form(Method.MEDUSA, _V2, _FIRST, refused=_ONLY_V1, source=_NOT_ON_V2),
+    Form(
+        Method.MLP_SPECULATOR, _V1, _FIRST, refused=_NO_RUNNER, source="vLLM 0.32.0 v1/worker: no proposer of that name"
+    ),
+    Form(Method.MLP_SPECULATOR, _V2, _FIRST, refused=_NO_RUNNER, source=_NOT_ON_V2),
+)
+"""How each method drafts on each runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """How a runner takes a schedule in a range of releases, without data parallelism."""
+
+    runner: Runner
+    since: Version
+    before: Version | None
+    actuator: Actuator
+
+
+RELEASES: tuple[Release, ...] = (
+    Release(_V1, OLDEST, SCHEDULE_SINCE, Actuator.RESTART),
+    Release(_V1, SCHEDULE_SINCE, (0, 32, 0), Actuator.TABLE),
+    Release(_V1, (0, 32, 0), (0, 33, 0), Actuator.LIVE),
+    Release(_V1, (0, 33, 0), None, Actuator.TABLE),
+    Release(_V2, OLDEST, V2_SCHEDULE_SINCE, Actuator.RESTART),
+    Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE),
+    Release(_V2, (0, 33, 0), None, Actuator.TABLE),
+)
+"""Newer releases than the proven ones are held to what the newest known one does without the mounted scheduler."""
