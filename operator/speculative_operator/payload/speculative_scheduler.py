@@ -1,8 +1,9 @@
 """Live K for a stock vLLM: a scheduler that re-reads its table of K by batch size from a mounted file.
 
-Mounted alone into the serving container and named by `--scheduler-cls speculative_scheduler.scheduler`. It needs
-nothing but the standard library (Python 3.9 and newer) and vLLM, which it imports late. It never fails the engine:
-whatever it does not know or understand leaves the engine's own behaviour and table as they are, with one warning.
+Mounted into the serving container and named by `--scheduler-cls speculative_scheduler.scheduler`. It needs nothing but
+the standard library (Python 3.9 and newer) and vLLM, which it imports late. It never fails the engine: whatever it does
+not know or understand leaves the engine's own behaviour and table as they are, with one warning. Where
+`speculative_telemetry` is mounted beside it, each step is counted and served as metrics; it works without.
 
 The file, `$SPECULATIVE_TABLE_FILE`, holds `{"version": 3, "rows": [[1, 16, 4], [17, 256, 1]]}`: rows are
 [first, last, K] by number of scheduled requests, from 1 on without gap; the last row holds beyond its end.
@@ -10,9 +11,11 @@ The file, `$SPECULATIVE_TABLE_FILE`, holds `{"version": 3, "rows": [[1, 16, 4], 
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
@@ -22,6 +25,8 @@ PROVEN = ((0, 32),)
 """vLLM release lines (major, minor) on which this file was proven. On others it is inert."""
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 POLL_SECONDS = 0.2
+VARIED_METHODS = ("ngram", "suffix")
+"""Methods whose requests may have fewer drafts than the table says, or none: K of their steps is the table's."""
 LARGEST_FILE = 1 << 20
 
 # A child of vLLM's own logger: its lines appear in the engine's log, in its form.
@@ -103,7 +108,9 @@ class TableFile:
         self.path = path
         self.version: int | None = None
         self.rows: Rows = []
-        self._allowed = frozenset(allowed)
+        self.since = 0.0
+        """Unix time since when `version` is in force."""
+        self.allowed = frozenset(allowed)
         self._max_batch = max_batch
         self._clock = clock
         self._logger = logger
@@ -112,19 +119,25 @@ class TableFile:
         self._seen: Signature | None = None
         self._text: str | None = None
         self._warned = ""
+        self._looking = threading.Lock()
 
     def poll(self) -> list[int] | None:
-        """The dense table when a new one has come into force with this call, else None. Cheap: call it every step."""
+        """The dense table when a new one has come into force with this call, else None. Cheap: call it every step.
+
+        May be called from any thread: who comes second while another one looks goes on without.
+        """
         now = self._clock()
-        if now < self._next:
+        if now < self._next or not self._looking.acquire(blocking=False):
             return None
-        self._next = now + POLL_SECONDS
         try:
+            self._next = now + POLL_SECONDS
             return self._look()
         except BadTableError as error:
             self._warn(f"{self.path} {error}")
         except Exception as error:
             self._warn(f"{self.path} cannot be read: {error!r}")
+        finally:
+            self._looking.release()
         return None
 
     def _look(self) -> list[int] | None:
@@ -142,11 +155,11 @@ class TableFile:
         if text == self._text:
             self._warned = ""
             return None
-        version, rows, dense = parse(text, self._allowed, self._max_batch)
+        version, rows, dense = parse(text, self.allowed, self._max_batch)
         self._text, self._warned = text, ""
-        self.version, self.rows = version, rows
+        self.version, self.rows, self.since = version, rows, self._wall()
         # the engine's log shows whole seconds; how fast a table arrives is worth more
-        moment = datetime.fromtimestamp(self._wall(), timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
+        moment = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
         self._logger.info("speculative: table version %d in force since %s: %s", version, moment, show(rows))
         return dense
 
@@ -164,51 +177,120 @@ def show(rows: Rows) -> str:
 
 
 class _HotTable:
-    """Mixin before one of vLLM's schedulers: keeps `dynamic_sd_lookup` as the table file says.
+    """Mixin before one of vLLM's schedulers: keeps `dynamic_sd_lookup` as the table file says, and counts steps.
 
-    `schedule()` and the change of the list happen in one thread, in one assignment: no step sees half a table.
+    A table comes into force in one assignment, which vLLM reads once a step: no step sees half a table.
     """
 
     _speculative_table: TableFile | None = None
+    _speculative_state: Any = None
+    _speculative_meter: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        telemetry = _telemetry()
         try:
-            self._speculative_table = _table_of(self)
+            self._speculative_state = _state(telemetry)
+            self._speculative_table = _table_of(self, self._speculative_state)
             self._speculative_look()
         except Exception as error:
             self._speculative_table = None
-            _inert(f"unexpected {error!r}")
+            _inert(self._speculative_state, "Error", f"unexpected {error!r}")
+        try:
+            if telemetry is not None:
+                self._speculative_count(telemetry)
+        except Exception as error:
+            self._speculative_uncounted(error)
+
+    def _speculative_count(self, telemetry: Any) -> None:
+        """Steps are counted from now on, and served."""
+        state, config = self._speculative_state, self.vllm_config  # type: ignore[attr-defined]  # of vLLM's scheduler
+        table = self._speculative_table
+        prepared = table.allowed if table is not None else {0, self.num_spec_tokens}  # type: ignore[attr-defined]
+        varied = config.speculative_config is not None and config.speculative_config.method in VARIED_METHODS
+        state.scheduler = "async" if config.scheduler_config.async_scheduling else "sync"
+        state.meter = self._speculative_meter = telemetry.Meter(prepared, varied)
+        state.look = self._speculative_look
+        telemetry.serve(state)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """vLLM's, whatever its arguments in this release, after a look at the table file."""
         if self._speculative_table is not None:
             self._speculative_look()
-        return super().schedule(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes after the mixin
+        meter = self._speculative_meter
+        if meter is None:
+            return super().schedule(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes after the mixin
+        meter.scheduling()
+        plan = super().schedule(*args, **kwargs)  # type: ignore[misc]
+        try:
+            meter.scheduled(plan)
+        except Exception as error:
+            self._speculative_uncounted(error)
+        return plan
+
+    def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        """vLLM's; a step ends with it, so that no idle time is counted."""
+        outputs = super().update_from_output(scheduler_output, *args, **kwargs)  # type: ignore[misc]
+        meter = self._speculative_meter
+        if meter is not None:
+            try:
+                meter.finished(scheduler_output, outputs, bool(self.requests))  # type: ignore[attr-defined]
+            except Exception as error:
+                self._speculative_uncounted(error)
+        return outputs
 
     def _speculative_look(self) -> None:
-        dense = self._speculative_table.poll() if self._speculative_table is not None else None
-        if dense is not None:
+        table = self._speculative_table
+        dense = table.poll() if table is not None else None
+        if table is not None and dense is not None:
             self.dynamic_sd_lookup = dense
+            if self._speculative_state is not None:
+                self._speculative_state.table = (table.version, table.since)
+
+    def _speculative_uncounted(self, error: Exception) -> None:
+        self._speculative_meter = None
+        if self._speculative_state is not None:
+            self._speculative_state.meter = None
+        _log.warning("speculative: steps are no longer counted: %r", error)
 
 
-def _table_of(engine_scheduler: Any) -> TableFile | None:
+def _table_of(engine_scheduler: Any, state: Any) -> TableFile | None:
     """The table file for a scheduler that was started with a schedule of the known form; else None and a warning."""
     lookup = getattr(engine_scheduler, "dynamic_sd_lookup", None)
     path = os.environ.get(TABLE_VARIABLE)
     if lookup is None:
-        _inert("the engine runs without a schedule (none given at start, or data parallelism dropped it)")
+        why = "the engine runs without a schedule (none given at start, or data parallelism dropped it)"
+        _inert(state, "NoSchedule", why)
     elif not isinstance(lookup, list) or len(lookup) < 2 or not all(_whole(k) for k in lookup):
-        _inert("this engine keeps its schedule in a form that is not known here")
+        _inert(state, "UnknownSchedule", "this engine keeps its schedule in a form that is not known here")
     elif not path:
-        _inert(f"{TABLE_VARIABLE} is not set")
+        _inert(state, "NoTableFile", f"{TABLE_VARIABLE} is not set")
     else:
+        if state is not None:
+            state.live = True
         return TableFile(path, lookup[1:], len(lookup) - 1)
     return None
 
 
-def _inert(why: str) -> None:
+def _inert(state: Any, reason: str, why: str) -> None:
+    """`state`, where there is one, tells the reason to whoever scrapes."""
+    if state is not None:
+        state.live, state.reason = False, reason
     _log.warning("speculative: K is not changed while serving: %s", why)
+
+
+def _telemetry() -> Any:
+    """The module mounted beside this one; None without it."""
+    name = "speculative_telemetry"
+    try:
+        return importlib.import_module(f"{__package__}.{name}" if __package__ else name)
+    except Exception as error:
+        _log.warning("speculative: no step telemetry: %r", error)
+        return None
+
+
+def _state(telemetry: Any) -> Any:
+    return telemetry.State(".".join(map(str, _engine_version()))) if telemetry is not None else None
 
 
 def scheduler(*args: Any, **kwargs: Any) -> Any:
@@ -221,9 +303,23 @@ def scheduler(*args: Any, **kwargs: Any) -> Any:
     base = _base(config)
     version = _engine_version()
     if version[:2] not in PROVEN:
-        _inert(f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} is not among the proven releases")
+        _stand_aside(version)
         return base(*args, **kwargs)
     return _hot(base)(*args, **kwargs)
+
+
+def _stand_aside(version: tuple[int, ...]) -> None:
+    """On a release that this file was not proven on nothing is touched; metrics say so."""
+    telemetry = state = None
+    why = f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} is not among the proven releases"
+    try:
+        telemetry = _telemetry()
+        state = _state(telemetry)
+        _inert(state, "EngineVersion", why)
+        if telemetry is not None:
+            telemetry.serve(state)
+    except Exception as error:
+        _log.warning("speculative: no step telemetry: %r", error)
 
 
 _classes: dict[type, type] = {}

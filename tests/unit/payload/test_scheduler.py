@@ -20,17 +20,40 @@ BOOT = [0, 1, 1, 1, 1, 1, 1, 3, 0]
 """Dense boot schedule for 8 requests: K of 1, 3 and 0 are prepared."""
 
 
+class Plan:
+    """vLLM's scheduler output: `batch` decoding requests without drafts."""
+
+    def __init__(self, batch: int, k: int) -> None:
+        self.batch = batch
+        self.num_spec_tokens_to_schedule = k
+        self.num_scheduled_tokens = {str(number): 1 for number in range(batch)}
+        self.total_num_scheduled_tokens = batch
+        self.scheduled_spec_decode_tokens: dict[str, list[int]] = {}
+        self.scheduled_cached_reqs = SimpleNamespace(num_output_tokens=[1] * batch)
+
+    def __eq__(self, k: object) -> bool:
+        return self.num_spec_tokens_to_schedule == k
+
+    __hash__ = None  # type: ignore[assignment]  # as vLLM's dataclass
+
+
 class Scheduler:
     """What the payload relies on of vLLM's scheduler."""
 
     def __init__(self, vllm_config: Any, block_size: int = 16) -> None:
+        self.vllm_config = vllm_config
+        self.num_spec_tokens = 3
+        self.requests: dict[str, object] = {}
         self.dynamic_sd_lookup = vllm_config.lookup
         self.block_size = block_size
         self.steps: list[tuple[int, dict[str, bool]]] = []
 
-    def schedule(self, batch: int, **flags: bool) -> int:
+    def schedule(self, batch: int, **flags: bool) -> Plan:
         self.steps.append((batch, flags))
-        return int(self.dynamic_sd_lookup[batch])
+        return Plan(batch, int(self.dynamic_sd_lookup[batch]))
+
+    def update_from_output(self, plan: Plan, _sampled: object) -> dict[int, Any]:
+        return {0: SimpleNamespace(outputs=[SimpleNamespace(new_token_ids=[7])] * plan.batch, scheduler_stats=None)}
 
 
 class AsyncScheduler(Scheduler):
@@ -50,6 +73,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         setattr(module, base.__name__, base)
         monkeypatch.setitem(sys.modules, f"vllm.v1.core.sched.{name}", module)
     monkeypatch.setattr(payload, "POLL_SECONDS", 0.0)
+    monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", "off")
     return package
 
 
@@ -69,7 +93,9 @@ def write(path: Path, version: int, rows: list[list[int]]) -> None:
 
 def start(lookup: Any = None, asynchronous: bool = False) -> Any:
     scheduler_config = SimpleNamespace(async_scheduling=asynchronous)
-    config = SimpleNamespace(scheduler_config=scheduler_config, lookup=BOOT if lookup is None else lookup)
+    lookup = BOOT if lookup is None else lookup
+    speculative = SimpleNamespace(method="draft_model")
+    config = SimpleNamespace(scheduler_config=scheduler_config, lookup=lookup, speculative_config=speculative)
     return payload.scheduler(vllm_config=config, block_size=32)
 
 
@@ -119,8 +145,8 @@ def test_inert_where_the_schedule_is_absent_or_strange(lookup: Any, caplog: pyte
 
 @pytest.mark.usefixtures("file")
 def test_inert_without_a_boot_schedule(caplog: pytest.LogCaptureFixture) -> None:
-    config = SimpleNamespace(scheduler_config=SimpleNamespace(async_scheduling=False), lookup=None)
-    made = payload.scheduler(config)
+    scheduler_config = SimpleNamespace(async_scheduling=False)
+    made = payload.scheduler(SimpleNamespace(scheduler_config=scheduler_config, lookup=None, speculative_config=None))
     assert made.dynamic_sd_lookup is None
     assert "runs without a schedule" in caplog.text
 
@@ -157,7 +183,7 @@ def test_proven_engines(vllm: ModuleType, version: str) -> None:
 def test_the_engine_starts_whatever_happens_in_here(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_: Any) -> None:
+    def broken(*_: Any) -> None:
         raise RuntimeError("boom")
 
     monkeypatch.setattr(payload, "_table_of", broken)

@@ -6,6 +6,7 @@ import ast
 import json
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speculative_operator.domain.table import KTable
+from speculative_operator.payload import FILES
 from speculative_operator.payload import speculative_scheduler as payload
 from speculative_operator.payload.speculative_scheduler import BadTableError, TableFile, parse
 
@@ -201,11 +203,18 @@ def test_a_row_to_the_end_of_numbers_costs_nothing() -> None:
     assert parse('{"version": 1, "rows": [[1, 1000000000000000000000, 3]]}', ALLOWED, 4)[2] == [0, 3, 3, 3, 3]
 
 
-def test_the_file_stands_alone() -> None:
-    """It is mounted without this project, into images with their own Python."""
-    tree = ast.parse(Path(payload.__file__).read_text(), feature_version=(3, 9))
+@pytest.mark.parametrize("name", FILES)
+def test_the_files_stand_alone(name: str) -> None:
+    """They are mounted without this project, into images with their own Python."""
+    text = Path(payload.__file__).with_name(name).read_text()
+    tree = ast.parse(text, feature_version=(3, 9))
     top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in top if isinstance(node, ast.ImportFrom)}
-    assert names <= {"__future__", "collections.abc", "datetime", "json", "logging", "os", "time", "typing"}
-    assert "speculative_operator" not in Path(payload.__file__).read_text()
+    assert {name.partition(".")[0] for name in names} <= {"__future__", *sys.stdlib_module_names}
+    assert "speculative_operator" not in text
+
+
+def test_every_file_is_named_and_every_name_is_a_file() -> None:
+    folder = Path(payload.__file__).parent
+    assert {path.name for path in folder.glob("*.py")} == {"__init__.py", *FILES}

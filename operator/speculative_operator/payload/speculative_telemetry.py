@@ -1,0 +1,263 @@
+"""What each step of the engine had: K, batch, seconds, tokens, drafts by position. Counted here, served as metrics.
+
+Mounted beside `speculative_scheduler`, which calls `Meter` around every step and starts `serve` once. Standard library
+alone, Python 3.9 and newer. Counting costs the engine's thread some microseconds a step and takes no lock; text is made
+by a thread of its own, when somebody asks. Names and meanings: docs/metrics.md, "Step telemetry of the payload".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from operator import add
+from typing import Any
+
+PORT_VARIABLE = "SPECULATIVE_TELEMETRY_PORT"
+HOST_VARIABLE = "SPECULATIVE_TELEMETRY_HOST"
+PORT = 8001
+HOST = "0.0.0.0"  # noqa: S104  # a pod's address is not known beforehand, and probes and scrapers come from outside
+CLIENT_SECONDS = 2.0
+"""A scraper that reads or writes slower than this is hung up on: there may be others."""
+LARGEST_REQUEST = 16_384
+LARGEST_BUCKET = 1024
+PAUSE_SECONDS = 1.0
+"""Nobody scheduled for this long with no step under way: the engine was paused, and the time is no step's."""
+
+_log = logging.getLogger("vllm.speculative_scheduler")
+
+Cell = tuple[int, float, int, int, int]
+"""Steps, seconds, requests, tokens, prompt tokens."""
+Positions = tuple[tuple[int, ...], tuple[int, ...]]
+"""Drafted and accepted by position."""
+
+
+class Meter:
+    """Counts steps by (K, batch bucket) and drafts by (K, position).
+
+    Written by the engine's thread alone. Every figure that belongs together is one tuple, replaced in one store: a
+    reader in another thread sees it before or after a step, never between, without a lock.
+
+    `ks` are the K of the boot schedule: no other becomes a label. `varied` where a request may have fewer drafts than
+    the table says (n-gram, suffix): then K is what the table said when the drafts were made, else what was verified.
+    """
+
+    def __init__(self, ks: Iterable[int], varied: bool, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.cells: dict[tuple[int, int], Cell] = {}
+        self.positions: dict[int, Positions] = {}
+        known = sorted(set(ks)) or [0]
+        # a draft that was cut short (end of the context) belongs to the K it was made for
+        self._label = [next((k for k in known if k >= length), known[-1]) for length in range(known[-1] + 1)]
+        self._varied = varied
+        self._clock = clock
+        self._began: float | None = None
+        self._under_way: dict[int, int] = {}
+        """Identity of a scheduler output -> K that its drafts were made with. Outputs lag with async scheduling."""
+        self._next_k = 0
+
+    def scheduling(self) -> None:
+        """A step is about to be scheduled. The clock of a step runs from the end of the one before while there is work,
+        so that what lies between (drafting above all) counts; here it starts only after idleness."""
+        now = self._clock()
+        if self._began is None or (not self._under_way and now - self._began > PAUSE_SECONDS):
+            self._began = now
+
+    def scheduled(self, plan: Any) -> None:
+        """`plan` is the scheduler output that `finished` will be called with, one or more steps later."""
+        if len(self._under_way) > 64:  # outputs that never came: a failed step
+            self._under_way.clear()
+        self._under_way[id(plan)] = self._next_k
+        if plan.num_scheduled_tokens:
+            self._next_k = plan.num_spec_tokens_to_schedule
+
+    def finished(self, plan: Any, outputs: Any, busy: bool) -> None:
+        """`outputs` is what vLLM's `update_from_output` gave for `plan`; `busy` while requests remain."""
+        now = self._clock()
+        began, self._began = self._began, (now if busy else None)
+        made_for = self._under_way.pop(id(plan), 0)
+        tokens, stats = 0, None
+        for client in outputs.values():
+            for output in client.outputs:
+                tokens += len(output.new_token_ids)
+            if client.scheduler_stats is not None:
+                stats = client.scheduler_stats.spec_decoding_stats
+        if not tokens and stats is None:
+            return
+        lengths = list(map(len, plan.scheduled_spec_decode_tokens.values()))
+        k = self._k(plan, lengths, made_for)
+        if stats is not None:
+            self._add_drafts(k, stats)
+        if tokens and began is not None:
+            self._add_step(k, plan, now - began, tokens, sum(lengths))
+
+    def _k(self, plan: Any, lengths: list[int], made_for: int) -> int:
+        if self._varied:
+            return made_for if lengths or _decoding(plan) else 0
+        return self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
+
+    def _add_step(self, k: int, plan: Any, seconds: float, tokens: int, drafted: int) -> None:
+        batch = len(plan.num_scheduled_tokens)
+        # a decoding request gets a token and its drafts, everything else is prompt
+        prefill = max(0, plan.total_num_scheduled_tokens - _decoding(plan) - drafted)
+        bucket = min(1 << (batch - 1).bit_length(), LARGEST_BUCKET + 1)
+        key = (k, bucket)
+        steps, before, requests, emitted, prompt = self.cells.get(key, (0, 0.0, 0, 0, 0))
+        self.cells[key] = (steps + 1, before + seconds, requests + batch, emitted + tokens, prompt + prefill)
+
+    def _add_drafts(self, k: int, stats: Any) -> None:
+        """vLLM's own figures of the step: it has left out what grammars forbade and requests that had ended."""
+        drafted, accepted = stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos
+        held = self.positions.get(k)
+        if held is not None:
+            drafted, accepted = map(add, held[0], drafted), map(add, held[1], accepted)
+        self.positions[k] = (tuple(drafted), tuple(accepted))
+
+
+def _decoding(plan: Any) -> int:
+    """Scheduled requests that have an output token already."""
+    outputs: list[int] = plan.scheduled_cached_reqs.num_output_tokens
+    return len(outputs) - outputs.count(0)
+
+
+class State:
+    """What is told beside the counters. Plain attributes, set by whoever knows."""
+
+    def __init__(self, engine_version: str) -> None:
+        self.engine_version = engine_version
+        self.scheduler = "none"
+        self.live = False
+        self.reason = ""
+        """Why tables are not re-read; empty while they are."""
+        self.table: tuple[int, float] | None = None
+        """Version in force and the unix time since when."""
+        self.meter: Meter | None = None
+        self.look: Callable[[], object] | None = None
+        """Called before each answer, so that a table is taken and acknowledged by an engine without requests too."""
+
+
+_STEP_FAMILIES = (
+    ("steps", "Engine steps that emitted tokens, by the K verified and the scheduled requests."),
+    ("step_seconds", "Wall time of these steps, from the end of the step before."),
+    ("requests", "Scheduled requests, added up over these steps."),
+    ("tokens", "Tokens emitted in these steps."),
+    ("prefill_tokens", "Prompt tokens computed in these steps."),
+)
+_PREFIX = "speculative_payload_"
+
+
+def exposition(state: State) -> str:
+    """Prometheus text of everything that `state` holds."""
+    return "\n".join([*_info(state), *_table(state), *_counters(state.meter), ""])
+
+
+def _info(state: State) -> Iterator[str]:
+    yield from _head("info", "gauge", "Whether this engine re-reads its table of K, and why not.")
+    labels = {
+        "live": str(state.live).lower(),
+        "engine_version": state.engine_version,
+        "scheduler": state.scheduler,
+        "reason": state.reason,
+    }
+    yield f"{_PREFIX}info{{{','.join(f'{name}={_quoted(value)}' for name, value in labels.items())}}} 1"
+
+
+def _table(state: State) -> Iterator[str]:
+    table = state.table
+    if table is None:
+        return
+    yield from _head("table_version", "gauge", "Version of the table of K in force.")
+    yield f"{_PREFIX}table_version {table[0]}"
+    yield from _head("table_applied_timestamp_seconds", "gauge", "When it came into force.")
+    yield f"{_PREFIX}table_applied_timestamp_seconds {table[1]:.6f}"
+
+
+def _counters(meter: Meter | None) -> Iterator[str]:
+    if meter is None:
+        return
+    cells = sorted(dict(meter.cells).items())
+    for place, (name, meaning) in enumerate(_STEP_FAMILIES):
+        yield from _head(f"{name}_total", "counter", meaning)
+        for (k, bucket), figures in cells:
+            upper = "+Inf" if bucket > LARGEST_BUCKET else str(bucket)
+            yield f'{_PREFIX}{name}_total{{k="{k}",batch="{upper}"}} {figures[place]!r}'
+    positions = sorted(dict(meter.positions).items())
+    for side, name in enumerate(("drafted", "accepted")):
+        yield from _head(f"{name}_tokens_total", "counter", f"Draft tokens {name} at a position in steps of that K.")
+        for k, counts in positions:
+            for position, drafted in enumerate(counts[0]):
+                if drafted:
+                    labels = f'k="{k}",position="{position}"'
+                    yield f"{_PREFIX}{name}_tokens_total{{{labels}}} {counts[side][position]}"
+
+
+def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}{name} {meaning}"
+    yield f"# TYPE {_PREFIX}{name} {kind}"
+
+
+def _quoted(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
+
+
+def serve(state: State) -> int | None:
+    """Serves `exposition(state)` from a daemon thread; the port, or None where that cannot be.
+
+    Port and host come from the environment; the port "off" means none. Never raises: a taken port (a second engine in
+    this pod came second) is one warning, and the engine runs on without.
+    """
+    asked = os.environ.get(PORT_VARIABLE, str(PORT))
+    if asked == "off":
+        return None
+    try:
+        listener = socket.create_server((os.environ.get(HOST_VARIABLE, HOST), int(asked)), backlog=16)
+        threading.Thread(target=_answer_all, args=(listener, state), name="speculative-telemetry", daemon=True).start()
+        port: int = listener.getsockname()[1]
+    except Exception as error:
+        _log.warning("speculative: no step telemetry on port %s: %s", asked, error)
+        return None
+    _log.info("speculative: step telemetry on port %d", port)
+    return port
+
+
+def _answer_all(listener: socket.socket, state: State) -> None:
+    """One client after the other. Asleep in the kernel while nobody asks."""
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:  # out of file descriptors, or a client that went away: not a reason to stop
+            time.sleep(0.1)
+            continue
+        try:
+            with client:
+                _answer(client, state)
+        except Exception as error:
+            _log.debug("speculative: a scrape failed: %r", error)
+
+
+def _answer(client: socket.socket, state: State) -> None:
+    until = time.monotonic() + CLIENT_SECONDS
+    request = b""
+    while b"\r\n\r\n" not in request:
+        client.settimeout(max(0.001, until - time.monotonic()))
+        piece = client.recv(4096)
+        request += piece
+        if not piece or len(request) > LARGEST_REQUEST or time.monotonic() > until:
+            return
+    method, _, rest = request.partition(b" ")
+    path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
+    if path not in (b"/metrics", b"/") or method not in (b"GET", b"HEAD"):
+        status, body = b"404 Not Found", b"only GET /metrics\n"
+    else:
+        if state.look is not None:
+            state.look()
+        status, body = b"200 OK", exposition(state).encode("utf-8")
+    head = (
+        b"HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        b"Content-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
+    )
+    client.settimeout(CLIENT_SECONDS)
+    client.sendall(head if method == b"HEAD" else head + body)
