@@ -12,15 +12,20 @@ from speculative_operator.emulator.core import CoreLimits, EngineCore
 from speculative_operator.emulator.drafting import Reaction
 from speculative_operator.emulator.families import families
 from speculative_operator.emulator.kv import KvPool, bytes_per_token
+from speculative_operator.emulator.lengths import ByScheduled, Constant, DraftLengths
 from speculative_operator.emulator.metrics import EngineMetrics
 from speculative_operator.emulator.recorder import Recording
 from speculative_operator.emulator.settings import Settings
 from speculative_operator.emulator.timing import step_timer
 
 
-def build_core(config: EngineConfig, settings: Settings) -> EngineCore:
-    """An engine core with an empty queue. Raises LateError for what vLLM refuses after loading the weights."""
-    behaviour = config.drafting
+def build_core(config: EngineConfig, settings: Settings, lengths: DraftLengths | None = None) -> EngineCore:
+    """An engine core with an empty queue; K comes from `lengths`, else from the configuration's own schedule.
+
+    Raises LateError for what the engine refuses after loading the weights.
+    """
+    behaviour, table = config.drafting, config.lookup()
+    lengths = lengths or (Constant(config.max_k) if table is None else ByScheduled(table))
     return EngineCore(
         CoreLimits(
             max_num_seqs=config.max_num_seqs,
@@ -33,7 +38,7 @@ def build_core(config: EngineConfig, settings: Settings) -> EngineCore:
         config.pool(),
         step_timer(config, settings.step_noise),
         acceptance_table(config.speculative, behaviour, settings.acceptance_spread),
-        config.lookup(),
+        lengths,
         np.random.default_rng(settings.seed),
         Recording(config.request_metrics),
     )

@@ -16,7 +16,7 @@ from speculative_operator.emulator.requests import Request
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
-_GENERATED = 2
+_GENERATED, _STEPS = 2, 9
 
 
 class Batch:
@@ -24,7 +24,7 @@ class Batch:
 
     Columns: `todo` prompt tokens still to compute (0: decoding); `context` tokens whose KV is computed; `generated` and
     `target` output tokens; `drafts` draft tokens to verify in the next step; `blocks` KV blocks held; `workload` and
-    `tendency` row and bin of the acceptance table; `streams` 1 when someone reads token by token; `last_token`
+    `tendency` row and bin of the acceptance table; `steps` in which it decoded; `streams` 1 when someone reads token by token; `last_token`
     engine-clock time of the newest token.
     """
 
@@ -37,12 +37,13 @@ class Batch:
     workload: Ints
     tendency: Ints
     streams: Ints
+    steps: Ints
     last_token: Floats
 
     def __init__(self, capacity: int) -> None:
         self.size = 0
         self.requests: list[Request] = []
-        self._table = np.zeros((9, capacity), dtype=np.int64)
+        self._table = np.zeros((10, capacity), dtype=np.int64)
         self._last_token = np.zeros(capacity)
         self._resize(0)
 
@@ -50,7 +51,7 @@ class Batch:
         self.size = size
         live = self._table[:, :size]
         (self.todo, self.context, self.generated, self.target, self.drafts) = live[:5]
-        (self.blocks, self.workload, self.tendency, self.streams) = live[5:]
+        (self.blocks, self.workload, self.tendency, self.streams, self.steps) = live[5:]
         self.last_token = self._last_token[:size]
 
     def append(self, request: Request, blocks: int) -> int:
@@ -67,6 +68,7 @@ class Batch:
             request.workload,
             request.tendency,
             int(request.streams),
+            request.steps,
         )
         self._last_token[row] = request.last_token or 0.0
         self._resize(row + 1)
@@ -96,5 +98,6 @@ class Batch:
 
     def _write_back(self, row: int, request: Request) -> None:
         request.generated = int(self._table[_GENERATED, row])
+        request.steps = int(self._table[_STEPS, row])
         if request.generated:
             request.last_token = float(self._last_token[row])

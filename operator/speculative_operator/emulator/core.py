@@ -17,6 +17,7 @@ from speculative_operator.emulator.acceptance import AcceptanceTable
 from speculative_operator.emulator.batch import Batch, Floats, Ints
 from speculative_operator.emulator.errors import EngineDeadError
 from speculative_operator.emulator.kv import KvPool
+from speculative_operator.emulator.lengths import DraftLengths
 from speculative_operator.emulator.recorder import Recording, record, start
 from speculative_operator.emulator.requests import Finished, Request
 from speculative_operator.emulator.timing import StepTimer
@@ -33,7 +34,9 @@ class StepResult:
     end: float = 0.0
     """Engine-clock time at which its outputs exist."""
     scheduled: int = 0
-    """Requests given tokens: the key of the table look-up."""
+    """Requests given tokens."""
+    decoded: int = 0
+    """Of them those that decoded."""
     k: int = 0
     """Drafts per request for the next step."""
     prefill_tokens: int = 0
@@ -41,6 +44,8 @@ class StepResult:
     """KV tokens read by the decoding requests."""
     inter_token: Floats = field(default_factory=lambda: _NO_FLOATS)
     """Seconds since the newest token, one for each request that gained tokens beyond its first."""
+    gained: Ints = field(default_factory=lambda: _NO_INTS)
+    """Tokens of each of these requests."""
     time_to_first: list[float] = field(default_factory=list)
     prompt_tokens: int = 0
     """Prompt tokens of the requests that got their first token."""
@@ -83,12 +88,12 @@ class EngineCore:
         pool: KvPool,
         timer: StepTimer,
         acceptance: AcceptanceTable,
-        lookup: list[int] | None,
+        lengths: DraftLengths,
         rng: np.random.Generator,
         recording: Recording = Recording.NONE,
     ) -> None:
-        self.lookup = lookup
-        """K by scheduled requests (index 0 unused), or None for constant `max_k`; may be replaced between steps."""
+        self.lengths = lengths
+        """Decides K; may be replaced between steps."""
         self.waiting: deque[Request] = deque()
         self.steps = 0
         self._limits = limits
@@ -195,18 +200,22 @@ class EngineCore:
         decodes = ((batch.todo == 0) & (grant > 0)).nonzero()[0]
         verified = grant[decodes] - 1
         prefill = np.where(batch.todo > 0, grant, 0)
-        result.scheduled = int(np.count_nonzero(grant))
+        result.scheduled, result.decoded = int(np.count_nonzero(grant)), len(decodes)
         result.prefill_tokens = int(prefill.sum())
-        result.k = self._next_k(result.scheduled)
+        tokens = np.zeros(batch.size, dtype=np.int64)
+        gained = self._verify(decodes, verified, result)
+        tokens[decodes] = gained
+        further = (batch.todo == prefill) & (batch.generated + tokens + (prefill > 0) < batch.target)
+        result.k = self._next_k(result.scheduled, int(np.count_nonzero(further)))
         result.draft_tokens = int(verified.sum())
         result.context_tokens = int(batch.context[decodes].sum())
         context = result.context_tokens / max(len(decodes), 1)
         seconds = self._timer.seconds(len(decodes), result.k, result.draft_tokens, context, result.prefill_tokens)
         result.seconds = self._timer.noisy(seconds, self._rng)
         result.end = now + result.seconds
-        tokens = np.zeros(batch.size, dtype=np.int64)
-        tokens[decodes] = self._verify(decodes, verified, result)
-        result.inter_token = result.end - batch.last_token[decodes]
+        result.inter_token, result.gained = result.end - batch.last_token[decodes], gained
+        batch.context[decodes] += gained
+        batch.steps[decodes] += 1
         batch.context += prefill
         batch.todo -= prefill
         if result.prefill_tokens:
@@ -214,8 +223,8 @@ class EngineCore:
         self._emit(tokens, result)
         self._draft(result.k)
 
-    def _next_k(self, scheduled: int) -> int:
-        k = self._limits.max_k if self.lookup is None else self.lookup[scheduled]
+    def _next_k(self, scheduled: int, decoding: int) -> int:
+        k = self.lengths.next(scheduled, decoding)
         if k < self._limits.max_k and self._limits.dies_below_max_k:
             raise EngineDeadError(
                 f"AssertionError: the drafter cannot draft {k} instead of {self._limits.max_k} tokens"
@@ -236,9 +245,9 @@ class EngineCore:
             if self._recording is not Recording.NONE:
                 records = [batch.requests[row].record for row in rows.tolist()]
                 record(records, verified[drafted].tolist(), result.accepted.tolist(), self._recording)
-        gained = np.minimum(1 + accepted, batch.target[decodes] - batch.generated[decodes])
-        batch.context[decodes] += gained
-        return np.asarray(gained)
+        if len(decodes):
+            self.lengths.verified(accepted)
+        return np.minimum(1 + accepted, batch.target[decodes] - batch.generated[decodes])
 
     def _first_tokens(self, rows: Ints, tokens: Ints, result: StepResult) -> None:
         """Requests whose prefill ended in this step: one token each, the first unless they had been preempted."""
@@ -254,6 +263,7 @@ class EngineCore:
                 resumed.append(result.end - float(self._batch.last_token[row]))
         if resumed:
             result.inter_token = np.concatenate((result.inter_token, np.array(resumed)))
+            result.gained = np.concatenate((result.gained, np.ones(len(resumed), dtype=np.int64)))
 
     def _emit(self, tokens: Ints, result: StepResult) -> None:
         """Book the tokens, tell streams, take out what has ended."""

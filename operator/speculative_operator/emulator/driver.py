@@ -15,6 +15,7 @@ from typing import Protocol
 
 from speculative_operator.emulator.core import EngineCore, StepResult
 from speculative_operator.emulator.errors import EngineDeadError
+from speculative_operator.emulator.lengths import ByScheduled
 from speculative_operator.emulator.metrics import EngineMetrics
 from speculative_operator.emulator.requests import FinishReason, Request
 
@@ -116,7 +117,7 @@ class EngineDriver:
         if self._tables is not None:
             table = self._tables.poll()
             if table is not None:
-                self._core.lookup = table
+                self._core.lengths = ByScheduled(table)
         result = self._core.step(self._engine_time)
         self._engine_time = result.end
         return result

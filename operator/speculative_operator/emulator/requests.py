@@ -59,6 +59,8 @@ class Request:
     first_token: float | None = None
     last_token: float | None = None
     generated: int = 0
+    steps: int = 0
+    """Steps in which it decoded."""
     preemptions: int = 0
     done: bool = False
     record: SpeculationRecord | None = None

@@ -110,7 +110,7 @@ async def _drain(service: Service) -> None:
 def _build(server: ServerConfig, engine: EngineConfig, settings: Settings, environment: Mapping[str, str]) -> Service:
     core = build_core(engine, settings)
     metrics = build_metrics(engine, server.served_names[0], time.time())
-    tables = table_source(engine.scheduler_cls, core.lookup, environment)
+    tables = table_source(engine.scheduler_cls, engine.lookup(), environment)
     return Service(
         server=server,
         engine=engine,

@@ -67,7 +67,10 @@ def test_a_schedule_that_is_refused_later_does_not_hinder_the_sizes() -> None:
         (("--max-num-batched-tokens", "1", "--max-num-seqs", "1", *speculation()), "drafting slots"),
         (("--gpu-memory-utilization", "1.5"), "gpu_memory_utilization"),
         (("--shutdown-timeout", "-1"), "shutdown_timeout"),
-        (("--cudagraph-capture-sizes", "1", "8", "--max-cudagraph-capture-size", "9"), "should be consistent with the max value"),
+        (
+            ("--cudagraph-capture-sizes", "1", "8", "--max-cudagraph-capture-size", "9"),
+            "should be consistent with the max value",
+        ),
         (("--per-request-spec-decode-metrics", "summary"), "requires speculative decoding"),
         (("--custom-histogram-buckets", '{"inter_token_latency": [0.2, 0.1]}'), "ascending"),
         (("--custom-histogram-buckets", "[1]"), "JSON object"),

@@ -10,6 +10,7 @@ from tests.unit.emulator.building import Run, configured, quiet, speculation
 
 from speculative_operator.domain.spec import Workload
 from speculative_operator.emulator.errors import EngineDeadError
+from speculative_operator.emulator.lengths import ByScheduled
 
 
 def perfect(k: int, schedule: list[list[int]] | None = None) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ def test_a_table_that_changes_between_steps() -> None:
     run.add(prompt=10, output=200)
     run.step()
     run.step()
-    run.core.lookup = [0] + [1] * 256
+    run.core.lengths = ByScheduled([0] + [1] * 256)
     assert run.step().draft_tokens == 3, "already drafted"
     assert run.step().draft_tokens == 1
 
