@@ -24,8 +24,8 @@ class Batch:
 
     Columns: `todo` prompt tokens still to compute (0: decoding); `context` tokens whose KV is computed; `generated` and
     `target` output tokens; `drafts` draft tokens to verify in the next step; `blocks` KV blocks held; `workload` and
-    `tendency` row and bin of the acceptance table; `steps` in which it decoded; `streams` 1 when someone reads token by token; `last_token`
-    engine-clock time of the newest token.
+    `tendency` row and bin of the acceptance table; `steps` in which it decoded; `streams` 1 when someone reads token by
+    token; `last_token` engine-clock time of the newest token.
     """
 
     todo: Ints

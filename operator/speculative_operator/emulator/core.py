@@ -247,7 +247,7 @@ class EngineCore:
                 record(records, verified[drafted].tolist(), result.accepted.tolist(), self._recording)
         if len(decodes):
             self.lengths.verified(accepted)
-        return np.minimum(1 + accepted, batch.target[decodes] - batch.generated[decodes])
+        return np.asarray(np.minimum(1 + accepted, batch.target[decodes] - batch.generated[decodes]))
 
     def _first_tokens(self, rows: Ints, tokens: Ints, result: StepResult) -> None:
         """Requests whose prefill ended in this step: one token each, the first unless they had been preempted."""

@@ -19,7 +19,7 @@ class DraftLengths(Protocol):
         """`accepted` drafts of each request that decoded in this step; nothing is called when none did."""
 
     def next(self, scheduled: int, decoding: int) -> int:
-        """K for the next step: `scheduled` requests were given tokens in this one, `decoding` will decode in the next."""
+        """K for the next step: `scheduled` requests had tokens in this one, `decoding` will decode in the next."""
 
 
 @dataclass(frozen=True, slots=True)
