@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from tests.unit.engines.building import SMALL_QWEN, spec, valued
 
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, ModelSource, OffPolicy, Scheme
+from speculative_operator import payload
+from speculative_operator.domain.spec import (
+    DeploymentSpec,
+    LoraLimits,
+    Method,
+    Mode,
+    ModelSource,
+    OffPolicy,
+    Scheme,
+    Speculator,
+)
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import EngineContainer, ImageMount, PvcMount, engine_for
 
@@ -36,7 +46,7 @@ def test_whole_command_line_of_a_draft_model_pair() -> None:
         "--speculative-config",
         '{"method":"draft_model","model":"Qwen/Qwen3-0.6B","num_speculative_tokens":5,'
         f'"num_speculative_tokens_per_batch_size":{boot}}}',
-        *("--scheduler-cls", "speculative_scheduler.scheduler"),
+        *("--scheduler-cls", "speculative_scheduler.scheduler", "--max-cudagraph-capture-size", "1024"),
     )
     assert made.image == "vllm/vllm-openai:v0.32.0"
     assert {entry["name"]: entry.get("value") for entry in made.env}["VLLM_USE_V2_MODEL_RUNNER"] == "0"
@@ -70,7 +80,8 @@ def test_live_never_depends_on_the_table_in_force() -> None:
     others = (KTable.constant(0, 256), KTable.constant(7, 8), TABLE)
     first, *rest = (container(subject, table) for table in others)
     assert all(made == first for made in rest)
-    assert first.payload.keys() == {"speculative_scheduler.py"}
+    assert tuple(first.payload) == tuple(sorted(payload.FILES))
+    assert first.telemetry
     assert "def scheduler(" in first.payload["speculative_scheduler.py"]
 
 
@@ -171,3 +182,75 @@ def test_default_batch_limit_is_always_said() -> None:
     subject = spec(verifier={"max_num_seqs": None})
     assert valued(container(subject).args, "--max-num-seqs") == "256"
     assert engine_for(subject).knobs(subject).max_batch == 256
+
+
+def drafting(speculator: Speculator, **fields: Any) -> dict[str, Any]:
+    """Speculative config with the options of `speculator`, without what the table decides."""
+    subject = replace(spec(speculator.method, **fields), speculator=speculator)
+    decided = ("num_speculative_tokens", "num_speculative_tokens_per_batch_size")
+    return {key: value for key, value in config(container(subject)).items() if key not in decided}
+
+
+@pytest.mark.parametrize(
+    ("speculator", "expected"),
+    [
+        (
+            Speculator(Method.EAGLE3, SMALL_QWEN, quantization="fp8"),
+            {"method": "eagle3", "model": "Qwen/Qwen3-0.6B", "quantization": "fp8"},
+        ),
+        (
+            Speculator(Method.EAGLE3, SMALL_QWEN, parallel_drafting=True),
+            {"method": "eagle3", "model": "Qwen/Qwen3-0.6B", "parallel_drafting": True},
+        ),
+        (
+            Speculator(Method.DRAFT_MODEL, SMALL_QWEN, heterogeneous_vocabulary=True),
+            {"method": "draft_model", "model": "Qwen/Qwen3-0.6B", "use_heterogeneous_vocab": True},
+        ),
+        (
+            Speculator(Method.NGRAM, prompt_lookup_min=2, prompt_lookup_max=5),
+            {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5},
+        ),
+    ],
+)
+def test_options_of_the_drafter(speculator: Speculator, expected: dict[str, Any]) -> None:
+    assert drafting(speculator) == expected
+
+
+def test_parallel_drafting_keeps_one_k_on_the_runner_that_has_it() -> None:
+    subject = replace(spec(), speculator=Speculator(Method.EAGLE3, SMALL_QWEN, parallel_drafting=True))
+    knobs = engine_for(subject).knobs(subject)
+    assert (knobs.actuator, knobs.block_drafter) == ("Restart", True)
+    assert "num_speculative_tokens_per_batch_size" not in config(container(subject))
+
+
+def test_a_speculator_is_served_by_its_own_name() -> None:
+    """It says method and model itself; its revision is not the verifier's, which the engine would take it for."""
+    own = ModelSource(Scheme.HF, "RedHatAI/speculator", "r1")
+    subject = spec(source=own, verifier={"source": own})
+    made = container(subject)
+    assert made.args[0] == "RedHatAI/speculator"
+    assert "--revision" not in made.args
+    assert (config(made)["model"], config(made)["revision"]) == ("RedHatAI/speculator", "r1")
+    claim = ModelSource(Scheme.PVC, "w/s")
+    assert len(container(spec(source=claim, verifier={"source": claim})).pvc_mounts) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [({"mode": Mode.OFF}, "spec.verifier.model"), ({"off_policy": OffPolicy.HARD}, "spec.speculation.offPolicy")],
+)
+def test_a_speculator_by_its_own_name_always_drafts(fields: dict[str, Any], field: str) -> None:
+    own = ModelSource(Scheme.HF, "RedHatAI/speculator")
+    subject = spec(source=own, verifier={"source": own}, **fields)
+    (refusal,) = engine_for(subject).refusals(subject)
+    assert refusal.field == field
+    assert "verifier.model" in refusal.message
+
+
+def test_experts_and_adapters() -> None:
+    subject = spec(verifier={"expert_parallel": True, "lora": LoraLimits(4, 32), "tensor_parallel_size": 2})
+    args = container(subject).args
+    assert "--enable-expert-parallel" in args
+    assert "--enable-lora" in args
+    assert (valued(args, "--max-loras"), valued(args, "--max-lora-rank")) == ("4", "32")
+    assert "--enable-lora" not in container(spec()).args

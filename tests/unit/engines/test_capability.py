@@ -128,60 +128,6 @@ def test_what_a_step_at_zero_still_costs(method: Method, zero: float, block: boo
     assert (knobs.passes_at_zero, knobs.block_drafter, knobs.draft_free) == (zero, block, free)
 
 
-@pytest.mark.parametrize(
-    ("fields", "ceiling"),
-    [
-        ({}, 512),
-        ({"verifier": {"max_num_seqs": 8}}, 8 * 8 * 2),
-        ({"args": ("--enforce-eager",)}, None),
-        ({"args": ("--max-cudagraph-capture-size=2048",)}, 2048),
-        ({"args": ("--max-cudagraph-capture-size", "256", "--foo")}, 256),
-        ({"args": ("--cudagraph-capture-sizes", "1", "2", "640")}, 640),
-        ({"args": ("--max-cudagraph-capture-size=300",)}, 288),
-        ({"args": ("--max-cudagraph-capture-size=0",)}, None),
-    ],
-)
-def test_capture_ceiling(fields: dict[str, object], ceiling: int | None) -> None:
-    subject = spec(**fields)  # type: ignore[arg-type]  # a mixture of fields
-    assert engine_for(subject).knobs(subject).capture_ceiling_tokens == ceiling
-
-
-def test_capture_ceiling_of_other_hardware() -> None:
-    subject = spec()
-    blackwell = replace(subject, accelerator=replace(subject.accelerator, product="NVIDIA-GB200"))
-    other = replace(subject, accelerator=replace(subject.accelerator, resource="amd.com/gpu"))
-    assert engine_for(subject).knobs(blackwell).capture_ceiling_tokens == 1024
-    assert engine_for(subject).knobs(other).capture_ceiling_tokens is None
-
-
-def test_capture_sizes_by_value() -> None:
-    """Those of vLLM 0.32: 1, 2, 4, every 8th below 256, every 16th from there."""
-    sizes = engine_for(spec()).knobs(spec()).capture_sizes
-    assert sizes[:6] == (1, 2, 4, 8, 16, 24)
-    assert sizes[-18:-15] == (248, 256, 272)
-    assert sizes[-1] == 512
-    assert len(sizes) == 51
-
-
-@pytest.mark.parametrize(
-    ("args", "sizes"),
-    [
-        (("--enforce-eager",), ()),
-        (("--max-cudagraph-capture-size", "20"), (1, 2, 4, 8, 16)),
-        (("--max-cudagraph-capture-size=3",), (1, 2)),
-        (("--cudagraph-capture-sizes", "96", "4", "8", "4", "--foo", "7"), (4, 8, 96)),
-        (("--cudagraph-capture-sizes=1,2,12",), (1, 2, 12)),
-        (("--cudagraph-capture-sizes=[0, 16]",), (16,)),
-        (("--cudagraph-capture-sizes", "many"), ()),
-    ],
-)
-def test_capture_sizes_as_the_user_has_them(args: tuple[str, ...], sizes: tuple[int, ...]) -> None:
-    subject = spec(args=args)
-    knobs = engine_for(subject).knobs(subject)
-    assert knobs.capture_sizes == sizes
-    assert knobs.capture_ceiling_tokens == (sizes[-1] if sizes else None)
-
-
 def test_boot_schedule_by_value() -> None:
     assert boot_schedule((0, 1, 3, 7), 256) == [[1, 253, 1], [254, 254, 7], [255, 255, 3], [256, 256, 0]]
     assert boot_schedule((4,), 16) == [[1, 16, 4]]

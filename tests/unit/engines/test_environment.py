@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import DeploymentSpec, Mode, ModelSource, Scheme, Weights
+from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Mode, ModelSource, Scheme, Weights
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
 
@@ -53,7 +53,22 @@ def test_hub_token_comes_from_the_secret_and_may_be_absent() -> None:
 
 def test_mounted_weights_need_no_hub() -> None:
     claim = ModelSource(Scheme.PVC, "w/m")
-    subject = replace(spec(source=claim, verifier={"source": claim}), weights=Weights(secret_name="hf"))
+    head = ModelSource(Scheme.PVC, "w/h")
+    subject = replace(spec(source=head, verifier={"source": claim}), weights=Weights(secret_name="hf"))
     assert environment(subject)["HF_HUB_OFFLINE"]["value"] == "1"
     assert "HF_TOKEN" not in environment(subject)
     assert "HF_HUB_OFFLINE" not in environment(spec(verifier={"source": claim})), "the drafter comes from the hub"
+
+
+def test_a_speculator_by_its_own_name_finds_its_verifier_on_the_hub() -> None:
+    claim = ModelSource(Scheme.PVC, "w/m")
+    subject = replace(spec(source=claim, verifier={"source": claim}), weights=Weights(secret_name="hf"))
+    assert "HF_HUB_OFFLINE" not in environment(subject)
+    assert "HF_TOKEN" in environment(subject)
+
+
+def test_what_the_vendors_software_needs() -> None:
+    gaudi = replace(spec(), accelerator=AcceleratorRequest("habana.ai/gaudi", per_replica=2))
+    gaudi = replace(gaudi, engine=replace(gaudi.engine, image="example.com/gaudi:1"))
+    assert environment(gaudi)["PT_HPU_ENABLE_LAZY_COLLECTIVES"]["value"] == "true"
+    assert "PT_HPU_ENABLE_LAZY_COLLECTIVES" not in environment(spec())

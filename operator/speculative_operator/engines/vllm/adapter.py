@@ -10,21 +10,22 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.spec import DeploymentSpec, Scheme
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines import images
 from speculative_operator.engines.base import EngineContainer, Notice, Refusal
-from speculative_operator.engines.vllm import checks, reading
-from speculative_operator.engines.vllm.arguments import PAYLOAD_FILE, SHUTDOWN_SECONDS, arguments, drafts
+from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.vllm import checks, notices, reading
+from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments, drafts
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.environment import environment
-from speculative_operator.engines.vllm.graphs import capture_sizes
+from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, plan
 from speculative_operator.engines.vllm.sources import located
 
-_IMAGE = "vllm/vllm-openai:v{version}"
-_USER = 2000
-"""User id that the stock image is prepared for (group 0); without it the image starts as root."""
 _START_SECONDS = 900
 """Loading, compiling, profiling; 16 minutes are reported. Too small a budget kills pods that were coming up."""
 _START_SECONDS_PER_K = 60
+_START_SECONDS_RAISED = 120
+"""For the graphs above the engine's own ceiling."""
 _DOWNLOAD_SECONDS = 1800
 
 
@@ -34,10 +35,11 @@ class VllmEngine:
     metric_names: tuple[str, ...] = reading.METRIC_NAMES
 
     def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
-        return checks.refusals(spec)
+        image = images.refusal(spec)
+        return (*checks.refusals(spec), *((image,) if image is not None else ()))
 
     def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
-        return ()
+        return notices.notices(spec)
 
     def knobs(self, spec: DeploymentSpec) -> KnobSpace:
         planned = plan(spec)
@@ -53,7 +55,7 @@ class VllmEngine:
             capture_sizes=sizes,
             draft_passes_follow_k=planned.actuator is Actuator.RESTART or planned.runner in facts.follows,
             passes_at_zero=0.0 if planned.actuator is Actuator.RESTART else facts.passes_at_zero,
-            block_drafter=facts.block_drafter,
+            block_drafter=facts.block_drafter or planned.variant is Variant.PARALLEL,
             draft_free=speculator.method.draft_free,
         )
 
@@ -65,15 +67,18 @@ class VllmEngine:
         startup = _startup_seconds(spec, planned)
         verifier = spec.verifier
         return EngineContainer(
-            image=spec.engine.image or _IMAGE.format(version=spec.engine.version.removeprefix("v")),
+            image=images.image_of(spec),
+            command=images.command_of(spec),
             args=arguments(spec, planned, table),
             env=environment(spec, planned, startup),
-            payload={PAYLOAD_FILE: _payload_text()} if live else {},
+            payload=_payload() if live else {},
+            telemetry=live,
+            limits=images.limits_of(spec),
             startup_seconds=startup,
             shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
-            user=_USER,
-            shared_memory=max(verifier.tensor_parallel_size, verifier.pipeline_parallel_size) > 1
-            or verifier.data_parallel_size > 1,
+            user=images.user_of(spec),
+            shared_memory=images.needs_of(spec).shared_memory
+            or verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size > 1,
             pvc_mounts=tuple({source.pvc.claim: source.pvc for source in sources if source.pvc}.values()),
             image_mounts=tuple(source.image for source in sources if source.image),
         )
@@ -93,10 +98,14 @@ def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
     """Never less than the 600 s that the engine gives itself; more for graphs of several K and for a download."""
     sources = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
     download = any(source is not None and source.scheme is Scheme.HF for source in sources)
-    return _START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + (_DOWNLOAD_SECONDS if download else 0)
+    raised = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
+    return _START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + raised + (_DOWNLOAD_SECONDS if download else 0)
 
 
 @cache
-def _payload_text() -> str:
-    """The file that runs inside the pods: part of this distribution, constant like code."""
-    return resources.files("speculative_operator.payload").joinpath(PAYLOAD_FILE).read_text(encoding="utf-8")
+def _payload() -> dict[str, str]:
+    """The files that run inside the pods: part of this distribution, constant like code. A test holds them to the
+    package's own list."""
+    folder = resources.files("speculative_operator.payload")
+    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
+    return {name: folder.joinpath(name).read_text(encoding="utf-8") for name in files if name != "__init__.py"}

@@ -13,11 +13,12 @@ from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Speculator, Verifier
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines.vllm.batching import asked_budget
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
+from speculative_operator.engines.vllm.graphs import raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, boot_schedule
-from speculative_operator.engines.vllm.sources import locate
+from speculative_operator.engines.vllm.sources import locate, serves_itself
 
-PAYLOAD_FILE = "speculative_scheduler.py"
 SCHEDULER_CLASS = "speculative_scheduler.scheduler"
 SHUTDOWN_SECONDS = 120
 """vLLM's default, 0, aborts requests in flight; two minutes let nearly every answer end."""
@@ -39,9 +40,13 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     yield source.model
     yield from ("--served-model-name", spec.verifier.served_name)
     yield from ("--host", _ALL_INTERFACES, "--port", str(names.SERVING_PORT))
-    if source.revision:
+    # By its own name a speculator is served with its verifier's weights, of which the revision is not one.
+    if source.revision and not serves_itself(spec):
         yield from ("--revision", source.revision)
     yield from ("--max-num-seqs", str(plan.max_num_seqs))
+    budget = asked_budget(spec, plan)
+    if budget is not None:
+        yield from ("--max-num-batched-tokens", str(budget))
     if plan.version >= SHUTDOWN_TIMEOUT_SINCE:
         yield from ("--shutdown-timeout", str(SHUTDOWN_SECONDS))
 
@@ -52,6 +57,8 @@ def _verifier(verifier: Verifier) -> Iterator[str]:
         yield from ("--pipeline-parallel-size", str(verifier.pipeline_parallel_size))
     if verifier.data_parallel_size > 1:
         yield from ("--data-parallel-size", str(verifier.data_parallel_size))
+    if verifier.expert_parallel:
+        yield "--enable-expert-parallel"
     if verifier.max_model_len is not None:
         yield from ("--max-model-len", str(verifier.max_model_len))
     if verifier.dtype:
@@ -62,27 +69,30 @@ def _verifier(verifier: Verifier) -> Iterator[str]:
         yield from ("--kv-cache-dtype", verifier.kv_cache_dtype)
     if verifier.gpu_memory_utilization_percent is not None:
         yield from ("--gpu-memory-utilization", f"{verifier.gpu_memory_utilization_percent / 100:g}")
+    if verifier.lora is not None:
+        yield "--enable-lora"
+        yield from ("--max-loras", str(verifier.lora.max_adapters))
+        yield from ("--max-lora-rank", str(verifier.lora.max_rank))
 
 
 def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[str]:
     if spec.speculator is None or not drafts(plan, table):
         return
-    config = json.dumps(speculative_config(spec.speculator, plan, table), separators=(",", ":"))
+    config = json.dumps(speculative_config(spec, spec.speculator, plan, table), separators=(",", ":"))
     yield from ("--speculative-config", config)
     if plan.actuator is Actuator.LIVE:
         yield from ("--scheduler-cls", SCHEDULER_CLASS)
+    ceiling = raised_ceiling(spec, plan)
+    if ceiling is not None:
+        yield from ("--max-cudagraph-capture-size", str(ceiling))
 
 
-def speculative_config(speculator: Speculator, plan: Plan, table: KTable) -> dict[str, Any]:
-    """The value of `--speculative-config`. `method` is always named: vLLM would guess it from the model's name."""
-    config: dict[str, Any] = {"method": str(speculator.method)}
-    if speculator.source is not None:
-        source = locate(speculator.source, "speculator")
-        config["model"] = source.model
-        if source.revision:
-            config["revision"] = source.revision
-    if speculator.tensor_parallel_size is not None:
-        config["draft_tensor_parallel_size"] = speculator.tensor_parallel_size
+def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan, table: KTable) -> dict[str, Any]:
+    """The value of `--speculative-config`. `method` is always named: vLLM would guess it from the model's name.
+
+    A speculators-format checkpoint that is served by its own name says method and model itself and wins over these.
+    """
+    config = {"method": str(speculator.method), **_weights(spec, speculator), **_options(speculator)}
     if plan.actuator is Actuator.LIVE:
         config["num_speculative_tokens"] = plan.max_k
         config["num_speculative_tokens_per_batch_size"] = boot_schedule(plan.ks, plan.max_num_seqs)
@@ -91,3 +101,25 @@ def speculative_config(speculator: Speculator, plan: Plan, table: KTable) -> dic
     if plan.actuator is Actuator.TABLE:
         config["num_speculative_tokens_per_batch_size"] = table.resized(plan.max_num_seqs).rows()
     return config
+
+
+def _weights(spec: DeploymentSpec, speculator: Speculator) -> dict[str, Any]:
+    if speculator.source is None:
+        return {}
+    own_name = serves_itself(spec)
+    source = locate(speculator.source, "verifier" if own_name else "speculator")
+    revision = source.revision or (spec.verifier.source.revision if own_name else "")
+    return {"model": source.model} | ({"revision": revision} if revision else {})
+
+
+def _options(speculator: Speculator) -> dict[str, Any]:
+    """What the spec says of the drafter beside where it is; nothing that is left at the engine's default."""
+    said = {
+        "quantization": speculator.quantization or None,
+        "draft_tensor_parallel_size": speculator.tensor_parallel_size,
+        "parallel_drafting": speculator.parallel_drafting or None,
+        "use_heterogeneous_vocab": speculator.heterogeneous_vocabulary or None,
+        "prompt_lookup_min": speculator.prompt_lookup_min,
+        "prompt_lookup_max": speculator.prompt_lookup_max,
+    }
+    return {key: value for key, value in said.items() if value is not None}

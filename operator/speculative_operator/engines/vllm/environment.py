@@ -11,8 +11,10 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.engines.images import environment_of
 from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan
+from speculative_operator.engines.vllm.sources import serves_itself
 
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
@@ -47,6 +49,8 @@ def _ours(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> Iterator[Ma
     yield _variable("USER", "vllm")
     yield _variable("VLLM_NO_USAGE_STATS", "1")
     yield _variable("VLLM_ENGINE_READY_TIMEOUT_S", str(startup_seconds))
+    for name, value in environment_of(spec).items():
+        yield _variable(name, value)
     if plan.asked_runner is not None:
         yield _variable(RUNNER_VARIABLE, "0" if plan.asked_runner is Runner.V1 else "1")
     if plan.actuator is Actuator.LIVE:
@@ -57,7 +61,8 @@ def _ours(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> Iterator[Ma
 
 def _hub(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
     sources: list[ModelSource | None] = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
-    if not any(source is not None and source.scheme is Scheme.HF for source in sources):
+    # A checkpoint that names its own verifier names it on the hub, wherever it lies itself.
+    if not serves_itself(spec) and not any(source is not None and source.scheme is Scheme.HF for source in sources):
         yield _variable("HF_HUB_OFFLINE", "1")
     elif spec.weights.secret_name:
         reference = {"name": spec.weights.secret_name, "key": TOKEN_KEY, "optional": True}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy, Speculator
+from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.vllm import capability
 from speculative_operator.engines.vllm.capability import METHODS, MethodFacts, Runner
 from speculative_operator.engines.vllm.version import Version, parse
@@ -32,6 +33,7 @@ class Plan:
     runner: Runner = Runner.V2
     asked_runner: Runner | None = None
     """Runner that the container's environment must ask for; None leaves the choice to the engine or to the user."""
+    variant: Variant = Variant.PLAIN
 
     @property
     def max_k(self) -> int:
@@ -50,14 +52,22 @@ def plan(spec: DeploymentSpec) -> Plan:
     seqs = spec.verifier.max_num_seqs or DEFAULT_MAX_NUM_SEQS
     if spec.speculator is None or not spec.speculates:
         return Plan(Actuator.NONE, version, seqs, (0,))
-    method = spec.speculator.method
-    facts = METHODS[method]
-    best = capability.runner_under_schedule(method, version)
+    method, vendor, variant = spec.speculator.method, spec.accelerator.vendor, variant_of(spec.speculator)
+    best = capability.runner_under_schedule(method, version, vendor, variant)
     chosen = user_runner(spec)
     runner = chosen or best
     actuator = _actuator(spec, version, runner)
     asked = Runner.V1 if actuator in _SCHEDULED and chosen is None and best is Runner.V1 else None
-    return Plan(actuator, version, seqs, _ks(spec, actuator, runner, seqs), facts, runner, asked)
+    ks = _ks(spec, actuator, runner, seqs)
+    return Plan(actuator, version, seqs, ks, METHODS[method], runner, asked, variant)
+
+
+def variant_of(speculator: Speculator) -> Variant:
+    """The form of the method. `dflash` and `dspark` draft in parallel anyway: for them it is the plain one."""
+    if speculator.heterogeneous_vocabulary:
+        return Variant.HETEROGENEOUS
+    parallel = speculator.parallel_drafting and speculator.method not in (Method.DFLASH, Method.DSPARK)
+    return Variant.PARALLEL if parallel else Variant.PLAIN
 
 
 def user_runner(spec: DeploymentSpec) -> Runner | None:
@@ -87,7 +97,14 @@ def _actuator(spec: DeploymentSpec, version: Version, runner: Runner) -> Actuato
         return Actuator.NONE
     if speculation.mode is Mode.STATIC and speculation.schedule is None:
         return Actuator.RESTART
-    return capability.best_actuator(speculator.method, version, runner, spec.verifier.data_parallel_size)
+    return capability.best_actuator(
+        speculator.method,
+        version,
+        runner,
+        spec.verifier.data_parallel_size,
+        spec.accelerator.vendor,
+        variant_of(speculator),
+    )
 
 
 def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, max_num_seqs: int) -> tuple[int, ...]:
