@@ -94,9 +94,10 @@ class Meter:
             self._add_step(k, plan, now - began, tokens, sum(lengths))
 
     def _k(self, plan: Any, lengths: list[int], made_for: int) -> int:
-        if self._varied:
-            return made_for if lengths or _decoding(plan) else 0
-        return self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
+        verified = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
+        if self._varied and (lengths or _decoding(plan)):
+            return max(verified, made_for)
+        return verified
 
     def _add_step(self, k: int, plan: Any, seconds: float, tokens: int, drafted: int) -> None:
         batch = len(plan.num_scheduled_tokens)
@@ -213,7 +214,10 @@ def serve(state: State) -> int | None:
     if asked == "off":
         return None
     try:
-        listener = socket.create_server((os.environ.get(HOST_VARIABLE, HOST), int(asked)), backlog=16)
+        number = int(asked)
+        if not 0 <= number < 1 << 16:
+            raise ValueError("it must be from 0 (any) to 65535, or off")
+        listener = socket.create_server((os.environ.get(HOST_VARIABLE, HOST), number), backlog=16)
         threading.Thread(target=_answer_all, args=(listener, state), name="speculative-telemetry", daemon=True).start()
         port: int = listener.getsockname()[1]
     except Exception as error:

@@ -15,6 +15,7 @@ import pytest
 
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
 from speculative_operator.payload import speculative_scheduler as payload
+from speculative_operator.payload import speculative_telemetry as telemetry
 
 BOOT = [0, 1, 1, 1, 1, 1, 1, 3, 0]
 """Dense boot schedule for 8 requests: K of 1, 3 and 0 are prepared."""
@@ -210,3 +211,109 @@ def test_adoption_is_logged_as_a_child_of_the_engines_logger(caplog: pytest.LogC
 
 def test_payload_and_adapter_agree_on_what_is_proven() -> None:
     assert payload.PROVEN == LIVE_PROVEN
+
+
+def served(monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> tuple[Any, Any]:
+    """A scheduler and what it tells whoever scrapes."""
+    states: list[Any] = []
+    monkeypatch.setattr(telemetry, "serve", states.append)
+    made = start(**arguments)
+    (state,) = states
+    return made, state
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_steps_are_counted_and_the_table_acknowledged(
+    file: Path, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    made, state = served(monkeypatch, asynchronous=asynchronous)
+    assert (state.live, state.reason, state.engine_version) == (True, "", "0.32.0")
+    assert state.scheduler == ("async" if asynchronous else "sync")
+    assert state.table[0] == 1
+    plan = made.schedule(2)
+    made.requests = {"0": object()}
+    made.update_from_output(plan, None)
+    assert {key: cell[0] for key, cell in state.meter.cells.items()} == {(0, 2): 1}
+    write(file, 2, [[1, 8, 1]])
+    state.look()
+    assert state.table[0] == 2, "an engine without requests acknowledges too"
+    assert made.dynamic_sd_lookup == [0] + [1] * 8
+
+
+@pytest.mark.usefixtures("file")
+def test_labels_of_k_are_those_prepared_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of the table in force, which may hold fewer."""
+    _, state = served(monkeypatch)
+    assert state.meter._label == [0, 1, 3, 3]
+
+
+@pytest.mark.usefixtures("file")
+def test_an_engine_without_a_schedule_is_counted_and_not_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, state = served(monkeypatch, lookup=(0, 1, 1))
+    assert (state.live, state.reason, state.table) == (False, "UnknownSchedule", None)
+    plan = made.schedule(1)
+    made.update_from_output(plan, None)
+    assert list(state.meter.cells) == [(0, 1)]
+
+
+@pytest.mark.usefixtures("file")
+def test_an_engine_that_is_not_proven_says_so_and_is_not_counted(
+    vllm: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vllm.__version__ = "0.33.1"  # type: ignore[attr-defined]  # a module made here
+    made, state = served(monkeypatch)
+    assert type(made) is Scheduler
+    assert (state.live, state.reason, state.scheduler, state.engine_version) == (
+        False, "EngineVersion", "none", "0.33.1",
+    )  # fmt: skip
+    assert state.meter is None
+
+
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("where", ["scheduled", "finished"])
+def test_counting_that_fails_ends_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    made, state = served(monkeypatch)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(telemetry.Meter, where, broken)
+    for _ in range(3):
+        plan = made.schedule(2)
+        assert plan == 3
+        assert made.update_from_output(plan, None)
+    assert [text for text in caplog.messages if "boom" in text] == [
+        "speculative: steps are no longer counted: RuntimeError('boom')"
+    ]
+    assert state.meter is None
+    assert state.live, "tables are still re-read"
+
+
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("problem", [ImportError("no file"), SyntaxError("half a file")])
+def test_the_table_works_without_the_telemetry(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, problem: Exception
+) -> None:
+    def absent(_: str) -> None:
+        raise problem
+
+    monkeypatch.setattr("importlib.import_module", absent)
+    made = start()
+    plan = made.schedule(2)
+    assert plan == 3
+    assert made.update_from_output(plan, None)
+    assert "no step telemetry" in caplog.text
+
+
+@pytest.mark.usefixtures("file")
+def test_an_engine_that_is_not_proven_starts_without_the_telemetry(
+    vllm: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Any) -> None:
+        raise RuntimeError("boom")
+
+    vllm.__version__ = "0.33.1"  # type: ignore[attr-defined]  # a module made here
+    monkeypatch.setattr(telemetry, "serve", broken)
+    assert type(start()) is Scheduler

@@ -13,7 +13,7 @@ from tests.unit.sim.rigs import CODE, plant, steady
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.vllm.reading import METRIC_NAMES, read
+from speculative_operator.engines.vllm.reading import ENGINE_NAMES, read
 from speculative_operator.sim import layout as at
 from speculative_operator.sim.deployment import Deployment
 from speculative_operator.sim.workload import Lengths
@@ -123,7 +123,7 @@ def test_names_labels_and_kinds_are_vllms() -> None:
         for suffix in ("_bucket", "_sum", "_count"):
             family = family.removesuffix(suffix)
         assert {name, family} & families, name
-    assert set(METRIC_NAMES) - names <= {"vllm:prompt_tokens_cached_total"}, "nothing is cached, nothing is said of it"
+    assert set(ENGINE_NAMES) - names <= {"vllm:prompt_tokens_cached_total"}, "nothing is cached, nothing is said of it"
 
 
 def test_created_twins_stand_beside_counters_on_demand() -> None:

@@ -1,5 +1,7 @@
 """vLLM's metrics -> a PodWindow or a Gap for each pod. Called by `adapter`; names and symbols in docs/metrics.md.
 
+What the payload tells beside them is laid over a window by `telemetry`.
+
 Names are those of vLLM 0.11 to 0.32. A counter has a `_created` twin, which is not asked for.
 """
 
@@ -12,6 +14,7 @@ from itertools import pairwise
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut, one_target
+from speculative_operator.engines.vllm import telemetry
 
 STEPS = "vllm:iteration_tokens_total_count"
 REQUEST_STEPS = "vllm:inter_token_latency_seconds_count"
@@ -35,7 +38,7 @@ PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 
 _REQUIRED = (STEPS, REQUEST_STEPS, STEP_SECONDS, FIRST_TOKENS, GENERATED, PROMPT, RUNNING, WAITING)
 _SPECULATION = (DRAFTS, DRAFT_TOKENS, ACCEPTED)
-METRIC_NAMES: tuple[str, ...] = (
+ENGINE_NAMES: tuple[str, ...] = (
     *_REQUIRED,
     TTFT_SECONDS,
     PROMPT_BY_SOURCE,
@@ -47,7 +50,10 @@ METRIC_NAMES: tuple[str, ...] = (
     *_SPECULATION,
     PER_POSITION,
 )
-_WANTED = frozenset(METRIC_NAMES)
+"""vLLM's own series."""
+METRIC_NAMES: tuple[str, ...] = (*ENGINE_NAMES, *telemetry.NAMES)
+_ENGINE = frozenset(ENGINE_NAMES)
+_PAYLOAD = frozenset(telemetry.NAMES)
 _NEED = Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO}))
 
 _SLACK = 0.01
@@ -67,11 +73,18 @@ def read(
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`. Series of other pods and other names are passed over."""
     own: dict[str, list[Series]] = {pod: [] for pod in pods}
+    beside: dict[str, list[Series]] = {pod: [] for pod in pods}
     for track in series:
         pod = track.labels.get("pod", "")
-        if pod in own and track.name in _WANTED:
+        if pod in own and track.name in _ENGINE:
             own[pod].append(track)
-    return {pod: _pod(own[pod], since.get(pod), now, stale_after) for pod in pods}
+        elif pod in own and track.name in _PAYLOAD:
+            beside[pod].append(track)
+    seen = {pod: _pod(own[pod], since.get(pod), now, stale_after) for pod in pods}
+    return {
+        pod: telemetry.extended(view, beside[pod], stale_after) if isinstance(view, PodWindow) else view
+        for pod, view in seen.items()
+    }
 
 
 def _pod(series: Sequence[Series], since: float | None, now: float, stale_after: float) -> PodWindow | Gap:
