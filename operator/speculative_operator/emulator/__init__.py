@@ -9,4 +9,10 @@ from __future__ import annotations
 VLLM_VERSION = "0.32.0"
 """The release whose command line, API and metrics are emulated."""
 
-NOTICE = f"emulation of vLLM {VLLM_VERSION}: no model runs, texts are made up, steps are timed by a cost model"
+
+def notice(engine: str) -> str:
+    """What every emulator says of itself."""
+    return f"emulation of {engine}: no model runs, texts are made up, steps are timed by a cost model"
+
+
+NOTICE = notice(f"vLLM {VLLM_VERSION}")

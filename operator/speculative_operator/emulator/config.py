@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.emulator import schedule
@@ -28,6 +29,17 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104  (vLLM's default; a pod is reached from ou
 BLACKWELL = ("B200", "B300", "GB200", "GB300")
 
 
+class Drain(StrEnum):
+    """What a server does after SIGTERM until running requests have ended."""
+
+    REFUSES = "refuses"
+    """It answers new requests with an error (vLLM)."""
+    SERVES = "serves"
+    """It serves new requests too, and says that it is not healthy (SGLang)."""
+    CLOSES = "closes"
+    """It takes no new connections (TensorRT-LLM, TGI)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """What the HTTP front end needs."""
@@ -41,6 +53,13 @@ class ServerConfig:
     max_queued_requests: int | None = None
     max_queued_tokens: int | None = None
     log_stats: bool = True
+    drain: Drain = Drain.REFUSES
+    checks_model: bool = True
+    """A request for a model of another name is answered 404; else the name is not looked at."""
+    reports_speculation: bool = True
+    """Answers carry the per-request account of speculation where one is kept."""
+    metrics: bool = True
+    """False when no metrics are exposed."""
 
 
 @dataclass(frozen=True, slots=True)

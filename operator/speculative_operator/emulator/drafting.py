@@ -35,8 +35,9 @@ class Reaction(StrEnum):
 class Drafting:
     """How the speculator behaves in this process."""
 
-    runner: Runner
-    reaction: Reaction
+    runner: Runner | None
+    """None where the engine is not vLLM."""
+    reaction: Reaction = Reaction.FOLLOWS
     draft_free: bool = False
     block_drafter: bool = False
     """One pass drafts all tokens."""

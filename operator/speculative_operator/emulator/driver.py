@@ -16,13 +16,28 @@ from typing import Protocol
 from speculative_operator.emulator.core import EngineCore, StepResult
 from speculative_operator.emulator.errors import EngineDeadError
 from speculative_operator.emulator.lengths import ByScheduled
-from speculative_operator.emulator.metrics import EngineMetrics
 from speculative_operator.emulator.requests import FinishReason, Request
 
 MAX_LAG = 0.25
 """Seconds by which the engine clock may trail the wall clock and still catch up."""
 
 log = logging.getLogger(__name__)
+
+
+class Ledger(Protocol):
+    """Where a dialect books what happens."""
+
+    def record(self, result: StepResult, running: int, waiting: int, kv_usage: float) -> None:
+        """One step has ended; the state after it. `kv_usage` is a share of the pool, 0..1."""
+
+    def gauges(self, running: int, waiting: int, kv_usage: float) -> None:
+        """The state changed between steps."""
+
+    def finish(self, request: Request, reason: FinishReason, now: float) -> None:
+        """A request ended at engine time `now`."""
+
+    def reject(self, reason: str) -> None:
+        """A request was turned away."""
 
 
 class TableSource(Protocol):
@@ -38,7 +53,7 @@ class EngineDriver:
     def __init__(
         self,
         core: EngineCore,
-        metrics: EngineMetrics,
+        metrics: Ledger,
         tables: TableSource | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

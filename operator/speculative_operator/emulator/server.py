@@ -6,24 +6,25 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import uvicorn
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
-from speculative_operator.emulator import NOTICE
-from speculative_operator.emulator.assembly import build_core, build_metrics
-from speculative_operator.emulator.config import EngineConfig, ServerConfig
+from speculative_operator.emulator import notice
+from speculative_operator.emulator.assembly import build_core
+from speculative_operator.emulator.config import Drain, EngineConfig
+from speculative_operator.emulator.dialect import Dialect, LedgerBook, Program
 from speculative_operator.emulator.driver import EngineDriver
 from speculative_operator.emulator.hot import table_source
 from speculative_operator.emulator.http.app import application
 from speculative_operator.emulator.http.completions import Service
-from speculative_operator.emulator.reporter import report
 from speculative_operator.emulator.settings import Settings
 
 CLOSE_SECONDS = 2
@@ -40,48 +41,57 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(server: ServerConfig, engine: EngineConfig, settings: Settings, environment: Mapping[str, str]) -> int:
+async def serve(dialect: Dialect, program: Program, settings: Settings, environment: Mapping[str, str]) -> int:
     """Serve until told to stop; the exit code. Raises LateError when "loading" fails."""
     stopping = _stop_event()
-    _announce(engine, settings)
+    _announce(dialect, program.engine, settings)
     if await _happens(stopping, settings.load_seconds):
         return 0
-    service = _build(server, engine, settings, environment)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(service.metrics)
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
+    ledger = dialect.ledger(program, time.time())
+    service = _build(program, ledger, settings, environment)
+    routes = dialect.routes(service, _registry(dialect, ledger), int(time.time()))
+    server = program.server
     http = _Server(
         uvicorn.Config(
-            application(service, registry, int(time.time())),
+            application(service, routes, dialect.guarded),
             host=server.host,
             port=server.port,
             log_config=None,
             access_log=False,
             lifespan="off",
             timeout_keep_alive=5,
-            timeout_graceful_shutdown=CLOSE_SECONDS,
+            timeout_graceful_shutdown=CLOSE_SECONDS + (_patience(service) if server.drain is Drain.CLOSES else 0),
         )
     )
     gc.collect()
     gc.freeze()
-    return await _serve_until_stopped(http, service, stopping, environment)
+    reporter = dialect.reporter(service, environment) if dialect.reporter else stopping.wait()
+    return await _serve_until_stopped(http, service, stopping, reporter)
+
+
+def _registry(dialect: Dialect, ledger: LedgerBook) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ledger)
+    if dialect.process_metrics:
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+    return registry
 
 
 async def _serve_until_stopped(
-    http: uvicorn.Server, service: Service, stopping: asyncio.Event, environment: Mapping[str, str]
+    http: uvicorn.Server, service: Service, stopping: asyncio.Event, reporter: Awaitable[Any]
 ) -> int:
     engine = asyncio.create_task(service.driver.run(), name="engine")
     listening = asyncio.create_task(http.serve(), name="http")
     stop = asyncio.create_task(stopping.wait(), name="stop")
-    reporter = asyncio.create_task(report(service, _interval(environment)), name="report")
+    reporting = asyncio.ensure_future(reporter)
     done, _ = await asyncio.wait({engine, listening, stop}, return_when=asyncio.FIRST_COMPLETED)
     if stop in done:
-        await _drain(service)
+        await _drain(service, http)
     http.should_exit = True
     if listening not in done:
         await asyncio.wait({listening}, timeout=CLOSE_SECONDS + 1)
-    for task in (engine, stop, reporter):
+    for task in (engine, stop, reporting):
         task.cancel()
     failed = service.driver.dead is not None or (listening in done and stop not in done) or _raised(engine)
     return 1 if failed else 0
@@ -95,9 +105,15 @@ def _raised(task: asyncio.Task[None]) -> bool:
     return error is not None
 
 
-async def _drain(service: Service) -> None:
-    """Stop accepting; give running requests --shutdown-timeout seconds, then abort what is left."""
+def _patience(service: Service) -> int:
+    """Whole seconds that running requests have after SIGTERM."""
+    return math.ceil(service.server.shutdown_timeout)
+
+
+async def _drain(service: Service, http: uvicorn.Server) -> None:
+    """Stop accepting; give running requests their time, then abort what is left."""
     service.accepting = False
+    http.should_exit = service.server.drain is Drain.CLOSES
     timeout = service.server.shutdown_timeout
     log.info("Shutdown requested: %d requests in flight, waiting up to %g s", service.driver.unfinished, timeout)
     if timeout > 0:
@@ -107,22 +123,22 @@ async def _drain(service: Service) -> None:
     await asyncio.sleep(0)
 
 
-def _build(server: ServerConfig, engine: EngineConfig, settings: Settings, environment: Mapping[str, str]) -> Service:
-    core = build_core(engine, settings)
-    metrics = build_metrics(engine, server.served_names[0], time.time())
+def _build(program: Program, ledger: LedgerBook, settings: Settings, environment: Mapping[str, str]) -> Service:
+    engine = program.engine
+    core = build_core(engine, settings, program.lengths)
     tables = table_source(engine.scheduler_cls, engine.lookup(), environment)
     return Service(
-        server=server,
+        server=program.server,
         engine=engine,
         settings=settings,
-        driver=EngineDriver(core, metrics, tables),
-        metrics=metrics,
+        driver=EngineDriver(core, ledger, tables),
+        metrics=ledger,
         rng=np.random.default_rng(settings.seed + 1),
     )
 
 
-def _announce(engine: EngineConfig, settings: Settings) -> None:
-    log.info("This is an %s", NOTICE)
+def _announce(dialect: Dialect, engine: EngineConfig, settings: Settings) -> None:
+    log.info("This is an %s", notice(dialect.engine))
     pool = engine.shapes.accelerator.name
     drafter = engine.speculative
     log.info(
@@ -135,12 +151,13 @@ def _announce(engine: EngineConfig, settings: Settings) -> None:
         settings.seed,
     )
     if drafter is not None and engine.drafting is not None:
+        runner = f" on the {engine.drafting.runner} model runner" if engine.drafting.runner else ""
         log.info(
-            "SpeculativeConfig(method=%r, model=%r, num_spec_tokens=%d) on the %s model runner",
+            "SpeculativeConfig(method=%r, model=%r, num_spec_tokens=%d)%s",
             drafter.method,
             drafter.model,
             drafter.k,
-            engine.drafting.runner,
+            runner,
         )
         if drafter.has_schedule and engine.data_parallel_size > 1:
             log.warning("num_speculative_tokens_per_batch_size is not supported with data parallelism: ignored")
@@ -169,11 +186,3 @@ async def _happens(event: asyncio.Event, within: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _interval(environment: Mapping[str, Any]) -> float:
-    """Seconds between log lines of statistics (VLLM_LOG_STATS_INTERVAL)."""
-    try:
-        return max(float(environment.get("VLLM_LOG_STATS_INTERVAL", "") or 10.0), 0.1)
-    except ValueError:
-        return 10.0

@@ -116,7 +116,9 @@ def test_text_of_a_stop_is_left_out_wherever_a_stream_is_cut() -> None:
 
 @pytest.mark.parametrize("is_chat", [True, False])
 def test_stream_chunks_are_the_json_that_clients_read(is_chat: bool) -> None:
-    chunks = Chunks(Envelope("id-1", 5, 'm"1', is_chat), continuous_usage=True, prompt_tokens=3, token_ids=True)
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    asked = completion(stream=True, stream_options=options, return_token_ids=True)
+    chunks = Chunks(Envelope("id-1", 5, 'm"1', is_chat), asked)
     raw = chunks.piece(' a"b', 2, "length", None, [8, 9]).decode()
     assert raw.startswith("data: ")
     assert raw.endswith("\n\n")
@@ -125,5 +127,10 @@ def test_stream_chunks_are_the_json_that_clients_read(is_chat: bool) -> None:
     assert (body["id"], body["model"], body["usage"]["total_tokens"]) == ("id-1", 'm"1', 5)
     assert (choice["delta"]["content"] if is_chat else choice["text"]) == ' a"b'
     assert (choice["finish_reason"], choice["token_ids"]) == ("length", [8, 9])
-    assert json.loads(chunks.closing(4)[6:])["choices"] == []
-    assert json.loads(chunks.opening()[6:])["choices"][0]["delta"]["role"] == "assistant"
+    last, _, done = chunks.closing(4).decode().partition("\n\n")
+    assert json.loads(last[6:])["choices"] == []
+    assert done == "data: [DONE]\n\n"
+    if is_chat:
+        assert json.loads(chunks.opening()[6:])["choices"][0]["delta"]["role"] == "assistant"
+    else:
+        assert chunks.opening() == b""

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.emulator.http.protocol import Generation
 from speculative_operator.emulator.texts import Answer
 
 DONE = b"data: [DONE]\n\n"
@@ -88,11 +89,11 @@ def whole(
 class Chunks:
     """Server-sent events of one stream. The constant part of a chunk is serialised once."""
 
-    def __init__(self, envelope: Envelope, continuous_usage: bool, prompt_tokens: int, token_ids: bool = False) -> None:
+    def __init__(self, envelope: Envelope, asked: Generation) -> None:
         self._chat = envelope.chat
-        self._usage = continuous_usage
-        self._prompt_tokens = prompt_tokens
-        self._token_ids = token_ids
+        self._usage, self._includes_usage = asked.continuous_usage, asked.include_usage
+        self._prompt_tokens = asked.prompt_tokens
+        self._token_ids = asked.token_ids
         head = {
             "id": envelope.identity,
             "object": "chat.completion.chunk" if envelope.chat else "text_completion",
@@ -103,6 +104,8 @@ class Chunks:
 
     def opening(self) -> bytes:
         """The first chunk of a chat stream, which names the role."""
+        if not self._chat:
+            return b""
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
         return self._event(json.dumps(choice), 0)
 
@@ -115,8 +118,10 @@ class Chunks:
         return self._event(f'{{"index": 0, {body}, "logprobs": null, {ending}{extra}}}', generated)
 
     def closing(self, generated: int) -> bytes:
-        """The chunk without choices that `include_usage` asks for."""
-        return f'{self._head}], "usage": {json.dumps(usage(self._prompt_tokens, generated))}}}\n\n'.encode()
+        """The chunk without choices that `include_usage` asks for, and the end."""
+        if not self._includes_usage:
+            return DONE
+        return f'{self._head}], "usage": {json.dumps(usage(self._prompt_tokens, generated))}}}\n\n'.encode() + DONE
 
     def _event(self, choice: str, generated: int) -> bytes:
         tail = f', "usage": {json.dumps(usage(self._prompt_tokens, generated))}' if self._usage else ""

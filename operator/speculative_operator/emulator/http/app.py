@@ -1,9 +1,9 @@
-"""Routes of the emulated server. `server` builds the application once per process."""
+"""Routes that every dialect shares, and the application around them. `server` builds it once per process."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, make_asgi_app
@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from speculative_operator.emulator import NOTICE, VLLM_VERSION
+from speculative_operator.emulator.config import Drain
 from speculative_operator.emulator.errors import EngineDeadError
 from speculative_operator.emulator.http.completions import Service, complete
 from speculative_operator.emulator.http.protocol import ApiError, bad_request, parse_body
@@ -26,33 +27,45 @@ GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
-def application(service: Service, registry: CollectorRegistry, started: int) -> ASGIApp:
-    """The ASGI application of one engine; `started` is the unix time shown by /v1/models."""
+def application(service: Service, routes: Sequence[Route], guarded: tuple[str, ...]) -> ASGIApp:
+    """The ASGI application of one engine. `guarded` are beginnings of paths that need an API key where keys are set."""
     app = Starlette(
-        routes=[
-            Route("/v1/completions", _completions(service, chat=False), methods=["POST"]),
-            Route("/v1/chat/completions", _completions(service, chat=True), methods=["POST"]),
-            Route("/v1/models", _models(service, started), methods=["GET"]),
-            Route("/health", _health(service), methods=["GET"]),
-            Route("/ping", _health(service), methods=["GET", "POST"]),
-            Route("/version", _version, methods=["GET"]),
-            Route("/load", _load(service), methods=["GET"]),
-            Route("/tokenize", _tokenize(service), methods=["POST"]),
-            Route("/metrics", Exposition(registry)),
-        ],
+        routes=routes,
         exception_handlers={ApiError: _api_error, HTTPException: _http_error, EngineDeadError: _engine_dead},
     )
-    return ApiKeys(app, service.server.api_keys) if service.server.api_keys else app
+    return ApiKeys(app, service.server.api_keys, guarded) if service.server.api_keys else app
+
+
+def openai_routes(service: Service, started: int, owner: str) -> list[Route]:
+    """Completions, chat, models and health; `started` (unix time) and `owner` are shown by /v1/models."""
+    return [
+        Route("/v1/completions", _completions(service, chat=False), methods=["POST"]),
+        Route("/v1/chat/completions", _completions(service, chat=True), methods=["POST"]),
+        Route("/v1/models", _models(service, started, owner), methods=["GET"]),
+        Route("/health", health(service), methods=["GET"]),
+    ]
+
+
+def vllm_routes(service: Service, registry: CollectorRegistry, started: int) -> list[Route]:
+    """Routes of vLLM."""
+    return [
+        *openai_routes(service, started, "vllm"),
+        Route("/ping", health(service), methods=["GET", "POST"]),
+        Route("/version", _version, methods=["GET"]),
+        Route("/load", _load(service), methods=["GET"]),
+        Route("/tokenize", _tokenize(service), methods=["POST"]),
+        Route("/metrics", Exposition(registry)),
+    ]
 
 
 class ApiKeys:
     """Bearer tokens on the guarded paths."""
 
-    def __init__(self, app: ASGIApp, keys: tuple[str, ...]) -> None:
-        self._app, self._keys = app, tuple(key.encode() for key in keys)
+    def __init__(self, app: ASGIApp, keys: tuple[str, ...], guarded: tuple[str, ...]) -> None:
+        self._app, self._guarded, self._keys = app, guarded, tuple(key.encode() for key in keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        guarded = scope["type"] == "http" and scope["path"].startswith(GUARDED) and scope["method"] != "OPTIONS"
+        guarded = scope["type"] == "http" and scope["path"].startswith(self._guarded) and scope["method"] != "OPTIONS"
         if guarded and not self._allowed(dict(scope["headers"]).get(b"authorization", b"")):
             await JSONResponse({"error": "Unauthorized"}, status_code=401)(scope, receive, send)
             return
@@ -80,13 +93,13 @@ def _completions(service: Service, chat: bool) -> Handler:
     return answer
 
 
-def _models(service: Service, started: int) -> Handler:
+def _models(service: Service, started: int, owner: str) -> Handler:
     def entry(name: str) -> dict[str, Any]:
         return {
             "id": name,
             "object": "model",
             "created": started,
-            "owned_by": "vllm",
+            "owned_by": owner,
             "root": service.engine.model,
             "parent": None,
             "max_model_len": service.engine.max_model_len,
@@ -99,9 +112,12 @@ def _models(service: Service, started: int) -> Handler:
     return answer
 
 
-def _health(service: Service) -> Handler:
+def health(service: Service) -> Handler:
+    """200 while the engine lives; a SGLang that drains is no longer healthy."""
+
     async def answer(_: HttpRequest) -> Response:
-        return Response(status_code=200 if service.driver.dead is None else 503)
+        draining = not service.accepting and service.server.drain is Drain.SERVES
+        return Response(status_code=200 if service.driver.dead is None and not draining else 503)
 
     return answer
 

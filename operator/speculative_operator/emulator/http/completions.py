@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from starlette.requests import Request as HttpRequest
@@ -13,9 +14,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from speculative_operator.emulator.acceptance import TENDENCIES, WORKLOADS
-from speculative_operator.emulator.config import EngineConfig, ServerConfig
-from speculative_operator.emulator.driver import EngineDriver
-from speculative_operator.emulator.http.answers import DONE, Chunks, Envelope, Plan, whole
+from speculative_operator.emulator.config import Drain, EngineConfig, ServerConfig
+from speculative_operator.emulator.driver import EngineDriver, Ledger
+from speculative_operator.emulator.http.answers import Chunks, Envelope, Plan, whole
 from speculative_operator.emulator.http.protocol import (
     ApiError,
     Generation,
@@ -24,7 +25,6 @@ from speculative_operator.emulator.http.protocol import (
     output_limit,
     parse_body,
 )
-from speculative_operator.emulator.metrics import EngineMetrics
 from speculative_operator.emulator.recorder import Recording, summary
 from speculative_operator.emulator.requests import FinishReason, Request
 from speculative_operator.emulator.settings import Settings
@@ -41,7 +41,7 @@ class Service:
     engine: EngineConfig
     settings: Settings
     driver: EngineDriver
-    metrics: EngineMetrics
+    metrics: Ledger
     rng: np.random.Generator
     accepting: bool = True
     load: int = 0
@@ -74,41 +74,78 @@ class Waiter:
             await self._changed
 
 
-async def complete(service: Service, http: HttpRequest, chat: bool) -> Response:
-    """Answer one completion request."""
-    if not service.accepting:
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request under way: what was asked, where the answer ends, and who waits for it."""
+
+    service: Service
+    asked: Generation
+    plan: Plan
+    request: Request
+    waiter: Waiter
+
+    @property
+    def finish(self) -> str:
+        """Why the answer ended: stop, length or abort."""
+        return self.plan.finish if self.waiter.reason is not FinishReason.ABORT else "abort"
+
+    async def finished(self, receive: Receive) -> None:
+        """Wait for the whole answer; a client that leaves ends it. Raises ApiError when the engine failed."""
+        self.service.load += 1
+        try:
+            await _until_finished(self.service, receive, self.request, self.waiter)
+        finally:
+            self.service.load -= 1
+        _raise_if_failed(self.waiter)
+
+
+def begin(service: Service, asked: Generation) -> Job:
+    """Check and submit a request. Raises ApiError for what the server does not take."""
+    if not service.accepting and service.server.drain is Drain.REFUSES:
         raise ApiError(500, _SHUT_DOWN, "InternalServerError")
-    asked = generation(parse_body(await http.body()), http.headers, chat)
     _check(service, asked)
     plan = _plan(asked, output_limit(asked, service.engine.max_model_len), service.settings.seed)
     waiter = Waiter()
-    request = _request(service, asked, plan, waiter)
-    envelope = Envelope(request.identity, int(time.time()), asked.model or service.server.served_names[0], chat)
-    service.driver.submit(request)
+    job = Job(service, asked, plan, _request(service, asked, plan, waiter), waiter)
+    service.driver.submit(job.request)
+    return job
+
+
+async def complete(service: Service, http: HttpRequest, chat: bool) -> Response:
+    """Answer one completion request."""
+    asked = generation(parse_body(await http.body()), http.headers, chat)
+    job = begin(service, asked)
+    envelope = Envelope(job.request.identity, int(time.time()), asked.model or service.server.served_names[0], chat)
     if asked.stream:
-        return EventStream(service, request, asked, plan, waiter, envelope)
-    service.load += 1
-    try:
-        await _until_finished(service, http.receive, request, waiter)
-    finally:
-        service.load -= 1
-    _raise_if_failed(waiter)
-    finish = plan.finish if waiter.reason is not FinishReason.ABORT else "abort"
+        return EventStream(job, Chunks(envelope, asked))
+    await job.finished(http.receive)
+    metrics = _record(service, job.request)
     return JSONResponse(
-        whole(envelope, plan, asked.prompt_tokens, waiter.generated, finish, asked.token_ids, _record(service, request))
+        whole(envelope, job.plan, asked.prompt_tokens, job.waiter.generated, job.finish, asked.token_ids, metrics)
     )
+
+
+class Events(Protocol):
+    """Server-sent events of one stream, as a dialect words them."""
+
+    def opening(self) -> bytes:
+        """Before the first piece; may be empty."""
+
+    def piece(self, text: str, generated: int, finish: str | None, stop: str | None, ids: list[int]) -> bytes:
+        """A step's text; `generated` tokens exist by now."""
+
+    def closing(self, generated: int) -> bytes:
+        """After the last piece; may be empty."""
 
 
 class EventStream(Response):
     """A streamed answer: one event for each engine step that gave this request tokens."""
 
-    def __init__(
-        self, service: Service, request: Request, asked: Generation, plan: Plan, waiter: Waiter, envelope: Envelope
-    ) -> None:
+    def __init__(self, job: Job, events: Events) -> None:
         super().__init__(media_type="text/event-stream")
         del self.headers["content-length"]
-        self._service, self._request, self._asked, self._plan, self._waiter = service, request, asked, plan, waiter
-        self._chunks = Chunks(envelope, asked.continuous_usage, asked.prompt_tokens, asked.token_ids)
+        self._service, self._request, self._waiter = job.service, job.request, job.waiter
+        self._asked, self._plan, self._events = job.asked, job.plan, events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -123,18 +160,15 @@ class EventStream(Response):
 
     async def _pump(self, send: Send) -> None:
         waiter, plan, seen = self._waiter, self._plan, 0
-        if self._asked.chat:
-            await _send(send, self._chunks.opening())
+        await _send(send, self._events.opening())
         while waiter.reason is None:
             await waiter.more(seen)
             last = waiter.generated
             finish, stop = self._ending()
             ids = plan.answer.tokens(seen, last) if self._asked.token_ids else []
-            await _send(send, self._chunks.piece(plan.text(seen, last), last, finish, stop, ids))
+            await _send(send, self._events.piece(plan.text(seen, last), last, finish, stop, ids))
             seen = last
-        if self._asked.include_usage:
-            await _send(send, self._chunks.closing(seen))
-        await _send(send, DONE)
+        await _send(send, self._events.closing(seen))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _ending(self) -> tuple[str | None, str | None]:
@@ -148,7 +182,8 @@ class EventStream(Response):
 
 
 async def _send(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    if body:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _until_finished(service: Service, receive: Receive, request: Request, waiter: Waiter) -> None:
@@ -176,7 +211,7 @@ def _raise_if_failed(waiter: Waiter) -> None:
 def _check(service: Service, asked: Generation) -> None:
     """Refusals that depend on the process: unknown model, queue limits."""
     names = service.server.served_names
-    if asked.model is not None and asked.model not in names:
+    if service.server.checks_model and asked.model is not None and asked.model not in names:
         raise ApiError(404, f"The model `{asked.model}` does not exist.", "NotFoundError", "model")
     if service.engine.speculative is not None and asked.unsupported_with_drafts:
         raise bad_request("The min_p and logit_bias sampling parameters are not supported with speculative decoding.")
@@ -227,6 +262,6 @@ def _request(service: Service, asked: Generation, plan: Plan, waiter: Waiter) ->
 
 
 def _record(service: Service, request: Request) -> dict[str, object] | None:
-    if request.record is None:
+    if request.record is None or not service.server.reports_speculation:
         return None
     return summary(request.record, service.engine.max_k, Recording(service.engine.request_metrics))
