@@ -43,6 +43,11 @@ class StepCell:
     prefill_tokens: float = 0.0
     """Prompt tokens computed in these steps."""
 
+    @property
+    def requests(self) -> float:
+        """Request-steps, those in prefill included."""
+        return self.batch * self.steps
+
 
 @dataclass(frozen=True, slots=True)
 class PodWindow:
@@ -155,6 +160,8 @@ class Observation:
     pods: Mapping[str, PodWindow | Gap] = field(default_factory=dict)
     gap: Gap | None = None
     """Set when nothing could be seen at all (Prometheus down): then `pods` is empty."""
+    table_version: int | None = None
+    """Version of the table that pods were last told: windows say which one they run, where the payload tells it."""
 
     @property
     def windows(self) -> dict[str, PodWindow]:

@@ -90,6 +90,7 @@ def consider(
         return Verdict(memory, None, in_force)
     if policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete:
         return Verdict(memory, None, in_force)
+    observation = replace(observation, table_version=in_force.version)
     after, decision = decide(memory, observation, policy, now)
     before = None if in_force.hard_off else _settled(memory, in_force)
     if _obey(decision, observation, policy, in_force, serving.rollout):

@@ -123,6 +123,16 @@ def draft_sample(
     return DraftSample(tuple(reached), tuple(accepted), drafts, mean_k)
 
 
+def exact_sample(tried: tuple[float, ...], accepted: tuple[float, ...], mean_k: float) -> DraftSample:
+    """Exposures where it is known how often each position was drafted: survival is `accepted / tried` whatever K were
+    mixed, and position j is reached by those of its drafts that survive position j - 1."""
+    reached, survived = [], 1.0
+    for drafts, taken in zip(tried, accepted, strict=True):
+        reached.append(max(drafts * survived, taken))
+        survived = min(taken / drafts, survived) if drafts > 0 else 0.0
+    return DraftSample(tuple(reached), accepted, tried[0] if tried else 0.0, mean_k)
+
+
 def learn_acceptance(
     evidence: AcceptanceEvidence, sample: DraftSample, prior: Array, elapsed: float = math.inf
 ) -> AcceptanceEvidence:

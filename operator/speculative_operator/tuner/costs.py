@@ -118,6 +118,11 @@ def step_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, conte
     return _stacked(step_parts(costs, knobs, batch, k, context, prefill * met(batch)))
 
 
+def exact_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, context: Array, prefill: Array) -> Array:
+    """The same of steps that are known to have run `prefill` prompt tokens beside the decoding requests."""
+    return _stacked(step_parts(costs, knobs, batch, k, context, prefill))
+
+
 def off_terms(costs: StepCosts, batch: Array, context: Array, prefill: Array) -> Array:
     """The same for a pod without any speculator."""
     return _stacked(hard_off_parts(costs, batch, context, prefill * met(batch)))

@@ -32,6 +32,7 @@ from speculative_operator.tuner.answers import (
     state_of,
     without,
 )
+from speculative_operator.tuner.awaiting import awaiting, late_pods, waits
 from speculative_operator.tuner.evidence import find_hold
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import Proposal, least_bad, propose
@@ -42,6 +43,7 @@ from speculative_operator.tuner.pace import dwell_seconds
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
 from speculative_operator.tuner.report import acceptance_text, estimate, measured
 from speculative_operator.tuner.start import initial_table
+from speculative_operator.tuner.telemetry import believable
 from speculative_operator.tuner.traffic import Look, pool
 
 MIN_EFFECTIVE_DRAFTS = 20.0
@@ -78,13 +80,16 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
 
 def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
     """The decision on figures that may be believed."""
-    look = pool(list(observation.windows.values()))
-    memory = learn(memory, observation.windows, look, policy, now)
+    windows = {pod: believable(window, policy.knobs) for pod, window in observation.windows.items()}
+    late = () if memory.hard_off else late_pods(observation)
+    memory = awaiting(memory, late, now)
+    look = pool(list(windows.values()))
+    memory = learn(memory, windows, look, policy, now, observation.table_version)
     view = outlook(policy, memory.costs, memory.acceptance, memory.traffic, memory.last)
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
     memory = watch_load(memory, look.scheduled, now)
-    waiting = _waiting(memory, look)
+    waiting = _waiting(memory, look) or _awaiting(memory, late, now)
     if waiting is not None:
         figures = estimate(view, look, memory.table)
         return memory, kept(State.HOLDING, memory, *waiting, figures, valid=False)
@@ -178,6 +183,14 @@ def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
         needed = MIN_EFFECTIVE_DRAFTS * DEFLATION
         return Reason.COLLECTING, f"{known * DEFLATION:,.0f} drafts remembered; {needed:,.0f} are needed"
     return None
+
+
+def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason, str] | None:
+    """Why nothing can be said of the table in force yet, or None."""
+    if not late or not waits(memory, now):
+        return None
+    others = f" and {len(late) - 1} more" if len(late) > 1 else ""
+    return Reason.HOLDING, f"{late[0]}{others} has not taken the table in force yet; nothing is judged before"
 
 
 def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:

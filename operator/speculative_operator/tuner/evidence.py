@@ -81,7 +81,7 @@ def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
         ((window.kv_capacity_tokens or 0.0) <= LARGEST_POOL, f"KV memory of {window.kv_capacity_tokens} tokens"),
     )
     broken = next((text for holds, text in relations if not holds), None)
-    return broken or _absurd_drafts(window, top_k) or _absurd_cells(window, top_k, room)
+    return broken or _absurd_drafts(window, top_k)
 
 
 def _absurd_drafts(window: PodWindow, top_k: int) -> str | None:
@@ -99,16 +99,6 @@ def _absurd_drafts(window: PodWindow, top_k: int) -> str | None:
         ),
     )
     return next((text for holds, text in relations if not holds), None)
-
-
-def _absurd_cells(window: PodWindow, top_k: int, room: int) -> str | None:
-    for cell in window.cells:
-        figures = (cell.k, cell.batch, cell.steps, cell.seconds, cell.tokens)
-        if not all(math.isfinite(value) and value >= 0 for value in figures):
-            return f"a cell of steps holds {figures}"
-        if cell.k > top_k or cell.batch > 2 * room or cell.seconds < SHORTEST_STEP * cell.steps:
-            return f"{cell.steps:g} steps of {cell.batch:g} requests at K = {cell.k} in {cell.seconds:g} s"
-    return None
 
 
 def _figures(window: PodWindow) -> list[tuple[str, float]]:

@@ -20,12 +20,14 @@ from speculative_operator.tuner.acceptance import (
     DraftSample,
     aged,
     draft_sample,
+    exact_sample,
     learn_acceptance,
     usable_positions,
 )
-from speculative_operator.tuner.costs import StepSample, learn_costs, off_terms, step_terms
+from speculative_operator.tuner.costs import StepSample, exact_terms, learn_costs, off_terms, step_terms
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.prior import acceptance_prior, cost_prior
+from speculative_operator.tuner.telemetry import behind
 from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, learn_traffic
 
 MIN_STEPS = 8.0
@@ -33,8 +35,8 @@ MIN_STEPS = 8.0
 SPREAD = 1.15
 """Within a window the number of scheduled requests stays about this near its mean."""
 WINDOW_SECONDS = 5.0
-LEAST_CELL = 0.02
-"""Exact cells with a smaller share of the steps are left out."""
+CELL_STEPS = 20.0
+"""Steps at which the scatter of single steps (9 %) weighs as much as the noise of a window: of exact cells."""
 MOST_WINDOWS = 4.0
 """A window counts by its length in units of the noise's window, a long one no more than four."""
 RAMP = 3.0
@@ -45,20 +47,27 @@ SWITCH_SECONDS = 2.0
 """So long after a change of table, pods may still have run the previous one."""
 
 
-def learn(memory: Memory, windows: Mapping[str, PodWindow], look: Look, policy: Policy, now: float) -> Memory:
-    """Memory after `windows`; the table is untouched."""
+def learn(
+    memory: Memory,
+    windows: Mapping[str, PodWindow],
+    look: Look,
+    policy: Policy,
+    now: float,
+    version: int | None = None,
+) -> Memory:
+    """Memory after `windows`; the table is untouched. `version`: of the table that pods were last told."""
     seen = {pod: (end, batch) for pod, end, batch in memory.seen}
     ordered = sorted(windows.items(), key=lambda item: _content(item[1]))
     fresh = [_fresh(window, seen.get(pod)) for pod, window in ordered]
     elapsed = max(now - memory.updated_at, 0.0) if memory.updated_at is not None else 0.0
     traffic = learn_traffic(memory.traffic, look, [w for _, w in ordered], fresh, policy.knobs.max_batch)
-    traffic = _learn_share(traffic, look, memory, ordered, policy)
+    tables = [_tables(memory, window, version) for _, window in ordered]
+    traffic = _learn_share(traffic, ordered, tables, policy)
     steps: list[StepSample] = []
     drafts: list[DraftSample] = []
-    for (pod, window), share in zip(ordered, fresh, strict=True):
-        tables = _tables(memory, window)
-        steps += _step_samples(window, share, seen.get(pod), traffic, policy)
-        drafted = _draft_sample(window, share, tables, policy)
+    for (pod, window), share, run in zip(ordered, fresh, tables, strict=True):
+        steps += _step_samples(window, share, seen.get(pod), traffic, policy, run)
+        drafted = _draft_sample(window, share, run, policy)
         drafts += [drafted] if drafted is not None else []
     prior = cost_prior(policy.facts, policy.knobs)
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
@@ -89,15 +98,22 @@ def _fresh(window: PodWindow, before: tuple[float, float] | None) -> float:
     return min(max((window.end - max(window.start, before[0])) / window.seconds, 0.0), 1.0)
 
 
-def _tables(memory: Memory, window: PodWindow) -> tuple[KTable, ...]:
-    """Tables that the pod may have run within the window."""
+def _tables(memory: Memory, window: PodWindow, version: int | None) -> tuple[KTable, ...]:
+    """Tables that the pod may have run within the window; empty where that is not known."""
+    if behind(window, version):
+        return (memory.previous,) if memory.previous is not None and window.table_version == (version or 0) - 1 else ()
     changed = memory.changed_at
     recent = changed is not None and window.start < changed + SWITCH_SECONDS
     return (memory.table, memory.previous) if recent and memory.previous is not None else (memory.table,)
 
 
 def _step_samples(
-    window: PodWindow, fresh: float, before: tuple[float, float] | None, traffic: Traffic, policy: Policy
+    window: PodWindow,
+    fresh: float,
+    before: tuple[float, float] | None,
+    traffic: Traffic,
+    policy: Policy,
+    tables: tuple[KTable, ...],
 ) -> list[StepSample]:
     """What a window tells of step costs: its mean, or each cell where the engine exports them."""
     period = window.step_period
@@ -106,14 +122,9 @@ def _step_samples(
     blur = math.log(max(window.batch, 1.0) / max(before[1], 1.0)) if before is not None else 0.0
     length = min(fresh * window.seconds / WINDOW_SECONDS, MOST_WINDOWS)
     context = min(window.mean_context or traffic.context, MOST_CONTEXT)
-    load = (context, window.prefill_per_step)
     if window.cells and window.draft_tokens is not None:
-        whole = math.fsum(cell.steps for cell in window.cells)
-        return [
-            _sample(policy, cell.batch, float(cell.k), 1.0, load, cell.seconds / cell.steps)
-            for cell in window.cells
-            if cell.steps >= MIN_STEPS and cell.seconds > 0 and cell.steps >= LEAST_CELL * whole
-        ]
+        return _cell_samples(window, length, context, traffic.draft_share, policy, tables)
+    load = (context, window.prefill_per_step)
     share = min((window.drafts or 0.0) / window.decode_request_steps, 1.0)
     k = None if window.draft_tokens is None else window.draft_tokens / window.drafts if window.drafts else 0.0
     if policy.knobs.draft_free and k is not None:
@@ -140,24 +151,78 @@ def _sample(
     return StepSample(tuple(terms.tolist()), seconds, 1.0, batch * (1.0 + share * k), k, share)
 
 
+def _cell_samples(
+    window: PodWindow, length: float, context: float, share: float, policy: Policy, tables: tuple[KTable, ...]
+) -> list[StepSample]:
+    """An equation for each cell: its batch and prompts are exact, so neither a moving load nor lumps blur it.
+
+    Left out is K = 0 where the table drafts: steps in which prompts alone ran, or a request's first one.
+    """
+    knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
+    decoding = _decoding(window)
+    share = share if knobs.draft_free else 1.0
+    samples = []
+    for cell in window.cells:
+        if cell.steps < MIN_STEPS or (cell.k == 0 and not any(_holds(table, 0, cell.batch) for table in tables)):
+            continue
+        b, k = cell.batch * decoding, np.asarray(cell.k * share)
+        terms = exact_terms(
+            costs, knobs, np.asarray(b), k, np.asarray(context), np.asarray(cell.prefill_tokens / cell.steps)
+        )
+        weight = length * cell.steps / (cell.steps + CELL_STEPS)
+        tokens = b * (1.0 + float(k))
+        samples.append(StepSample(tuple(terms.tolist()), cell.seconds / cell.steps, weight, tokens, float(cell.k)))
+    return samples
+
+
+def _holds(table: KTable, k: int, batch: float) -> bool:
+    """Whether a step of about `batch` scheduled requests may have had K = `k`."""
+    return any(band.k == k and band.last >= batch / SPREAD and band.first <= batch * SPREAD + 1 for band in table)
+
+
 def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], policy: Policy) -> DraftSample | None:
     if not window.drafts or not window.draft_tokens or fresh <= 0:
         return None
+    accepted = window.accepted_per_position
     if policy.knobs.draft_free:
         # Every request-step counts as a draft, also one that finds nothing in the text: that is what a step earns.
-        k = tables[0].k_at(window.scheduled)
-        drafts, certain, share, mean = window.decode_request_steps, _least_k(window, tables), 0.0, float(k)
+        drafts, mean, tried = window.decode_request_steps, _asked(window, tables), _asked_per_position(window)
+        if mean is None:
+            return None
+        certain, share = _least_k(window, tables), 0.0
     else:
-        mean = window.draft_tokens / window.drafts
-        drafts = window.drafts
-        certain, share = usable_positions(mean, window.scheduled, tables)
-    sample = draft_sample(drafts, window.accepted_per_position, certain, share, mean)
+        drafts, mean, tried = window.drafts, window.draft_tokens / window.drafts, window.drafted_per_position
+        certain, share = usable_positions(mean, window.scheduled, tables) if tables else (0, 0.0)
+    sample = exact_sample(tried, accepted, mean) if tried else draft_sample(drafts, accepted, certain, share, mean)
     return DraftSample(
         tuple(fresh * value for value in sample.reached),
         tuple(fresh * value for value in sample.accepted),
         fresh * sample.drafts,
         mean,
     )
+
+
+def _decoding(window: PodWindow) -> float:
+    """Share of the request-steps in cells that decoded."""
+    requests = math.fsum(cell.requests for cell in window.cells)
+    return min(window.decode_request_steps / requests, 1.0) if requests > 0 else 1.0
+
+
+def _asked(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:
+    """K that the window's request-steps asked for, mean; None when it may have been that of several tables."""
+    if window.cells:
+        requests = math.fsum(cell.requests for cell in window.cells)
+        return math.fsum(cell.k * cell.requests for cell in window.cells) / requests if requests > 0 else None
+    return float(tables[0].k_at(window.scheduled)) if tables else None
+
+
+def _asked_per_position(window: PodWindow) -> tuple[float, ...]:
+    """Request-steps that asked for a draft at each position; empty where no cells tell."""
+    if not window.cells:
+        return ()
+    decoding = _decoding(window)
+    positions = range(1, len(window.accepted_per_position) + 1)
+    return tuple(decoding * math.fsum(cell.requests for cell in window.cells if cell.k >= j) for j in positions)
 
 
 def _least_k(window: PodWindow, tables: tuple[KTable, ...]) -> int:
@@ -168,13 +233,21 @@ def _least_k(window: PodWindow, tables: tuple[KTable, ...]) -> int:
 
 
 def _learn_share(
-    traffic: Traffic, look: Look, memory: Memory, windows: list[tuple[str, PodWindow]], policy: Policy
+    traffic: Traffic, windows: list[tuple[str, PodWindow]], tables: list[tuple[KTable, ...]], policy: Policy
 ) -> Traffic:
-    k = memory.table.k_at(look.scheduled)
-    settled = all(len(_tables(memory, window)) == 1 for _, window in windows)
-    if not policy.knobs.draft_free or look.mean_k is None or k < 1 or not settled:
+    """`traffic` with the share of request-steps that draft, where drafts are looked up."""
+    if not policy.knobs.draft_free:
         return traffic
-    seen = min(max(look.mean_k / k, 0.01), 1.0)
+    asked = drafted = 0.0
+    for (_, window), run in zip(windows, tables, strict=True):
+        k = _asked(window, run) if window.cells or len(run) == 1 else None
+        if k is None or window.draft_tokens is None:
+            return traffic
+        asked += k * window.decode_request_steps
+        drafted += window.draft_tokens
+    if asked <= 0:
+        return traffic
+    seen = min(max(drafted / asked, 0.01), 1.0)
     return replace(traffic, draft_share=traffic.draft_share + 0.2 * (seen - traffic.draft_share))
 
 

@@ -46,6 +46,8 @@ class Memory:
     changed_at: float | None = None
     previous: KTable | None = None
     """The table before the last change, while pods may still run it."""
+    awaited_since: float | None = None
+    """Since when some pod is known to run an older table than the one in force; None: none is."""
     proposal: KTable | None = None
     """Last table proposed in Recommend."""
     costs: CostEvidence = field(default_factory=CostEvidence)

@@ -40,6 +40,8 @@ LEAST_SHARE = 0.01
 """Loads with a smaller share of the time do not count in a comparison over the load."""
 QUANTILE = 1.2816
 """Half width of an 80 % interval in standard deviations."""
+SAME_K = 0.5
+"""Mean K this near to a whole one is taken for it."""
 PENALTY = 3.0
 """Log speed by which a latency target missed by a factor e counts less, so that the least miss wins."""
 
@@ -100,11 +102,6 @@ class Outlook:
         return self.costs.gradient(*self._on)
 
     @cached_property
-    def surprise(self) -> float:
-        """Log seconds by which the last steps took longer than predicted for what each had to do."""
-        return self.costs.surprise(self.last)
-
-    @cached_property
     def off_gradients(self) -> Array:
         """The same of a pod without speculator, [point, coordinate]."""
         return self.costs.gradient(*self._off)
@@ -150,6 +147,12 @@ class Outlook:
             return float(speed[0 if batch <= low else above])
         share = math.log(batch / low) / math.log(high / low)
         return float(speed[above - 1] + share * (speed[above] - speed[above - 1]))
+
+    def surprise(self, k: int) -> float:
+        """Log seconds by which the last steps took longer than predicted for what each had to do: those at `k`, where
+        it is known which these are."""
+        same = tuple(sample for sample in self.last if sample.k is not None and abs(sample.k - k) < SAME_K)
+        return self.costs.surprise(same or self.last)
 
     def _room(self, points: Array, weight: Array) -> float:
         """Log tokens per second that the drafter's memory would bring where requests wait for memory.

@@ -15,7 +15,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import choices, edges, grid, nearest
 from speculative_operator.tuner.judge import Proposal
-from speculative_operator.tuner.outlook import QUANTILE, Outlook
+from speculative_operator.tuner.outlook import QUANTILE, SAME_K, Outlook
 from speculative_operator.tuner.traffic import Look
 
 
@@ -52,10 +52,10 @@ def measured(view: Outlook, look: Look, k: int) -> float | None:
     how the window compares with the prediction for its own prompts, put beside the prediction for the usual ones.
     """
     gained = look.tokens_per_step
-    if k not in view.ks or gained is None or look.mean_k is None or abs(look.mean_k - k) >= 0.5:
+    if k not in view.ks or gained is None or look.mean_k is None or abs(look.mean_k - k) >= SAME_K:
         return None
     earned = math.log(max(gained, 1e-3)) - math.log(float(view.drafts.length[k]))
-    return view.at(look.batch, k) + earned - view.surprise
+    return view.at(look.batch, k) + earned - view.surprise(k)
 
 
 def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | None:

@@ -27,9 +27,12 @@ class Tuner:
     def __init__(self) -> None:
         self.wishes: list[dict[str, Any]] = []
         self.asked = 0
+        self.told: list[int | None] = []
+        """Version of the table in force, at each question."""
 
     def __call__(self, memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
         self.asked += 1
+        self.told.append(observation.table_version)
         state = State.HARD_OFF if memory.hard_off else State.ON
         quiet: dict[str, Any] = {
             "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,

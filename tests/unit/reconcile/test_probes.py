@@ -74,3 +74,13 @@ def test_a_probe_that_stays_is_one_decision_from_the_table_before_it(tuner: Tune
     assert outcome.probe is None
     cluster.tick(observed(cluster))
     assert len(cluster.status["decisions"]) == 1
+
+
+def test_the_tuner_is_told_which_version_pods_should_run(tuner: Tuner) -> None:
+    """What it asks for now is of the next version: pods are late only for what they were told before."""
+    cluster = settled()
+    probe(tuner, cluster)
+    cluster.tick(observed(cluster))
+    cluster.tick(observed(cluster))
+    assert tuner.told[-2:] == [1, 2]
+    assert cluster.table["version"] == 2

@@ -10,7 +10,7 @@ import numpy as np
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.observation import Observation, PodWindow, StepCell
 from speculative_operator.domain.spec import Mode, Workload
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.calibration import calibrated
@@ -49,6 +49,8 @@ class Plant:
     slow: Mapping[int, float] = field(default_factory=dict)
     noise: float = 0.02
     seed: int = 7
+    telemetry: bool = False
+    """Whether windows hold what a payload tells: steps by K and batch, drafts by position."""
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -95,7 +97,8 @@ class Plant:
         """What counters show of `seconds` at about `batch` requests."""
         parts = 8
         sums = np.zeros(8)
-        positions = np.zeros(len(self.conditional))
+        positions, tried = np.zeros(len(self.conditional)), np.zeros(len(self.conditional))
+        cells = []
         for _ in range(parts):
             b = float(np.clip(batch * (1 + 0.1 * self.random.standard_normal()), 1, self.knobs.max_batch))
             k = table.k_at(round(b))
@@ -104,8 +107,11 @@ class Plant:
             requests = steps * b
             tokens = requests * self.length(k)
             drafts = requests if k else 0.0
-            survived = drafts * np.cumprod(self.conditional) * (np.arange(1, len(self.conditional) + 1) <= k)
-            positions += survived
+            there = np.arange(1, len(self.conditional) + 1) <= k
+            tried += drafts * there
+            positions += drafts * np.cumprod(self.conditional) * there
+            prompts = (b * self.length(k) * self.prompt_ratio) * steps
+            cells.append(StepCell(k, b, steps, steps * period, tokens, prompts))
             first = tokens / (self.output - 1)
             sums += (
                 *(steps, requests, requests * period, first, tokens + first),
@@ -130,6 +136,8 @@ class Plant:
             draft_tokens=drafted,
             accepted_tokens=float(positions.sum()),
             accepted_per_position=tuple(positions.tolist()),
+            cells=tuple(cells) if self.telemetry else (),
+            drafted_per_position=tuple(tried.tolist()) if self.telemetry else (),
         )
 
 

@@ -10,7 +10,7 @@ from tests.unit.tuner.plant import KNOBS, TICK, USELESS, Plant, Run, policy, run
 
 from speculative_operator.domain.decision import Estimate, State
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.observation import Gap, Observation, PodWindow, StepCell
+from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
@@ -123,9 +123,6 @@ ABSURD = {
     "endless first tokens": {"first_tokens": 1e300, "generated_tokens": 1e300},
     "a sliver of a step": {"steps": 5e-324, "decode_request_steps": 100.0},
     "endless memory": {"kv_capacity_tokens": 1e306},
-    "cell that is no number": {"cells": (StepCell(3, math.nan, 100.0, 1.0, 300.0),)},
-    "cell without time": {"cells": (StepCell(3, 20.0, 1e9, 1e-300, 300.0),)},
-    "cell beyond the largest K": {"cells": (StepCell(9, 20.0, 100.0, 1.0, 300.0),)},
 }
 
 

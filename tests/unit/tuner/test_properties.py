@@ -53,6 +53,9 @@ def windows(draw: st.DrawFn) -> PodWindow:
     if draw(st.booleans()):
         chosen["accepted_per_position"] = tuple(draw(st.lists(figure, max_size=8)))
     if draw(st.integers(0, 9)) == 0:
+        chosen["drafted_per_position"] = tuple(draw(st.lists(figure, max_size=8)))
+    chosen["table_version"] = draw(st.sampled_from([None, None, None, -1, 1, 2, 10**9]))
+    if draw(st.integers(0, 9)) == 0:
         cell = st.builds(StepCell, st.integers(-1, 9), figure, figure, figure, figure)
         chosen["cells"] = tuple(draw(st.lists(cell, min_size=1, max_size=3)))
     if draw(st.integers(0, 9)) == 0:

@@ -1,0 +1,153 @@
+"""What the payload tells beyond the engine's counters: used where it can be true, passed over where it cannot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run, same
+
+from speculative_operator.domain.observation import Observation, PodWindow, StepCell
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner import Memory, decide
+from speculative_operator.tuner.acceptance import exact_sample
+from speculative_operator.tuner.learning import learn
+from speculative_operator.tuner.outlook import outlook
+from speculative_operator.tuner.telemetry import behind, believable
+from speculative_operator.tuner.traffic import pool
+
+NOW = 1_700_000_000.0
+EDGE = KTable.from_rows([[1, 20, 4], [21, 256, 1]])
+"""At 20 requests, half of the steps have K = 4 and half K = 1."""
+GOOD = Plant(telemetry=True).window(EDGE, 20, NOW)
+
+
+def learned(memory: Memory, window: PodWindow, now: float = NOW) -> Memory:
+    return learn(memory, {"a": window}, pool([window]), policy(), now)
+
+
+def test_what_is_plausible_is_kept() -> None:
+    assert believable(GOOD, KNOBS) is GOOD
+    assert len({cell.k for cell in GOOD.cells}) == 2
+
+
+def with_cell(*figures: float) -> PodWindow:
+    return replace(GOOD, cells=(*GOOD.cells, StepCell(*figures)))  # type: ignore[arg-type]  # absurd on purpose
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        with_cell(3, math.nan, 100.0, 1.0, 300.0),
+        with_cell(3, 20.0, 1e9, 1e-300, 300.0),
+        with_cell(9, 20.0, 100.0, 1.0, 300.0),
+        with_cell(-1, 20.0, 100.0, 1.0, 300.0),
+        with_cell(3, 1e4, 100.0, 1.0, 300.0),
+        with_cell(3, 20.0, 100.0, 1.0, 1e9),
+        with_cell(3, 20.0, 100.0, math.inf, 300.0),
+        replace(GOOD, cells=tuple(replace(one, steps=9 * one.steps, seconds=9 * one.seconds) for one in GOOD.cells)),
+        replace(GOOD, cells=GOOD.cells[:1]),
+    ],
+    ids=[
+        *("not a number", "no time", "K above the largest", "K below 0", "too many requests", "too many tokens"),
+        *("endless", "many more steps than the engine counts", "many fewer"),
+    ],
+)
+def test_cells_that_cannot_be_are_passed_over_and_the_window_is_used(window: PodWindow) -> None:
+    plain = believable(window, KNOBS)
+    assert plain == replace(window, cells=())
+    loop = run(Plant())
+    loop.play(*[20] * 5)
+    moved = replace(window, start=loop.now, end=loop.now + 10)
+    found = [
+        decide(loop.memory, Observation(loop.now + 10, {"a": one}), loop.policy, loop.now + 10)
+        for one in (moved, replace(moved, cells=()))
+    ]
+    assert found[0][1] == found[1][1]
+    assert found[0][1].valid
+    assert same(found[0][0], found[1][0])
+
+
+@pytest.mark.parametrize(
+    "drafted",
+    [(100.0,), (math.nan,) * 5, (-1.0,) * 5, (0.0,) * 5, (1e6, 2e6, 2e6, 2e6, 2e6)],
+    ids=["too short", "not a number", "negative", "fewer than accepted", "rising"],
+)
+def test_drafts_by_position_that_cannot_be_are_passed_over(drafted: tuple[float, ...]) -> None:
+    assert believable(replace(GOOD, drafted_per_position=drafted), KNOBS) == replace(GOOD, drafted_per_position=())
+
+
+def test_survival_is_exact_whatever_k_were_mixed() -> None:
+    """1,000 drafts of four and 3,000 of one: position 2 was tried by a quarter of those that position 1 was."""
+    tried = (4000.0, 1000.0, 1000.0, 1000.0, 0.0)
+    survival = np.cumprod(CHAT)
+    accepted = tuple((np.array(tried) * survival).tolist())
+    sample = exact_sample(tried, accepted, 1.75)
+    conditionals = np.array(sample.accepted[:4]) / np.array(sample.reached[:4])
+    assert conditionals == pytest.approx(np.array(CHAT[:4]))
+    assert (sample.drafts, sample.mean_k) == (4000.0, 1.75)
+
+
+def test_deep_positions_are_learned_at_the_edge_of_two_k() -> None:
+    without = replace(GOOD, cells=(), drafted_per_position=())
+    blind, seeing = (learned(Memory.fresh(EDGE, NOW), window).acceptance for window in (without, GOOD))
+    assert blind.reached[1] == 0.0
+    assert seeing.reached[3] > 100.0
+    assert np.array(seeing.accepted[:4]) / np.array(seeing.reached[:4]) == pytest.approx(np.array(CHAT[:4]), rel=1e-6)
+
+
+def test_costs_are_exact_at_the_edge_of_two_k() -> None:
+    """A K that takes 30 % longer is found out from cells while the load moves over the edge between it and another."""
+    errors = []
+    for telemetry in (False, True):
+        plant = Plant(noise=0.01, slow={4: 1.3}, telemetry=telemetry)
+        memory = Memory.fresh(EDGE, NOW)
+        for step in range(12):
+            memory = learned(memory, plant.window(EDGE, 20, NOW + 10 * step), NOW + 10 * step)
+        view = outlook(policy(), memory.costs, memory.acceptance, memory.traffic)
+        believed = view.at(20, 4) - view.at(20, 1)
+        errors.append(abs(believed - np.log(plant.speed(20, 4) / plant.speed(20, 1))))
+    assert errors[1] < 0.03
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_steps_of_prompts_alone_are_no_steps_without_drafts() -> None:
+    """Where the table drafts, K = 0 means that nothing decoded: such steps say nothing about K = 0."""
+    prompts = StepCell(0, 1.0, 200.0, 200.0, 200.0, 400_000.0)
+    window = replace(GOOD, cells=(*GOOD.cells, prompts), decode_request_steps=GOOD.decode_request_steps)
+    assert believable(window, KNOBS) is window
+    drafting, resting = (
+        learned(Memory.fresh(table, NOW), window).last for table in (EDGE, KTable.from_rows([[1, 4, 0], [5, 256, 4]]))
+    )
+    assert {sample.k for sample in drafting} == {1.0, 4.0}
+    assert {sample.k for sample in resting} == {0.0, 1.0, 4.0}
+
+
+def test_looked_up_drafts_are_counted_by_the_k_that_was_asked_for() -> None:
+    knobs = replace(KNOBS, draft_free=True, passes_at_zero=0.0)
+    asked = policy(knobs=knobs, facts=replace(FACTS, speculator=None))
+    found, memory = 0.4, Memory.fresh(EDGE, NOW)
+    plant = Plant(knobs=knobs, telemetry=True)
+    for step in range(1, 30):
+        window = plant.window(EDGE, 20, NOW + 10 * step)
+        assert window.drafts is not None
+        assert window.draft_tokens is not None
+        sparse = replace(
+            window,
+            drafts=window.drafts * found,
+            draft_tokens=window.draft_tokens * found,
+            accepted_per_position=tuple(found * count for count in window.accepted_per_position),
+            accepted_tokens=(window.accepted_tokens or 0.0) * found,
+            drafted_per_position=tuple(found * count for count in window.drafted_per_position),
+        )
+        memory = learn(memory, {"a": sparse}, pool([sparse]), asked, NOW + 10 * step)
+    assert memory.traffic.draft_share == pytest.approx(found, abs=0.02)
+    survival = np.cumprod(np.array(memory.acceptance.accepted[:4]) / np.array(memory.acceptance.reached[:4]))
+    assert survival == pytest.approx(found * np.cumprod(CHAT)[:4], rel=0.02)
+
+
+def test_only_an_older_version_is_behind() -> None:
+    assert [behind(replace(GOOD, table_version=seen), 7) for seen in (None, 6, 7, 8)] == [False, True, False, False]
+    assert not behind(replace(GOOD, table_version=6), None)
