@@ -18,6 +18,7 @@ COMMANDS = {
     "replay": "what would have been decided over the history of a Prometheus server",
     "simulate": "run policies over a trace and compare them with the best possible",
     "cases": "hold the model of step times against published measurements",
+    "engines": "what each engine can do with each method, and what is refused",
 }
 """Command -> what it does. Each is the module of that name beside this one."""
 
@@ -26,6 +27,7 @@ _EPILOG = """examples:
   speculative simulate --trace code.csv --format azure --report report/
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
   speculative cases cases.csv --json
+  speculative engines vLLM --method eagle3
 
 exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted
 `speculative COMMAND --help` tells more of a command; docs/cli.md shows the output of each."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.engines.building import spec
 
-from speculative_operator.domain.spec import Method
-from speculative_operator.engines import engine_for
-from speculative_operator.engines.vllm import reading, version
-from speculative_operator.engines.vllm.capability import METHODS
-from speculative_operator.engines.vllm.plan import plan
+from speculative_operator.cli import engines_page
+from speculative_operator.engines.matrix import markdown
+from speculative_operator.engines.matrix.answers import CELLS
+from speculative_operator.engines.vllm import reading
 from speculative_operator.engines.vllm.user_arguments import OWNED
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -19,22 +17,31 @@ ENGINES = (DOCS / "engines.md").read_text(encoding="utf-8")
 METRICS = (DOCS / "metrics.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("method", [method for method in Method if not METHODS[method].refused])
-def test_row_of_each_method(method: Method) -> None:
-    subject = spec(method)
-    facts, planned, knobs = METHODS[method], plan(subject), engine_for(subject).knobs(subject)
-    less = "yes" if planned.runner in facts.follows else "no"
-    own = "yes" if facts.needs_source else "no"
-    row = (
-        f"| `{method}` | {version.show(facts.since)} | {own} | {planned.actuator} | {planned.runner} "
-        f"| {less} | {knobs.passes_at_zero:g} |"
-    )
-    assert row in ENGINES
+def test_the_matrix_in_the_page_is_the_data(tmp_path: Path) -> None:
+    assert engines_page.main(["--check"]) == 0
+    stale = tmp_path / "engines.md"
+    stale.write_text(ENGINES.replace("| `eagle3` |", "| `eagle4` |", 1), encoding="utf-8")
+    assert engines_page.main(["--check", "--page", str(stale)]) == 1
+    assert engines_page.main(["--page", str(stale)]) == 0
+    assert stale.read_text(encoding="utf-8") == ENGINES
 
 
-def test_no_row_too_many() -> None:
-    rows = [line for line in ENGINES.splitlines() if line.startswith("| `") and line.count("|") == 8]
-    assert len(rows) == sum(not facts.refused for facts in METHODS.values())
+@pytest.mark.parametrize(
+    "marks", ["", markdown.BEGIN, f"{markdown.END}\n{markdown.BEGIN}", 2 * (markdown.BEGIN + markdown.END)]
+)
+def test_a_page_without_its_marks_is_told(marks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "engines.md"
+    page.write_text(f"# Engines\n{marks}\n", encoding="utf-8")
+    assert engines_page.main(["--page", str(page)]) == 2
+    assert "needs one line" in capsys.readouterr().err
+
+
+def test_every_served_method_has_a_row() -> None:
+    for engine, cells in CELLS.items():
+        section = markdown.section(engine)
+        for method in {cell.method for cell in cells if not cell.refused}:
+            assert f"\n| `{method}`" in section
+            assert f"## {engine} by accelerator" in ENGINES
 
 
 def test_every_owned_flag_is_documented() -> None:

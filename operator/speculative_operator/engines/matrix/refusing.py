@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.engines import images
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform, platform_of, vendors_of
@@ -48,7 +47,7 @@ def question_of(spec: DeploymentSpec, version: Version, runner: str = "") -> Que
 
 
 def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
-    """Why the engine's release cannot serve `spec` on its accelerators; nothing where it can."""
+    """Why the engine's release cannot serve `spec` on its accelerators; nothing where it can. Images are apart."""
     row = platform_of(spec.engine.type, spec.accelerator.vendor, version)
     if row is None:
         yield _elsewhere(spec, version)
@@ -59,10 +58,6 @@ def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
             f"known for it; set engine.version {show(row.newest)}, or set engine.image to an image that has it"
         )
         yield Refusal("spec.engine.version", _UNSUPPORTED, message)
-    else:
-        missing = images.refusal(spec)
-        if missing is not None:
-            yield missing
     if spec.verifier.pipeline_parallel_size > 1 and not row.pipeline:
         message = (
             f"verifier.pipelineParallelSize {spec.verifier.pipeline_parallel_size}: {row.plugin} has no pipeline "
@@ -78,21 +73,26 @@ def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
 
 def method(spec: DeploymentSpec, version: Version, cells: Collection[Cell], runner: str = "") -> Iterator[Refusal]:
     """Why the speculator of `spec` cannot draft there; nothing where it can, or where `platform` refuses."""
-    speculator, vendor = spec.speculator, spec.accelerator.vendor
-    row = platform_of(spec.engine.type, vendor, version)
-    if speculator is None or row is None:
-        return
-    asked = question_of(spec, version, runner)
+    if spec.speculator is not None:
+        found = why(question_of(spec, version, runner), cells)
+        if found is not None:
+            yield found
+
+
+def why(asked: Question, cells: Collection[Cell]) -> Refusal | None:
+    """Why the rows refuse what is asked; None where it is served, or where the engine does not run at all."""
+    row = platform_of(asked.engine, asked.vendor, asked.version)
+    if row is None:
+        return None
+    if asked.method not in row.methods or asked.variant not in row.variants:
+        where = f"{asked.engine} {show(asked.version)} on {asked.vendor}"
+        return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_named(asked)}, {where}: {_remedy(row)}")
     cell = find(cells, asked)
     if cell is None:
-        yield _no_row(asked, cells)
-    elif cell.refused:
-        yield Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_named(asked)}: {cell.refused}")
-    elif asked.method not in row.methods or asked.variant not in row.variants:
-        message = (
-            f"speculator.method {_named(asked)} with {spec.engine.type} {show(version)} on {vendor}: {_remedy(row)}"
-        )
-        yield Refusal(_METHOD, _UNSUPPORTED, message)
+        return _no_row(asked, cells)
+    if cell.refused:
+        return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_named(asked)}: {cell.refused}")
+    return None
 
 
 def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
@@ -138,9 +138,7 @@ def _methods(cells: Collection[Cell], engine: EngineType) -> str:
 
 
 def _named(asked: Question) -> str:
-    form = f" with {asked.variant}" if asked.variant else ""
-    where = f" on the {asked.runner} runner" if asked.runner and asked.variant else ""
-    return f"{asked.method}{form}{where}"
+    return f"{asked.method} with {asked.variant}" if asked.variant else f"{asked.method}"
 
 
 def _remedy(row: Platform) -> str:

@@ -15,7 +15,7 @@ from speculative_operator.engines.base import EngineContainer, Notice, Refusal
 from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.vllm import checks, notices, reading
 from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments, drafts
-from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
+from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE, passes_at_zero
 from speculative_operator.engines.vllm.environment import environment
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, plan
@@ -54,7 +54,9 @@ class VllmEngine:
             capture_ceiling_tokens=sizes[-1] if sizes else None,
             capture_sizes=sizes,
             draft_passes_follow_k=planned.actuator is Actuator.RESTART or planned.runner in facts.follows,
-            passes_at_zero=0.0 if planned.actuator is Actuator.RESTART else facts.passes_at_zero,
+            passes_at_zero=0.0
+            if planned.actuator is Actuator.RESTART
+            else passes_at_zero(speculator.method, planned.runner, planned.max_k),
             block_drafter=facts.block_drafter or planned.variant is Variant.PARALLEL,
             draft_free=speculator.method.draft_free,
         )

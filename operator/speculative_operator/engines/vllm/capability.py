@@ -50,6 +50,7 @@ __all__ = [
     "Runner",
     "best_actuator",
     "cell_of",
+    "passes_at_zero",
     "runner_under_schedule",
 ]
 
@@ -218,6 +219,12 @@ def best_actuator(
     platform = platform_of(EngineType.VLLM, vendor, version)
     least = platform.actuator if platform is not None else Actuator.RESTART
     return max(cell.actuator, least, key=_GENTLEST.index)
+
+
+def passes_at_zero(method: Method, runner: Runner, max_k: int) -> float:
+    """Draft passes of a step at K = 0 where K may change; `max_k` where the drafter drafts in full whatever K is."""
+    cell = cell_of(method, EMULATED, runner)
+    return min(cell.passes_at_zero, float(max_k)) if cell is not None else 0.0
 
 
 def _facts(method: Method) -> MethodFacts:

@@ -8,10 +8,12 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
 from speculative_operator.engines.base import Refusal
-from speculative_operator.engines.vllm import capability, sources, user_arguments
+from speculative_operator.engines.matrix import refusing
+from speculative_operator.engines.matrix.vendors import platform_of
+from speculative_operator.engines.vllm import batching, capability, options, sources, user_arguments
 from speculative_operator.engines.vllm.capability import METHODS
 from speculative_operator.engines.vllm.environment import TABLE_VARIABLE
-from speculative_operator.engines.vllm.plan import plan
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
 from speculative_operator.engines.vllm.version import Version, parse, show
 
 _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
@@ -32,10 +34,13 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
 def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
     yield from sources.refusals(spec)
     yield from _parallelism(spec)
+    yield from batching.refusals(spec, plan(spec))
     if version < capability.OLDEST:
         oldest = show(capability.OLDEST)
         message = f"engine.version {show(version)} lacks metrics that the operator reads; use {oldest} or newer"
         yield Refusal("spec.engine.version", _UNSUPPORTED, message)
+    else:
+        yield from refusing.platform(spec, version)
     if spec.speculator is not None and spec.speculates:
         yield from _speculator(spec, spec.speculator, version)
         yield from _static(spec)
@@ -55,26 +60,39 @@ def _parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
-    method, facts = speculator.method, METHODS[speculator.method]
+    facts = METHODS[speculator.method]
+    if version >= capability.OLDEST:
+        yield from _runner(spec, version)
+        yield from refusing.method(spec, version, capability.CELLS, plan(spec).runner)
     if facts.refused:
-        yield Refusal("spec.speculator.method", _UNSUPPORTED, f"speculator.method {method}: {facts.refused}")
         return
-    if capability.OLDEST <= version < facts.since:
+    yield from _weights(speculator, needed=facts.needs_source)
+    yield from options.refusals(spec, speculator)
+    yield from _draft_parallelism(spec, speculator)
+
+
+def _runner(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
+    """A runner asked for by the user that the platform does not have; the rows refuse what a method lacks."""
+    row = platform_of(spec.engine.type, spec.accelerator.vendor, version)
+    chosen = user_runner(spec)
+    if row is not None and chosen is not None and row.runner not in ("", chosen):
         message = (
-            f"speculator.method {method} needs engine.version {show(facts.since)} or newer, not {show(version)}; "
-            "set engine.version and engine.image, or choose another method"
+            f"engine.env {RUNNER_VARIABLE} asks for {chosen}, but on {row.vendor} only {row.runner} serves; remove it"
         )
-        yield Refusal("spec.speculator.method", _UNSUPPORTED, message)
-    if method.draft_free and speculator.source is not None:
+        yield Refusal("spec.engine.env", _UNSUPPORTED, message)
+
+
+def _weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:
+    method, source = speculator.method, speculator.source
+    if method.draft_free and source is not None:
         message = (
             f"speculator.method {method} looks tokens up in the text and has no weights; "
-            f"remove spec.speculator.model ({speculator.source.uri})"
+            f"remove spec.speculator.model ({source.uri})"
         )
         yield Refusal("spec.speculator.model", _INVALID, message)
-    if facts.needs_source and speculator.source is None:
+    if needed and source is None:
         message = f"speculator.method {method} drafts with weights of its own; set spec.speculator.model"
         yield Refusal("spec.speculator.model", _INVALID, message)
-    yield from _draft_parallelism(spec, speculator)
 
 
 def _draft_parallelism(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:

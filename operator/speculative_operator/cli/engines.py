@@ -1,0 +1,148 @@
+"""Show what each engine can do with each method: how K is changed, what K = 0 costs, what is refused and why.
+
+ENGINE is vLLM, SGLang, TensorRTLLM or TGI; without it, all of them are shown, each with the release that is served when
+a spec names none. With --method, every field of the rows for that method is shown, with where it was read or proven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from speculative_operator.cli import tables
+from speculative_operator.cli.errors import FAILED, OK, UsageError
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.matrix import markdown
+from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
+from speculative_operator.engines.matrix.version import Version, parse, show
+
+EPILOG = """examples:
+  speculative engines
+  speculative engines vLLM --version 0.31.0
+  speculative engines vLLM --method eagle3 --vendor AMD
+  speculative engines SGLang --output json
+
+exit status: 0 served, 1 every row asked for is refused, 2 wrong use of the command line"""
+
+_HEADERS = ("engine", "release", "method", "runner", "K changes", "data parallel", "passes at 0", "smaller K", "proven")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments; `main` calls it."""
+    parser.add_argument("engine", metavar="ENGINE", nargs="?", help=f"one of {', '.join(EngineType)}")
+    parser.add_argument(
+        "--version", metavar="V", help="release of the engine, such as 0.32.0 (the one served by default)"
+    )
+    parser.add_argument("--method", metavar="M", help="one method only, with every field")
+    parser.add_argument(
+        "--vendor", metavar="X", default=Vendor.NVIDIA.value, help=f"one of {', '.join(Vendor)} (NVIDIA)"
+    )
+    parser.add_argument(
+        "--output", choices=("table", "json", "markdown"), default="table",
+        help="json: one object a row; markdown: as in docs/engines.md, whatever release and vendor",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is asked for; the exit status. Raises UsageError."""
+    engines = (
+        [_named(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
+    )
+    vendor = _named(Vendor, arguments.vendor, "--vendor")
+    method = _named(Method, arguments.method, "--method") if arguments.method else None
+    if arguments.output == "markdown":
+        sys.stdout.write("\n".join(markdown.section(engine) for engine in engines))
+        return OK
+    pairs = [pair for engine in engines for pair in _pairs(engine, _version(engine, arguments.version), vendor, method)]
+    if not pairs:
+        raise UsageError(f"--method {method}: no engine asked for knows it", f"name one of {', '.join(Method)}")
+    if arguments.output == "json":
+        for one, parallel in pairs:
+            print(json.dumps(_object(one, parallel)))
+    elif method is not None:
+        _explain(pairs)
+    else:
+        _list(pairs)
+    return FAILED if all(one.refused for one, _ in pairs) else OK
+
+
+def _named(kind: Any, text: str, what: str) -> Any:
+    """The member of an enumeration, in any case."""
+    for member in kind:
+        if member.value.lower() == text.lower():
+            return member
+    raise UsageError(f"{what} is {text!r}", f"name one of {', '.join(kind)}")
+
+
+def _version(engine: EngineType, given: str | None) -> Version:
+    text = given or DEFAULT_VERSIONS[engine]
+    version = parse(text)
+    if version is None:
+        raise UsageError(f"--version is {text!r}", "write a release such as 0.32.0")
+    return version
+
+
+def _pairs(engine: EngineType, version: Version, vendor: Vendor, method: Method | None) -> list[tuple[Answer, Answer]]:
+    """Each answer, with the one under data parallelism."""
+    alone, parallel = (answers(engine, version, vendor, size) for size in (1, 2))
+    return [pair for pair in zip(alone, parallel, strict=True) if method in (None, pair[0].asked.method)]
+
+
+def _list(pairs: list[tuple[Answer, Answer]]) -> None:
+    served = [pair for pair in pairs if not pair[0].refused]
+    tables.write(sys.stdout, _HEADERS, [_cells(*pair) for pair in served], frozenset((6,)))
+    for one in (pair[0] for pair in pairs if pair[0].refused):
+        print(f"refused: {one.asked.engine} {show(one.asked.version)}: {one.refused}")
+
+
+def _cells(one: Answer, parallel: Answer) -> tuple[str, ...]:
+    asked = one.asked
+    return (
+        asked.engine,
+        show(asked.version),
+        markdown.name(asked.method, asked.variant),
+        asked.runner or "-",
+        one.actuator,
+        "refused" if parallel.refused else parallel.actuator,
+        markdown.passes(one),
+        "drafts less" if one.follows_k else "verifies less",
+        one.proven,
+    )
+
+
+def _explain(pairs: list[tuple[Answer, Answer]]) -> None:
+    """Every field of each answer, one a line."""
+    for place, (one, parallel) in enumerate(pairs):
+        shown = _object(one, parallel)
+        width = max(map(len, shown))
+        print(("\n" if place else "") + f"{one.asked.engine} {show(one.asked.version)}, {shown['method']}")
+        for key, value in shown.items():
+            if key not in ("engine", "version", "method") and value not in (None, "", []):
+                print(f"  {key.ljust(width)}  {', '.join(value) if isinstance(value, list) else value}")
+
+
+def _object(one: Answer, parallel: Answer) -> dict[str, Any]:
+    asked, cell = one.asked, None if one.refused else one.cell
+    served = cell is not None
+    return {
+        "engine": asked.engine.value,
+        "version": show(asked.version),
+        "method": markdown.name(asked.method, asked.variant),
+        "vendor": asked.vendor.value,
+        "runner": asked.runner,
+        "refused": one.refused,
+        "actuator": one.actuator.value,
+        "dataParallel": parallel.actuator.value if served else None,
+        "passesAtZero": markdown.passes(one) if served else None,
+        "smallerKDraftsLess": one.follows_k if served else None,
+        "metrics": sorted(figure.value for figure in cell.metrics) if cell else [],
+        "since": show(cell.since) if cell else None,
+        "before": show(cell.before) if cell and cell.before else None,
+        "plugin": one.platform.plugin if one.platform else "",
+        "note": cell.note if cell else "",
+        "proven": one.proven.value,
+        "source": one.source,
+    }

@@ -1,0 +1,92 @@
+"""The whole matrix, asked: what becomes of a method with an engine's release on a vendor's accelerators.
+
+Used by `speculative engines`, by the generator of docs/engines.md and by tests. Adapters ask their own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.matrix import refusing
+from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, find
+from speculative_operator.engines.matrix.vendors import Platform, platform_of
+from speculative_operator.engines.matrix.version import Version
+from speculative_operator.engines.vllm import capability as vllm
+
+CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType({EngineType.VLLM: vllm.CELLS})
+"""Every row, by engine."""
+GENTLEST = (Actuator.LIVE, Actuator.TABLE, Actuator.RESTART, Actuator.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the matrix says to a question."""
+
+    asked: Question
+    """With the runner that serves best, where the engine has several."""
+    cell: Cell | None
+    platform: Platform | None
+    refused: str = ""
+    """Why, and the remedy; empty where it is served."""
+
+    @property
+    def actuator(self) -> Actuator:
+        """The gentlest way to change K there."""
+        if self.refused or self.cell is None or self.platform is None:
+            return Actuator.NONE
+        return max(self.cell.actuator, self.platform.actuator, key=GENTLEST.index)
+
+    @property
+    def passes_at_zero(self) -> float:
+        """Draft passes at K = 0; none where K = 0 is a pod without drafter."""
+        return 0.0 if self.cell is None or self.actuator is Actuator.RESTART else self.cell.passes_at_zero
+
+    @property
+    def follows_k(self) -> bool:
+        """True where a smaller K drafts less; a constant K always does."""
+        return self.cell is not None and (self.cell.follows_k or self.actuator is Actuator.RESTART)
+
+    @property
+    def proven(self) -> Proven:
+        """A plug-in was never run here, whatever is known of the engine itself."""
+        plugged = self.platform is not None and bool(self.platform.plugin)
+        return Proven.SOURCE if self.cell is None or plugged else self.cell.proven
+
+    @property
+    def source(self) -> str:
+        """Where the row was read or shown; for a plug-in, where its own was."""
+        if self.platform is not None and (self.platform.plugin or self.cell is None):
+            return self.platform.source
+        return self.cell.source if self.cell is not None else ""
+
+
+def answer(asked: Question) -> Answer:
+    """The answer to one question; an empty runner stands for the one that serves best."""
+    cells = CELLS.get(asked.engine, ())
+    if not asked.runner and asked.engine is EngineType.VLLM:
+        best = vllm.runner_under_schedule(asked.method, asked.version, asked.vendor, asked.variant)
+        asked = replace(asked, runner=best)
+    row = platform_of(asked.engine, asked.vendor, asked.version)
+    if row is None:
+        return Answer(asked, None, None, f"{asked.engine} is not known to run on {asked.vendor} in this release")
+    found = refusing.why(asked, cells)
+    return Answer(asked, find(cells, asked), row, "" if found is None else found.message)
+
+
+def forms(engine: EngineType) -> tuple[tuple[Method, Variant], ...]:
+    """Methods and their forms that the engine's rows speak of, in the order of the enums."""
+    known = {(cell.method, cell.variant) for cell in CELLS.get(engine, ())}
+    return tuple((method, variant) for method in Method for variant in Variant if (method, variant) in known)
+
+
+def answers(engine: EngineType, version: Version, vendor: Vendor, data_parallel_size: int = 1) -> tuple[Answer, ...]:
+    """One answer for every form of every method that the engine knows."""
+    return tuple(
+        answer(Question(engine, version, method, "", variant, vendor, data_parallel_size))
+        for method, variant in forms(engine)
+    )

@@ -1,0 +1,145 @@
+"""The rows themselves: they do not overlap, answer every question, and say what docs and command show."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.matrix.answers import CELLS, answer, answers, forms
+from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Proven, Question, Variant
+from speculative_operator.engines.matrix.vendors import PLATFORMS, platform_of, vendors_of
+from speculative_operator.engines.matrix.version import Version, parse
+from speculative_operator.engines.vllm import capability
+from speculative_operator.engines.vllm import forms as vllm_forms
+
+EVERY = [cell for cells in CELLS.values() for cell in cells]
+VERSIONS: list[Version] = [
+    (0, 10, 9), (0, 11, 0), (0, 14, 9), (0, 15, 0), (0, 23, 9), (0, 24, 0), (0, 28, 0), (0, 31, 9), (0, 32, 0),
+    (0, 32, 7), (0, 33, 0), (1, 0, 0), (9, 9, 9),
+]  # fmt: skip
+
+
+def shown(cell: Cell) -> str:
+    parts = (cell.method, cell.variant or "plain", cell.runner or "-", ".".join(map(str, cell.since)))
+    return "-".join((*parts, f"dp{cell.data}", f"pp{cell.pipeline}", "cpu" if cell.vendors == {Vendor.CPU} else "any"))
+
+
+def bounds(engine: EngineType) -> list[Version]:
+    """Every release at which something begins or ends, and the one before nothing else."""
+    found = {cell.since for cell in CELLS[engine]} | {cell.before for cell in CELLS[engine] if cell.before}
+    return sorted({*found, *VERSIONS})
+
+
+@pytest.mark.parametrize("engine", CELLS)
+def test_at_most_one_row_answers_a_question(engine: EngineType) -> None:
+    runners = sorted({cell.runner for cell in CELLS[engine]})
+    for version, method, runner, variant, vendor in itertools.product(
+        bounds(engine), Method, runners, Variant, (Vendor.NVIDIA, Vendor.CPU)
+    ):
+        for sizes in itertools.product((1, 2), (1, 2), (False, True)):
+            asked = Question(engine, version, method, runner, variant, vendor, *sizes)
+            matching = [cell for cell in CELLS[engine] if cell.matches(asked)]
+            assert len(matching) <= 1, f"{asked}: {[shown(cell) for cell in matching]}"
+
+
+@pytest.mark.parametrize("cell", EVERY, ids=shown)
+def test_row_is_sound(cell: Cell) -> None:
+    assert cell.since < (cell.before or (99, 0, 0))
+    assert cell.source
+    assert cell.vendors
+    assert bool(cell.refused) == (cell.actuator is Actuator.NONE)
+    assert not cell.refused or "; " in cell.refused or "use " in cell.refused, "a refusal names the remedy"
+    assert (Figure.K_IN_FORCE in cell.metrics) >= (cell.engine is EngineType.VLLM and cell.actuator is Actuator.LIVE)
+    if cell.actuator is Actuator.RESTART:
+        assert (cell.follows_k, cell.passes_at_zero) == (True, 0.0), "K = 0 is then a pod without drafter"
+    assert not cell.refused or not cell.metrics
+    assert (cell.proven is Proven.REAL_ENGINE) == cell.source.startswith("make ")
+
+
+def test_only_what_the_end_to_end_run_asserts_counts_as_proven() -> None:
+    proven = [cell for cell in EVERY if cell.proven is Proven.REAL_ENGINE and cell.engine is EngineType.VLLM]
+    assert {cell.method for cell in proven} == {Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3}
+    for cell in proven:
+        assert (cell.runner, cell.vendors, cell.actuator) == ("V1", frozenset({Vendor.CPU}), Actuator.LIVE)
+        assert (cell.since, cell.before, cell.variant) == ((0, 32, 0), (0, 33, 0), Variant.PLAIN)
+        assert cell.data is Extent.ONE
+
+
+def test_live_rows_are_the_proven_lines() -> None:
+    """The payload holds the same list, and does nothing elsewhere."""
+    lines = {release.since[:2] for release in vllm_forms.RELEASES if release.actuator is Actuator.LIVE}
+    assert lines == set(capability.LIVE_PROVEN)
+    for cell in CELLS[EngineType.VLLM]:
+        if cell.actuator is Actuator.LIVE:
+            assert cell.since[:2] in capability.LIVE_PROVEN
+            assert cell.before == (cell.since[0], cell.since[1] + 1, 0)
+
+
+@pytest.mark.parametrize("first", VERSIONS)
+def test_at_most_one_platform_row(first: Version) -> None:
+    for engine, vendor in itertools.product(EngineType, Vendor):
+        assert sum(row.engine is engine and row.vendor is vendor and row.holds(first) for row in PLATFORMS) <= 1
+
+
+def test_every_method_and_every_default_release_is_answered() -> None:
+    assert {cell.method for cell in CELLS[EngineType.VLLM]} == set(Method)
+    for engine in CELLS:
+        version = parse(DEFAULT_VERSIONS[engine])
+        assert version is not None
+        served = [one for one in answers(engine, version, Vendor.NVIDIA) if not one.refused]
+        assert served, engine
+        assert Vendor.NVIDIA in vendors_of(engine)
+
+
+@given(
+    st.builds(
+        Question, st.sampled_from(sorted(CELLS)), st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 30)),
+        st.sampled_from(list(Method)), st.sampled_from(["", "V1", "V2"]), st.sampled_from(list(Variant)),
+        st.sampled_from(list(Vendor)), st.integers(1, 4), st.integers(1, 3), st.booleans(),
+    )
+)  # fmt: skip
+@settings(max_examples=300, deadline=None)
+def test_any_question_has_an_answer(asked: Question) -> None:
+    one = answer(asked)
+    engine, version, method, vendor = asked.engine, asked.version, asked.method, asked.vendor
+    assert bool(one.refused) == (one.actuator is Actuator.NONE)
+    if one.refused:
+        assert method in one.refused or vendor in one.refused
+    else:
+        assert one.cell is not None
+        assert one.source
+        row = platform_of(engine, vendor, version)
+        assert row is not None
+        assert method in row.methods
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "served", "actuator"),
+    [
+        (Vendor.AMD, (0, 32, 0), 14, Actuator.LIVE),
+        (Vendor.CPU, (0, 32, 0), 12, Actuator.LIVE),
+        (Vendor.CPU, (0, 31, 0), 0, None),
+        (Vendor.GAUDI, (0, 26, 0), 4, Actuator.RESTART),
+        (Vendor.NEURON, (0, 11, 0), 1, Actuator.RESTART),
+        (Vendor.NEURON, (0, 24, 0), 2, Actuator.RESTART),
+        (Vendor.NEURON, (0, 18, 0), 0, None),
+        (Vendor.TPU, (0, 24, 0), 2, Actuator.RESTART),
+        (Vendor.TPU, (0, 27, 0), 3, Actuator.RESTART),
+    ],
+)
+def test_what_accelerators_leave_of_vllm(vendor: Vendor, version: Version, served: int, actuator: Actuator) -> None:
+    here = [one for one in answers(EngineType.VLLM, version, vendor) if not one.refused]
+    assert len(here) == served
+    assert {one.actuator for one in here} - {Actuator.RESTART} <= {actuator}
+    assert not here or actuator in {one.actuator for one in here}
+
+
+def test_forms_are_listed_once() -> None:
+    listed = forms(EngineType.VLLM)
+    assert len(listed) == len(set(listed)) == 15

@@ -1,0 +1,177 @@
+"""Each row of vLLM against the adapter that is to obey it, and against the emulator's imitation of release 0.32."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.engines.building import HEAD, SMALL_QWEN, spec
+from tests.unit.engines.test_matrix import shown
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method
+from speculative_operator.domain.table import KTable
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.emulator.arguments import parse as parse_arguments
+from speculative_operator.emulator.drafting import Drafting, Reaction, drafting
+from speculative_operator.emulator.errors import ConfigError, LateError
+from speculative_operator.emulator.speculative import checked, raw_config
+from speculative_operator.engines import engine_for
+from speculative_operator.engines.matrix import refusing
+from speculative_operator.engines.matrix.cell import Cell, Extent, Proven, Variant, find
+from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform
+from speculative_operator.engines.matrix.version import Version, show
+from speculative_operator.engines.vllm.capability import CELLS, EMULATED
+from speculative_operator.engines.vllm.plan import plan
+
+RUNNERS = {"V1": "0", "V2": "1"}
+RESOURCES = {
+    Vendor.NVIDIA: "nvidia.com/gpu", Vendor.AMD: "amd.com/gpu", Vendor.GAUDI: "habana.ai/gaudi",
+    Vendor.INTEL_GPU: "gpu.intel.com/xe", Vendor.NEURON: "aws.amazon.com/neuroncore", Vendor.TPU: "google.com/tpu",
+    Vendor.CPU: "", Vendor.OTHER: "example.com/share",
+}  # fmt: skip
+
+
+def on(subject: DeploymentSpec, vendor: Vendor) -> DeploymentSpec:
+    """The same on that vendor's accelerators, with an image of its own."""
+    needed = subject.verifier.tensor_parallel_size * subject.verifier.pipeline_parallel_size
+    count = 0 if vendor is Vendor.CPU else needed * subject.verifier.data_parallel_size
+    request = AcceleratorRequest(RESOURCES[vendor] or "nvidia.com/gpu", per_replica=count)
+    return replace(subject, accelerator=request, engine=replace(subject.engine, image="example.com/engine:1"))
+
+
+def made(
+    method: Method, variant: Variant = Variant.PLAIN, version: Version = EMULATED, runner: str = "",
+    vendor: Vendor = Vendor.NVIDIA, data: int = 1, pipeline: int = 1,
+) -> DeploymentSpec:  # fmt: skip
+    """A spec in these circumstances."""
+    verifier: dict[str, Any] = {"data_parallel_size": data, "pipeline_parallel_size": pipeline}
+    env = ({"name": "VLLM_USE_V2_MODEL_RUNNER", "value": RUNNERS[runner]},) if runner else ()
+    source = None if method.draft_free else SMALL_QWEN if method is Method.DRAFT_MODEL else HEAD
+    subject = spec(method, source=source, version=show(version), env=env, verifier=verifier)
+    assert subject.speculator is not None
+    drafter = replace(
+        subject.speculator,
+        parallel_drafting=variant is Variant.PARALLEL,
+        heterogeneous_vocabulary=variant is Variant.HETEROGENEOUS,
+    )
+    return on(replace(subject, speculator=drafter), vendor)
+
+
+def of(cell: Cell, version: Version) -> DeploymentSpec:
+    """A spec that the row speaks of."""
+    vendor = Vendor.NVIDIA if Vendor.NVIDIA in cell.vendors else min(cell.vendors)
+    data, pipeline = (2 if extent is Extent.MANY else 1 for extent in (cell.data, cell.pipeline))
+    return made(cell.method, cell.variant, version, cell.runner, vendor, data, pipeline)
+
+
+def releases(cell: Cell) -> tuple[Version, ...]:
+    """The first release of the row and a late one."""
+    return (cell.since, (cell.since[0], cell.since[1], cell.since[2] + 7) if cell.before else (1, 7, 0))
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=shown)
+def test_adapter_obeys_the_row(cell: Cell) -> None:
+    for version in releases(cell):
+        subject = of(cell, version)
+        assert find(CELLS, refusing.question_of(subject, version, cell.runner)) is cell
+        engine = engine_for(subject)
+        refused = engine.refusals(subject)
+        if cell.refused:
+            assert any(one.field == "spec.speculator.method" and cell.refused in one.message for one in refused)
+            continue
+        assert refused == ()
+        knobs = engine.knobs(subject)
+        assert knobs.actuator is cell.actuator
+        assert knobs.draft_passes_follow_k == cell.follows_k
+        assert knobs.block_drafter == cell.block_drafter
+        if math.isfinite(cell.passes_at_zero):
+            assert knobs.passes_at_zero == cell.passes_at_zero
+        else:
+            assert knobs.passes_at_zero == max(knobs.ks)
+
+
+def emulated(subject: DeploymentSpec) -> Drafting:
+    """How the emulator drafts with the container of `subject`. Raises what it refuses."""
+    container = engine_for(subject).container(subject, KTable.constant(2, 256))
+    raw = raw_config(parse_arguments(["serve", *container.args]))
+    speculative = checked(raw or {}, subject.verifier.tensor_parallel_size)
+    return drafting(speculative, {one["name"]: str(one.get("value", "")) for one in container.env})
+
+
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell.proven is not Proven.SOURCE], ids=shown)
+def test_emulator_behaves_as_the_row_says(cell: Cell) -> None:
+    subject = of(cell, EMULATED)
+    if cell.refused:
+        with pytest.raises((ConfigError, LateError)):
+            emulated(subject)
+        return
+    behaves = emulated(subject)
+    assert behaves.runner == cell.runner
+    if cell.actuator is Actuator.LIVE:
+        assert behaves.reaction is (Reaction.FOLLOWS if cell.follows_k else Reaction.VERIFIES_LESS)
+        k = max(engine_for(subject).knobs(subject).ks)
+        assert behaves.passes_at_zero == min(cell.passes_at_zero, k)
+        assert behaves.block_drafter == cell.block_drafter
+    elif cell.data is not Extent.MANY:
+        assert behaves.reaction is not Reaction.FOLLOWS, "a method that follows K could be turned in 0.32"
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in PLATFORMS if row.engine == "vLLM"], ids=lambda row: f"{row.vendor}-{row.since}"
+)
+@pytest.mark.parametrize("method", Method)
+def test_adapter_obeys_the_platform(row: Platform, method: Method) -> None:
+    version = row.newest or (max(row.since, EMULATED) if row.before is None else max(row.since, (0, 11, 0)))
+    subject = made(method, version=version, vendor=row.vendor)
+    found = engine_for(subject).refusals(subject)
+    if method not in row.methods:
+        assert [one.field for one in found] == ["spec.speculator.method"]
+        assert not row.remedy or row.remedy in found[0].message
+        return
+    if (
+        find(CELLS, refusing.question_of(subject, version, plan(subject).runner)) is None
+        or method is Method.MLP_SPECULATOR
+    ):
+        assert found, "the release has no such method"
+        return
+    assert found == ()
+    order = (Actuator.LIVE, Actuator.TABLE, Actuator.RESTART)
+    assert order.index(plan(subject).actuator) >= order.index(row.actuator)
+
+
+@pytest.mark.parametrize("vendor", [Vendor.GAUDI, Vendor.NEURON, Vendor.TPU])
+def test_releases_that_a_plug_in_is_not_known_for(vendor: Vendor) -> None:
+    newer = replace(made(Method.EAGLE3, version=(0, 35, 0), vendor=vendor))
+    assert engine_for(newer).refusals(newer) == (), "the user's image has it"
+    bare = replace(newer, engine=replace(newer.engine, image=""))
+    fields = {one.field: one.message for one in engine_for(bare).refusals(bare)}
+    assert "engine.image" in fields["spec.engine.version"]
+    assert "0.35.0" in fields["spec.engine.version"]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "changed", "field"),
+    [
+        (Vendor.NEURON, (0, 24, 0), {"pipeline": 2}, "spec.verifier.pipelineParallelSize"),
+        (Vendor.NEURON, (0, 18, 0), {}, "spec.engine.version"),
+        (Vendor.GAUDI, (0, 11, 0), {}, "spec.engine.version"),
+        (Vendor.CPU, (0, 32, 0), {"runner": "V2"}, "spec.engine.env"),
+    ],
+)
+def test_what_a_platform_lacks(vendor: Vendor, version: Version, changed: dict[str, Any], field: str) -> None:
+    subject = made(Method.EAGLE3, version=version, vendor=vendor, **changed)
+    assert [one.field for one in engine_for(subject).refusals(subject)] == [field]
+
+
+def test_cells_cover_both_runners_at_every_release() -> None:
+    """A gap would be a refusal that nobody meant: from a method's first release on, some runner serves it."""
+    for method, version in itertools.product(Method, [(0, 25, 1), (0, 28, 0), (0, 31, 0), (0, 32, 0), (0, 40, 1)]):
+        subject = made(method, version=version)
+        asked = refusing.question_of(subject, version, plan(subject).runner)
+        cell = find(CELLS, asked)
+        assert cell is not None
+        assert bool(cell.refused) == (method is Method.MLP_SPECULATOR)
