@@ -75,10 +75,13 @@ class Client:
 class Load:
     """Keeps `width` requests going until stopped; the width may change at any time."""
 
-    def __init__(self, client: Client, prompts: Sequence[str], tokens: int) -> None:
+    def __init__(self, client: Client, prompts: Sequence[str], tokens: int, pause: float = 0.0) -> None:
+        """`tokens` is the length of the first prompt's answer, that of the others differs a little from one to the
+        next, so that requests do not end together; `pause` the seconds between an answer and the next request."""
         self._client = client
         self._prompts = prompts
         self._tokens = tokens
+        self._pause = pause
         self._workers: list[asyncio.Task[None]] = []
         self._leaving: set[int] = set()
         self._count = 0
@@ -104,7 +107,7 @@ class Load:
     async def _work(self, number: int) -> None:
         while number not in self._leaving:
             self._count += 1
-            answer = await self._client.ask(self._prompts[self._count % len(self._prompts)], self._tokens)
-            if answer.error:
-                # a server that refuses at once must not be hammered
-                await asyncio.sleep(0.2)
+            index = self._count % len(self._prompts)
+            answer = await self._client.ask(self._prompts[index], self._tokens + 5 * index)
+            # a server that refuses at once must not be hammered
+            await asyncio.sleep(max(self._pause, 0.2 if answer.error else 0.0))

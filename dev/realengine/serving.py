@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-CPU_FLAGS = ("--enforce-eager", "--kv-cache-memory-bytes", "268435456")
-"""Beside what the operator renders: no graphs on a CPU, and a KV cache of 256 MiB instead of a share of the machine."""
+CPU_FLAGS = ("--enforce-eager", "--kv-cache-memory-bytes", "268435456", "--disable-uvicorn-access-log")
+"""Beside what the operator renders: no graphs on a CPU, a KV cache of 256 MiB instead of a share of the machine, and no
+line of log for each request."""
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -1,0 +1,121 @@
+"""`make e2e-vllm`: installs the engine where it is missing, starts a cluster, plays, leaves a report and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from demo.scene import OPERATOR_NAMESPACE, SceneError, install_operator
+from devcluster.cluster import Cluster
+from devcluster.errors import DevClusterError
+from realengine import paths, scene
+from realengine.e2e.report import Report, markdown
+from realengine.install import InstallError, installed
+from realengine.models import ModelsError, made
+from speculative_operator.domain import names
+
+PLAY_SECONDS = 1500.0
+KEYS = (
+    *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
+    *("payload_throughput_ratio", "best_static_gap_percent"),
+)
+"""Of the last line, beside `ok`."""
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="realengine.e2e", description=__doc__)
+    parser.add_argument("--name", default="e2e-vllm", help="name of the cluster")
+    parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-vllm", help="folder of the report")
+    parser.add_argument("--models", type=Path, help="folder with target, draft and eagle3")
+    parser.add_argument("--short", action="store_true", help="without the part in which the operator tunes")
+    return parser.parse_args()
+
+
+def prepared(cluster: Cluster, models: Path) -> None:
+    """The operator from manifests/, the namespace and the models."""
+    install_operator(cluster)
+    cluster.kubectl("create", "namespace", scene.NAMESPACE)
+    documents = {"apiVersion": "v1", "kind": "List", "items": scene.volume(models)}
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(documents))
+
+
+def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
+    """Run the steps inside the cluster's network and take their report over."""
+    results = given.out / "results.json"
+    results.unlink(missing_ok=True)
+    argv = [sys.executable, "-m", "realengine.e2e.play", "--out", str(results), "--audit", str(cluster.audit_log)]
+    argv += ["--short"] if given.short else []
+    folders = (paths.ROOT / "dev", paths.ROOT / "operator")
+    running = cluster.inside(argv, env={"PYTHONPATH": ":".join(map(str, folders))})
+    try:
+        code = running.wait(PLAY_SECONDS)
+    except subprocess.TimeoutExpired:
+        running.terminate()
+        running.wait(30)
+        code = -1
+    if results.exists():
+        report.load(results)
+    if not report.checks or code not in (0, 1):
+        report.check("the run came to its end", False, f"exit code {code}")
+
+
+def keep_logs(cluster: Cluster, out: Path) -> None:
+    """Logs of operator and engine beside the report: what one wants to see when an assertion failed."""
+    for name, namespace, selector in (
+        ("operator", OPERATOR_NAMESPACE, f"app.kubernetes.io/name={names.OPERATOR}"),
+        ("engine", scene.NAMESPACE, f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"),
+    ):
+        logs = cluster.kubectl("logs", "-n", namespace, "-l", selector, "--tail=-1", "--prefix", check=False)
+        (out / f"{name}.log").write_text(logs.stdout + logs.stderr)
+    found = cluster.kubectl("get", "specdep,pods", "-A", "-o", "json", check=False)
+    (out / "objects.json").write_text(found.stdout)
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """The last line."""
+    return {"ok": report.ok, **{key: report.figures.get(key) for key in KEYS}}
+
+
+def run(given: argparse.Namespace) -> int:
+    report = Report()
+    started = time.monotonic()
+    given.out.mkdir(parents=True, exist_ok=True)
+    python = installed(report.say)
+    models = made(given.models or paths.models(), python, report.say)
+    report.say("starting a cluster")
+    with Cluster.start(scene.options(given.name, python), report.say) as cluster:
+        prepared(cluster, models)
+        try:
+            play(cluster, given, report)
+        finally:
+            keep_logs(cluster, given.out)
+    told = summary(report)
+    head = [f"vLLM {paths.VLLM} on CPUs, {time.monotonic() - started:.0f} s from the start to the end."]
+    (given.out / "report.md").write_text(markdown(report, told, head))
+    report.say(f"report: {given.out / 'report.md'}")
+    print(json.dumps(told), flush=True)
+    return 0 if report.ok else 1
+
+
+def main() -> int:
+    # a terminated run unwinds like an interrupted one, so that the cluster ends with it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return run(options())
+    except KeyboardInterrupt:
+        print("interrupted: nothing is left behind", file=sys.stderr)
+        return 130
+    except (InstallError, ModelsError, DevClusterError, SceneError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        print(json.dumps({"ok": False, "error": str(error).splitlines()[0]}), flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

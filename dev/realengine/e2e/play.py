@@ -1,0 +1,92 @@
+"""The run itself, in order, inside the cluster's network. Started by `__main__`; leaves its report as a file.
+
+One object all the way: it is served, retuned, its pair changed twice, its drafter taken away and given back, tuned.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from realengine.e2e import retunes, rollouts, tables, trouble, tuning
+from realengine.e2e.report import Report
+from realengine.e2e.stage import Stage, StageError
+from realengine.e2e.steps import NAME, PROMPTS, Play, Traffic, ready
+from realengine.scene import Wish
+
+TOKENS = Traffic.tokens
+RETUNES = 32
+
+
+async def speculate(play: Play) -> None:
+    """A draft model: tables, retunes, bad tables."""
+    play.report.begin("A draft model, retuned while it serves")
+    await play.stage.apply(Wish("draft_model", schedule=tables.BY_LOAD))
+    await ready(play.stage, 1)
+    await tables.follow(play, tables.BY_LOAD)
+    await retunes.retune(play, RETUNES)
+    await trouble.bad_tables(play)
+
+
+async def other_pairs(play: Play) -> None:
+    """The same object with another pair, twice, and with none; every output so far against the last."""
+    play.report.begin("n-gram")
+    await rollouts.change(play, Wish("ngram", schedule=tables.CAP_BY_LOAD), "pair change draft_model to ngram")
+    await tables.follow(play, tables.CAP_BY_LOAD, capped=True)
+    play.report.begin("EAGLE-3")
+    await rollouts.change(play, Wish("eagle3", schedule=tables.BY_LOAD), "pair change ngram to eagle3")
+    await tables.follow(play, tables.BY_LOAD)
+    play.report.begin("Without a drafter")
+    await rollouts.change(play, Wish("eagle3", mode="Off"), "hard off")
+    client = await play.client()
+    for index, prompt in enumerate(PROMPTS):
+        await client.ask(prompt, TOKENS + 5 * index)
+    pod = await play.stage.pod(NAME)
+    seen = await play.stage.look(pod)
+    play.report.check("nothing is drafted", seen.drafts == 0 and seen.generated > 0, f"{seen.generated:.0f} tokens")
+    rollouts.outputs(play)
+
+
+async def play_all(options: argparse.Namespace, report: Report) -> None:
+    """Every step; an error ends the run but not the report."""
+    async with aiohttp.ClientSession() as http:
+        play = Play(Stage(os.environ["KUBECONFIG"], http), report, options.audit)
+        try:
+            await speculate(play)
+            await other_pairs(play)
+            if not options.short:
+                await tuning.tune(play)
+        except (StageError, aiohttp.ClientError, OSError) as error:
+            report.check("the run came to its end", False, f"{type(error).__name__}: {error}")
+        answers = [*play.answers, *play.synthetic]
+        failed = sum(bool(answer.error) for answer in answers)
+        report.begin("Over the whole run")
+        report.check("no request failed", bool(answers) and not failed, f"{failed} of {len(answers)}")
+        report.figures |= {
+            "requests": {"total": len(answers), "failed": failed},
+            "retunes": play.retunes,
+            "engine_restarts": play.restarts,
+        }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--audit", type=Path, required=True)
+    parser.add_argument("--short", action="store_true")
+    options = parser.parse_args()
+    report = Report()
+    try:
+        asyncio.run(play_all(options, report))
+    finally:
+        report.save(options.out)
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""The cluster as the steps see it: objects, pods, engines and their counters. Used inside the cluster's network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes import client, config
+
+from realengine import counters
+from realengine.counters import Counters
+from realengine.scene import NAMESPACE, Wish
+from speculative_operator.domain import names
+
+_TIMEOUT = (3, 10)
+_KIND = (names.GROUP, names.VERSION, NAMESPACE, names.PLURAL)
+
+
+class StageError(RuntimeError):
+    """Something did not come about; the message says what was waited for and what was seen."""
+
+
+class Stage:
+    """Connections to one cluster. Everything is asynchronous; the client library runs in threads."""
+
+    def __init__(self, kubeconfig: str, http: aiohttp.ClientSession) -> None:
+        api = config.new_client_from_config(kubeconfig)
+        self._objects = client.CustomObjectsApi(api)
+        self._core = client.CoreV1Api(api)
+        self._apps = client.AppsV1Api(api)
+        self._http = http
+
+    async def _json(self, call: Callable[..., Any], *where: Any, **how: Any) -> Any:
+        """One call in a thread, its answer as plain JSON: the client's models know fewer fields than the server."""
+        answer = await asyncio.to_thread(call, *where, **how, _preload_content=False, _request_timeout=_TIMEOUT)
+        return json.loads(answer.data)
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    async def get(self, name: str) -> dict[str, Any]:
+        """The SpeculativeDeployment as the API server has it."""
+        found: dict[str, Any] = await self._json(self._objects.get_namespaced_custom_object, *_KIND, name)
+        return found
+
+    async def apply(self, wish: Wish) -> None:
+        """Create the object, or make its spec exactly this one."""
+        body = wish.manifest()
+        try:
+            known = await self.get(wish.name)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+            await self._json(self._objects.create_namespaced_custom_object, *_KIND, body)
+            return
+        body["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"]
+        await self._json(self._objects.replace_namespaced_custom_object, *_KIND, wish.name, body)
+
+    async def patch(self, name: str, change: dict[str, Any]) -> None:
+        """A merge patch of the SpeculativeDeployment."""
+        await self._json(self._objects.patch_namespaced_custom_object, *_KIND, name, change)
+
+    async def table(self, name: str) -> dict[str, Any]:
+        """The operator's table as the ConfigMap holds it."""
+        found = await self._json(self._core.read_namespaced_config_map, f"{name}-table", NAMESPACE)
+        return dict(json.loads(found["data"][names.TABLE_KEY]))
+
+    async def write_table(self, name: str, text: str) -> None:
+        """Overwrite the table by hand, past the operator."""
+        body = {"data": {names.TABLE_KEY: text}}
+        await self._json(self._core.patch_namespaced_config_map, f"{name}-table", NAMESPACE, body)
+
+    async def poke(self, pod: str, value: str) -> None:
+        """Have the node look at the pod's volumes at once, as the operator does after a write."""
+        body = {"metadata": {"annotations": {names.ANNOTATION_POKE: value}}}
+        await self._json(self._core.patch_namespaced_pod, pod, NAMESPACE, body)
+
+    async def generation(self, name: str) -> int:
+        """Of the Deployment: it changes with the pod template."""
+        found = await self._json(self._apps.read_namespaced_deployment, name, NAMESPACE)
+        return int(found["metadata"]["generation"])
+
+    async def url(self, name: str) -> str:
+        """Address of the object's Service."""
+        spec = (await self._json(self._core.read_namespaced_service, name, NAMESPACE))["spec"]
+        return f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    async def pods(self, name: str) -> list[dict[str, Any]]:
+        """Serving pods of an object, those that are going among them."""
+        selector = f"{names.LABEL_DEPLOYMENT}={name}"
+        found = await self._json(self._core.list_namespaced_pod, NAMESPACE, label_selector=selector)
+        return list(found["items"])
+
+    async def pod(self, name: str) -> dict[str, Any]:
+        """The only serving pod. Raises StageError when there is none or more than one."""
+        found = [pod for pod in await self.pods(name) if "deletionTimestamp" not in pod["metadata"]]
+        if len(found) != 1:
+            raise StageError(f"{name} has {len(found)} pods, one was expected")
+        return found[0]
+
+    async def log(self, pod: str) -> str:
+        """Log of a serving pod, without the lines of its HTTP requests."""
+        text = await asyncio.to_thread(
+            self._core.read_namespaced_pod_log, pod, NAMESPACE, container=names.CONTAINER, _request_timeout=(3, 30)
+        )
+        return "\n".join(line for line in str(text).splitlines() if " HTTP/1.1" not in line)
+
+    # -- engines -------------------------------------------------------------------------------------------------------
+
+    async def look(self, pod: dict[str, Any]) -> Counters:
+        """The engine's counters, read from the pod itself."""
+        return counters.read(await self._text(pod, names.SERVING_PORT))
+
+    async def telemetry(self, pod: dict[str, Any]) -> str:
+        """The payload's exposition; empty where it exports none."""
+        try:
+            return await self._text(pod, names.TELEMETRY_PORT)
+        except aiohttp.ClientError:
+            return ""
+
+    async def _text(self, pod: dict[str, Any], port: int) -> str:
+        timeout = aiohttp.ClientTimeout(total=10)
+        async with self._http.get(f"http://{pod['status']['podIP']}:{port}/metrics", timeout=timeout) as response:
+            return await response.text()
+
+
+def processes(pod: str) -> dict[int, str]:
+    """Process -> when it started (clock ticks since boot) of all processes in the pod's containers.
+
+    The engine's children overwrite their environment with their title, so the pod is known by its process namespace.
+    """
+    spaces: dict[int, str] = {}
+    started: dict[int, str] = {}
+    mine = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            pid = int(entry.name)
+            spaces[pid] = str((entry / "ns" / "pid").readlink())
+            started[pid] = (entry / "stat").read_text().rpartition(")")[2].split()[19]
+            if f"HOSTNAME={pod}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                mine.add(spaces[pid])
+        except (ValueError, OSError):
+            continue  # no process, or one that has just ended
+    return {pid: started[pid] for pid, space in spaces.items() if space in mine and pid in started}
+
+
+def table_written(pids: dict[int, str]) -> float:
+    """Unix seconds at which the file that the engine reads was written by the node."""
+    path = f"{names.TABLE_MOUNT}/{names.TABLE_KEY}"
+    for pid in pids:
+        file = Path(f"/proc/{pid}/root{path}")
+        try:
+            return file.stat().st_mtime
+        except OSError:
+            continue
+    raise StageError(f"no process of {sorted(pids)} shows {path}")
+
+
+async def until(what: str, attempt: Callable[[], Awaitable[Any]], seconds: float, every: float = 0.25) -> Any:
+    """Wait until `attempt` gives something true, and give that. Raises StageError with what it gave last."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await attempt()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise StageError(f"{what}: not within {seconds:.0f} s; last seen: {found!r}")
+        await asyncio.sleep(every)

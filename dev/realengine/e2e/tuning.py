@@ -1,0 +1,120 @@
+"""The operator finds, on the real engine, the K that a sweep of fixed K finds best there.
+
+Nothing is known of this engine's costs beforehand: no accelerator is named, and a draft model on a CPU is nearly as
+dear as its verifier. What is accepted is fixed (synthetic acceptance), so that the best K lies where nobody starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from realengine.e2e import rollouts
+from realengine.e2e.retunes import until_counted
+from realengine.e2e.stage import StageError
+from realengine.e2e.steps import NAME, Play, Traffic, set_schedule, window
+from realengine.scene import MAX_NUM_SEQS, Rows, Wish
+from speculative_operator.api.convert import to_domain
+from speculative_operator.engines.registry import engine_for
+
+RATES = (0.9, 0.75, 0.03, 0.02)
+"""Two drafts are nearly always right, a third nearly never: K = 2 is best unless drafting is free or very dear."""
+WIDTH, TOKENS = 6, 150
+ROUNDS, SECONDS = 4, 2.5
+START_K = 4
+MOST_SECONDS, STEADY_SECONDS = 240.0, 45.0
+MOST_GAP_PERCENT = 5.0
+AUTO = Wish(
+    "draft_model", mode="Auto", max_k=len(RATES), start_k=START_K, rates=RATES,
+    speculation={"objective": {"goal": "Throughput"}},
+)  # fmt: skip
+
+
+async def tune(play: Play) -> None:
+    """Sweep, then let the operator do it, in the same engine process."""
+    play.report.begin("Synthetic acceptance: the best K, swept and found")
+    spec = to_domain(AUTO.manifest())
+    ks = engine_for(spec).knobs(spec).ks
+    static = Wish("draft_model", schedule=schedule(ks, ks[-1]), max_k=len(RATES), rates=RATES)
+    await rollouts.change(play, static, "a drafter again", synthetic=True)
+    pod = await play.stage.pod(NAME)
+    async with Traffic(await play.client(synthetic=True), WIDTH, TOKENS):
+        speeds = await sweep(play, pod, ks)
+        await found(play, pod, speeds)
+
+
+def schedule(ks: Sequence[int], k: int) -> Rows:
+    """`k` for the load of this part and somewhat more; every other K beyond, so that the set of K stays."""
+    others = [other for other in ks if other != k]
+    first = MAX_NUM_SEQS - len(others)
+    return ((1, first, k), *((first + n, first + n, other) for n, other in enumerate(others, 1)))
+
+
+async def sweep(play: Play, pod: dict[str, Any], ks: Sequence[int]) -> dict[int, float]:
+    """K -> tokens per second, the median of rounds in which every K has its turn."""
+    measured: dict[int, list[float]] = {k: [] for k in ks}
+    current = ks[-1]
+    for number in range(ROUNDS):
+        # there and back, so that whatever drifts falls on every K alike
+        for k in ks if number % 2 else reversed(ks):
+            if k != current:
+                await set_schedule(play.stage, schedule(ks, k))
+                await until_counted(play, pod, k)
+                current = k
+            started = time.monotonic()
+            seen = await window(play.stage, pod, SECONDS)
+            if k and seen.k != k:
+                raise StageError(f"the engine drafted {seen.k:.3f} tokens at a time in the sweep's turn of K = {k}")
+            measured[k].append(seen.generated / (time.monotonic() - started))
+    rows = [[k, round(median(speeds)), " ".join(f"{speed:.0f}" for speed in speeds)] for k, speeds in measured.items()]
+    play.report.table(f"Tokens per second at {WIDTH} requests by fixed K", ("K", "median", "rounds"), rows)
+    return {k: median(speeds) for k, speeds in measured.items()}
+
+
+async def found(play: Play, pod: dict[str, Any], speeds: Mapping[int, float]) -> None:
+    """Hand over to the operator and judge what it holds in the last part of the time it has."""
+    best = max(speeds, key=lambda k: speeds[k])
+    generation = await play.stage.generation(NAME)
+    await play.stage.apply(AUTO)
+    held: list[tuple[float, int]] = []
+    started = time.monotonic()
+    status: dict[str, Any] = {}
+    while (elapsed := time.monotonic() - started) < MOST_SECONDS:
+        await asyncio.sleep(1.0)
+        held.append((elapsed, await _k(play)))
+        steady = [k for moment, k in held if moment >= elapsed - STEADY_SECONDS]
+        if elapsed > STEADY_SECONDS and len(set(steady)) == 1 and within(speeds, steady, best):
+            break
+    status = (await play.stage.get(NAME))["status"]
+    steady = [k for moment, k in held if moment >= elapsed - STEADY_SECONDS]
+    gap = 100.0 * (1.0 - mean_speed(speeds, steady) / speeds[best])
+    play.report.figures["best_static_gap_percent"] = round(gap, 2)
+    shares = {k: f"{100 * count / len(steady):.0f} %" for k, count in sorted(Counter(steady).items())}
+    play.report.check(
+        f"the operator holds a K within {MOST_GAP_PERCENT:g} % of the best fixed one",
+        gap <= MOST_GAP_PERCENT,
+        f"best K = {best}; held in the last {STEADY_SECONDS:.0f} of {elapsed:.0f} s: {shares}; gap {gap:.1f} %",
+    )
+    now = await play.stage.generation(NAME)
+    play.report.check("no pod was replaced for it", now == generation, f"generation {generation} before, {now} after")
+    rows = [[one["time"], one["reason"], one["from"], one["to"], one["message"]] for one in status.get("decisions", [])]
+    play.report.table("Decisions of the operator, newest first", ("time", "reason", "from", "to", "message"), rows)
+
+
+async def _k(play: Play) -> int:
+    """K of the table in force at this part's load."""
+    rows = (await play.stage.table(NAME))["rows"]
+    return int(next((k for first, last, k in rows if first <= WIDTH <= last), rows[-1][2]))
+
+
+def mean_speed(speeds: Mapping[int, float], held: Sequence[int]) -> float:
+    """Tokens per second with the K held, as the sweep measured them."""
+    return sum(speeds[k] for k in held) / len(held)
+
+
+def within(speeds: Mapping[int, float], held: Sequence[int], best: int) -> bool:
+    return mean_speed(speeds, held) >= (1.0 - MOST_GAP_PERCENT / 100.0) * speeds[best]
