@@ -6,22 +6,21 @@ import math
 
 from speculative_operator.domain.spec import DeploymentSpec, EngineType
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.unsupported import UnsupportedEngine
+from speculative_operator.engines.sglang.adapter import SglangEngine
+from speculative_operator.engines.tensorrt_llm.adapter import TensorRtLlmEngine
+from speculative_operator.engines.tgi.adapter import TgiEngine
 from speculative_operator.engines.vllm.adapter import VllmEngine
 
-_VLLM = VllmEngine()
-_UNSUPPORTED = UnsupportedEngine()
-
 ENGINES: dict[EngineType, Engine] = {
-    EngineType.VLLM: _VLLM,
-    EngineType.SGLANG: _UNSUPPORTED,
-    EngineType.TENSORRT_LLM: _UNSUPPORTED,
-    EngineType.TGI: _UNSUPPORTED,
+    EngineType.VLLM: VllmEngine(),
+    EngineType.SGLANG: SglangEngine(),
+    EngineType.TENSORRT_LLM: TensorRtLlmEngine(),
+    EngineType.TGI: TgiEngine(),
 }
 
 
 def engine_for(spec: DeploymentSpec) -> Engine:
-    """The adapter of `spec.engine.type`; for an engine that this release does not run, one that refuses."""
+    """The adapter of `spec.engine.type`."""
     return ENGINES[spec.engine.type]
 
 

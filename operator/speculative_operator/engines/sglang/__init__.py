@@ -1,0 +1,1 @@
+"""The SGLang engine, as of 0.5.23."""

@@ -1,0 +1,98 @@
+"""The arguments of `python3 -m sglang.launch_server`, SGLang 0.5.23. Called by `adapter`; nothing passes a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain import names
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.sglang.capability import ALGORITHMS
+from speculative_operator.engines.sglang.schedule import FILE, first_steps
+from speculative_operator.engines.shared.plan import Plan
+from speculative_operator.engines.vllm.sources import locate
+
+COMMAND = ("python3", "-m", "sglang.launch_server")
+_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
+_CHAINS = (Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL)
+
+
+def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
+    """The whole list for `spec` with `table` in force: the operator's, then the user's."""
+    drafting = _speculation(spec.speculator, plan, table) if spec.speculator and plan.drafts(table) else ()
+    return (*_serving(spec, plan), *_verifier(spec.verifier), *drafting, *spec.engine.args)
+
+
+def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
+    source = locate(spec.verifier.source, "verifier")
+    yield from ("--model-path", source.model)
+    if source.revision:
+        yield from ("--revision", source.revision)
+    yield from ("--served-model-name", spec.verifier.served_name)
+    yield from ("--host", _ALL_INTERFACES, "--port", str(names.SERVING_PORT))
+    yield from ("--max-running-requests", str(plan.max_batch))
+    yield "--enable-metrics"
+
+
+def _verifier(verifier: Verifier) -> Iterator[str]:
+    yield from ("--tp-size", str(verifier.tensor_parallel_size))
+    if verifier.pipeline_parallel_size > 1:
+        yield from ("--pp-size", str(verifier.pipeline_parallel_size), "--disable-overlap-schedule")
+    if verifier.data_parallel_size > 1:
+        yield from ("--dp-size", str(verifier.data_parallel_size))
+    if verifier.expert_parallel:
+        yield from ("--ep-size", str(verifier.tensor_parallel_size))
+    yield from _limits(verifier)
+
+
+def _limits(verifier: Verifier) -> Iterator[str]:
+    if verifier.max_model_len is not None:
+        yield from ("--context-length", str(verifier.max_model_len))
+    if verifier.max_num_batched_tokens is not None:
+        yield from ("--chunked-prefill-size", str(verifier.max_num_batched_tokens))
+    if verifier.dtype:
+        yield from ("--dtype", verifier.dtype)
+    if verifier.quantization:
+        yield from ("--quantization", verifier.quantization)
+    if verifier.kv_cache_dtype:
+        yield from ("--kv-cache-dtype", verifier.kv_cache_dtype)
+    if verifier.gpu_memory_utilization_percent is not None:
+        yield from ("--mem-fraction-static", f"{verifier.gpu_memory_utilization_percent / 100:g}")
+    yield from _adapters(verifier)
+
+
+def _adapters(verifier: Verifier) -> Iterator[str]:
+    if verifier.lora is not None:
+        yield from ("--enable-lora", "--max-loras-per-batch", str(verifier.lora.max_adapters))
+        # Without adapters at start the engine asks which layers they may change.
+        yield from ("--max-lora-rank", str(verifier.lora.max_rank), "--lora-target-modules", "all")
+
+
+def _speculation(speculator: Speculator, plan: Plan, table: KTable) -> Iterator[str]:
+    yield from ("--speculative-algorithm", ALGORITHMS[speculator.method])
+    if speculator.source is not None:
+        source = locate(speculator.source, "speculator")
+        yield from ("--speculative-draft-model-path", source.model)
+        if source.revision:
+            yield from ("--speculative-draft-model-revision", source.revision)
+    if speculator.quantization:
+        yield from ("--speculative-draft-model-quantization", speculator.quantization)
+    yield from _draft_length(speculator.method, plan, table)
+
+
+def _draft_length(method: Method, plan: Plan, table: KTable) -> Iterator[str]:
+    """K as each algorithm wants it: a chain of K drafts is verified with the token before it, K + 1 in all."""
+    k = first_steps(table)
+    if method in _CHAINS:
+        yield from ("--speculative-num-steps", str(k), "--speculative-eagle-topk", "1")
+        yield from ("--speculative-num-draft-tokens", str(k + 1))
+    elif method is Method.DSPARK:
+        yield from ("--speculative-dspark-block-size", str(k))
+    else:
+        yield from ("--speculative-num-draft-tokens", str(k + 1))
+    if method is Method.NGRAM:
+        # The default, 10, is a tree of drafts; with 1 they are a chain as everywhere else.
+        yield from ("--speculative-ngram-max-bfs-breadth", "1")
+    if plan.actuator is Actuator.TABLE:
+        yield from ("--speculative-adaptive", "--speculative-adaptive-config", f"{names.CONFIG_MOUNT}/{FILE}")

@@ -1,0 +1,126 @@
+"""What SGLang can turn for each method: rows of the capability matrix. Read by `plan`, `checks` and the matrix.
+
+Everything was read in SGLang 0.5.23 (the wheel of that release; paths below python/sglang/srt/). Older releases are
+refused: the adapter relies on flags and counters that were read there only.
+"""
+
+from __future__ import annotations
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method
+from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Variant
+from speculative_operator.engines.matrix.version import Version
+from speculative_operator.engines.shared.plan import Offer
+
+OLDEST: Version = (0, 5, 23)
+DEFAULT_MAX_RUNNING = 256
+"""Never left to the engine: with a speculator it would run 48 requests at once and only warn
+(arg_groups/speculative_hook.py)."""
+ALGORITHMS = {
+    Method.EAGLE: "EAGLE",
+    Method.EAGLE3: "EAGLE3",
+    Method.MTP: "NEXTN",
+    Method.DRAFT_MODEL: "STANDALONE",
+    Method.NGRAM: "NGRAM",
+    Method.DFLASH: "DFLASH",
+    Method.DSPARK: "DSPARK",
+}
+"""Values of --speculative-algorithm; NEXTN is resolved to EAGLE."""
+WITH_LORA = frozenset({Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH, Method.DSPARK})
+"""arg_groups/lora_hook.py, check_lora_speculative_compatibility."""
+
+_SEEN = frozenset({Figure.ACCEPTED, Figure.STEP_TIME, Figure.K_IN_FORCE})
+_HOOK = "SGLang 0.5.23 arg_groups/speculative_hook.py"
+_ADAPTIVE = "SGLang 0.5.23 speculative/adaptive_spec_params.py"
+_PIPELINE = "SGLang 0.5.23 arg_groups/validation_hook.py, check_pipeline_parallel_compat"
+_NOTE = "A batch is padded to the next CUDA-graph size before its K is looked up, so a band may begin a size early."
+
+
+def _adaptive(method: Method) -> tuple[Cell, ...]:
+    """Methods that `--speculative-adaptive` serves: one candidate per slot makes it a table."""
+    eagle = method is not Method.EAGLE3
+    cells = [
+        Cell(
+            EngineType.SGLANG, method, OLDEST, Actuator.TABLE, _ADAPTIVE,
+            data=Extent.ONE, pipeline=Extent.ONE, metrics=_SEEN, note=_NOTE,
+        ),
+        Cell(
+            EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE,
+            data=Extent.MANY, pipeline=Extent.ONE, metrics=_SEEN,
+            note="The adaptive mode was not read for several schedulers in one pod.",
+        ),
+    ]  # fmt: skip
+    if eagle:
+        cells.append(
+            Cell(EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _PIPELINE, pipeline=Extent.MANY, metrics=_SEEN)
+        )
+    else:
+        cells.append(_no_pipeline(method))
+    return tuple(cells)
+
+
+def _fixed(method: Method, source: str = _HOOK, block_drafter: bool = False) -> tuple[Cell, ...]:
+    """Methods whose K is fixed at start."""
+    return (
+        Cell(
+            EngineType.SGLANG, method, OLDEST, Actuator.RESTART, source, pipeline=Extent.ONE,
+            passes_at_zero=0.0, block_drafter=block_drafter, metrics=_SEEN,
+        ),
+        _no_pipeline(method),
+    )  # fmt: skip
+
+
+def _no_pipeline(method: Method) -> Cell:
+    remedy = "SGLang speculates with eagle and mtp only under pipeline parallelism; set pipelineParallelSize: 1"
+    return Cell(
+        EngineType.SGLANG, method, OLDEST, Actuator.NONE, _PIPELINE, pipeline=Extent.MANY, refused=remedy
+    )  # fmt: skip
+
+
+def _refused(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
+    return Cell(EngineType.SGLANG, method, OLDEST, Actuator.NONE, _HOOK, variant=variant, refused=remedy)
+
+
+_MEDUSA = "SGLang has no Medusa or MLP heads; use eagle3 or mtp"
+_LOOKUP = "SGLang has one lookup; use ngram"
+_PARALLEL = "SGLang drafts token after token; use dflash, or remove speculator.parallelDrafting"
+CELLS: tuple[Cell, ...] = (
+    *_adaptive(Method.EAGLE),
+    *_adaptive(Method.EAGLE3),
+    *_adaptive(Method.MTP),
+    *_fixed(Method.DRAFT_MODEL),
+    *_fixed(Method.NGRAM),
+    *_fixed(Method.DFLASH, block_drafter=True),
+    *_fixed(Method.DSPARK, block_drafter=True),
+    _refused(Method.NGRAM_GPU, _LOOKUP),
+    _refused(Method.SUFFIX, _LOOKUP),
+    _refused(Method.MEDUSA, _MEDUSA),
+    _refused(Method.MLP_SPECULATOR, _MEDUSA),
+    _refused(Method.EAGLE, _PARALLEL, Variant.PARALLEL),
+    _refused(Method.EAGLE3, _PARALLEL, Variant.PARALLEL),
+    _refused(Method.DRAFT_MODEL, _PARALLEL, Variant.PARALLEL),
+    _refused(
+        Method.DRAFT_MODEL,
+        "SGLang compares token ids, so verifier and drafter need one vocabulary; use engine.type: vLLM",
+        Variant.HETEROGENEOUS,
+    ),
+)
+
+
+def held_back(spec: DeploymentSpec) -> str:
+    """`--speculative-adaptive` does not serve adapters (arg_groups/lora_hook.py)."""
+    return "SGLang's adaptive mode does not work with LoRA adapters" if spec.verifier.lora is not None else ""
+
+
+OFFER = Offer(
+    engine=EngineType.SGLANG,
+    cells=CELLS,
+    oldest=OLDEST,
+    why_oldest="lacks flags and counters that the operator uses",
+    default_batch=DEFAULT_MAX_RUNNING,
+    needs_source=frozenset({Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL, Method.DFLASH}),
+    # Every K in use holds a state with CUDA graphs of its own, so tables are drawn from few.
+    table_ks=frozenset({1, 2, 3, 5, 7}),
+    zero_in_table=True,
+    held_back=held_back,
+)

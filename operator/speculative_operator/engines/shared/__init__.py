@@ -1,0 +1,1 @@
+"""What the adapters of SGLang, TensorRT-LLM and TGI have in common: planning, checks, flags, container, reading."""

@@ -1,0 +1,87 @@
+"""What the serving containers of the three engines share: caches, hub credentials, mounts. Used by the adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.engines.base import EngineContainer, ImageMount, PvcMount
+from speculative_operator.engines.images import environment_of, image_of, limits_of, user_of
+from speculative_operator.engines.shared.plan import Plan
+from speculative_operator.engines.vllm.sources import located
+
+TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
+START_SECONDS = 900
+"""Loading, compiling, capturing graphs. Too small a budget kills pods that were coming up."""
+START_SECONDS_PER_K = 60
+DOWNLOAD_SECONDS = 1800
+_FOLDERS = {
+    "HOME": names.CACHE_MOUNT,
+    "HF_HOME": f"{names.CACHE_MOUNT}/huggingface",
+    "XDG_CACHE_HOME": f"{names.CACHE_MOUNT}/xdg",
+    "TRITON_CACHE_DIR": f"{names.CACHE_MOUNT}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{names.CACHE_MOUNT}/torchinductor",
+}
+
+
+def container(
+    spec: DeploymentSpec,
+    plan: Plan,
+    with_speculator: bool,
+    args: tuple[str, ...],
+    *,
+    command: tuple[str, ...],
+    env: Mapping[str, str],
+    shutdown_seconds: int,
+    **fields: Any,
+) -> EngineContainer:
+    """The container of `spec`. Raises ValueError for sources or accelerators that the checks refuse.
+
+    `env` and `fields` are the engine's own: variables, and other fields of EngineContainer.
+    """
+    sources = located(spec, with_speculator=with_speculator)
+    claims: dict[str, PvcMount] = {source.pvc.claim: source.pvc for source in sources if source.pvc}
+    images: tuple[ImageMount, ...] = tuple(source.image for source in sources if source.image)
+    return EngineContainer(
+        image=image_of(spec),
+        command=command,
+        args=args,
+        env=environment(spec, env),
+        startup_seconds=startup_seconds(spec, plan),
+        shutdown_seconds=shutdown_seconds,
+        limits=limits_of(spec),
+        user=user_of(spec),
+        shared_memory=True,
+        pvc_mounts=tuple(claims.values()),
+        image_mounts=images,
+        **fields,
+    )
+
+
+def startup_seconds(spec: DeploymentSpec, plan: Plan) -> int:
+    """More for every K whose graphs are captured, and for a download."""
+    download = any(source.scheme is Scheme.HF for source in _sources(spec))
+    return START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + (DOWNLOAD_SECONDS if download else 0)
+
+
+def environment(spec: DeploymentSpec, own: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+    """EnvVar objects: caches in writable folders, the engine's own, the accelerator's, then the user's, which win."""
+    given = {str(variable.get("name", "")): variable for variable in spec.engine.env}
+    ours = {**_FOLDERS, "USER": "engine", **own, **environment_of(spec)}
+    plain = [{"name": name, "value": value} for name, value in ours.items()]
+    return (*(entry for entry in (*plain, *_hub(spec)) if entry["name"] not in given), *given.values())
+
+
+def _hub(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
+    if not any(source.scheme is Scheme.HF for source in _sources(spec)):
+        yield {"name": "HF_HUB_OFFLINE", "value": "1"}
+    elif spec.weights.secret_name:
+        reference = {"name": spec.weights.secret_name, "key": TOKEN_KEY, "optional": True}
+        yield {"name": TOKEN_KEY, "valueFrom": {"secretKeyRef": reference}}
+
+
+def _sources(spec: DeploymentSpec) -> list[ModelSource]:
+    found = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
+    return [source for source in found if source is not None]

@@ -1,0 +1,75 @@
+"""Which of the user's `engine.args` collide with what the operator sets, engine by engine. Called by the checks.
+
+One owner per flag, as for vLLM: a flag with a field of its own is refused even while that field is empty, because the
+operator reasons with the field's value and would not see the flag's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Mode
+from speculative_operator.engines.base import Refusal
+
+FIELD = "spec.engine.args"
+ALWAYS = "it is always set by the operator"
+SPECULATION = "set spec.speculator and spec.speculation instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """How one engine spells its flags."""
+
+    owned: Mapping[str, str]
+    """Flag in its long form -> remedy."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    blinding: Mapping[str, str] = field(default_factory=dict)
+    """Flags that take away or double the metrics that modes Auto and Recommend read -> what they do."""
+    abbreviates: bool = False
+    """True when the engine's parser takes an unambiguous beginning for the whole flag (argparse)."""
+
+    def name(self, argument: str) -> str:
+        """The flag that `argument` names, in its long form; "" for a value."""
+        if not argument.startswith("-"):
+            return ""
+        flag = argument.partition("=")[0]
+        flag = self.aliases.get(flag, flag)
+        known = {**self.owned, **self.blinding}
+        if not self.abbreviates or flag in known or len(flag) < 4:
+            return flag
+        every = {*known, *self.aliases}
+        meant = {self.aliases.get(whole, whole) for whole in every if whole.startswith(flag)}
+        return meant.pop() if len(meant) == 1 else flag
+
+    def values(self, args: tuple[str, ...], wanted: str) -> list[str]:
+        """Values given to `wanted`, in order: `--flag=value` and `--flag value`."""
+        found = []
+        for place, argument in enumerate(args):
+            if self.name(argument) != wanted:
+                continue
+            _, equals, value = argument.partition("=")
+            if equals:
+                found.append(value)
+            elif place + 1 < len(args) and not args[place + 1].startswith("--"):
+                found.append(args[place + 1])
+        return found
+
+    def refusals(self, spec: DeploymentSpec) -> Iterator[Refusal]:
+        """One refusal per colliding argument, in the order given."""
+        arguments = spec.engine.args
+        if arguments and not arguments[0].startswith("-"):
+            message = f"{FIELD} begins with {arguments[0]!r}, no flag; the model comes from spec.verifier.model"
+            yield Refusal(FIELD, Reason.SPEC_INVALID, message)
+        for argument in arguments:
+            flag = self.name(argument)
+            if flag in self.owned:
+                message = f"{FIELD} repeats {flag} ({argument!r}): {self.owned[flag]}; remove it from engine.args"
+                yield Refusal(FIELD, Reason.SPEC_INVALID, message)
+            elif flag in self.blinding and spec.speculation.mode in (Mode.AUTO, Mode.RECOMMEND):
+                message = (
+                    f"{FIELD} has {flag}, which {self.blinding[flag]} that mode {spec.speculation.mode} reads; "
+                    "remove it, or set spec.speculation.mode: Static"
+                )
+                yield Refusal(FIELD, Reason.SPEC_INVALID, message)

@@ -1,0 +1,91 @@
+"""One spec resolved against an engine's rows of the capability matrix. Used by every module of the three adapters.
+
+vLLM's plan knows model runners and CUDA-graph sizes on top and stays its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, OffPolicy
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.matrix.cell import Cell, find
+from speculative_operator.engines.matrix.refusing import question_of
+from speculative_operator.engines.matrix.version import Version, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one engine offers, as far as planning and the common checks need it."""
+
+    engine: EngineType
+    cells: tuple[Cell, ...]
+    oldest: Version
+    """First release that the adapter serves."""
+    why_oldest: str
+    default_batch: int
+    """Requests at once where the spec leaves it open: always written out, because a table needs a number."""
+    needs_source: frozenset[Method]
+    """Methods that draft with weights of their own; the others find them in the verifier's checkpoint or need none."""
+    table_ks: frozenset[int] = frozenset()
+    """K worth having in a table beside the largest and the start K; empty: all."""
+    zero_in_table: bool = False
+    """True when a table may say K = 0."""
+    falling: bool = False
+    """True when tables may only fall."""
+    held_back: Callable[[DeploymentSpec], str] = lambda _: ""
+    """Why the spec keeps one K although its row offers a table; empty: it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an adapter will do for a spec. `cell` is None without a speculator, or where the matrix is silent."""
+
+    actuator: Actuator
+    version: Version
+    max_batch: int
+    """Requests that the engine is told to run at once at most."""
+    ks: tuple[int, ...]
+    """K that may occur, ascending."""
+    cell: Cell | None = None
+
+    def drafts(self, table: KTable) -> bool:
+        """False when the pod is to run without a drafter: no speculator, or K = 0 where K is fixed at start."""
+        return self.actuator is not Actuator.NONE and not (self.actuator is Actuator.RESTART and table.max_k == 0)
+
+
+def plan(spec: DeploymentSpec, offer: Offer) -> Plan:
+    """The plan of `spec`. For a version that cannot be read it assumes the oldest (the checks refuse that spec)."""
+    version = parse(spec.engine.version) or offer.oldest
+    batch = spec.verifier.max_num_seqs or offer.default_batch
+    if spec.speculator is None or not spec.speculates:
+        return Plan(Actuator.NONE, version, batch, (0,))
+    cell = find(offer.cells, question_of(spec, version))
+    actuator = _actuator(spec, cell, offer)
+    return Plan(actuator, version, batch, _ks(spec, actuator, batch, offer), cell)
+
+
+def _actuator(spec: DeploymentSpec, cell: Cell | None, offer: Offer) -> Actuator:
+    if cell is None or cell.refused or cell.actuator is not Actuator.TABLE:
+        return Actuator.RESTART
+    one_k = spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None
+    return Actuator.RESTART if one_k or offer.held_back(spec) else Actuator.TABLE
+
+
+def _ks(spec: DeploymentSpec, actuator: Actuator, batch: int, offer: Offer) -> tuple[int, ...]:
+    speculation = spec.speculation
+    if speculation.mode is Mode.STATIC:
+        if speculation.schedule is not None:
+            return tuple(sorted(speculation.schedule.resized(batch).ks))
+        return (speculation.num_speculative_tokens or speculation.max_speculative_tokens,)
+    top, start = speculation.max_speculative_tokens, speculation.num_speculative_tokens
+    every = set(range(1, top + 1))
+    table = actuator is Actuator.TABLE
+    ks = (every & offer.table_ks) | {top} if table and offer.table_ks else every
+    ks |= {start} & every if start is not None else set()
+    policy = speculation.off_policy
+    if (offer.zero_in_table and policy is not OffPolicy.NEVER) if table else policy is OffPolicy.HARD:
+        ks.add(0)
+    return tuple(sorted(ks))

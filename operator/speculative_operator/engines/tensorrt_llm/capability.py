@@ -1,0 +1,144 @@
+"""What TensorRT-LLM can turn for each method: rows of the capability matrix. Read by `plan`, `checks` and the matrix.
+
+`draft_len_schedule` had two meanings. In 1.2 its keys were lower bounds (NVIDIA/TensorRT-LLM#8194) and the verifier was
+still run over the longest draft, so that a smaller K saved nothing there: such releases keep one K. Since #10860 and
+#12262 (both merged by spring 2026, into 1.3) the keys are inclusive upper bounds and verification shrinks too; release
+candidate 15 of 1.3.0 is the first that was seen with it (#15022). In earlier candidates the same file may mean either,
+so they keep one K as well.
+"""
+
+from __future__ import annotations
+
+import re
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method
+from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Variant
+from speculative_operator.engines.matrix.version import Version, parse
+from speculative_operator.engines.shared.plan import Offer
+
+OLDEST: Version = (1, 0, 0)
+CONFIG_FLAG_SINCE: Version = (1, 2, 0)
+"""Before, `--config` is spelt `--extra_llm_api_options`."""
+SCHEDULE_SINCE: Version = (1, 3, 0)
+FIRST_KNOWN_CANDIDATE = 15
+DEFAULT_MAX_BATCH = 256
+"""trtllm-serve's own default, 2048, would have tables and CUDA graphs reach where no cache does."""
+DECODING_TYPES = {
+    Method.EAGLE3: "Eagle3",
+    Method.MTP: "MTP",
+    Method.DRAFT_MODEL: "Draft_Target",
+    Method.NGRAM: "NGram",
+    Method.SUFFIX: "SA",
+    Method.DFLASH: "DFlash",
+    Method.DSPARK: "DSpark",
+}
+OLD_EAGLE3 = "Eagle"
+"""Name of Eagle3 before 1.3; newer releases take it as an alias (#10124)."""
+PARALLEL = "PARD"
+"""Decoding type of a draft_model that drafts all tokens in one pass."""
+
+_CANDIDATE = re.compile(r"v?1\.3\.0[.-]?rc(\d+).*")
+_SEEN = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.STEP_TIME})
+_ARGS = "TensorRT-LLM tensorrt_llm/llmapi/llm_args.py"
+_SCHEDULE = f"{_ARGS} and NVIDIA/TensorRT-LLM#10860, #12262"
+_FLOOR = "K is 1 at least: after steps without drafts the drafter's cache is stale (NVIDIA/TensorRT-LLM#16888)."
+_NO_DATA = "TensorRT-LLM spreads attention over ranks instead; set dataParallelSize: 1 and raise spec.replicas"
+
+
+def _served(
+    method: Method,
+    actuator: Actuator,
+    since: Version,
+    before: Version | None = None,
+    variant: Variant = Variant.PLAIN,
+    block_drafter: bool = False,
+) -> Cell:
+    table = actuator is Actuator.TABLE
+    return Cell(
+        EngineType.TENSORRT_LLM, method, since, actuator, _SCHEDULE if table else _ARGS, before=before, variant=variant,
+        data=Extent.ONE, passes_at_zero=0.0, block_drafter=block_drafter,
+        metrics=_SEEN if table else frozenset(), note=_FLOOR if table else "",
+    )  # fmt: skip
+
+
+def _both(method: Method) -> tuple[Cell, ...]:
+    """One K before the schedule's meaning is known, a table from there on."""
+    return (
+        _served(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE),
+        _served(method, Actuator.TABLE, SCHEDULE_SINCE),
+        _no_data(method),
+    )
+
+
+def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> tuple[Cell, ...]:
+    """A drafter that makes all K tokens in one pass, known since `since`."""
+    cell = _served(method, Actuator.TABLE, since, variant=variant, block_drafter=not method.draft_free)
+    return (cell, _no_data(method, variant))
+
+
+def _no_data(method: Method, variant: Variant = Variant.PLAIN) -> Cell:
+    return _refused(method, _NO_DATA, variant, Extent.MANY)
+
+
+def _refused(method: Method, remedy: str, variant: Variant = Variant.PLAIN, data: Extent = Extent.ANY) -> Cell:
+    return Cell(
+        EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, data=data, refused=remedy
+    )  # fmt: skip
+
+
+_HEADS = "the PyTorch backend has no Medusa or MLP heads; use eagle3 or mtp"
+_P_EAGLE = "TensorRT-LLM drafts Eagle tokens one by one; remove speculator.parallelDrafting, or use dflash"
+CELLS: tuple[Cell, ...] = (
+    *_both(Method.EAGLE3),
+    *_both(Method.MTP),
+    *_both(Method.DRAFT_MODEL),
+    # The drafter of NGram runs beside the engine and its verification is padded to the longest draft.
+    _served(Method.NGRAM, Actuator.RESTART, OLDEST),
+    _no_data(Method.NGRAM),
+    *_newer(Method.SUFFIX, SCHEDULE_SINCE),
+    *_newer(Method.DFLASH, SCHEDULE_SINCE),
+    *_newer(Method.DSPARK, (1, 4, 0)),
+    *_newer(Method.DRAFT_MODEL, SCHEDULE_SINCE, Variant.PARALLEL),
+    _refused(Method.EAGLE, "the PyTorch backend has Eagle3 only; use a checkpoint of eagle3"),
+    _refused(Method.EAGLE, _P_EAGLE, Variant.PARALLEL),
+    _refused(Method.EAGLE3, _P_EAGLE, Variant.PARALLEL),
+    _refused(Method.NGRAM_GPU, "TensorRT-LLM has no such lookup; use suffix (suffix automaton) or ngram"),
+    _refused(Method.MEDUSA, _HEADS),
+    _refused(Method.MLP_SPECULATOR, _HEADS),
+    _refused(
+        Method.DRAFT_MODEL,
+        "TensorRT-LLM compares token ids, so verifier and drafter need one vocabulary; use engine.type: vLLM",
+        Variant.HETEROGENEOUS,
+    ),
+)
+
+
+def held_back(spec: DeploymentSpec) -> str:
+    """Why no schedule is given: the release candidate may read it either way."""
+    match = _CANDIDATE.fullmatch(spec.engine.version.strip())
+    if match is not None and int(match[1]) < FIRST_KNOWN_CANDIDATE:
+        return (
+            f"release candidate {spec.engine.version} may read draft_len_schedule as lower or as upper bounds; use "
+            f"1.3.0rc{FIRST_KNOWN_CANDIDATE} or newer"
+        )
+    return ""
+
+
+def has_schedule(spec: DeploymentSpec) -> bool:
+    """True when the release is known to read the schedule as inclusive upper bounds."""
+    return (parse(spec.engine.version) or OLDEST) >= SCHEDULE_SINCE and not held_back(spec)
+
+
+OFFER = Offer(
+    engine=EngineType.TENSORRT_LLM,
+    cells=CELLS,
+    oldest=OLDEST,
+    why_oldest="builds engines ahead of serving, which the operator does not",
+    default_batch=DEFAULT_MAX_BATCH,
+    needs_source=frozenset({Method.EAGLE3, Method.DRAFT_MODEL, Method.DFLASH}),
+    # Graphs are captured for the pairs of batch and K that the schedule holds, so few K keep them few.
+    table_ks=frozenset({1, 2, 3, 5, 7}),
+    falling=True,
+    held_back=held_back,
+)

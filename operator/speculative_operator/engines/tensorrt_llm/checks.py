@@ -1,0 +1,80 @@
+"""What TensorRT-LLM would reject, or silently do otherwise, found before a pod exists. Called by `adapter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
+from speculative_operator.engines.base import Notice, Refusal
+from speculative_operator.engines.matrix.version import show
+from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, common, unreadable_version
+from speculative_operator.engines.shared.plan import plan
+from speculative_operator.engines.tensorrt_llm.capability import (
+    FIRST_KNOWN_CANDIDATE,
+    OFFER,
+    has_schedule,
+    held_back,
+)
+from speculative_operator.engines.tensorrt_llm.user_arguments import FLAGS
+
+
+def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
+    """Empty when the spec can be served."""
+    unreadable = unreadable_version(spec, OFFER)
+    if unreadable is not None:
+        return (unreadable,)
+    found = [*common(spec, OFFER, FLAGS), *_verifier(spec)]
+    if spec.speculator is not None and spec.speculates:
+        found += _speculator(spec.speculator)
+    return tuple(found)
+
+
+def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
+    """Where a release cannot be tuned although the mode asks for it."""
+    if spec.speculator is None or not spec.speculates or spec.speculation.mode not in (Mode.AUTO, Mode.RECOMMEND):
+        return ()
+    why = held_back(spec)
+    if not why and not has_schedule(spec):
+        version = show(plan(spec, OFFER).version)
+        why = (
+            f"TensorRT-LLM {version} keeps one K for the life of a pod and exports too little to measure it; "
+            f"use 1.3.0rc{FIRST_KNOWN_CANDIDATE} or newer"
+        )
+    return (Notice(Reason.UNSUPPORTED_BY_ENGINE, why),) if why else ()
+
+
+def _verifier(spec: DeploymentSpec) -> Iterator[Refusal]:
+    verifier = spec.verifier
+    if verifier.data_parallel_size > 1:
+        message = (
+            f"verifier.dataParallelSize {verifier.data_parallel_size}: TensorRT-LLM has no replicas within a server; "
+            "set 1 and raise spec.replicas"
+        )
+        yield Refusal("spec.verifier.dataParallelSize", UNSUPPORTED, message)
+    if verifier.quantization:
+        message = (
+            f"verifier.quantization {verifier.quantization}: TensorRT-LLM takes it from the checkpoint; remove it and "
+            "name a quantized checkpoint in verifier.model"
+        )
+        yield Refusal("spec.verifier.quantization", UNSUPPORTED, message)
+
+
+def _speculator(speculator: Speculator) -> Iterator[Refusal]:
+    if speculator.quantization:
+        message = (
+            f"speculator.quantization {speculator.quantization}: TensorRT-LLM takes it from the checkpoint; remove it"
+        )
+        yield Refusal("spec.speculator.quantization", UNSUPPORTED, message)
+    if speculator.source is not None and speculator.source.revision:
+        message = (
+            f"speculator.revision {speculator.source.revision}: TensorRT-LLM loads the newest from the hub; "
+            "use pvc:// or oci:// for another, or remove it"
+        )
+        yield Refusal("spec.speculator.revision", UNSUPPORTED, message)
+    if speculator.prompt_lookup_min is not None:
+        message = "speculator.promptLookup.min: TensorRT-LLM has a longest run only; set promptLookup.max instead"
+        yield Refusal("spec.speculator.promptLookup", UNSUPPORTED, message)
+    if speculator.prompt_lookup_max is not None and speculator.method is not Method.NGRAM:
+        message = f"speculator.promptLookup is of method ngram, not {speculator.method}; remove it"
+        yield Refusal("spec.speculator.promptLookup", INVALID, message)

@@ -1,0 +1,168 @@
+"""TensorRT-LLM's metrics -> a PodWindow or a Gap for each pod. Called by `adapter`; symbols in docs/metrics.md.
+
+Names and meanings are those of NVIDIA/TensorRT-LLM tensorrt_llm/metrics/collector.py (commit 050f80de; #12545, #12636
+brought most of them into 1.3). Releases before export times of whole requests only: their pods yield a gap.
+
+All counters used here grow **when a request ends**, by what it was in all: tokens, seconds of its generation phase,
+drafts verified and accepted by position. So they belong together, and their ratios are exact means over the requests
+that ended in the window; they lag by the length of a request. A step yields its accepted drafts and one token more, so
+there were G - F - A request-steps, with drafts or without; D, those with drafts, where the last ones of a request were
+cut off. Steps are nowhere counted: N = R / b, where b is the mean of `trtllm_num_generation_requests` over the scrapes
+that found any. The gauges are those of the last iteration, so while nothing ends they are not believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.samples import Cut, Need, UnreadableError
+from speculative_operator.engines.shared.reading import mean, more, read_each, refuse
+
+ENDED = "trtllm_request_success_total"
+GENERATED = "trtllm_generation_tokens_total"
+PROMPT = "trtllm_prompt_tokens_total"
+PROMPT_CACHED = "trtllm_prompt_cached_tokens_total"
+DECODE_SECONDS = "trtllm_request_decode_time_seconds_sum"
+FIRST_TOKENS = "trtllm_time_to_first_token_seconds_count"
+TTFT_SECONDS = "trtllm_time_to_first_token_seconds_sum"
+DRAFTED = "trtllm_spec_decode_drafted_tokens_total"
+ACCEPTED = "trtllm_spec_decode_accepted_tokens_total"
+RUNNING = "trtllm_num_requests_running"
+WAITING = "trtllm_num_requests_waiting"
+GENERATING = "trtllm_num_generation_requests"
+KV_USAGE = "trtllm_kv_cache_utilization"
+KV_BLOCKS = "trtllm_kv_cache_max_blocks"
+KV_BLOCK_TOKENS = "trtllm_kv_cache_tokens_per_block"
+
+_COUNTERS = (GENERATED, PROMPT, DECODE_SECONDS, FIRST_TOKENS, TTFT_SECONDS)
+_LOAD = (RUNNING, WAITING, GENERATING)
+METRIC_NAMES: tuple[str, ...] = (
+    ENDED,
+    *_COUNTERS,
+    PROMPT_CACHED,
+    DRAFTED,
+    ACCEPTED,
+    *_LOAD,
+    KV_USAGE,
+    KV_BLOCKS,
+    KV_BLOCK_TOKENS,
+)
+_WANTED = frozenset(METRIC_NAMES)
+_NEED = Need((ENDED,), gauges=frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS}), infos=frozenset())
+_POSITION = "token_position"
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafts:
+    """By position, the first one first."""
+
+    drafted: tuple[float, ...]
+    accepted: tuple[float, ...]
+
+
+def read(
+    series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
+) -> dict[str, PodWindow | Gap]:
+    """A window or a gap for each of `pods`; see `Engine.read`."""
+    return read_each(_WANTED, _NEED, _window, series, pods, since, now, stale_after)
+
+
+def _window(piece: Cut) -> PodWindow:
+    _check_release(piece)
+    ended = piece.delta(ENDED)
+    if ended == 0:
+        return _idle(piece)
+    first, generated, seconds = piece.delta(FIRST_TOKENS), piece.delta(GENERATED), piece.delta(DECODE_SECONDS)
+    drafts = _drafts(piece)
+    drafting, accepted = (drafts.drafted[0], sum(drafts.accepted)) if drafts else (0.0, 0.0)
+    steps = max(drafting, generated - first - accepted)
+    refuse(_contradictions(steps, seconds, first, generated, drafts))
+    batch = _batch(piece, steps)
+    return PodWindow(
+        start=piece.start,
+        end=piece.end,
+        steps=steps / batch,
+        decode_request_steps=steps,
+        step_seconds=seconds,
+        first_tokens=first,
+        generated_tokens=generated,
+        prompt_tokens=max(0.0, piece.delta(PROMPT) - piece.delta(PROMPT_CACHED)),
+        running=piece.sampled(RUNNING) or 0.0,
+        waiting=piece.sampled(WAITING) or 0.0,
+        kv_usage=piece.sampled(KV_USAGE, mean),
+        kv_capacity_tokens=_capacity(piece),
+        drafts=drafting if drafts else None,
+        draft_tokens=sum(drafts.drafted) if drafts else None,
+        accepted_tokens=accepted if drafts else None,
+        accepted_per_position=drafts.accepted if drafts else (),
+        drafted_per_position=drafts.drafted if drafts else (),
+        ttft_seconds=piece.delta(TTFT_SECONDS),
+        requests_finished=ended,
+    )
+
+
+def _check_release(piece: Cut) -> None:
+    missing = next((name for name in (*_COUNTERS, *_LOAD) if not piece.has(name)), None)
+    if missing is not None:
+        message = f"{missing} is not exported, as in releases before 1.3: without it K is not tuned by measurement"
+        raise UnreadableError(Reason.UNSUPPORTED_BY_ENGINE, message)
+
+
+def _idle(piece: Cut) -> PodWindow:
+    """No request ended: the gauges may be those of an iteration long past."""
+    return PodWindow(
+        start=piece.start,
+        end=piece.end,
+        steps=0.0,
+        decode_request_steps=0.0,
+        step_seconds=0.0,
+        first_tokens=0.0,
+        generated_tokens=0.0,
+        prompt_tokens=0.0,
+        running=0.0,
+        waiting=0.0,
+        kv_capacity_tokens=_capacity(piece),
+    )
+
+
+def _drafts(piece: Cut) -> _Drafts | None:
+    """None where no position was drafted in the window: the pods run without a speculator."""
+    drafted, accepted = piece.delta_by(DRAFTED, _POSITION), piece.delta_by(ACCEPTED, _POSITION)
+    if not any(drafted.values()):
+        return None
+    places = [str(place) for place in range(len(drafted))]
+    if set(places) != set(drafted) or not set(accepted) <= set(places):
+        raise UnreadableError(Reason.METRICS_PARTIAL, f"{DRAFTED} has positions {', '.join(sorted(drafted))} only")
+    return _Drafts(
+        tuple(drafted[place] for place in places), tuple(accepted.get(place, 0.0) for place in places)
+    )  # fmt: skip
+
+
+def _batch(piece: Cut, steps: float) -> float:
+    """Mean requests of a generation step, from the scrapes that found any; 1 at least, and at most one step each."""
+    found = [value for track in piece.tracks if track.name == GENERATING for _, value in track.samples if value >= 1]
+    return min(mean(found), max(steps, 1.0)) if found else 1.0
+
+
+def _capacity(piece: Cut) -> float | None:
+    blocks, size = piece.sampled(KV_BLOCKS), piece.sampled(KV_BLOCK_TOKENS, mean)
+    return blocks * size if blocks and size else None
+
+
+def _contradictions(
+    steps: float, seconds: float, first: float, generated: float, drafts: _Drafts | None
+) -> list[tuple[bool, str]]:
+    found = [
+        (steps > 0 and seconds <= 0, f"{steps:g} request-steps took 0 s"),
+        (more(first, generated), f"{first:g} first tokens, but {generated:g} tokens in all"),
+        (more(steps, generated), f"{steps:g} request-steps, but {generated:g} tokens"),
+    ]
+    if drafts is not None:
+        found += [
+            (more(taken, offered), f"{taken:g} drafts accepted of {offered:g} at position {place}")
+            for place, (offered, taken) in enumerate(zip(drafts.drafted, drafts.accepted, strict=True))
+        ]
+    return found

@@ -1,0 +1,67 @@
+"""Everything that TGI would reject, or silently do otherwise, found before a pod exists. Called by `adapter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
+from speculative_operator.engines.base import Notice, Refusal
+from speculative_operator.engines.shared.checks import UNSUPPORTED, common, unreadable_version
+from speculative_operator.engines.tgi.capability import OFFER
+from speculative_operator.engines.tgi.user_arguments import FLAGS
+
+
+def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
+    """Empty when the spec can be served."""
+    unreadable = unreadable_version(spec, OFFER)
+    if unreadable is not None:
+        return (unreadable,)
+    found = [*common(spec, OFFER, FLAGS), *_verifier(spec)]
+    if spec.speculator is not None and spec.speculates:
+        found += _speculator(spec, spec.speculator)
+    return tuple(found)
+
+
+def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
+    """TGI's state of maintenance (its README since 2025-12-11)."""
+    message = (
+        "TGI is in maintenance mode: only small fixes are accepted, and K is fixed when a pod starts; "
+        "engine.type: vLLM or SGLang is maintained"
+    )
+    return (Notice(Reason.ENGINE_UNMAINTAINED, message),)
+
+
+def _verifier(spec: DeploymentSpec) -> Iterator[Refusal]:
+    verifier = spec.verifier
+    for field, size in (
+        ("dataParallelSize", verifier.data_parallel_size),
+        ("pipelineParallelSize", verifier.pipeline_parallel_size),
+    ):
+        if size > 1:
+            message = f"verifier.{field} {size}: TGI only splits tensors; set 1 and raise spec.replicas"
+            yield Refusal(f"spec.verifier.{field}", UNSUPPORTED, message)
+    if verifier.expert_parallel:
+        message = "verifier.expertParallel: TGI only splits tensors; remove it"
+        yield Refusal("spec.verifier.expertParallel", UNSUPPORTED, message)
+    if verifier.lora is not None:
+        message = "verifier.lora: TGI loads adapters by name; remove it and give --lora-adapters in engine.args"
+        yield Refusal("spec.verifier.lora", UNSUPPORTED, message)
+
+
+def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
+    source = speculator.source
+    if speculator.method is Method.MEDUSA and source is not None and source.uri != spec.verifier.source.uri:
+        message = (
+            f"speculator.model {source.uri}: TGI finds Medusa heads in the verifier's own checkpoint; name the "
+            "checkpoint with the heads in verifier.model and remove speculator.model"
+        )
+        yield Refusal("spec.speculator.model", UNSUPPORTED, message)
+    if speculator.quantization:
+        message = (
+            f"speculator.quantization {speculator.quantization}: TGI's drafts have no weights to quantize; remove it"
+        )
+        yield Refusal("spec.speculator.quantization", UNSUPPORTED, message)
+    if speculator.prompt_lookup_min is not None or speculator.prompt_lookup_max is not None:
+        message = "speculator.promptLookup: TGI looks up single tokens; remove it"
+        yield Refusal("spec.speculator.promptLookup", UNSUPPORTED, message)
