@@ -86,7 +86,7 @@ def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
 
 def _absurd_drafts(window: PodWindow, top_k: int) -> str | None:
     drafts, tokens, accepted = (value or 0.0 for value in (window.drafts, window.draft_tokens, window.accepted_tokens))
-    positions = window.accepted_per_position
+    positions = _engine_positions(window)
     most = SLACK * window.decode_request_steps + window.first_tokens + 1
     relations = (
         (drafts <= most, f"{drafts:g} drafts in {window.decode_request_steps:g} request-steps"),
@@ -121,7 +121,13 @@ def _figures(window: PodWindow) -> list[tuple[str, float]]:
         "accepted_tokens",
     )
     found = [(name, getattr(window, name)) for name in names if getattr(window, name) is not None]
-    return found + [(f"accepted at position {j}", v) for j, v in enumerate(window.accepted_per_position, start=1)]
+    return found + [(f"accepted at position {j}", v) for j, v in enumerate(_engine_positions(window), start=1)]
+
+
+def _engine_positions(window: PodWindow) -> tuple[float, ...]:
+    """Accepted drafts by position where they are the engine's own counters. Beside drafts by position they may be the
+    payload's, of other instants; these are judged by `telemetry`."""
+    return () if window.drafted_per_position else window.accepted_per_position
 
 
 def _unseen(observation: Observation) -> Hold | None:

@@ -7,7 +7,6 @@ it may be missing, late or wrong by itself: then the window is taken as if it ha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -22,12 +21,11 @@ FEW_STEPS = 20.0
 
 def believable(window: PodWindow, knobs: KnobSpace) -> PodWindow:
     """`window` without telemetry that contradicts itself, the knobs or the engine's own counters."""
-    top_k = max((*knobs.ks, 0))
-    cells = window.cells if _steps_agree(window, knobs.max_batch, top_k) else ()
-    drafted = window.drafted_per_position if _positions_agree(window) else ()
-    if (cells, drafted) == (window.cells, window.drafted_per_position):
-        return window
-    return replace(window, cells=cells, drafted_per_position=drafted)
+    if window.cells and not _steps_agree(window, knobs.max_batch, max((*knobs.ks, 0))):
+        window = replace(window, cells=())
+    if window.drafted_per_position and not _positions_agree(window):
+        window = replace(window, drafted_per_position=(), accepted_per_position=())
+    return window
 
 
 def behind(window: PodWindow, version: int | None) -> bool:
@@ -56,10 +54,7 @@ def _possible(cell: StepCell, room: int, top_k: int) -> bool:
 
 def _positions_agree(window: PodWindow) -> bool:
     drafted, accepted = window.drafted_per_position, window.accepted_per_position
-    if len(drafted) != len(accepted) or not all(math.isfinite(count) and count >= 0 for count in drafted):
+    if len(drafted) != len(accepted) or not all(math.isfinite(count) and count >= 0 for count in (*drafted, *accepted)):
         return False
-    return _falls(drafted) and all(taken <= SLACK * tried + 1 for tried, taken in zip(drafted, accepted, strict=True))
-
-
-def _falls(counts: Sequence[float]) -> bool:
-    return all(later <= SLACK * earlier + 1 for earlier, later in pairwise(counts))
+    rarer = all(later <= SLACK * earlier + 1 for counts in (drafted, accepted) for earlier, later in pairwise(counts))
+    return rarer and all(taken <= SLACK * tried + 1 for tried, taken in zip(drafted, accepted, strict=True))

@@ -76,7 +76,21 @@ def test_cells_that_cannot_be_are_passed_over_and_the_window_is_used(window: Pod
     ids=["too short", "not a number", "negative", "fewer than accepted", "rising"],
 )
 def test_drafts_by_position_that_cannot_be_are_passed_over(drafted: tuple[float, ...]) -> None:
-    assert believable(replace(GOOD, drafted_per_position=drafted), KNOBS) == replace(GOOD, drafted_per_position=())
+    """And with them what was accepted: both come from the payload."""
+    plain = replace(GOOD, drafted_per_position=(), accepted_per_position=())
+    assert believable(replace(GOOD, drafted_per_position=drafted), KNOBS) == plain
+
+
+def test_positions_of_other_instants_than_the_engines_drafts_hold_nothing() -> None:
+    """The payload is scraped at its own instants: while load rises it may have seen more drafts than the engine."""
+    loop = run(Plant())
+    loop.play(*[20] * 5)
+    more = tuple(2.0 * count for count in GOOD.accepted_per_position)
+    window = replace(
+        GOOD, start=loop.now, end=loop.now + 10, accepted_per_position=more,
+        drafted_per_position=tuple(2.0 * count for count in GOOD.drafted_per_position),
+    )  # fmt: skip
+    assert loop.see(Observation(loop.now + 10, {"a": window})).valid
 
 
 def test_survival_is_exact_whatever_k_were_mixed() -> None:
