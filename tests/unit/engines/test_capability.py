@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy
+from speculative_operator.domain.spec import Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
 from speculative_operator.engines.vllm import version
@@ -178,18 +176,3 @@ def test_boot_schedule_holds_every_k_of_the_knob_space(
 )
 def test_versions(text: str, parsed: version.Version | None) -> None:
     assert version.parse(text) == parsed
-
-
-def test_unavailable_engines_refuse_with_the_remedy() -> None:
-    for kind in (EngineType.SGLANG, EngineType.TENSORRT_LLM, EngineType.TGI):
-        subject = spec()
-        subject = replace(subject, engine=replace(subject.engine, type=kind))
-        engine = engine_for(subject)
-        (refusal,) = engine.refusals(subject)
-        assert (refusal.field, refusal.reason) == ("spec.engine.type", "UnsupportedByEngine")
-        assert kind in refusal.message
-        assert "engine.type: vLLM" in refusal.message
-        assert engine.knobs(subject).actuator is Actuator.NONE
-        with pytest.raises(ValueError, match="refusals"):
-            engine.container(subject, KTable.constant(1, 1))
-        assert set(engine.read([], ["a"], {}, 0.0, 1.0)) == {"a"}
