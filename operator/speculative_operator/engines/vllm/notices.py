@@ -27,7 +27,7 @@ def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     planned = plan(spec)
     release = show(planned.version)
     row = platform_of(EngineType.VLLM, spec.accelerator.vendor, planned.version)
-    if planned.actuator is Actuator.TABLE:
+    if planned.actuator is Actuator.TABLE and planned.version[:2] not in LIVE_PROVEN:
         proven = ", ".join(f"{major}.{minor}" for major, minor in LIVE_PROVEN)
         message = (
             f"engine.version {release}: live changes of K are proven on {proven} only, so a rollout changes K here; "
