@@ -16,9 +16,19 @@ from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, find
 from speculative_operator.engines.matrix.vendors import Platform, platform_of
 from speculative_operator.engines.matrix.version import Version
+from speculative_operator.engines.sglang import capability as sglang
+from speculative_operator.engines.tensorrt_llm import capability as tensorrt_llm
+from speculative_operator.engines.tgi import capability as tgi
 from speculative_operator.engines.vllm import capability as vllm
 
-CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType({EngineType.VLLM: vllm.CELLS})
+CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
+    {
+        EngineType.VLLM: vllm.CELLS,
+        EngineType.SGLANG: sglang.CELLS,
+        EngineType.TENSORRT_LLM: tensorrt_llm.CELLS,
+        EngineType.TGI: tgi.CELLS,
+    }
+)
 """Every row, by engine."""
 GENTLEST = (Actuator.LIVE, Actuator.TABLE, Actuator.RESTART, Actuator.NONE)
 
