@@ -1,0 +1,107 @@
+"""`speculative engines`: what it lists, what it explains, its statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from speculative_operator.cli.main import main
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
+from speculative_operator.engines.matrix import markdown
+from speculative_operator.engines.matrix.answers import CELLS
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "engines.md"
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """(status, stdout, stderr)."""
+    status = main(["engines", *words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_lists_every_engine_with_its_default_release(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys)
+    assert status == 0
+    for engine in CELLS:
+        assert f"\n{engine.value} " in out
+        assert DEFAULT_VERSIONS[engine] in out
+    assert out.startswith("engine ")
+
+
+def test_rows_by_value(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "vllm")
+    rows = {tuple(line.split()) for line in out.splitlines()}
+    assert ("vLLM", "0.32.0", "eagle3", "V2", "Live", "Restart", "1", "drafts", "less", "Emulated") in rows
+    assert ("vLLM", "0.32.0", "suffix", "V1", "Restart", "Restart", "0", "drafts", "less", "Emulated") in rows
+    assert any(line.startswith("refused: vLLM 0.32.0: speculator.method mlp_speculator") for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "actuator", "proven"),
+    [
+        (("--version", "0.31.0"), "Table", "Source"),
+        (("--version", "0.23.0"), "Restart", "Source"),
+        (("--vendor", "cpu"), "Live", "RealEngine"),
+        (("--vendor", "TPU"), "Restart", "Source"),
+        ((), "Live", "Emulated"),
+    ],
+)
+def test_one_object_a_row(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], actuator: str, proven: str
+) -> None:
+    status, out, _ = run(capsys, "vLLM", "--method", "eagle3", "--output", "json", *words)
+    row = json.loads(out.splitlines()[0])
+    assert status == 0
+    assert (row["method"], row["actuator"], row["proven"]) == ("eagle3", actuator, proven)
+    assert row["refused"] == ""
+    assert row["source"]
+
+
+def test_explains_a_refusal_and_says_so_by_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "vLLM", "--method", "mlp_speculator")
+    assert status == 1
+    assert "use eagle3 or mtp" in out
+    status, out, _ = run(capsys, "vLLM", "--method", "dspark", "--version", "0.24.0")
+    assert status == 1
+    assert "needs engine.version 0.25.1 or newer" in out
+    assert run(capsys, "vLLM", "--version", "0.2.0")[0] == 1
+
+
+def test_explains_every_method(capsys: pytest.CaptureFixture[str]) -> None:
+    for method in Method:
+        status, out, _ = run(capsys, "vLLM", "--method", method)
+        assert (status == 1) == (method is Method.MLP_SPECULATOR)
+        assert f"vLLM 0.32.0, {method}" in out
+        assert "  source " in out
+
+
+def test_markdown_is_that_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    for engine in CELLS:
+        _, out, _ = run(capsys, engine, "--output", "markdown")
+        assert out == markdown.section(engine)
+        assert out in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nothing",), "ENGINE is 'nothing'"),
+        (("--vendor", "Acme"), "--vendor is 'Acme'; name one of NVIDIA"),
+        (("--method", "magic"), "--method is 'magic'"),
+        (("vLLM", "--version", "latest"), "--version is 'latest'"),
+    ],
+)
+def test_wrong_use_is_told_in_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
+    status, out, errors = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+def test_names_are_taken_in_any_case(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "VLLM", "--method", "EAGLE3", "--vendor", "amd") == run(
+        capsys, EngineType.VLLM, "--method", "eagle3", "--vendor", "AMD"
+    )

@@ -1,0 +1,44 @@
+"""Each row of SGLang, TensorRT-LLM and TGI against the adapter that is to obey it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engines.test_matrix import EVERY, shown
+from tests.unit.engines.test_matrix_vllm import made
+
+from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.engines import engine_for
+from speculative_operator.engines.matrix import refusing
+from speculative_operator.engines.matrix.answers import CELLS
+from speculative_operator.engines.matrix.cell import Cell, Extent, find
+from speculative_operator.engines.matrix.version import Version, show
+
+OTHERS = [cell for cell in EVERY if cell.engine is not EngineType.VLLM]
+
+
+def releases(cell: Cell) -> tuple[Version, ...]:
+    return (cell.since,) if cell.before else (cell.since, (cell.since[0], cell.since[1] + 1, 0))
+
+
+@pytest.mark.parametrize("cell", OTHERS, ids=lambda cell: f"{cell.engine}-{shown(cell)}")
+def test_adapter_obeys_the_row(cell: Cell) -> None:
+    data, pipeline = (2 if extent is Extent.MANY else 1 for extent in (cell.data, cell.pipeline))
+    for version in releases(cell):
+        subject = made(cell.method, cell.variant, version, data=data, pipeline=pipeline)
+        subject = replace(subject, engine=replace(subject.engine, type=cell.engine, version=show(version)))
+        assert find(CELLS[cell.engine], refusing.question_of(subject, version)) is cell
+        engine = engine_for(subject)
+        if cell.engine is EngineType.TGI and cell.method is Method.MEDUSA and subject.speculator is not None:
+            # TGI finds the heads in the verifier's own checkpoint.
+            subject = replace(subject, speculator=replace(subject.speculator, source=None))
+        found = engine.refusals(subject)
+        if cell.refused:
+            assert any(cell.refused in one.message for one in found)
+            continue
+        assert found == ()
+        knobs = engine.knobs(subject)
+        assert knobs.actuator is cell.actuator
+        assert knobs.draft_passes_follow_k == cell.follows_k
+        assert knobs.block_drafter == cell.block_drafter
