@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from operator import add
+from operator import add, attrgetter
 from typing import Any
 
 PORT_VARIABLE = "SPECULATIVE_TELEMETRY_PORT"
@@ -28,6 +28,8 @@ PAUSE_SECONDS = 1.0
 """Nobody scheduled for this long with no step under way: the engine was paused, and the time is no step's."""
 
 _log = logging.getLogger("vllm.speculative_scheduler")
+
+_new_tokens = attrgetter("new_token_ids")
 
 Cell = tuple[int, float, int, int, int]
 """Steps, seconds, requests, tokens, prompt tokens."""
@@ -80,8 +82,7 @@ class Meter:
         made_for = self._under_way.pop(id(plan), 0)
         tokens, stats = 0, None
         for client in outputs.values():
-            for output in client.outputs:
-                tokens += len(output.new_token_ids)
+            tokens += sum(map(len, map(_new_tokens, client.outputs)))  # no Python code for each request
             if client.scheduler_stats is not None:
                 stats = client.scheduler_stats.spec_decoding_stats
         if not tokens and stats is None:

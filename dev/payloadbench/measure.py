@@ -1,0 +1,138 @@
+"""What the payload costs: throughput with it and a constant table, over throughput without. Called by `__main__` and by
+the end-to-end harness of the real engine.
+
+Two engines are up; only one is loaded at a time, in short runs of the same requests, turn about (A B B A A B B A ...),
+so that whatever else the machine does falls on both. Each pair of runs gives one ratio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from payloadbench.load import Answers, loop, prompts
+from payloadbench.server import PAYLOAD, Server, schedule, write_table
+from realengine import paths
+
+MAX_K = 4
+BOOT = ((1, 12, 4), (13, 13, 3), (14, 14, 2), (15, 15, 1), (16, 16, 0))
+"""Every K is prepared; a batch of up to 12 never sees another one than 4, with and without the payload."""
+TABLE = ((1, 12, 4), (13, 16, 0))
+CONCURRENCY = 8
+REQUESTS = 24
+MAX_TOKENS = 96
+WARM_UP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the requests on one engine."""
+
+    answers: Answers
+    processor_seconds: float
+
+
+def measure(
+    python: Path | None = None,
+    home: Path | None = None,
+    pairs: int = 12,
+    seed: int = 1,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Starts two engines, measures, stops them.
+
+    Returns `ratio` (geometric mean over pairs of throughput with / without), `standard_error` of it, `processor_ratio`
+    (the same of tokens per second of processor time, which other programs on the machine hardly touch), `pairs` (all
+    ratios), `microseconds_per_step` (the payload's own code), `steps`, `identical` (every text the same with and
+    without), `failed` requests. Raises RuntimeError where no engine is installed, ServerError where one does not start.
+    """
+    engine = python or paths.python()
+    if engine is None:
+        raise RuntimeError(paths.MISSING)
+    with tempfile.TemporaryDirectory(prefix="payloadbench-") as temporary:
+        place = home or Path(temporary)
+        place.mkdir(parents=True, exist_ok=True)
+        flags = schedule(BOOT, MAX_K, paths.models() / "draft")
+        costs = place / "costs.json"
+        timed = ["--scheduler-cls", "timed_scheduler.scheduler"]
+        with (
+            Server(engine, place / "without", flags, {}) as without,
+            Server(engine, place / "with", [*flags, *timed], _variables(place, costs)) as beside,
+        ):
+            report(f"two engines are up; {pairs} pairs of {REQUESTS} requests at concurrency {CONCURRENCY}")
+            runs = _runs(without, beside, pairs, seed, report)
+        told = json.loads(costs.read_text())
+    return _summary(runs, told)
+
+
+def _variables(place: Path, costs: Path) -> dict[str, str]:
+    table = place / "table.json"
+    write_table(table, 1, TABLE)
+    return {
+        "PYTHONPATH": f"{PAYLOAD}:{Path(__file__).parent}",
+        "SPECULATIVE_TABLE_FILE": str(table),
+        "SPECULATIVE_TELEMETRY_PORT": "0",
+        "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1",
+        "PAYLOADBENCH_FILE": str(costs),
+    }
+
+
+def _runs(
+    without: Server, beside: Server, pairs: int, seed: int, report: Callable[[str], None]
+) -> list[tuple[Run, Run]]:
+    """(without, with) for each pair; the order within pairs alternates."""
+    found: list[tuple[Run, Run]] = []
+    for number in range(-WARM_UP, pairs):
+        asked = prompts(REQUESTS, seed + max(0, number))
+        order = (without, beside) if number % 2 == 0 else (beside, without)
+        runs = {server.port: _run(server, asked) for server in order}
+        pair = runs[without.port], runs[beside.port]
+        if number >= 0:
+            found.append(pair)
+            report(f"pair {number + 1}: " + " -> ".join(f"{run.answers.throughput:.0f} tokens/s" for run in pair))
+    return found
+
+
+def _run(server: Server, asked: Sequence[str]) -> Run:
+    before = server.processor_seconds()
+    answers = asyncio.run(loop(server.url, asked, CONCURRENCY, MAX_TOKENS))
+    return Run(answers, server.processor_seconds() - before)
+
+
+def _summary(runs: Sequence[tuple[Run, Run]], told: dict[str, float]) -> dict[str, Any]:
+    ratios = [beside.answers.throughput / without.answers.throughput for without, beside in runs]
+    processor = [_per_processor_second(beside) / _per_processor_second(without) for without, beside in runs]
+    ratio, error = geometric(ratios)
+    processor_ratio, processor_error = geometric(processor)
+    return {
+        "ratio": round(ratio, 4),
+        "standard_error": round(error, 4),
+        "processor_ratio": round(processor_ratio, 4),
+        "processor_standard_error": round(processor_error, 4),
+        "pairs": [round(value, 4) for value in ratios],
+        "processor_pairs": [round(value, 4) for value in processor],
+        "microseconds_per_step": round(told["microseconds"] / told["steps"], 2),
+        "longest_microseconds": round(told["longest"], 1),
+        "steps": int(told["steps"]),
+        "identical": all(without.answers.texts == beside.answers.texts for without, beside in runs),
+        "failed": sum(run.answers.failed for pair in runs for run in pair),
+    }
+
+
+def _per_processor_second(run: Run) -> float:
+    return run.answers.tokens / run.processor_seconds
+
+
+def geometric(ratios: Sequence[float]) -> tuple[float, float]:
+    """Geometric mean of ratios and its standard error (0 for one ratio)."""
+    logarithms = [math.log(ratio) for ratio in ratios]
+    mean = math.exp(statistics.fmean(logarithms))
+    spread = statistics.stdev(logarithms) / math.sqrt(len(logarithms)) if len(logarithms) > 1 else 0.0
+    return mean, mean * spread
