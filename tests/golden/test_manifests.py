@@ -1,7 +1,8 @@
 """Whole manifests by example: inputs/*.yaml, an object as users write it, to expected/*.yaml, its children.
 
 An input may have a second document with what else decides: `table`, `tableVersion`, `capabilities`. The payload's text
-and the hashes are left out of the expected files: they change with every line of it.
+and the hashes are left out of the expected files: they change with every line of it. A few whole manifests hold what
+all share; the many combinations of method, engine, accelerator and layout are outlines (test_outlines.py).
 """
 
 from pathlib import Path
@@ -9,40 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.golden.case import HERE, INPUTS, whole
 
-from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
-from speculative_operator.domain.table import KTable
-from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.strategy import choose
-from speculative_operator.render import Capabilities, RenderInput, render
 
-HERE = Path(__file__).parent
-INPUTS = sorted((HERE / "inputs").glob("*.yaml"))
 NOTE = "# Generated: python -m pytest tests/golden --regenerate\n"
-
-
-def children(source: Path) -> list[dict[str, Any]]:
-    body, *rest = yaml.safe_load_all(source.read_text())
-    more = rest[0] if rest else {}
-    body["metadata"] |= {"namespace": "models", "uid": "0e7b5d1c-5a4f-4f0e-9d52-6f0c8a3a2b11", "generation": 1}
-    spec = to_domain(body)
-    engine = engine_for(spec)
-    assert engine.refusals(spec) == ()
-    knobs = engine.knobs(spec)
-    table = KTable.from_rows(more["table"]) if "table" in more else None
-    capabilities = Capabilities(**more.get("capabilities", {}))
-    manifests = render(
-        RenderInput(
-            spec=spec,
-            container=engine.container(spec, table or KTable.constant(0, knobs.max_batch)),
-            table=table,
-            table_version=more.get("tableVersion", 1),
-            capabilities=capabilities,
-            strategy=choose(spec, capabilities.spare_accelerators),
-        )
-    )
-    return [shown(manifest) for manifest in manifests]
 
 
 def shown(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +32,9 @@ def shown(manifest: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("source", INPUTS, ids=lambda path: path.stem)
 def test_children_are_as_expected(source: Path, regenerate: bool) -> None:
-    text = NOTE + yaml.safe_dump_all(children(source), sort_keys=False, width=110)
+    case = whole(source)
+    assert case.engine.refusals(case.spec) == ()
+    text = NOTE + yaml.safe_dump_all([shown(child) for child in case.children()], sort_keys=False, width=110)
     expected = HERE / "expected" / source.name
     if regenerate:
         expected.write_text(text)

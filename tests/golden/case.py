@@ -1,0 +1,96 @@
+"""The golden cases: objects as users write them, with what an engine and the templates make of each.
+
+`inputs/*.yaml` holds one object a file, `cases/*.yaml` many: a document is a case with `name`, the object's `spec` and
+what else decides (`table`, `tableVersion`, `capabilities`). Read by the tests beside this file and by tests/vllm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speculative_operator.api.convert import to_domain
+from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.base import Engine, EngineContainer
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile.strategy import choose
+from speculative_operator.render import Capabilities, RenderInput, render
+
+HERE = Path(__file__).parent
+INPUTS = sorted((HERE / "inputs").glob("*.yaml"))
+FAMILIES = sorted((HERE / "cases").glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One object, and what decides beside it."""
+
+    body: dict[str, Any]
+    more: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @cached_property
+    def spec(self) -> DeploymentSpec:
+        metadata = {"namespace": "models", "uid": "0e7b5d1c-5a4f-4f0e-9d52-6f0c8a3a2b11", "generation": 1}
+        return to_domain(self.body | {"metadata": self.body["metadata"] | metadata})
+
+    @property
+    def engine(self) -> Engine:
+        return engine_for(self.spec)
+
+    @cached_property
+    def knobs(self) -> KnobSpace:
+        return self.engine.knobs(self.spec)
+
+    @property
+    def table(self) -> KTable | None:
+        return KTable.from_rows(self.more["table"]) if "table" in self.more else None
+
+    @cached_property
+    def container(self) -> EngineContainer:
+        return self.engine.container(self.spec, self.table or KTable.constant(0, self.knobs.max_batch))
+
+    def children(self) -> tuple[dict[str, Any], ...]:
+        """Every manifest, as it is applied."""
+        capabilities = Capabilities(**self.more.get("capabilities", {}))
+        return render(
+            RenderInput(
+                spec=self.spec,
+                container=self.container,
+                table=self.table,
+                table_version=self.more.get("tableVersion", 1),
+                capabilities=capabilities,
+                strategy=choose(self.spec, capabilities.spare_accelerators),
+            )
+        )
+
+
+def whole(source: Path) -> Case:
+    """The case of one file of `inputs/`."""
+    body, *rest = yaml.safe_load_all(source.read_text())
+    return Case(body, rest[0] if rest else {})
+
+
+def family(source: Path) -> list[Case]:
+    """The cases of one file of `cases/`."""
+    return [
+        Case(
+            {"metadata": {"name": document["name"]}, "spec": document["spec"]},
+            {key: value for key, value in document.items() if key not in ("name", "spec")},
+        )
+        for document in yaml.safe_load_all(source.read_text())
+    ]
+
+
+def every() -> list[Case]:
+    """All of them."""
+    return [*map(whole, INPUTS), *(case for source in FAMILIES for case in family(source))]

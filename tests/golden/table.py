@@ -1,0 +1,86 @@
+"""The table of docs/manifests.md: one row for each golden case, made from what it renders."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+
+from tests.golden.case import Case
+
+from speculative_operator.domain.spec import Verifier
+
+BEGIN, END = "<!-- cases: begin -->", "<!-- cases: end -->"
+_EVERYWHERE = frozenset(
+    {
+        "--served-model-name", "--host", "--port", "--revision", "--max-num-seqs", "--shutdown-timeout",
+        "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--enable-expert-parallel",
+        "--speculative-config", "--scheduler-cls", "--model-path", "--model", "--model-id", "--tp-size", "--dp-size",
+        "--tp",
+    }
+)  # fmt: skip
+"""Flags that every row would have, or that another column tells."""
+_HEAD = "| Case | Engine | Method | Accelerators | Layout | Image | K changed by | K | Beside that |"
+
+
+def rows(cases: list[Case]) -> Iterator[str]:
+    """Lines of the table, its head first."""
+    yield _HEAD
+    yield "|" + "---|" * (_HEAD.count("|") - 1)
+    for case in cases:
+        yield "| " + " | ".join(_cells(case)) + " |"
+
+
+def _cells(case: Case) -> Iterator[str]:
+    spec, knobs, made = case.spec, case.knobs, case.container
+    yield f"`{case.name}`"
+    yield f"{spec.engine.type} {spec.engine.version}"
+    yield f"`{spec.speculator.method}`" if spec.speculator and spec.speculates else "none"
+    yield f"{spec.accelerator.product or spec.accelerator.vendor} x {spec.accelerator.per_replica}"
+    yield _layout(spec.verifier)
+    yield f"`{made.image}`"
+    yield str(knobs.actuator)
+    yield " ".join(map(str, knobs.ks))
+    yield ", ".join([*_flags(made.args), *_drafting(made.args), *_pod(case)]) or "nothing"
+
+
+def _layout(verifier: Verifier) -> str:
+    sizes = (
+        ("TP", verifier.tensor_parallel_size),
+        ("PP", verifier.pipeline_parallel_size),
+        ("DP", verifier.data_parallel_size),
+    )
+    found = [f"{name} {size}" for name, size in sizes if size > 1] + (["experts"] if verifier.expert_parallel else [])
+    return ", ".join(found) or "1"
+
+
+def _flags(args: tuple[str, ...]) -> Iterator[str]:
+    """Flags that are particular, with their value where it is one word."""
+    for place, word in enumerate(args):
+        if not word.startswith("-") or word.partition("=")[0] in _EVERYWHERE:
+            continue
+        values = list(takewhile(lambda one: not one.startswith("-"), args[place + 1 :]))
+        single = len(values) == 1 and re.fullmatch(r"[\w.-]+", values[0])
+        yield f"`{word} {values[0]}`" if single else f"`{word}`"
+
+
+def _drafting(args: tuple[str, ...]) -> Iterator[str]:
+    """Options of drafting within vLLM's JSON."""
+    text = args[args.index("--speculative-config") + 1] if "--speculative-config" in args else "{}"
+    told = ("method", "model", "revision", "num_speculative_tokens")
+    for key, value in json.loads(text).items():
+        if key == "num_speculative_tokens_per_batch_size":
+            yield "schedule"
+        elif key not in told:
+            yield f"`{key}: {json.dumps(value)}`"
+
+
+def _pod(case: Case) -> Iterator[str]:
+    made = case.container
+    if made.payload:
+        yield "mounted scheduler"
+    yield from (f"file `{name}`" for name in sorted(made.files))
+    if made.command:
+        yield f"command `{' '.join(made.command[:4])}`"
+    yield from (f"limit `{name}: {size}`" for name, size in made.limits.items())

@@ -1,0 +1,63 @@
+"""Every combination of method, engine, release, accelerator and layout that is held: cases/*.yaml to outlines/*.yaml.
+
+One file a family, one document a case. The expected form is an outline (outline.py says of what and why): a reader of a
+diff sees what changed in which case, not the same forty lines seventy times.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.golden import table
+from tests.golden.case import FAMILIES, HERE, Case, every, family
+from tests.golden.outline import outline
+
+from speculative_operator.domain.spec import EngineType
+from speculative_operator.emulator.arguments import parse
+
+NOTE = "# Generated: python -m pytest tests/golden --regenerate\n"
+CASES = [case for source in FAMILIES for case in family(source)]
+DOCS = HERE.parents[1] / "docs" / "manifests.md"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_case_is_refused(case: Case) -> None:
+    assert case.engine.refusals(case.spec) == ()
+
+
+@pytest.mark.parametrize("source", FAMILIES, ids=lambda path: path.stem)
+def test_outlines_are_as_expected(source: Path, regenerate: bool) -> None:
+    text = NOTE + yaml.safe_dump_all([outline(case) for case in family(source)], sort_keys=False, width=118)
+    expected = HERE / "outlines" / source.name
+    if regenerate:
+        expected.parent.mkdir(exist_ok=True)
+        expected.write_text(text)
+    assert expected.exists(), f"no expected file; run: {NOTE[2:]}"
+    assert text == expected.read_text(), f"outlines changed; if that is wanted, run: {NOTE[2:]}"
+
+
+def test_every_outline_has_its_cases() -> None:
+    assert {path.name for path in (HERE / "outlines").iterdir()} == {path.name for path in FAMILIES}
+    names = [case.name for case in every()]
+    assert len(names) == len(set(names)), "a name occurs once"
+    assert len(names) >= 60
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in every() if case.spec.engine.type is EngineType.VLLM], ids=lambda case: case.name
+)
+def test_the_emulator_takes_every_command_line(case: Case) -> None:
+    parsed = parse(["serve", *case.container.args])
+    assert parsed.model == case.container.args[0]
+
+
+def test_the_docs_show_what_is_rendered(regenerate: bool) -> None:
+    page = DOCS.read_text(encoding="utf-8")
+    before, _, rest = page.partition(table.BEGIN)
+    _, _, after = rest.partition(table.END)
+    wanted = "\n".join([before + table.BEGIN, *table.rows(every()), table.END + after])
+    if regenerate:
+        DOCS.write_text(wanted, encoding="utf-8")
+    assert wanted == DOCS.read_text(encoding="utf-8"), f"docs/manifests.md differs; run: {NOTE[2:]}"
