@@ -49,6 +49,15 @@ WHOLE: dict[str, Any] = {
     "selector": "serving.speculative.dev/deployment=seen",
     "url": "http://seen.default.svc:8000",
     "pair": {"verifier": "hf://a/b@main", "speculator": "hf://a/c", "hash": "0123456789"},
+    "engine": {
+        "asked": "vLLM 0.32.0 quay.io/me/vllm:1",
+        "version": "0.32.0+cu129",
+        "live": True,
+        "since": MOMENT,
+        "fallback": False,
+        "tableVersionInPods": 3,
+    },
+    "warnings": [{"reason": "LossyAcceptance", "message": "an option changes what the model says"}],
     "speculation": {
         "state": "On",
         "method": "draft_model",
@@ -56,6 +65,7 @@ WHOLE: dict[str, Any] = {
         "table": [[1, 64, 4], [65, 256, 0]],
         "tableVersion": 3,
         "tableText": "1-64:4 65-256:0",
+        "tableSince": MOMENT,
         "hardOff": False,
         "proposedTable": [[1, 256, 4]],
         "k": "4",

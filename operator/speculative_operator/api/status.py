@@ -66,6 +66,33 @@ class GainPercent(Wire):
     """Upper end of the interval."""
 
 
+class Caution(Wire):
+    """Something to know of a spec that is served."""
+
+    reason: Line
+    """One CamelCase word of docs/reasons.md."""
+    message: Sentence
+    """What is so, and what to do about it."""
+
+
+class EngineStatus(Wire):
+    """The engine as its pods report it, where they do: vLLM with tables that it re-reads."""
+
+    asked: Annotated[str, Field(max_length=1024)] | None = None
+    """Type, version and image of the engine that the spec asks for, which the report is about."""
+    version: Line | None = None
+    """Version that every ready pod reports."""
+    live: bool | None = Field(default=None, strict=True)
+    """True: pods re-read their table. False: the engine serves, but no new table reaches it while it runs."""
+    since: Time | None = None
+    """When the pods' report last changed."""
+    fallback: bool | None = Field(default=None, strict=True)
+    """True: pods were found not to re-read their table and are served accordingly: K changes by a rollout. A change of
+    version or image in the spec ends this."""
+    table_version_in_pods: Long | None = None
+    """Lowest version of the table that a serving pod has put in force."""
+
+
 class SpeculationStatus(Wire):
     """Speculation as it is now, at the load seen in the last window."""
 
@@ -84,6 +111,8 @@ class SpeculationStatus(Wire):
     """True while pods run without the speculator because the tuner found it to be dead weight (offPolicy Hard)."""
     table_text: Annotated[str, Field(max_length=16384)] | None = None
     """Table in force, for people: `1-16:4 17-256:0`; `none` in hard off."""
+    table_since: Time | None = None
+    """When tableVersion came into force."""
     proposed_table: Rows | None = None
     """mode Recommend: the table that Auto would put in force."""
     k: Line | None = None
@@ -169,6 +198,10 @@ class Status(Wire):
     """Where clients in the cluster reach the API of the engine."""
     pair: Pair | None = None
     """Verifier and speculator that the pods run."""
+    engine: EngineStatus | None = None
+    """The engine as its pods report it."""
+    warnings: Annotated[tuple[Caution, ...], Field(max_length=16)] = ()
+    """What a user should know of a spec that is served, such as an option that changes what the model says."""
     speculation: SpeculationStatus | None = None
     """Speculation as it is now."""
     decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=DECISIONS_KEPT)] = ()

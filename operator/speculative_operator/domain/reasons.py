@@ -46,6 +46,7 @@ class Reason(StrEnum):
     ENGINE_UNMAINTAINED = "EngineUnmaintained"
     LIVE_UNPROVEN = "LiveUnproven"
     ENGINE_VERSION_DIFFERS = "EngineVersionDiffers"
+    TABLE_NOT_IN_FORCE = "TableNotInForce"
     UNSUPPORTED_TARGET = "UnsupportedTarget"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
@@ -104,6 +105,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.ENGINE_UNMAINTAINED: "The engine gets fixes only, or none; the message names one that is maintained.",
     Reason.LIVE_UNPROVEN: "Live changes of K were not proven on this release of the engine: a rollout changes K there.",
     Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version, and are treated as it.",
+    Reason.TABLE_NOT_IN_FORCE: "A pod that serves has not put the newest table in force; the message names it.",
     Reason.UNSUPPORTED_TARGET: "spec.target is not available in this release.",
     Reason.UNSUPPORTED_SOURCE: "The model source is not available in this release; the message names those that are.",
     Reason.NAME_CONFLICT: "A child's name is taken by an object that this one does not own.",

@@ -179,6 +179,8 @@ class EngineSettings:
     args: tuple[str, ...] = ()
     env: tuple[Mapping[str, Any], ...] = ()
     """Kubernetes EnvVar objects, as given."""
+    live: bool = True
+    """False where pods were found not to re-read their table: K then changes by a rollout. No field of the wire."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,15 @@ _REFUSALS = frozenset(
         Reason.UNSUPPORTED_SOURCE, Reason.NAME_CONFLICT, Reason.FORBIDDEN,
     }
 )  # fmt: skip
+_HARMLESS = frozenset({Reason.LIVE_UNPROVEN})
+"""Warnings of the status that harm nobody: told as Normal."""
+_TOLD = frozenset({Reason.REPAIRED, Reason.SPEC_CHANGED, Reason.ENGINE_VERSION_DIFFERS})
+"""Reasons of changes of children that no other event tells."""
 
 
 def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Action]) -> tuple[Event, ...]:
     """What happened, most important first."""
-    return (*_transitions(old, new), *_decided(old, new), *_done(actions))
+    return (*_transitions(old, new), *_warned(old, new), *_decided(old, new), *_done(actions))
 
 
 def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
@@ -59,6 +63,14 @@ def _transition(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | 
     return None
 
 
+def _warned(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+    known = [(text(one, "reason"), text(one, "message")) for one in mappings(old, "warnings")]
+    for one in mappings(new, "warnings"):
+        reason, message = _reason(one), text(one, "message")
+        if reason is not None and (reason.value, message) not in known:
+            yield Event(NORMAL if reason in _HARMLESS else WARNING, reason, message)
+
+
 def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     last = newest(new)
     reason = _reason(last)
@@ -80,7 +92,7 @@ def _done(actions: Sequence[Action]) -> Iterator[Event]:
     for action in actions:
         if isinstance(action, DeleteChild):
             yield Event(NORMAL, Reason.SPEC_CHANGED, f"deleted {action.why}")
-        elif isinstance(action, ApplyChild) and action.reason in (Reason.REPAIRED, Reason.SPEC_CHANGED):
+        elif isinstance(action, ApplyChild) and action.reason in _TOLD:
             kind = WARNING if action.reason is Reason.REPAIRED else NORMAL
             yield Event(kind, action.reason, action.why)
 

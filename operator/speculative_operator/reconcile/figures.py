@@ -13,6 +13,7 @@ from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.found import table_since
 from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.view import View
 
@@ -24,7 +25,7 @@ FIGURES = (
 """Fields that move with the load: rate-limited by `status.should_write`."""
 
 
-def speculation_status(view: View, old: Mapping[str, Any]) -> dict[str, Any]:
+def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The block, without figures that are unknown."""
     before = mapping(old, "speculation")
     table, speculator = view.in_force.table, view.spec.speculator
@@ -34,6 +35,7 @@ def speculation_status(view: View, old: Mapping[str, Any]) -> dict[str, Any]:
         "table": table.rows() if table is not None else None,
         "tableVersion": view.in_force.version or None,
         "tableText": view.in_force.shown if table is not None else None,
+        "tableSince": timestamp(table_since(view, old, now)) if table is not None else None,
         "hardOff": view.in_force.hard_off or None,
     }
     moving = _moving(view, before)

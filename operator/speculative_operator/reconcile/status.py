@@ -9,10 +9,11 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import ConditionType
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource
-from speculative_operator.reconcile.conditions import serving_conditions, stamped
+from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, serving_conditions, stamped
 from speculative_operator.reconcile.figures import FIGURES, speculation_status
+from speculative_operator.reconcile.found import engine_status, found_notices
 from speculative_operator.reconcile.history import decisions
-from speculative_operator.reconcile.reading import items, mapping, text
+from speculative_operator.reconcile.reading import at, items, mapping, text
 from speculative_operator.reconcile.tuning import tuning_conditions
 from speculative_operator.reconcile.view import View
 from speculative_operator.render.labels import pair_hash
@@ -22,6 +23,12 @@ FIGURES_SECONDS = 30.0
 """Figures are written at most this often."""
 FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
+WARNINGS_KEPT = 16
+_OF_PODS = ("pair", "engine", "warnings", "speculation", "decisions", "memory")
+"""What stays as it was while pods run on as an earlier spec had them."""
+_APART = frozenset({"memory", "speculation", "conditions", "engine"})
+_ACKNOWLEDGED = "tableVersionInPods"
+"""Follows each change of the table by seconds: it goes along, or waits like a figure."""
 _VERDICT = ConditionType.TUNING_CONVERGED.value
 _SILENT = frozenset({"message", "observedAt"})
 """Figures that never cause a write: they go along with the next one."""
@@ -30,7 +37,7 @@ _SILENT = frozenset({"message", "observedAt"})
 def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: float) -> dict[str, Any]:
     """The complete status after this tick. `old` is the one before."""
     spec, rollout = view.spec, view.rollout
-    conditions = (*serving_conditions(view), *tuning_conditions(view, old))
+    conditions = (*serving_conditions(view), *tuning_conditions(view, old, now))
     status: dict[str, Any] = {
         "conditions": stamped(conditions, old, spec.generation, now),
         "observedGeneration": spec.generation,
@@ -41,14 +48,23 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
         "url": f"http://{names.child(spec.name)}.{spec.namespace}.svc:{names.SERVING_PORT}",
     }
     if view.kept:
-        status |= {key: old[key] for key in ("pair", "speculation", "decisions", "memory") if key in old}
+        status |= {key: old[key] for key in _OF_PODS if key in old}
         return status
     status["pair"] = _pair(spec)
-    status["speculation"] = speculation_status(view, old)
+    status |= _engine(view, old, now)
+    status["speculation"] = speculation_status(view, old, now)
     status["decisions"] = decisions(view, old, now)
     if memory is not None:
         status["memory"] = memory.to_status()
     return status
+
+
+def _engine(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """What pods tell of their engine, and what there is to know of it; without what is empty."""
+    block = engine_status(view, old, now)
+    told = dict.fromkeys((*view.notices, *found_notices(view.spec, block)))
+    warnings = [{"reason": one.reason.value, "message": one.message[:LONGEST_MESSAGE]} for one in told]
+    return {key: value for key, value in (("engine", block), ("warnings", warnings[:WARNINGS_KEPT])) if value}
 
 
 def should_write(old: Mapping[str, Any], new: Mapping[str, Any], last_write: float, now: float) -> bool:
@@ -61,14 +77,17 @@ def should_write(old: Mapping[str, Any], new: Mapping[str, Any], last_write: flo
         return True
     if now - last_write < FIGURES_SECONDS:
         return False
+    if at(old, "engine", _ACKNOWLEDGED) != at(new, "engine", _ACKNOWLEDGED):
+        return True
     return _verdict(old) != _verdict(new) or _moved(mapping(old, "speculation"), mapping(new, "speculation"))
 
 
 def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
     """What is written at once when it changes."""
-    steady = {key: value for key, value in status.items() if key not in ("memory", "speculation", "conditions")}
+    steady = {key: value for key, value in status.items() if key not in _APART}
     block = mapping(status, "speculation")
     return steady | {
+        "engine": {key: value for key, value in mapping(status, "engine").items() if key != _ACKNOWLEDGED},
         "speculation": {key: value for key, value in block.items() if key not in FIGURES},
         "conditions": [one for one in items(status, "conditions") if text(one, "type") != _VERDICT],
     }

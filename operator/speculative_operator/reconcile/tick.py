@@ -24,6 +24,7 @@ from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
 from speculative_operator.reconcile.desired import desired_children, without_drafter
 from speculative_operator.reconcile.events import events
+from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
 from speculative_operator.reconcile.history import PROBES, newest
 from speculative_operator.reconcile.plan import Plan, plan, rolls
 from speculative_operator.reconcile.pods import Pod, of_another_pair, read_pods
@@ -58,7 +59,7 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     """
     deployment = world.children.get(("Deployment", names.child(world.spec.name)))
     look = _Look(read_pods(world.pods), read_rollout(deployment, world.spec.replicas), observation)
-    engine = engine_for(world.spec)
+    engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
     refused = refusals(world.spec, engine)
     if refused:
         return _stay(world, look, memory, (*refused, *world.problems), now)
@@ -69,11 +70,11 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
         return _stay(world, look, held, world.problems, now)
     verdict = consider(held, observation, policy, in_force, _serving(world, look, in_force), now)
     try:
-        planned = _plan(world, look, engine, verdict)
+        planned = _plan(world, look, engine, verdict, policy.knobs.actuator)
     except RenderError as error:
         problem = Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
         return _stay(world, look, memory, (problem, *world.problems), now)
-    view = _view(world, look, policy, verdict, planned)
+    view = replace(_view(world, look, policy, verdict, planned), notices=engine.notices(world.spec))
     status = make_status(view, world.status, verdict.memory, now)
     told = events(world.status, status, planned.actions)
     return Outcome(planned.actions, status, told, verdict.memory, _probed(verdict))
@@ -85,9 +86,12 @@ def _serving(world: World, look: _Look, in_force: InForce) -> Serving:
     return Serving(look.rollout, of_another_pair(look.pods, pair))
 
 
-def _plan(world: World, look: _Look, engine: Engine, verdict: Verdict) -> Plan:
+def _plan(world: World, look: _Look, engine: Engine, verdict: Verdict, actuator: Actuator) -> Plan:
     desired = desired_children(world, engine, verdict.in_force)
-    return plan(world, desired, look.pods, look.rollout, _why(world, verdict))
+    given_up = text(world.status, "speculation", "actuator") == Actuator.LIVE.value != actuator.value
+    fallen = isinstance(engine, EngineAsFound) and given_up
+    why = Reason.ENGINE_VERSION_DIFFERS if fallen else _why(world, verdict)
+    return plan(world, desired, look.pods, look.rollout, why)
 
 
 def _why(world: World, verdict: Verdict) -> Reason:

@@ -12,8 +12,9 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
+from speculative_operator.reconcile.found import behind
 from speculative_operator.reconcile.history import PROBES
-from speculative_operator.reconcile.reading import mappings, text
+from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.view import View
 
 _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET})
@@ -25,18 +26,36 @@ _CHANGES = frozenset(
 )
 """Reasons of changes of the table, which say why speculation is as it is for as long as that table is in force."""
 _MOVING = _CHANGES | {Reason.DWELLING}
+_OF_TABLES = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
+"""Conditions that speak of the table in force, which they may not where a pod is known to run another."""
+_BEHIND = Reason.TABLE_NOT_IN_FORCE
 
 
-def tuning_conditions(view: View, old: Mapping[str, Any]) -> tuple[Condition, ...]:
+def tuning_conditions(view: View, old: Mapping[str, Any], now: float) -> tuple[Condition, ...]:
     """The three conditions; `old` is the status before, of which what nothing contradicts is kept."""
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
     if view.kept:
         return _standing(view, before)
+    active, converged = (before.get(kind, {}) for kind in _OF_TABLES)
+    late = _late(view, old, now, active)
     return (
         _metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})),
-        _active(view, before.get(ConditionType.SPECULATION_ACTIVE, {})),
-        _converged(view, before.get(ConditionType.TUNING_CONVERGED, {})),
+        Condition(_OF_TABLES[0], Truth.UNKNOWN, _BEHIND, late) if late else _active(view, _unless_late(active)),
+        Condition(_OF_TABLES[1], Truth.FALSE, _BEHIND, late) if late else _converged(view, _unless_late(converged)),
     )
+
+
+def _late(view: View, old: Mapping[str, Any], now: float, before: Mapping[str, Any]) -> str:
+    """Which pod serves without the table in force; without a new look what was said of this very table stands."""
+    if view.observation is not None:
+        return behind(view, old, now)
+    same = whole(old, "speculation", "tableVersion") == view.in_force.version and view.in_force.table is not None
+    return text(before, "message") if same and _reason(before) is _BEHIND else ""
+
+
+def _unless_late(before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was known before, but for pods that were behind: that is over, and says nothing of the table."""
+    return {} if _reason(before) is _BEHIND else before
 
 
 def metrics_gap(observation: Observation) -> Gap | None:
@@ -54,8 +73,7 @@ def metrics_gap(observation: Observation) -> Gap | None:
 def _standing(view: View, before: Mapping[str, Mapping[str, Any]]) -> tuple[Condition, ...]:
     """While nothing is done: metrics as seen, the rest as it was."""
     reason = view.problems[0].reason if view.problems else Reason.PAUSED
-    kinds = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
-    kept = (_kept(kind, before.get(kind, {}), reason, EXPLANATIONS[reason]) for kind in kinds)
+    kept = (_kept(kind, before.get(kind, {}), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
     return (_metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})), *kept)
 
 

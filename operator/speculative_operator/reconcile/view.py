@@ -10,6 +10,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce
@@ -33,5 +34,7 @@ class View:
     probing: bool = False
     """True while a probe's table is in force: what is said of the table stays as it was before."""
     proposed: KTable | None = None
+    notices: tuple[Notice, ...] = ()
+    """What the engine adapter has to say of the spec."""
     kept: bool = False
     """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""

@@ -13,8 +13,8 @@ from tests.unit.reconcile.worlds import (
     OFF,
     SPEC,
     Cluster,
-    applies,
     observed,
+    remade,
     settled,
     template,
 )
@@ -37,7 +37,7 @@ def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
     table = in_force(cluster)
     tuner.remove(table)
     outcome = cluster.tick(observed(cluster))
-    assert applies(outcome) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
+    assert remade(outcome) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
     assert cluster.templates == 2
     off = settled(spec=OFF).children["Deployment", "demo"]
     deployment = cluster.children["Deployment", "demo"]
@@ -159,7 +159,7 @@ def test_never_into_another_rollout(tuner: Tuner) -> None:
     assert (outcome.memory.hard_off, outcome.memory.changed_at) == (False, before.changed_at)
     tuner.remove(in_force(cluster))
     cluster.roll()
-    assert applies(cluster.tick(observed(cluster))) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
+    assert remade(cluster.tick(observed(cluster))) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
 
 
 def test_never_while_paused(tuner: Tuner) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.reconcile.scripted import HARD, Tuner, drafts, in_force, removed, without_series
 from tests.unit.reconcile.worlds import (
-    applies,
+    remade,
     settled,
     template,
 )
@@ -34,13 +34,13 @@ def test_a_fallen_load_brings_it_back(tuner: Tuner) -> None:
     new = KTable.from_rows([[1, 8, 3], [9, 256, 0]])
     tuner.bring_back(new)
     outcome = cluster.tick(without_series(cluster))
-    assert applies(outcome) == [
+    assert remade(outcome) == [
         ("ConfigMap", "demo-table", Reason.CREATED),
         ("ConfigMap", "demo-payload", Reason.CREATED),
     ], "the table is there before the pods that read it"
     assert cluster.condition("Ready")["status"] == "False"
     outcome = cluster.tick()
-    assert applies(outcome) == [("Deployment", "demo", Reason.RESUMED)]
+    assert remade(outcome) == [("Deployment", "demo", Reason.RESUMED)]
     cluster.roll()
     cluster.settle()
     assert drafts(cluster)

@@ -193,11 +193,22 @@ def test_pods_never_mount_a_strangers_config() -> None:
     assert "belongs to Thing boss" in outcome.status["conditions"][0]["message"]
 
 
+HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-speculator.eagle3"))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"target": Target.INFERENCE_SERVICE}, Reason.UNSUPPORTED_TARGET),
-        ({"engine": EngineSettings(type=EngineType.SGLANG)}, Reason.UNSUPPORTED_BY_ENGINE),
+        ({"speculator": replace(HEAD, method=Method.MLP_SPECULATOR)}, Reason.UNSUPPORTED_BY_ENGINE),
+        *(
+            ({"speculator": replace(HEAD, method=method), "engine": EngineSettings(engine, version)}, reason)
+            for engine, version, method, reason in (
+                (EngineType.SGLANG, "0.5.23", Method.SUFFIX, Reason.UNSUPPORTED_BY_ENGINE),
+                (EngineType.TENSORRT_LLM, "1.2.0", Method.SUFFIX, Reason.UNSUPPORTED_BY_ENGINE),
+                (EngineType.TGI, "3.3.6", Method.EAGLE3, Reason.UNSUPPORTED_BY_ENGINE),
+            )
+        ),
         ({"verifier": replace(SPEC.verifier, source=ModelSource(Scheme.S3, "b/m"))}, Reason.UNSUPPORTED_SOURCE),
     ],
 )

@@ -250,5 +250,10 @@ def applies(outcome: Outcome) -> list[tuple[str, str, Reason]]:
     ]
 
 
+def remade(outcome: Outcome) -> list[tuple[str, str, Reason]]:
+    """The same without what only lets metrics through: its ports come and go with the payload."""
+    return [one for one in applies(outcome) if one[0] not in ("NetworkPolicy", "PodMonitor")]
+
+
 def reasons(outcome: Outcome) -> list[Reason]:
     return [event.reason for event in outcome.events]

@@ -97,7 +97,7 @@ def _actuator(spec: DeploymentSpec, version: Version, runner: Runner) -> Actuato
         return Actuator.NONE
     if speculation.mode is Mode.STATIC and speculation.schedule is None:
         return Actuator.RESTART
-    return capability.best_actuator(
+    best = capability.best_actuator(
         speculator.method,
         version,
         runner,
@@ -105,6 +105,7 @@ def _actuator(spec: DeploymentSpec, version: Version, runner: Runner) -> Actuato
         spec.accelerator.vendor,
         variant_of(speculator),
     )
+    return Actuator.TABLE if best is Actuator.LIVE and not spec.engine.live else best
 
 
 def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, max_num_seqs: int) -> tuple[int, ...]:

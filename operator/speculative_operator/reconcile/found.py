@@ -1,0 +1,185 @@
+"""What serving pods tell of their engine, kept in `status.engine`, and what follows where it is not what the spec says.
+
+Used by `tick` (the engine as it was found), `status` (the block, the warnings) and `tuning` (pods behind the table).
+
+A payload that was not proven on the release in the pod leaves the engine alone: it serves on with the table of its
+start, and no other ever reaches it. When all pods have said so for a while, the spec is served as what they are: the
+adapter then makes the table part of the pod template, and one rollout follows. Nothing undoes this but a change of
+`spec.engine` by the user: pods that are made without the payload have nothing more to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
+from speculative_operator.engines.matrix.version import parse
+from speculative_operator.reconcile.conditions import seconds_of, timestamp
+from speculative_operator.reconcile.reading import at, mapping, mappings, text
+from speculative_operator.reconcile.view import View
+
+CERTAIN_SECONDS = 60.0
+"""All pods must have told the same for so long before pods are rolled for it: a restarting engine tells much."""
+_KEPT = ("asked", "version", "live", "since", "fallback", "tableVersionInPods")
+
+
+def asked(spec: DeploymentSpec) -> str:
+    """Version and image as the user has them, an override of the image by the pod template included."""
+    containers = mappings(spec.template, "spec", "containers")
+    overridden = next((text(one, "image") for one in containers if text(one, "name") == names.CONTAINER), "")
+    return f"{spec.engine.type} {spec.engine.version} {overridden or spec.engine.image}".strip()
+
+
+def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine:
+    """`engine`, or one that treats the spec as the engine that its pods were found to run."""
+    block = mapping(status, "engine")
+    if at(block, "fallback") is not True or text(block, "asked") != asked(spec):
+        return engine
+    return EngineAsFound(engine, text(block, "version"))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAsFound:
+    """An adapter that is asked about the release that the pods reported, without tables that are re-read.
+
+    Where the adapter refuses that release, it is asked about the one of the spec. The image stays the spec's.
+    """
+
+    engine: Engine
+    version: str
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return self.engine.metric_names
+
+    def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
+        """Those of the spec as it was written: what pods report never stops an object from being served."""
+        return self.engine.refusals(spec)
+
+    def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
+        """Without what `found_notices` says better: it has seen the pods."""
+        told = self.engine.notices(self._found(spec))
+        return tuple(one for one in told if one.reason is not Reason.LIVE_UNPROVEN)
+
+    def knobs(self, spec: DeploymentSpec) -> KnobSpace:
+        return self.engine.knobs(self._found(spec))
+
+    def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
+        return replace(self.engine.container(self._found(spec), table), image=self.engine.container(spec, table).image)
+
+    def read(
+        self,
+        series: Sequence[Series],
+        pods: Collection[str],
+        since: Mapping[str, float],
+        now: float,
+        stale_after: float,
+    ) -> dict[str, PodWindow | Gap]:
+        return self.engine.read(series, pods, since, now, stale_after)
+
+    def _found(self, spec: DeploymentSpec) -> DeploymentSpec:
+        written = replace(spec, engine=replace(spec.engine, live=False))
+        found = replace(written, engine=replace(written.engine, version=self.version))
+        return written if not self.version or self.engine.refusals(found) else found
+
+
+def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """`status.engine`: empty until a pod has told something of its engine."""
+    before = mapping(old, "engine")
+    wanted = asked(view.spec)
+    if text(before, "asked") != wanted:
+        before = {}
+    block = {key: before[key] for key in _KEPT if key in before}
+    lowest = _lowest(view.observation)
+    if lowest is not None:
+        block["tableVersionInPods"] = lowest
+    told = _told(view)
+    if told is not None:
+        if told != (text(block, "version"), at(block, "live")):
+            block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
+        if _is_certain(view, block, now):
+            block["fallback"] = True
+    return block | {"asked": wanted} if block else {}
+
+
+def found_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
+    """What a user should know of what pods tell, such as another release than the spec's."""
+    version, wanted = text(block, "version"), spec.engine.version
+    inert = at(block, "live") is False
+    how = " and do not re-read their table, so that K changes by a rollout" if inert else ""
+    if version and not same_release(version, wanted):
+        message = (
+            f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
+            "or spec.engine.image to one of the release meant"
+        )
+        return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
+    if inert:
+        message = f"pods of engine {version or wanted} do not re-read their table: K changes by a rollout"
+        return (Notice(Reason.LIVE_UNPROVEN, message),)
+    return ()
+
+
+def same_release(one: str, other: str) -> bool:
+    """True when both versions are builds of one release."""
+    releases = parse(one), parse(other)
+    return one == other if None in releases else releases[0] == releases[1]
+
+
+def table_since(view: View, old: Mapping[str, Any], now: float) -> float:
+    """Unix seconds since which the version of the table that is in force has been so; `now` where it is new."""
+    block = mapping(old, "speculation")
+    known = seconds_of(text(block, "tableSince"))
+    return known if known is not None and at(block, "tableVersion") == view.in_force.version else now
+
+
+def behind(view: View, old: Mapping[str, Any], now: float) -> str:
+    """Which pod serves without the table in force, in a sentence; empty when none is known to.
+
+    Only pods that made steps under it for a minute after it came count: an idle engine reads no table.
+    """
+    in_force, observation = view.in_force, view.observation
+    if observation is None or view.actuator is not Actuator.LIVE or in_force.table is None or in_force.hard_off:
+        return ""
+    since = table_since(view, old, now)
+    for pod, window in sorted(observation.windows.items()):
+        if window.steps <= 0 or window.live is None or window.start < since or window.end - since < CERTAIN_SECONDS:
+            continue
+        if window.live is False:
+            return f"{pod} does not re-read its table, so table {in_force.version} is not in force in it"
+        if (window.table_version or 0) < in_force.version:
+            has = f"table {window.table_version}" if window.table_version else "the table of its start"
+            return f"{pod} serves with {has}: it has not put table {in_force.version} in force"
+    return ""
+
+
+def _told(view: View) -> tuple[str, bool] | None:
+    """Release and liveness that every ready pod tells alike; None while pods are replaced, disagree or keep silent."""
+    ready = [pod.name for pod in view.pods if pod.ready]
+    if view.observation is None or not ready or view.problems or not view.rollout.complete:
+        return None
+    windows = view.observation.windows
+    told = {(windows[pod].engine_version, windows[pod].live) if pod in windows else ("", None) for pod in ready}
+    if len(told) != 1:
+        return None
+    version, live = told.pop()
+    return (version, live) if live is not None else None
+
+
+def _is_certain(view: View, block: Mapping[str, Any], now: float) -> bool:
+    """True when live tables were tried, and every pod has said for long enough that it does not read them."""
+    since = seconds_of(text(block, "since"))
+    inert = view.actuator is Actuator.LIVE and at(block, "live") is False
+    return inert and since is not None and now - since >= CERTAIN_SECONDS
+
+
+def _lowest(observation: Observation | None) -> int | None:
+    versions = [] if observation is None else [one.table_version for one in observation.windows.values()]
+    return min((version for version in versions if version is not None), default=None)
