@@ -9,13 +9,14 @@ import argparse
 import asyncio
 import os
 import sys
+import traceback
 from pathlib import Path
 
 import aiohttp
 
 from realengine.e2e import retunes, rollouts, tables, trouble, tuning
 from realengine.e2e.report import Report
-from realengine.e2e.stage import Stage, StageError
+from realengine.e2e.stage import Stage
 from realengine.e2e.steps import NAME, PROMPTS, Play, Traffic, ready
 from realengine.scene import Wish
 
@@ -61,7 +62,8 @@ async def play_all(options: argparse.Namespace, report: Report) -> None:
             await other_pairs(play)
             if not options.short:
                 await tuning.tune(play)
-        except (StageError, aiohttp.ClientError, OSError) as error:
+        except Exception as error:
+            traceback.print_exc()
             report.check("the run came to its end", False, f"{type(error).__name__}: {error}")
         answers = [*play.answers, *play.synthetic]
         failed = sum(bool(answer.error) for answer in answers)

@@ -20,6 +20,8 @@ from realengine.scene import Rows
 
 NAME = "tiny"
 START_SECONDS = 300.0
+PATIENCE_SECONDS = 20.0
+"""Beyond what a step should take: the machine may be busy."""
 ADOPTED = re.compile(r"table version (\d+) in force since (\S+): ")
 PROMPTS = tuple(
     f'def {verb}_{noun}({noun}, default=None):\n    """{verb.capitalize()} the {noun}.\n\n    Return '
@@ -66,11 +68,15 @@ async def ready(stage: Stage, generation: int, seconds: float = START_SECONDS) -
     await until(f"{NAME} serves generation {generation}", served, seconds, every=0.5)
 
 
-async def window(stage: Stage, pod: dict[str, Any], seconds: float) -> Counters:
-    """What an engine counted in so many seconds."""
+async def window(stage: Stage, pod: dict[str, Any], seconds: float, tokens: int = 30) -> Counters:
+    """What an engine counted in so many seconds, or in as many more as so many tokens take."""
     before = await stage.look(pod)
-    await asyncio.sleep(seconds)
-    return (await stage.look(pod)).since(before)
+    deadline = time.monotonic() + seconds + PATIENCE_SECONDS
+    while True:
+        await asyncio.sleep(seconds)
+        seen = (await stage.look(pod)).since(before)
+        if seen.generated >= tokens or time.monotonic() > deadline:
+            return seen
 
 
 async def adopted(stage: Stage, pod: str) -> dict[int, float]:
@@ -102,7 +108,10 @@ async def next_version(stage: Stage, schedule: Rows, seconds: float = 15.0) -> i
     wanted = [list(row) for row in schedule]
 
     async def written() -> int | None:
-        table = await stage.table(NAME)
+        try:
+            table = await stage.table(NAME)
+        except ValueError:
+            return None  # somebody has written what is no table
         return int(table["version"]) if table["rows"] == wanted else None
 
     version: int = await until(f"a table {wanted}", written, seconds, every=0.1)

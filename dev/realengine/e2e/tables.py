@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from realengine.e2e.steps import Play, Traffic, in_force, next_version, set_schedule, settle, window
+from typing import Any
+
+from realengine.counters import Counters
+from realengine.e2e.steps import NAME, Play, Traffic, in_force, next_version, set_schedule, settle, window
 from realengine.scene import MAX_NUM_SEQS, Rows
 
 BY_LOAD: Rows = ((1, 2, 4), (3, 6, 2), (7, 12, 1), (13, MAX_NUM_SEQS, 0))
 CAP_BY_LOAD: Rows = ((1, 6, 4), (7, 12, 2), (13, MAX_NUM_SEQS, 0))
-_SECONDS = 2.5
-_SHARE = 0.02
-"""Share by which drafts per step may differ from K between the lowest band and the highest: in a step or two, when
-several requests end together, the batch falls into the band below."""
+_SECONDS, _LOOKS = 1.0, 15
+"""Looks of so many seconds at one load. When several requests end together, or clients are slow, a batch falls into the
+band below for some steps: then one looks again. An engine with another K than the table's never shows it."""
 
 
 def k_at(table: Rows, requests: int) -> int:
@@ -25,7 +27,7 @@ async def follow(play: Play, table: Rows, *, capped: bool = False) -> None:
     waiting, so that its batch is always full. `capped`: K is a bound (n-gram drafts what it finds).
     """
     stage, report = play.stage, play.report
-    pod = await stage.pod("tiny")
+    pod = await stage.pod(NAME)
     await set_schedule(stage, table)
     version = await next_version(stage, table)
     client = await play.client()
@@ -33,21 +35,33 @@ async def follow(play: Play, table: Rows, *, capped: bool = False) -> None:
         moment = await in_force(stage, pod["metadata"]["name"], version)
         report.check("the operator's table reaches the engine", moment > 0, f"version {version}: {table}")
         for _first, last, k in table:
-            full = last == MAX_NUM_SEQS
-            await load.set_width(last + 6 if full else last)
+            await load.set_width(last + 6 if last == MAX_NUM_SEQS else last)
             await settle(stage, pod, last)
-            seen = await window(stage, pod, _SECONDS)
+            seen = await _look(play, pod, k, capped=capped)
             numbers = (
                 f"{seen.draft_tokens:.0f} drafted tokens in {seen.drafts:.0f} drafts = {seen.k:.3f}, "
                 f"{seen.generated:.0f} tokens generated"
             )
             if k == 0:
-                good = seen.drafts == 0 and seen.draft_tokens == 0 and seen.generated > 0
-                report.check(f"K = 0 at {last} requests drafts nothing", good, numbers)
+                claim = f"K = 0 at {last} requests drafts nothing"
             elif capped:
-                good = seen.drafts > 0 and seen.k <= k
-                report.check(f"at {last} requests at most K = {k} tokens are drafted at once", good, numbers)
+                claim = f"at {last} requests at most K = {k} tokens are drafted at once"
             else:
-                tolerance = 0.0 if last == table[0][1] else _SHARE * k
-                good = seen.drafts > 0 and abs(seen.k - k) <= tolerance
-                report.check(f"at {last} requests every draft has K = {k} tokens", good, numbers)
+                claim = f"at {last} requests every draft has K = {k} tokens"
+            report.check(claim, shows(seen, k, capped=capped), numbers)
+
+
+def shows(seen: Counters, k: int, *, capped: bool = False) -> bool:
+    """Whether an engine counted exactly what K asks for: all drafts of K tokens (at most K where `capped`), none at 0."""
+    if k == 0:
+        return seen.drafts == 0 and seen.draft_tokens == 0 and seen.generated > 0
+    return seen.drafts > 0 and (0 < seen.k <= k if capped else seen.k == k)
+
+
+async def _look(play: Play, pod: dict[str, Any], k: int, *, capped: bool) -> Counters:
+    """A window that shows K, or the last of those that did not."""
+    for _ in range(_LOOKS):
+        seen = await window(play.stage, pod, _SECONDS)
+        if shows(seen, k, capped=capped):
+            break
+    return seen
