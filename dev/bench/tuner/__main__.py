@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from bench.tuner import judge, show
@@ -47,12 +48,16 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     kind.add_argument("--perturbed", action="store_true", help="only with perturbed physics")
     kind.add_argument("--nominal", action="store_true", help="only with physics as given")
     parser.add_argument("--scale", type=float, default=None, help="length of scenarios, 1 = whole")
+    parser.add_argument(
+        "--telemetry", action="store_true", help="pods export exact steps and drafts, as a payload does"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--explain", action="store_true", help="print every answer of the tuner that differs")
     parser.add_argument("--list", action="store_true", help="name scenarios and rivals, and end")
     chosen = parser.parse_args(arguments)
     brief = chosen.quick or chosen.short
-    chosen.file = f"tuner{'-quick' if chosen.quick else '-short' if chosen.short else ''}.json"
+    form = "-quick" if chosen.quick else "-short" if chosen.short else ""
+    chosen.file = f"tuner{form}{'-telemetry' if chosen.telemetry else ''}.json"
     chosen.seeds = chosen.seeds or (1 if brief else 3)
     chosen.scale = chosen.scale or (SHORT_SCALE if chosen.short else 1.0)
     chosen.kinds = [True] if chosen.perturbed else [False] if chosen.nominal or chosen.quick else [False, True]
@@ -80,7 +85,7 @@ def tasks(
     for shaken in chosen.kinds:
         for scenario in scenarios:
             for seed in seeds:
-                first = Task(scenario.name, seed, shaken, OURS, chosen.scale, stored=chosen.quick)
+                first = Task(scenario.name, seed, shaken, OURS, chosen.scale, chosen.quick, chosen.telemetry)
                 statics = [name for name in references(make(first).plant) if name not in MARKS]
                 before = known.get((scenario.name, 1, shaken))
                 if shaken and not chosen.quick:
@@ -89,7 +94,7 @@ def tasks(
                     statics = judge.best_statics(before, CONSTANTS_AGAIN)
                 rivals = chosen.rivals if not shaken and seed <= chosen.rival_seeds else []
                 for policy in (OURS, *MARKS, *statics, *rivals):
-                    yield Task(scenario.name, seed, shaken, policy, chosen.scale, stored=chosen.quick)
+                    yield replace(first, policy=policy)
 
 
 def run_all(wanted: Sequence[Task], jobs: int, *, explain: bool) -> list[Outcome]:

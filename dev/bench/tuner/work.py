@@ -39,6 +39,7 @@ _OF_THE_TUNER = {
     "session.py",
     "ring.py",
     "surface.py",
+    "telemetry.py",
     "ours.py",
     "score.py",
     "catalogue.py",
@@ -59,6 +60,8 @@ class Task:
     policy: str
     scale: float = 1.0
     stored: bool = True
+    telemetry: bool = False
+    """Whether pods export what a payload in the engine counts. Nobody but the tuner reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +119,10 @@ def _tuned(task: Task, case: Case) -> Outcome:
     plain = session_module.__dict__["decide"]
     session_module.__dict__["decide"] = _timed(plain, taken)
     try:
-        tuner = Ours(Session(engine_for(case.pair.spec()), case.policy))
+        session = Session(engine_for(case.pair.spec()), case.policy, acknowledged=task.telemetry)
+        tuner = Ours(session)
         began = time.perf_counter()
-        found = _run(case, tuner)
+        found = _run(case, tuner, telemetry=task.telemetry)
         wall = time.perf_counter() - began
     finally:
         session_module.__dict__["decide"] = plain
@@ -135,10 +139,10 @@ def _timed(function: Callable[..., Any], taken: list[float]) -> Callable[..., An
     return timed
 
 
-def _run(case: Case, controlled: Controller, *, off: bool = False) -> Run:
+def _run(case: Case, controlled: Controller, *, off: bool = False, telemetry: bool = False) -> Run:
     return run(
         case.plant, case.workload, controlled, case.seconds, case.seed, replicas=case.scenario.replicas,
-        restarts=case.restarts, routing=case.scenario.routing, off=off,
+        restarts=case.restarts, routing=case.scenario.routing, off=off, telemetry=telemetry,
     )  # fmt: skip
 
 

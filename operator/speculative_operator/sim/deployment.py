@@ -22,6 +22,7 @@ from speculative_operator.sim import layout as at
 from speculative_operator.sim import replica as replica_arrays
 from speculative_operator.sim.exposition import exposition
 from speculative_operator.sim.plant import Plant
+from speculative_operator.sim.telemetry import telemetry as telemetry_text
 from speculative_operator.sim.workload import Pool, Workload
 
 Array = NDArray[np.float64]
@@ -104,7 +105,7 @@ class Deployment:
     Raises MissingCompilerError where numba is not installed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a deployment, its load, and what is kept of it
         self,
         plant: Plant,
         workload: Workload,
@@ -115,18 +116,21 @@ class Deployment:
         off: bool = False,
         routing: Literal["least-loaded", "round-robin"] = "least-loaded",
         log_steps: int = 0,
+        telemetry: bool = False,
     ) -> None:
         """`table`: in force from the start, None for the largest K at any load; `off`: start without drafter.
 
-        `log_steps`: steps that `steps()` can give back for each replica; older ones are lost.
+        `log_steps`: steps that `steps()` can give back for each replica; older ones are lost. `telemetry`: pods export
+        steps by K and batch, drafts by position and the version of their table, as a payload in the engine does.
         """
         self._kernel = _compiled_loop()
         self.now = 0.0
         self.plant, self.workload = plant, workload
-        self._state = replica_arrays.new_state(plant, workload, replicas, log_steps, seed)
+        self._state = replica_arrays.new_state(plant, workload, replicas, log_steps, seed, telemetry=telemetry)
         self._state.whole[0].in_turn = routing == "round-robin"
         self._physics = replica_arrays.physics_of(plant, self._kernel.CODE)
         self._source = replica_arrays.source_of(workload, np.random.default_rng([seed, 1]))
+        self._telemetry, self._version = telemetry, 0
         self._tally = np.zeros(plant.max_k + 1)
         self._events: list[_Event] = []
         self._order = 0
@@ -156,13 +160,19 @@ class Deployment:
             self._apply(event)
         self._run(until)
 
-    def set_table(self, table: KTable, delay: float = 0.5) -> None:
+    @property
+    def rolling(self) -> bool:
+        """Whether replicas are being replaced."""
+        return any(serving != self._wanted for serving in self._serving) or self._rolling is not None
+
+    def set_table(self, table: KTable, delay: float = 0.5, version: int = 0) -> None:
         """Bring a table into force: after `delay` s where tables are live, else by a rolling restart.
 
-        As in the engine, K looked up in a step counts for the drafts that the next one verifies.
+        `version` is what telemetry then tells. As in the engine, K looked up in a step counts for the drafts that the
+        next one verifies.
         """
         if self.plant.knobs.actuator is Actuator.LIVE:
-            self._at(self.now + delay, "table", self.plant.dense(table))
+            self._at(self.now + delay, "table", (self.plant.dense(table), version))
         else:
             self._wanted = self._config(self._wanted[0], table)
             self._roll()
@@ -189,10 +199,14 @@ class Deployment:
     def exposition(self, *, created: bool = False) -> dict[str, str]:
         """What a scrape of each pod reads now; `created` adds the `_created` twins."""
         state, block = self._state, self.plant.block_size
-        return {
+        texts = {
             pod: exposition(state.replicas[r], state.counters[r], block, self._born[r] if created else None)
             for pod, r in self.pods().items()
         }
+        if self._telemetry:
+            for pod, r in self.pods().items():
+                texts[pod] += telemetry_text(state.cells[r], state.drafts[r], self._version)
+        return texts
 
     def load(self, replica: int) -> tuple[int, int]:
         """(running, waiting) requests now."""
@@ -270,8 +284,8 @@ class Deployment:
     def _apply(self, event: _Event) -> None:
         state, whole, value = self._state, self._state.whole[0], event.value
         match event.what:
-            case "table" if isinstance(value, list):
-                state.tables[:] = value
+            case "table" if isinstance(value, tuple):
+                state.tables[:], self._version = value
             case "boot" if isinstance(value, int):
                 self._boot(value)
             case "drift" if isinstance(value, float | int):

@@ -36,14 +36,18 @@ def run(  # noqa: PLR0913 - a deployment, who controls it, and what befalls it
     restarts: Sequence[tuple[float, int]] = (),
     routing: Routing = "least-loaded",
     off: bool = False,
+    telemetry: bool = False,
 ) -> Run:
     """The run of `controller` over `seconds`.
 
     `restarts`: (seconds, replica) that crash. `off`: pods never had a drafter. The controller is called first at 0 s,
-    before any request is served, and then every `controller.interval` seconds.
+    before any request is served, and then every `controller.interval` seconds. `telemetry`: pods export what a payload
+    in the engine counts.
     """
     table = KTable.constant(0, plant.knobs.max_batch)
-    deployment = Deployment(plant, workload, replicas, seed, table, off=off, routing=routing, log_steps=LOG_STEPS)
+    deployment = Deployment(
+        plant, workload, replicas, seed, table, off=off, routing=routing, log_steps=LOG_STEPS, telemetry=telemetry
+    )
     ends = np.arange(1, round(seconds / SLICE) + 1) * SLICE
     tokens, held = np.empty_like(ends), np.empty_like(ends)
     crashes = sorted(restarts)

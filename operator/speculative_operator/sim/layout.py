@@ -129,6 +129,15 @@ BUSY_SECONDS = 13
 BY_ACCEPTED = 14
 """From here on: drafted request-steps that had 0, 1, 2, ... drafts accepted."""
 
+# what the payload counts of steps, by K and by bucket of scheduled requests: powers of two up to 1024, then the rest
+CELL_STEPS = 0
+CELL_SECONDS = 1
+CELL_REQUESTS = 2
+CELL_TOKENS = 3
+CELL_PREFILL = 4
+CELL_FIGURES = 5
+BUCKETS = 12
+
 # columns of the step log
 LOG_END = 0
 LOG_SECONDS = 1

@@ -77,7 +77,7 @@ class Pair:
         knobs = engine_for(self.spec()).knobs(self.spec())
         return Plant(
             costs=self.costs,
-            knobs=replace(knobs, capture_sizes=capture_sizes(knobs)),
+            knobs=replace(knobs, capture_sizes=knobs.capture_sizes or capture_sizes(knobs)),
             kv_tokens=self.kv_tokens,
             kv_tokens_without=self.kv_tokens_without,
             eager_seconds=self.eager_seconds,
@@ -85,7 +85,8 @@ class Pair:
 
 
 def capture_sizes(knobs: KnobSpace) -> tuple[int, ...]:
-    """Sizes that vLLM captures by default: 1, 2, 4, then every 8 up to 256 and every 16 up to the ceiling."""
+    """Sizes that engines capture by default where the adapter does not tell: 1, 2, 4, then every 8 up to 256 and every
+    16 up to the ceiling."""
     ceiling = knobs.capture_ceiling_tokens or 0
     return tuple(size for size in (1, 2, 4, *range(8, 257, 8), *range(272, 4097, 16)) if size <= ceiling)
 

@@ -17,6 +17,8 @@ from speculative_operator.sim.workload import Workload
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Cells = NDArray[np.float64]
+"""Of more than two dimensions."""
 Records = np.recarray[Any, Any]
 Record = Any
 """One entry of `Records`; fields in `layout`."""
@@ -66,11 +68,19 @@ class State(NamedTuple):
     ended: Records
     log: Floats
     """[R, ring, columns]"""
+    cells: Floats
+    """[R, K, bucket, figures of `layout`] what a payload counts of steps; no K where there is none"""
+    drafts: Floats
+    """[R, K, position, 2] the same of drafts: tried, accepted"""
 
 
-def new_state(plant: Plant, workload: Workload, replicas: int, log_steps: int, seed: int) -> State:
-    """Arrays of a deployment in which nothing runs yet; `log_steps`: steps that each replica's log holds."""
+def new_state(
+    plant: Plant, workload: Workload, replicas: int, log_steps: int, seed: int, *, telemetry: bool = False
+) -> State:
+    """Arrays of a deployment in which nothing runs yet; `log_steps`: steps that each replica's log holds;
+    `telemetry`: whether steps are counted as a payload does."""
     seats, positions = plant.knobs.max_batch, plant.max_k + 1
+    metered = positions if telemetry else 0
     whole = _records(1, layout.WHOLE, free=-1, head=-1, tail=-1, factor=1.0, pool_stop=len(workload.prompt))
     whole["random"] = np.random.default_rng([seed, 0]).integers(1, 2**64 - 1, dtype=np.uint64)
     whole[0].wanted = 0 if workload.closed else -1
@@ -83,6 +93,8 @@ def new_state(plant: Plant, workload: Workload, replicas: int, log_steps: int, s
         tables=np.zeros((replicas, seats + 1), dtype=np.int64),
         ended=_records(_ENDED_ROWS + seats, layout.ENDED),
         log=np.zeros((replicas, log_steps, layout.LOG_BY_ACCEPTED + positions)),
+        cells=np.zeros((replicas, metered, layout.BUCKETS, layout.CELL_FIGURES)),
+        drafts=np.zeros((replicas, metered, plant.max_k, 2)),
     )
     return with_rows(state, max((count for _, count in workload.concurrency), default=_FIRST_ROWS) + 1)
 
@@ -144,7 +156,8 @@ def boot(state: State, replica: int, plant: Plant, off: bool) -> None:
     own = state.replicas[replica]
     own.ready, own.off, own.k, own.next_k = 1, off, 0, 0
     own.pool = max(tokens // plant.block_size, 1) * plant.block_size
-    state.counters[replica] = 0.0
+    for counted in (state.counters, state.cells, state.drafts):
+        counted[replica] = 0.0
 
 
 def take_away(state: State, replica: int) -> None:

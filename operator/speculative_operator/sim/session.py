@@ -43,8 +43,14 @@ Scrape = str | Mapping[SeriesKey, float] | None
 class Session:
     """One deployment. `table` is in force: the first one, then each that was decided for."""
 
-    def __init__(self, engine: Engine, policy: Policy, memory: Memory | None = None) -> None:
+    def __init__(
+        self, engine: Engine, policy: Policy, memory: Memory | None = None, *, acknowledged: bool = False
+    ) -> None:
+        """`acknowledged`: pods are told each table with its `version`, and their scrapes say which one they run."""
         self.memory = memory
+        self.version = 1
+        """Of `table`: grows by one with each change."""
+        self._acknowledged = acknowledged
         self.table: KTable = fit(memory.table, policy) if memory is not None else initial_table(policy)
         self._engine = engine
         self._policy = policy
@@ -72,7 +78,8 @@ class Session:
         if self._decided is not None and time - self._decided < SHORTEST_WINDOW:
             return self._repeated()
         self._decided = time
-        observation = Observation(time, {**self._read(time, set(pods) - set(gaps)), **gaps})
+        version = self.version if self._acknowledged else None
+        observation = Observation(time, {**self._read(time, set(pods) - set(gaps)), **gaps}, table_version=version)
         self._last = self._mixed(observation) or self._decide(observation)
         return self._last
 
@@ -124,7 +131,7 @@ class Session:
         memory = self.memory or Memory.fresh(self.table, observation.time)
         memory, decision = decide(memory, observation, self._policy, observation.time)
         if self._policy.mode in (Mode.AUTO, Mode.STATIC) and lawful(decision, observation, self._policy):
-            self.table = decision.table
+            self.table, self.version = decision.table, self.version + 1
         self.memory = memory if memory.table == self.table else replace(memory, table=self.table)
         return decision
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from speculative_operator.sim import layout as at
 from speculative_operator.sim.compiled import compiled
-from speculative_operator.sim.replica import Floats, Ints, Physics, Record, Records, State
+from speculative_operator.sim.replica import Cells, Floats, Ints, Physics, Record, Records, State
 
 _LONGEST_RUN = 1_000_000_000
 _TICK = 1.0 / 2**53
@@ -283,6 +283,8 @@ def finish(state: State, replica: int, tally: Floats) -> None:
     drafted, accepted = _book(own, tally, state.counters[replica])
     if state.log.shape[1] > 0:
         _log(own, tally, drafted, accepted, state.log[replica, own.logged % state.log.shape[1]])
+    if state.cells.shape[1] > 0 and own.generation > 0:
+        _meter(own, tally, drafted, state.cells[replica], state.drafts[replica])
     own.clock = np.inf
 
 
@@ -309,6 +311,26 @@ def _book(own: Record, tally: Floats, counters: Floats) -> tuple[float, float]:
     counters[at.ACCEPTED] += accepted
     counters[at.BUSY_SECONDS] += own.clock - own.started
     return drafted, accepted
+
+
+@compiled
+def _meter(own: Record, tally: Floats, drafted: float, cells: Cells, drafts: Cells) -> None:
+    """Add the step to what a payload in the engine counts: by the K verified, none where prompts alone ran."""
+    k = own.k if own.decoding > 0 else 0
+    bucket = 0
+    while 1 << bucket < own.scheduled and bucket < at.BUCKETS - 1:
+        bucket += 1
+    cell = cells[k, bucket]
+    cell[at.CELL_STEPS] += 1
+    cell[at.CELL_SECONDS] += own.clock - own.started
+    cell[at.CELL_REQUESTS] += own.scheduled
+    cell[at.CELL_TOKENS] += own.generation
+    cell[at.CELL_PREFILL] += own.prefill
+    reached = drafted
+    for position in range(k):
+        drafts[k, position, 0] += drafted
+        reached -= tally[position]
+        drafts[k, position, 1] += reached
 
 
 @compiled

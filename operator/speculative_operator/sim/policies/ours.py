@@ -16,23 +16,30 @@ if TYPE_CHECKING:
     from speculative_operator.sim.deployment import Deployment
 
 SCRAPE_SECONDS = 5.0
+DELIVERY_SECONDS = 0.5
 EPOCH = 1_800_000_000.0
 """unix seconds at simulated second 0."""
 
 
 class Ours:
-    """A session fed from the deployment. `clock` measures how long an answer takes, in seconds; None: not measured."""
+    """A session fed from the deployment. `clock` measures how long an answer takes, in seconds; None: not measured.
+
+    `delivery`: seconds until pods have a table that was written.
+    """
 
     name = "ours"
     interval = SCRAPE_SECONDS
 
-    def __init__(self, session: Session, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, session: Session, clock: Callable[[], float] | None = None, delivery: float = DELIVERY_SECONDS
+    ) -> None:
         self.journal = Journal()
         self.decisions: list[tuple[float, Decision]] = []
         """Simulated seconds and every answer that differs from the one before."""
         self.feed_seconds: list[float] = []
         self._session = session
         self._clock = clock
+        self._delivery = delivery
         self._table = session.table
         self._off = False
 
@@ -46,9 +53,9 @@ class Ours:
         if self._session.table != self._table:
             self._table = self._session.table
             self.journal.writes.append(now)
-            deployment.set_table(self._table)
+            deployment.set_table(self._table, self._delivery, self._session.version)
         elif now == 0.0:
-            deployment.set_table(self._table, delay=0.0)
+            deployment.set_table(self._table, 0.0, self._session.version)
         if decision.valid and decision.hard_off != self._off:
             self._off = decision.hard_off
             deployment.hard_off(self._off)
