@@ -47,6 +47,7 @@ _OPTIONS: dict[Kind, dict[str, Any]] = {
     Kind.FLOAT: {"type": float},
     Kind.JSON: {"type": json_value},
     Kind.TOGGLE: {"action": argparse.BooleanOptionalAction},
+    Kind.SWITCH: {"action": "store_true"},
 }
 
 
@@ -58,12 +59,13 @@ def parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve the emulated engine", description=NOTICE, allow_abbrev=False)
     serve.add_argument("model_tag", nargs="?", metavar="MODEL", help="the verifier to serve")
     for flag in UNDERSTOOD:
-        _add(serve, flag)
+        add(serve, flag)
     return root
 
 
-def _add(target: argparse.ArgumentParser, flag: Flag) -> None:
-    options = dict(_OPTIONS[flag.kind], default=flag.default)
+def add(target: argparse.ArgumentParser, flag: Flag) -> None:
+    """Teach a parser one flag."""
+    options = dict(_OPTIONS[flag.kind], default=bool(flag.default) if flag.kind is Kind.SWITCH else flag.default)
     if flag.choices:
         options["choices"] = flag.choices
     target.add_argument(*flag.names, **options)

@@ -32,6 +32,11 @@ class Histogram:
         self._counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def observe_many(self, value: float, times: int) -> None:
+        """`times` observations of the same value."""
+        self._counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+
     def observe_all(self, values: Floats) -> None:
         """One observation of each value."""
         if len(values):

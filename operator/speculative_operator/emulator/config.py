@@ -52,6 +52,8 @@ class ServerConfig:
     track_load: bool = False
     max_queued_requests: int | None = None
     max_queued_tokens: int | None = None
+    max_in_flight: int | None = None
+    """Requests at once, waiting ones included; one more is answered 429."""
     log_stats: bool = True
     drain: Drain = Drain.REFUSES
     checks_model: bool = True

@@ -46,6 +46,10 @@ class StepResult:
     """Seconds since the newest token, one for each request that gained tokens beyond its first."""
     gained: Ints = field(default_factory=lambda: _NO_INTS)
     """Tokens of each of these requests."""
+    streamed: Ints = field(default_factory=lambda: _NO_INTS)
+    """1 for those of these requests whose tokens someone reads one by one."""
+    first: list[Request] = field(default_factory=list)
+    """Requests that got their first token, in the order of `time_to_first`."""
     time_to_first: list[float] = field(default_factory=list)
     prompt_tokens: int = 0
     """Prompt tokens of the requests that got their first token."""
@@ -214,6 +218,7 @@ class EngineCore:
         result.seconds = self._timer.noisy(seconds, self._rng)
         result.end = now + result.seconds
         result.inter_token, result.gained = result.end - batch.last_token[decodes], gained
+        result.streamed = batch.streams[decodes]
         batch.context[decodes] += gained
         batch.steps[decodes] += 1
         batch.context += prefill
@@ -252,18 +257,21 @@ class EngineCore:
     def _first_tokens(self, rows: Ints, tokens: Ints, result: StepResult) -> None:
         """Requests whose prefill ended in this step: one token each, the first unless they had been preempted."""
         tokens[rows] = 1
-        resumed = []
+        resumed, streamed = [], []
         for row in rows.tolist():
             request = self._batch.requests[row]
             if request.first_token is None:
                 request.first_token = result.end
                 result.time_to_first.append(result.end - request.arrival)
+                result.first.append(request)
                 result.prompt_tokens += request.prompt_tokens
             else:
                 resumed.append(result.end - float(self._batch.last_token[row]))
+                streamed.append(int(request.streams))
         if resumed:
             result.inter_token = np.concatenate((result.inter_token, np.array(resumed)))
             result.gained = np.concatenate((result.gained, np.ones(len(resumed), dtype=np.int64)))
+            result.streamed = np.concatenate((result.streamed, np.array(streamed, dtype=np.int64)))
 
     def _emit(self, tokens: Ints, result: StepResult) -> None:
         """Book the tokens, tell streams, take out what has ended."""

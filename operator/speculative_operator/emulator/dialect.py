@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from prometheus_client import CollectorRegistry
@@ -37,6 +37,8 @@ class Program:
     engine: EngineConfig
     lengths: DraftLengths | None = None
     """How K is chosen; None: by the schedule in `engine`, which may be none."""
+    options: Mapping[str, int] = field(default_factory=dict)
+    """What only the dialect's own ledger needs to know."""
 
 
 @dataclass(frozen=True, slots=True)

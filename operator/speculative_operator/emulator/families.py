@@ -1,6 +1,7 @@
-"""The metric families of a real vLLM 0.32.0 exposition, read from the bundled record. Used by `metrics`.
+"""The metric families of each engine, read from the bundled records. Used by `metrics` and the dialects.
 
-data/vllm_metric_families.csv holds names, types, labels, buckets and help texts as that release exposes them.
+data/vllm_metric_families.csv holds names, types, labels, buckets and help texts as a real vLLM 0.32.0 exposes them;
+the other files hold what the sources of the other engines declare.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def families(max_model_len: int, speculates: bool, custom: Mapping[str, tuple[fl
     """
     unused = dict(custom)
     found = []
-    for row in _rows():
+    for row in _rows("vllm_metric_families.csv"):
         if row["family"].startswith(SPECULATIVE) and not speculates:
             continue
         found.append(_family(row, max_model_len, unused))
@@ -66,12 +67,18 @@ def one_two_five(limit: int) -> tuple[float, ...]:
     return tuple(bounds)
 
 
-def _family(row: Mapping[str, str], max_model_len: int, custom: dict[str, tuple[float, ...]]) -> Family:
+def _family(
+    row: Mapping[str, str],
+    max_model_len: int,
+    custom: dict[str, tuple[float, ...]],
+    changed: Mapping[str, tuple[float, ...]] | None = None,
+) -> Family:
     name = row["family"]
     label, _, values = row["label_values"].partition("=")
     buckets = tuple(float(bound) for bound in row["buckets"].split() if bound != "+Inf")
     if name in _BY_LENGTH:
         buckets = one_two_five(max_model_len)
+    buckets = (changed or {}).get(name, buckets)
     short = name.removeprefix(PREFIX)
     for key in (short, short.removesuffix("_seconds")):
         if row["type"] == "histogram" and key in custom:
@@ -87,6 +94,11 @@ def _family(row: Mapping[str, str], max_model_len: int, custom: dict[str, tuple[
     )
 
 
-def _rows() -> list[dict[str, str]]:
-    path = resources.files("speculative_operator.emulator").joinpath("data", "vllm_metric_families.csv")
+def recorded(name: str, changed: Mapping[str, tuple[float, ...]] | None = None) -> tuple[Family, ...]:
+    """Every family of data/<name>; `changed` gives other buckets to histograms, by family."""
+    return tuple(_family(row, 0, {}, changed or {}) for row in _rows(name))
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    path = resources.files("speculative_operator.emulator").joinpath("data", name)
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))

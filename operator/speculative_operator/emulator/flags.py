@@ -23,6 +23,8 @@ class Kind(StrEnum):
     JSON = "json"
     TOGGLE = "toggle"
     """`--flag` and `--no-flag`."""
+    SWITCH = "switch"
+    """`--flag` alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Flag:
     choices: tuple[str, ...] = ()
 
 
-def _flags(kind: Kind, text: str) -> tuple[Flag, ...]:
+def flags_of(kind: Kind, text: str) -> tuple[Flag, ...]:
     """Flags of one kind without default from names separated by blanks; `/` joins aliases."""
     return tuple(Flag(tuple(entry.split("/")), kind) for entry in text.split())
 
@@ -103,7 +105,7 @@ EFFECTIVE = (
 """Flags that change what the emulator does."""
 
 INERT = (
-    *_flags(
+    *flags_of(
         Kind.TEXT,
         "--model --runner --convert --tokenizer --tokenizer-mode --tokenizer-revision --code-revision --hf-config-path"
         " --hf-token --load-format --download-dir --config-format --generation-config --model-impl --chat-template"
@@ -114,7 +116,7 @@ INERT = (
         " --ssl-keyfile --ssl-certfile --ssl-ca-certs --allowed-local-media-path --attention-backend --moe-backend"
         " --kv-offloading-backend --all2all-backend --middleware",
     ),
-    *_flags(
+    *flags_of(
         Kind.INT,
         "--seed --max-logprobs --max-log-len --max-num-partial-prefills --max-long-partial-prefills"
         " --long-prefill-token-threshold --stream-interval --max-parallel-loading-workers --data-parallel-rank/-dpn"
@@ -123,9 +125,9 @@ INERT = (
         " --master-port --api-server-count/-asc --max-loras --max-lora-rank --max-cpu-loras"
         " --h11-max-incomplete-event-size --h11-max-header-count --mamba-block-size",
     ),
-    *_flags(Kind.TEXTS, "--lora-modules --logits-processors"),
-    *_flags(Kind.FLOAT, "--cpu-offload-gb --kv-offloading-size --mm-processor-cache-gb"),
-    *_flags(
+    *flags_of(Kind.TEXTS, "--lora-modules --logits-processors"),
+    *flags_of(Kind.FLOAT, "--cpu-offload-gb --kv-offloading-size --mm-processor-cache-gb"),
+    *flags_of(
         Kind.JSON,
         "--hf-overrides --model-loader-extra-config --compilation-config/-cc --kv-transfer-config --kv-events-config"
         " --ec-transfer-config --additional-config --structured-outputs-config --override-generation-config"
@@ -133,7 +135,7 @@ INERT = (
         " --default-chat-template-kwargs --attention-config --kernel-config --profiler-config --allowed-origins"
         " --allowed-methods --allowed-headers",
     ),
-    *_flags(
+    *flags_of(
         Kind.TOGGLE,
         "--trust-remote-code --skip-tokenizer-init --enable-prompt-embeds --enable-sleep-mode --disable-sliding-window"
         " --disable-cascade-attn --enable-lora --enable-expert-parallel/-ep --enable-eplb --enable-dbo"

@@ -219,6 +219,10 @@ def _check(service: Service, asked: Generation) -> None:
 
 
 def _check_queue(service: Service, asked: Generation) -> None:
+    most = service.server.max_in_flight
+    if most is not None and service.driver.unfinished >= most:
+        service.metrics.reject("overloaded")
+        raise ApiError(429, "Model is overloaded", "overloaded")
     requests, tokens = service.server.max_queued_requests, service.server.max_queued_tokens
     if requests is not None and service.driver.waiting >= requests:
         raise _rejected(service, "max_num_queued_reqs", requests)
