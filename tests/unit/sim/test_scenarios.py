@@ -86,5 +86,9 @@ def test_mixes_follow_their_shares() -> None:
 def test_captured_sizes_end_at_the_ceiling() -> None:
     knobs = PAIRS["eagle_h100"].plant().knobs
     assert knobs.capture_sizes[:4] == (1, 2, 4, 8)
-    assert knobs.capture_sizes[-1] == knobs.capture_ceiling_tokens == 512
+    assert knobs.capture_sizes[-1] == knobs.capture_ceiling_tokens
+    assert PAIRS["eagle_h100"].policy(PAIRS["eagle_h100"].plant()).knobs == knobs, "the tuner is told what is captured"
+    silent = dataclasses.replace(knobs, capture_sizes=())
+    assert capture_sizes(silent)[:5] == (1, 2, 4, 8, 16)
+    assert capture_sizes(silent)[-1] == knobs.capture_ceiling_tokens
     assert capture_sizes(dataclasses.replace(knobs, capture_ceiling_tokens=None)) == ()
