@@ -1,4 +1,4 @@
-"""The table of docs/manifests.md: one row for each golden case, made from what it renders."""
+"""The tables of docs/manifests.md: golden cases by what they render, public images, needs of vendors' pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from itertools import takewhile
 from tests.golden.case import Case
 
 from speculative_operator.domain.spec import Verifier
+from speculative_operator.engines import images
+from speculative_operator.engines.matrix.version import show
 
+IMAGES_BEGIN, IMAGES_END = "<!-- images: begin -->", "<!-- images: end -->"
 BEGIN, END = "<!-- cases: begin -->", "<!-- cases: end -->"
 _EVERYWHERE = frozenset(
     {
@@ -30,6 +33,33 @@ def rows(cases: list[Case]) -> Iterator[str]:
     yield "|" + "---|" * (_HEAD.count("|") - 1)
     for case in cases:
         yield "| " + " | ".join(_cells(case)) + " |"
+
+
+def image_rows() -> Iterator[str]:
+    """Lines of the table of public images, then of what each vendor's pods need, each with its head."""
+    yield "| Engine | Accelerators | Releases | Image | Documented in |"
+    yield "|---|---|---|---|---|"
+    for row in images.IMAGES:
+        releases = f"from {show(row.since)}" if any(row.since) else "all"
+        releases += f", before {show(row.before)}" if row.before is not None else ""
+        yield f"| {row.engine} | {row.vendor} | {releases} | `{row.reference}` | {row.source} |"
+    yield ""
+    yield "| Accelerators | Limits of each | /dev/shm | Environment | Entry point | To add in spec.template |"
+    yield "|---|---|---|---|---|---|"
+    for vendor, needs in images.NEEDS.items():
+        limits = ", ".join(f"`{name}: {size}Mi`" for name, size in needs.limits_per_accelerator.items())
+        variables = ", ".join(f"`{name}={value}`" for name, value in {**needs.env, **needs.parallel_env}.items())
+        commands = ", ".join(f"{engine}: `{' '.join(words)}`" for engine, words in needs.command.items())
+        shared = "always" if needs.shared_memory else "when several serve together"
+        cells = (
+            vendor,
+            limits or "none",
+            shared,
+            variables or "none",
+            commands or "the image's",
+            needs.note or "nothing",
+        )
+        yield "| " + " | ".join(cells) + " |"
 
 
 def _cells(case: Case) -> Iterator[str]:

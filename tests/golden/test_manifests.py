@@ -1,7 +1,7 @@
 """Whole manifests by example: inputs/*.yaml, an object as users write it, to expected/*.yaml, its children.
 
-An input may have a second document with what else decides: `table`, `tableVersion`, `capabilities`. The payload's text
-and the hashes are left out of the expected files: they change with every line of it. A few whole manifests hold what
+An input may have a second document with what else decides: `table`, `tableVersion`, `capabilities`. The payload's files
+and the hashes are left out of the expected manifests: they change with every line of it. A few whole manifests hold what
 all share; the many combinations of method, engine, accelerator and layout are outlines (test_outlines.py).
 """
 
@@ -26,7 +26,7 @@ def shown(manifest: dict[str, Any]) -> dict[str, Any]:
         del metadata["annotations"]
     found = {**manifest, "metadata": metadata}
     if manifest["kind"] == "ConfigMap" and metadata["name"].endswith("-payload"):
-        found["data"] = dict.fromkeys(manifest["data"], "(text of the payload)\n")
+        found["data"] = "(files of the payload)"
     return found
 
 

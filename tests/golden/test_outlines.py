@@ -55,9 +55,14 @@ def test_the_emulator_takes_every_command_line(case: Case) -> None:
 
 def test_the_docs_show_what_is_rendered(regenerate: bool) -> None:
     page = DOCS.read_text(encoding="utf-8")
-    before, _, rest = page.partition(table.BEGIN)
-    _, _, after = rest.partition(table.END)
-    wanted = "\n".join([before + table.BEGIN, *table.rows(every()), table.END + after])
+    wanted = replaced(page, table.IMAGES_BEGIN, table.IMAGES_END, [*table.image_rows()])
+    wanted = replaced(wanted, table.BEGIN, table.END, [*table.rows(every())])
     if regenerate:
         DOCS.write_text(wanted, encoding="utf-8")
     assert wanted == DOCS.read_text(encoding="utf-8"), f"docs/manifests.md differs; run: {NOTE[2:]}"
+
+
+def replaced(page: str, begin: str, end: str, lines: list[str]) -> str:
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return "\n".join([before + begin, *lines, end + after])

@@ -72,7 +72,7 @@ def raised_ceiling(spec: DeploymentSpec, plan: Plan) -> int | None:
 
     Given where a full batch with the largest K exceeds the engine's own ceiling, up to 1024 tokens, on whole NVIDIA
     accelerators known to hold 70 GiB or more, from 0.32 on, unless the user's flags decide about graphs. The price is
-    32 sizes more than at 512: start-up time and graph memory grow by about two thirds (docs/engines.md).
+    30 to 50 % more graphs than at 512, hence start-up time and memory (docs/engines.md has the figures).
     """
     if plan.facts is None or plan.version < _RAISE_SINCE or not _roomy(spec) or _shaped(spec.engine.args):
         return None
