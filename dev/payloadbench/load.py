@@ -46,8 +46,11 @@ def prompts(count: int, seed: int, words: int = 12) -> list[str]:
     return made
 
 
-async def loop(url: str, asked: Sequence[str], concurrency: int, max_tokens: int) -> Answers:
-    """Sends each prompt once, `concurrency` at a time, in order. A failed request counts and has an empty text."""
+async def loop(url: str, asked: Sequence[str], concurrency: int, max_tokens: int, sampled_every: int = 0) -> Answers:
+    """Sends each prompt once, `concurrency` at a time, in order. A failed request counts and has an empty text.
+
+    Greedy, but for every `sampled_every`-th request from the first on: those are sampled at a high temperature.
+    """
     texts = [""] * len(asked)
     tokens = [0] * len(asked)
     queue = iter(range(len(asked)))
@@ -58,7 +61,8 @@ async def loop(url: str, asked: Sequence[str], concurrency: int, max_tokens: int
             for number in queue:
                 body = {
                     "model": "tiny", "prompt": asked[number], "max_tokens": max_tokens,
-                    "temperature": 0, "ignore_eos": True,
+                    "temperature": 1.5 if sampled_every and number % sampled_every == 0 else 0, "seed": number,
+                    "ignore_eos": True,
                 }  # fmt: skip
                 async with session.post(f"{url}/v1/completions", json=body) as answer:
                     if answer.status == 200:

@@ -49,9 +49,10 @@ def measure(
     """Starts two engines, measures, stops them.
 
     Returns `ratio` (geometric mean over pairs of throughput with / without), `standard_error` of it, `processor_ratio`
-    (the same of tokens per second of processor time, which other programs on the machine hardly touch), `pairs` (all
-    ratios), `microseconds_per_step` (the payload's own code), `steps`, `identical` (every text the same with and
-    without), `failed` requests. Raises RuntimeError where no engine is installed, ServerError where one does not start.
+    (the same of tokens per second of processor time, which other programs on the machine hardly touch), `pairs` and
+    `processor_pairs` (all ratios), `microseconds_per_step` (processor time of the payload's own code),
+    `median_microseconds` (the same by the clock), `steps`, `identical` (every text the same with and without), `failed`
+    requests. Raises RuntimeError where no engine is installed, ServerError where one does not start.
     """
     engine = python or paths.python()
     if engine is None:
@@ -118,8 +119,8 @@ def _summary(runs: Sequence[tuple[Run, Run]], told: dict[str, float]) -> dict[st
         "processor_standard_error": round(processor_error, 4),
         "pairs": [round(value, 4) for value in ratios],
         "processor_pairs": [round(value, 4) for value in processor],
-        "microseconds_per_step": round(told["microseconds"] / told["steps"], 2),
-        "longest_microseconds": round(told["longest"], 1),
+        "microseconds_per_step": round(told["mean"], 1),
+        "median_microseconds": round(told["median"], 1),
         "steps": int(told["steps"]),
         "identical": all(without.answers.texts == beside.answers.texts for without, beside in runs),
         "failed": sum(run.answers.failed for pair in runs for run in pair),

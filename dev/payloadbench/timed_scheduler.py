@@ -2,14 +2,15 @@
 
 Named by `--scheduler-cls timed_scheduler.scheduler` with the payload's folder on PYTHONPATH too. The payload's mixin
 lies between two layers that read the clock: what lies outside the inner one is the payload's. Totals go to
-`$PAYLOADBENCH_FILE` once a second. The stop-watch itself costs about half a microsecond a step, which is counted as the
-payload's.
+`$PAYLOADBENCH_FILE` once a second. The stop-watch itself costs a few microseconds a step, which are
+counted as the payload's.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,65 +19,79 @@ from typing import Any
 import speculative_scheduler  # type: ignore[import-not-found]  # mounted beside this file
 
 _clock = time.perf_counter
+_processor = time.thread_time
+"""Of the engine's thread: a machine that is busy with other things does not count."""
 
 
 class _Totals:
     def __init__(self) -> None:
         self.path = Path(os.environ["PAYLOADBENCH_FILE"])
-        self.steps = 0
-        self.outer = self.inner = 0.0
-        self.longest = 0.0
+        self.walls: list[float] = []
+        self.own = 0.0
         self._next = 0.0
 
-    def step(self, outer: float, inner: float) -> None:
-        self.steps += 1
-        self.outer += outer
-        self.inner += inner
-        self.longest = max(self.longest, outer - inner)
+    def step(self, processor: float, wall: float) -> None:
+        """Seconds of one step that were the payload's."""
+        self.own += processor
+        self.walls.append(wall)
         now = _clock()
         if now > self._next:
             self._next = now + 1.0
-            own = (self.outer - self.inner) * 1e6
+            told = {
+                "steps": len(self.walls),
+                "mean": self.own / len(self.walls) * 1e6,
+                "median": statistics.median(self.walls) * 1e6,
+                "longest": max(self.walls) * 1e6,
+            }
             new = self.path.with_suffix(".new")
-            new.write_text(json.dumps({"steps": self.steps, "microseconds": own, "longest": self.longest * 1e6}))
+            new.write_text(json.dumps(told))
             new.rename(self.path)
+
+
+class _Watch:
+    """Adds up processor and wall seconds of what it is told to call."""
+
+    def __init__(self) -> None:
+        self.processor = self.wall = 0.0
+
+    def __call__(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        wall, processor = _clock(), _processor()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self.processor += _processor() - processor
+            self.wall += _clock() - wall
 
 
 def _layers(base: type) -> type:
     """Outer layer, the payload's mixin, inner layer, vLLM's scheduler."""
 
     class Inner(base):  # type: ignore[misc]
-        def _speculative_inner(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-            began = _clock()
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self._inside += _clock() - began
-
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
-            return self._speculative_inner(super().schedule, args, kwargs)
+            return self._inside(super().schedule, *args, **kwargs)
 
         def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
-            return self._speculative_inner(super().update_from_output, args, kwargs)
+            return self._inside(super().update_from_output, *args, **kwargs)
+
+        def update_draft_token_ids(self, *args: Any, **kwargs: Any) -> Any:
+            return self._inside(super().update_draft_token_ids, *args, **kwargs)
 
     class Outer(speculative_scheduler._hot(Inner)):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self._inside = self._outside = 0.0
-            self._totals = _Totals()
+            self._inside, self._outside, self._totals = _Watch(), _Watch(), _Totals()
             super().__init__(*args, **kwargs)
 
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
-            began = _clock()
-            plan = super().schedule(*args, **kwargs)
-            self._outside += _clock() - began
-            return plan
+            return self._outside(super().schedule, *args, **kwargs)
+
+        def update_draft_token_ids(self, *args: Any, **kwargs: Any) -> Any:
+            return self._outside(super().update_draft_token_ids, *args, **kwargs)
 
         def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
-            began = _clock()
-            outputs = super().update_from_output(*args, **kwargs)
-            self._outside += _clock() - began
-            self._totals.step(self._outside, self._inside)
-            self._inside = self._outside = 0.0
+            outputs = self._outside(super().update_from_output, *args, **kwargs)
+            inside, outside = self._inside, self._outside
+            self._totals.step(outside.processor - inside.processor, outside.wall - inside.wall)
+            self._inside, self._outside = _Watch(), _Watch()
             return outputs
 
     return Outer

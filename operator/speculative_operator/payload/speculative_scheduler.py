@@ -6,7 +6,8 @@ not know or understand leaves the engine's own behaviour and table as they are, 
 `speculative_telemetry` is mounted beside it, each step is counted and served as metrics; it works without.
 
 The file, `$SPECULATIVE_TABLE_FILE`, holds `{"version": 3, "rows": [[1, 16, 4], [17, 256, 1]]}`: rows are
-[first, last, K] by number of scheduled requests, from 1 on without gap; the last row holds beyond its end.
+[first, last, K] by number of scheduled requests, from 1 on without gap; the last row holds beyond its end. With
+`"perRequest": true` in it, requests whose drafts keep being rejected are not verified (`speculative_requests`).
 """
 
 from __future__ import annotations
@@ -56,6 +57,14 @@ def parse(text: str, allowed: Iterable[int], max_batch: int) -> tuple[int, Rows,
         raise BadTableError('must be {"version": N, "rows": [[first, last, K], ...]}')
     checked = _rows(rows, frozenset(allowed))
     return version, checked, _dense(checked, max_batch)
+
+
+def per_request(text: str) -> bool:
+    """Whether a table file that `parse` takes asks for caps by request. Raises BadTableError."""
+    asked = json.loads(text).get("perRequest", False)
+    if not isinstance(asked, bool):
+        raise BadTableError('"perRequest" must be true or false')
+    return asked
 
 
 def _rows(rows: list[Any], allowed: frozenset[int]) -> Rows:
@@ -108,6 +117,8 @@ class TableFile:
         self.path = path
         self.version: int | None = None
         self.rows: Rows = []
+        self.per_request = False
+        """Whether the table in force asks for caps by request."""
         self.since = 0.0
         """Unix time since when `version` is in force."""
         self.allowed = frozenset(allowed)
@@ -156,7 +167,7 @@ class TableFile:
             self._warned = ""
             return None
         version, rows, dense = parse(text, self.allowed, self._max_batch)
-        self._text, self._warned = text, ""
+        self._text, self._warned, self.per_request = text, "", per_request(text)
         self.version, self.rows, self.since = version, rows, self._wall()
         # the engine's log shows whole seconds; how fast a table arrives is worth more
         moment = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
@@ -185,6 +196,7 @@ class _HotTable:
     _speculative_table: TableFile | None = None
     _speculative_state: Any = None
     _speculative_meter: Any = None
+    _speculative_caps: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -230,22 +242,56 @@ class _HotTable:
 
     def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; a step ends with it, so that no idle time is counted."""
+        caps, withheld = self._speculative_caps, ()
+        if caps is not None:
+            try:
+                withheld = caps.withheld(scheduler_output, self.num_spec_tokens)  # type: ignore[attr-defined]
+                caps.sampled(scheduler_output, _model_output(*args, **kwargs), self.requests)  # type: ignore[attr-defined]
+            except Exception as error:
+                self._speculative_uncapped(error)
         outputs = super().update_from_output(scheduler_output, *args, **kwargs)  # type: ignore[misc]
         meter = self._speculative_meter
         if meter is not None:
             try:
-                meter.finished(scheduler_output, outputs, bool(self.requests))  # type: ignore[attr-defined]
+                meter.finished(scheduler_output, outputs, bool(self.requests), withheld)  # type: ignore[attr-defined]
             except Exception as error:
                 self._speculative_uncounted(error)
         return outputs
+
+    def update_draft_token_ids(self, draft_token_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        """vLLM's, which the synchronous engine calls with the drafts of the next step; then caps have their turn."""
+        given = super().update_draft_token_ids(draft_token_ids, *args, **kwargs)  # type: ignore[misc]
+        caps = self._speculative_caps
+        if caps is not None:
+            try:
+                caps.drafted(draft_token_ids.req_ids, self.requests)  # type: ignore[attr-defined]
+            except Exception as error:
+                self._speculative_uncapped(error)
+        return given
 
     def _speculative_look(self) -> None:
         table = self._speculative_table
         dense = table.poll() if table is not None else None
         if table is not None and dense is not None:
             self.dynamic_sd_lookup = dense
+            self._speculative_cap(table.per_request)
             if self._speculative_state is not None:
                 self._speculative_state.table = (table.version, table.since)
+
+    def _speculative_cap(self, asked: bool) -> None:
+        """Caps by request come and go with the table; only where drafts are handed over between steps."""
+        if not asked or self._speculative_caps is not None:
+            self._speculative_caps = self._speculative_caps if asked else None
+            return
+        if self.vllm_config.scheduler_config.async_scheduling:  # type: ignore[attr-defined]
+            _log.warning("speculative: no caps by request: they are not proven with asynchronous scheduling")
+            return
+        module = _sibling("speculative_requests")
+        self._speculative_caps = module.Caps() if module is not None else None
+
+    def _speculative_uncapped(self, error: Exception) -> None:
+        self._speculative_caps = None
+        _log.warning("speculative: no more caps by request: %r", error)
 
     def _speculative_uncounted(self, error: Exception) -> None:
         self._speculative_meter = None
@@ -280,13 +326,21 @@ def _inert(state: Any, reason: str, why: str) -> None:
 
 
 def _telemetry() -> Any:
-    """The module mounted beside this one; None without it."""
-    name = "speculative_telemetry"
+    return _sibling("speculative_telemetry")
+
+
+def _sibling(name: str) -> Any:
+    """The module mounted beside this one; None and a warning without it."""
     try:
         return importlib.import_module(f"{__package__}.{name}" if __package__ else name)
     except Exception as error:
-        _log.warning("speculative: no step telemetry: %r", error)
+        _log.warning("speculative: %s cannot be used: %r", name, error)
         return None
+
+
+def _model_output(model_runner_output: Any, *_: Any, **__: Any) -> Any:
+    """The second argument of `update_from_output`, however it is given."""
+    return model_runner_output
 
 
 def _state(telemetry: Any) -> Any:

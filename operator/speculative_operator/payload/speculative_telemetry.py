@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, attrgetter
 from typing import Any
 
@@ -75,8 +75,12 @@ class Meter:
         if plan.num_scheduled_tokens:
             self._next_k = plan.num_spec_tokens_to_schedule
 
-    def finished(self, plan: Any, outputs: Any, busy: bool) -> None:
-        """`outputs` is what vLLM's `update_from_output` gave for `plan`; `busy` while requests remain."""
+    def finished(self, plan: Any, outputs: Any, busy: bool, withheld: Sequence[int] = ()) -> None:
+        """`outputs` is what vLLM's `update_from_output` gave for `plan`; `busy` while requests remain.
+
+        `withheld` by position: drafts that caps by request kept from verification. They count as drafted and rejected,
+        so that survival remains that of a draft which the table asks for. K is the table's as soon as there were any.
+        """
         now = self._clock()
         began, self._began = self._began, (now if busy else None)
         made_for = self._under_way.pop(id(plan), 0)
@@ -88,15 +92,17 @@ class Meter:
         if not tokens and stats is None:
             return
         lengths = list(map(len, plan.scheduled_spec_decode_tokens.values()))
-        k = self._k(plan, lengths, made_for)
+        k = self._k(plan, lengths, made_for, self._varied or bool(withheld))
         if stats is not None:
-            self._add_drafts(k, stats)
+            self._add_drafts(k, stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos)
+        if withheld:
+            self._add_drafts(k, withheld, [0] * len(withheld))
         if tokens and began is not None:
             self._add_step(k, plan, now - began, tokens, sum(lengths))
 
-    def _k(self, plan: Any, lengths: list[int], made_for: int) -> int:
+    def _k(self, plan: Any, lengths: list[int], made_for: int, varied: bool) -> int:
         verified = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
-        if self._varied and (lengths or _decoding(plan)):
+        if varied and (lengths or _decoding(plan)):
             return max(verified, made_for)
         return verified
 
@@ -109,9 +115,8 @@ class Meter:
         steps, before, requests, emitted, prompt = self.cells.get(key, (0, 0.0, 0, 0, 0))
         self.cells[key] = (steps + 1, before + seconds, requests + batch, emitted + tokens, prompt + prefill)
 
-    def _add_drafts(self, k: int, stats: Any) -> None:
+    def _add_drafts(self, k: int, drafted: Iterable[int], accepted: Iterable[int]) -> None:
         """vLLM's own figures of the step: it has left out what grammars forbade and requests that had ended."""
-        drafted, accepted = stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos
         held = self.positions.get(k)
         if held is not None:
             drafted, accepted = map(add, held[0], drafted), map(add, held[1], accepted)

@@ -53,6 +53,9 @@ class Scheduler:
         self.steps.append((batch, flags))
         return Plan(batch, int(self.dynamic_sd_lookup[batch]))
 
+    def update_draft_token_ids(self, drafts: Any) -> None:
+        """Gives the requests their drafts."""
+
     def update_from_output(self, plan: Plan, _sampled: object) -> dict[int, Any]:
         return {0: SimpleNamespace(outputs=[SimpleNamespace(new_token_ids=[7])] * plan.batch, scheduler_stats=None)}
 
@@ -304,7 +307,7 @@ def test_the_table_works_without_the_telemetry(
     plan = made.schedule(2)
     assert plan == 3
     assert made.update_from_output(plan, None)
-    assert "no step telemetry" in caplog.text
+    assert "speculative_telemetry cannot be used" in caplog.text
 
 
 @pytest.mark.usefixtures("file")
@@ -317,3 +320,76 @@ def test_an_engine_that_is_not_proven_starts_without_the_telemetry(
     vllm.__version__ = "0.33.1"  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setattr(telemetry, "serve", broken)
     assert type(start()) is Scheduler
+
+
+def write_capped(path: Path, asked: object) -> None:
+    new = path.with_name("new")
+    new.write_text(json.dumps({"version": 3, "rows": [[1, 8, 3]], "perRequest": asked}))
+    new.rename(path)
+
+
+def test_caps_come_and_go_with_the_table(file: Path) -> None:
+    made = start()
+    assert made._speculative_caps is None
+    write_capped(file, True)
+    made.schedule(2)
+    caps = made._speculative_caps
+    assert caps is not None
+    write(file, 4, [[1, 8, 1]])
+    made.schedule(2)
+    assert made._speculative_caps is None
+
+
+def test_caps_see_the_steps_between_which_drafts_are_handed_over(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_capped(file, True)
+    made, _ = served(monkeypatch)
+    told: list[tuple[str, object]] = []
+
+    def withheld(_: Plan, positions: int) -> list[int]:
+        told.append(("withheld", positions))
+        return []
+
+    made._speculative_caps = SimpleNamespace(
+        sampled=lambda plan, output, _: told.append(("sampled", output)),
+        drafted=lambda names, _: told.append(("drafted", names)),
+        withheld=withheld,
+    )
+    plan = made.schedule(2)
+    made.update_from_output(plan, "output")
+    made.update_draft_token_ids(SimpleNamespace(req_ids=["0", "1"]))
+    assert told == [("withheld", 3), ("sampled", "output"), ("drafted", ["0", "1"])]
+
+
+def test_no_caps_with_asynchronous_scheduling(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_capped(file, True)
+    made = start(asynchronous=True)
+    assert made._speculative_caps is None
+    assert made.schedule(2) == 3, "the table holds all the same"
+    assert "not proven with asynchronous scheduling" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["sampled", "drafted"])
+def test_caps_that_fail_end_alone(file: Path, caplog: pytest.LogCaptureFixture, where: str) -> None:
+    def broken(*_: Any) -> list[int]:
+        if where:
+            raise RuntimeError("boom")
+        return []
+
+    write_capped(file, True)
+    made = start()
+    quiet: dict[str, Any] = {"sampled": lambda *_: None, "drafted": lambda *_: None, "withheld": lambda *_: []}
+    made._speculative_caps = SimpleNamespace(**{**quiet, where: broken})
+    for _ in range(2):
+        assert made.update_from_output(made.schedule(2), None)
+        made.update_draft_token_ids(SimpleNamespace(req_ids=["0", "1"]))
+    assert [text for text in caplog.messages if "boom" in text] == [
+        "speculative: no more caps by request: RuntimeError('boom')"
+    ]
+
+
+@pytest.mark.parametrize("asked", ["yes", 1, None, [True]])
+def test_a_strange_wish_for_caps_makes_a_bad_table(file: Path, asked: object) -> None:
+    made = start()
+    write_capped(file, asked)
+    assert made.schedule(5) == 0, "version 1 stays in force"
+    assert made._speculative_caps is None
