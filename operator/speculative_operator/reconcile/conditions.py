@@ -53,14 +53,6 @@ def timestamp(now: float) -> str:
         return ""
 
 
-def seconds_of(timestamp: str) -> float | None:
-    """Unix seconds of what `timestamp` or `moment` wrote; None for what is no time."""
-    try:
-        return datetime.fromisoformat(timestamp).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
 def moment(now: float) -> str:
     """Unix seconds as RFC 3339 with microseconds, UTC: for what is compared with an engine's log. Empty: no time."""
     try:

@@ -19,6 +19,7 @@ from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.lawful import lawful
+from speculative_operator.tuner.pace import ROLLOUT_DWELL
 
 _SEEN = ("costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "steady", "drafted_at")
 """Fields of a memory that say what was seen, not what was done."""
@@ -93,7 +94,7 @@ def consider(
     observation = replace(observation, table_version=in_force.version)
     after, decision = decide(memory, observation, policy, now)
     before = None if in_force.hard_off else _settled(memory, in_force)
-    if _obey(decision, observation, policy, in_force, serving.rollout):
+    if _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now):
         changed = InForce(decision.table, in_force.version + 1, before=before, hard_off=decision.hard_off)
         return Verdict(_at_one(after, changed), decision, changed, changed=True)
     if memory.probe is not None and after.probe is None and _adopted(decision, policy, in_force, before):
@@ -120,6 +121,13 @@ def _obey(decision: Decision, observation: Observation, policy: Policy, in_force
         and lawful(decision, observation, policy)
         and _is_new(decision, policy, in_force, rollout)
     )
+
+
+def _rested(policy: Policy, rollout: Rollout, now: float) -> bool:
+    """False shortly after a rollout where the next table means another one. The tuner counts from its decision: a slow
+    rollout could end when the next is due, and pods would do nothing but restart."""
+    ended = rollout.completed_at
+    return policy.knobs.actuator is Actuator.LIVE or ended is None or not 0.0 <= now - ended < ROLLOUT_DWELL
 
 
 def _settled(memory: Memory, in_force: InForce) -> KTable | None:

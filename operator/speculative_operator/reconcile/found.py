@@ -22,8 +22,8 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
 from speculative_operator.engines.matrix.version import parse
-from speculative_operator.reconcile.conditions import seconds_of, timestamp
-from speculative_operator.reconcile.reading import at, mapping, mappings, text
+from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text
 from speculative_operator.reconcile.view import View
 
 CERTAIN_SECONDS = 60.0

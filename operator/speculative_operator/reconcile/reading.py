@@ -6,6 +6,7 @@ What is missing or of another type reads as empty: an object that a hand has gar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 LARGEST = 2**63 - 1
@@ -41,6 +42,15 @@ def text(value: Any, *path: str) -> str:
     """The string below `path`, or an empty one."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
+
+
+def seconds_of(time: str) -> float | None:
+    """Unix seconds of a time as RFC 3339 has it; None for what is no time, or has no zone."""
+    try:
+        found = datetime.fromisoformat(time)
+        return found.timestamp() if found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def whole(value: Any, *path: str) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speculative_operator.reconcile.reading import at, mappings, text, whole
+from speculative_operator.reconcile.reading import at, mappings, seconds_of, text, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Rollout:
     """Every replica runs the current template and is available, and no other is left."""
     stalled: str = ""
     """The controller's message once no progress was made within the deadline."""
+    completed_at: float | None = None
+    """When the last rollout was complete, unix seconds; None when the controller does not say."""
 
 
 def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
@@ -52,6 +54,7 @@ def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
         updated=updated,
         complete=complete,
         stalled="" if complete or not seen else _stalled(deployment),
+        completed_at=_completed_at(deployment) if complete else None,
     )
 
 
@@ -66,6 +69,13 @@ def scaled_elsewhere(deployment: Mapping[str, Any] | None) -> bool:
         if at(entry, "fieldsV1", "f:spec", "f:replicas") is not None:
             return True
     return False
+
+
+def _completed_at(deployment: Mapping[str, Any]) -> float | None:
+    for condition in mappings(deployment, "status", "conditions"):
+        if text(condition, "type") == "Progressing" and text(condition, "reason") == "NewReplicaSetAvailable":
+            return seconds_of(text(condition, "lastUpdateTime"))
+    return None
 
 
 def _stalled(deployment: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from speculative_operator.reconcile.world import Child, World
 from speculative_operator.render import table_config
 from speculative_operator.render.labels import pair_hash
 from speculative_operator.tuner import initial_table
-from speculative_operator.tuner.start import fit
+from speculative_operator.tuner.allowed import fit
 
 NO_TABLE = "none"
 """How a table is shown where there is none: without speculation."""
