@@ -354,7 +354,7 @@ COMBINATIONS: tuple[Combination, ...] = (
         TICK,
         {**TRT, **drafted("eagle3"), "verifier.dataParallelSize": 2},
         "dataParallelSize",
-        ("eagle3", "set dataParallelSize: 1", "replicas"),
+        ("dataParallelSize 2", "set 1", "spec.replicas"),
     ),
     Combination(
         "trt-rising",

@@ -13,7 +13,7 @@ import re
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method
-from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Variant
+from speculative_operator.engines.matrix.cell import Cell, Figure, Variant
 from speculative_operator.engines.matrix.version import Version, parse
 from speculative_operator.engines.shared.plan import Offer
 
@@ -43,7 +43,6 @@ _SEEN = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.
 _ARGS = "TensorRT-LLM tensorrt_llm/llmapi/llm_args.py"
 _SCHEDULE = f"{_ARGS} and NVIDIA/TensorRT-LLM#10860, #12262"
 _FLOOR = "K is 1 at least: after steps without drafts the drafter's cache is stale (NVIDIA/TensorRT-LLM#16888)."
-_NO_DATA = "TensorRT-LLM spreads attention over ranks instead; set dataParallelSize: 1 and raise spec.replicas"
 
 
 def _served(
@@ -57,7 +56,7 @@ def _served(
     table = actuator is Actuator.TABLE
     return Cell(
         EngineType.TENSORRT_LLM, method, since, actuator, _SCHEDULE if table else _ARGS, before=before, variant=variant,
-        data=Extent.ONE, passes_at_zero=0.0, block_drafter=block_drafter,
+        passes_at_zero=0.0, block_drafter=block_drafter,
         metrics=_SEEN if table else frozenset(), note=_FLOOR if table else "",
     )  # fmt: skip
 
@@ -67,23 +66,17 @@ def _both(method: Method) -> tuple[Cell, ...]:
     return (
         _served(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE),
         _served(method, Actuator.TABLE, SCHEDULE_SINCE),
-        _no_data(method),
     )
 
 
 def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> tuple[Cell, ...]:
     """A drafter that makes all K tokens in one pass, known since `since`."""
-    cell = _served(method, Actuator.TABLE, since, variant=variant, block_drafter=not method.draft_free)
-    return (cell, _no_data(method, variant))
+    return (_served(method, Actuator.TABLE, since, variant=variant, block_drafter=not method.draft_free),)
 
 
-def _no_data(method: Method, variant: Variant = Variant.PLAIN) -> Cell:
-    return _refused(method, _NO_DATA, variant, Extent.MANY)
-
-
-def _refused(method: Method, remedy: str, variant: Variant = Variant.PLAIN, data: Extent = Extent.ANY) -> Cell:
+def _refused(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
     return Cell(
-        EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, data=data, refused=remedy
+        EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, refused=remedy
     )  # fmt: skip
 
 
@@ -95,7 +88,6 @@ CELLS: tuple[Cell, ...] = (
     *_both(Method.DRAFT_MODEL),
     # The drafter of NGram runs beside the engine and its verification is padded to the longest draft.
     _served(Method.NGRAM, Actuator.RESTART, OLDEST),
-    _no_data(Method.NGRAM),
     *_newer(Method.SUFFIX, SCHEDULE_SINCE),
     *_newer(Method.DFLASH, SCHEDULE_SINCE),
     *_newer(Method.DSPARK, (1, 4, 0)),

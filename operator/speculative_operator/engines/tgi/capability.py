@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import EngineType, Method
-from speculative_operator.engines.matrix.cell import Cell, Extent, Variant
+from speculative_operator.engines.matrix.cell import Cell, Variant
 from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.shared.plan import Offer
 
@@ -17,24 +17,14 @@ DEFAULT_MAX_BATCH = 128
 """TGI's own limit of concurrent requests; more are answered 429."""
 
 _SOURCE = "text-generation-inference 3.3.7 launcher/src/main.rs"
-_LAYOUT = "TGI only splits tensors; set dataParallelSize and pipelineParallelSize: 1 and raise spec.replicas"
 _REMEDY = "TGI has ngram and medusa only; use one of them or engine.type: vLLM"
 
 
-def _served(method: Method, passes: float) -> tuple[Cell, ...]:
-    layout = [(Extent.MANY, Extent.ANY), (Extent.ONE, Extent.MANY)]
-    return (
-        Cell(
-            EngineType.TGI, method, OLDEST, Actuator.RESTART, _SOURCE, data=Extent.ONE, pipeline=Extent.ONE,
-            passes_at_zero=passes, block_drafter=method is Method.MEDUSA,
-            note="TGI is in maintenance mode; its metrics do not tell how many tokens were drafted.",
-        ),
-        *(
-            Cell(
-                EngineType.TGI, method, OLDEST, Actuator.NONE, _SOURCE, data=data, pipeline=pipeline, refused=_LAYOUT
-            )
-            for data, pipeline in layout
-        ),
+def _served(method: Method) -> Cell:
+    return Cell(
+        EngineType.TGI, method, OLDEST, Actuator.RESTART, _SOURCE, passes_at_zero=0.0,
+        block_drafter=method is Method.MEDUSA,
+        note="TGI is in maintenance mode; its metrics do not tell how many tokens were drafted.",
     )  # fmt: skip
 
 
@@ -44,8 +34,7 @@ def _refused(method: Method, variant: Variant = Variant.PLAIN) -> Cell:
 
 _SERVED = (Method.NGRAM, Method.MEDUSA)
 CELLS: tuple[Cell, ...] = (
-    *_served(Method.NGRAM, 0.0),
-    *_served(Method.MEDUSA, 0.0),
+    *(_served(method) for method in _SERVED),
     *(_refused(method) for method in Method if method not in _SERVED),
     _refused(Method.EAGLE, Variant.PARALLEL),
     _refused(Method.EAGLE3, Variant.PARALLEL),

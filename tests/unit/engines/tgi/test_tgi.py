@@ -1,0 +1,110 @@
+"""TGI: one constant K, n-gram or Medusa, told with a warning of its state; everything else refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.engines.building import valued
+from tests.unit.engines.kinds import of, refused
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.observation import Gap
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import EngineType, LoraLimits, Method, Mode, ModelSource, OffPolicy, Scheme
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.tgi.adapter import TgiEngine
+
+ENGINE = TgiEngine()
+FOUR = KTable.constant(4, 128)
+
+
+def tgi(method: Method | None = Method.NGRAM, **others: Any) -> Any:
+    return of(EngineType.TGI, method, **{"source": None, **others})
+
+
+@pytest.mark.parametrize("method", [Method.NGRAM, Method.MEDUSA])
+def test_k_is_one_flag(method: Method) -> None:
+    subject = tgi(method, verifier={"max_num_seqs": None})
+    assert ENGINE.refusals(subject) == ()
+    container = ENGINE.container(subject, FOUR)
+    assert container.command == ()
+    assert container.image == "ghcr.io/huggingface/text-generation-inference:3.3.6"
+    assert valued(container.args, "--speculate") == "4"
+    assert valued(container.args, "--max-concurrent-requests") == valued(container.args, "--max-batch-size") == "128"
+    assert valued(container.args, "--hostname") == "0.0.0.0"
+    assert container.shutdown_seconds == int(valued(container.args, "--graceful-termination-timeout"))
+    knobs = ENGINE.knobs(subject)
+    assert (knobs.actuator, knobs.ks) == (Actuator.RESTART, tuple(range(1, 9)))
+    assert (knobs.draft_free, knobs.block_drafter) == (method is Method.NGRAM, method is Method.MEDUSA)
+
+
+def test_without_a_drafter() -> None:
+    hard = tgi(off_policy=OffPolicy.HARD)
+    assert 0 in ENGINE.knobs(hard).ks
+    for subject, table in ((hard, KTable.constant(0, 128)), (tgi(None), FOUR), (tgi(mode=Mode.OFF), FOUR)):
+        assert "--speculate" not in ENGINE.container(subject, table).args
+
+
+def test_the_state_of_the_engine_is_said_for_every_spec() -> None:
+    for subject in (tgi(), tgi(None), tgi(mode=Mode.OFF)):
+        (notice,) = ENGINE.notices(subject)
+        assert notice.reason is Reason.ENGINE_UNMAINTAINED
+        assert "vLLM or SGLang" in notice.message
+
+
+def test_nothing_is_measured() -> None:
+    assert ENGINE.metric_names == ()
+    found = ENGINE.read([], ["a", "b"], {}, 0.0, 60.0)
+    assert set(found) == {"a", "b"}
+    assert all(isinstance(gap, Gap) and gap.reason is Reason.UNSUPPORTED_BY_ENGINE for gap in found.values())
+
+
+def test_the_verifiers_fields_are_flags() -> None:
+    fields = {
+        "tensor_parallel_size": 4, "max_model_len": 8192, "max_num_batched_tokens": 4096, "dtype": "bfloat16",
+        "quantization": "awq", "kv_cache_dtype": "fp8_e4m3fn", "gpu_memory_utilization_percent": 90,
+    }  # fmt: skip
+    args = ENGINE.container(tgi(None, verifier=fields), FOUR).args
+    wanted = {
+        "--num-shard": "4", "--max-total-tokens": "8192", "--max-batch-prefill-tokens": "4096", "--dtype": "bfloat16",
+        "--quantize": "awq", "--kv-cache-dtype": "fp8_e4m3fn", "--cuda-memory-fraction": "0.9",
+    }  # fmt: skip
+    assert {flag: valued(args, flag) for flag in wanted} == wanted
+
+
+OTHERS = [method for method in Method if method not in (Method.NGRAM, Method.MEDUSA)]
+HEADS = ModelSource(Scheme.HF, "a/heads")
+
+
+@pytest.mark.parametrize("method", OTHERS)
+def test_other_methods_are_refused(method: Method) -> None:
+    refused(tgi(method, source=None if method.draft_free else HEADS), method, "ngram and medusa only")
+
+
+REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+    ({"method": Method.MEDUSA, "source": HEADS}, ("a/heads", "remove speculator.model")),
+    ({"source": HEADS}, ("a/heads", "remove spec.speculator.model")),
+    ({"version": "2.4.0"}, ("2.4.0", "use 3.0.0 or newer")),
+    ({"version": "latest"}, ("latest", "3.0.0")),
+    ({"verifier": {"expert_parallel": True}}, ("expertParallel", "remove it")),
+    ({"verifier": {"lora": LoraLimits()}}, ("--lora-adapters",)),
+    ({"drafting": {"quantization": "fp8"}}, ("fp8", "remove it")),
+    ({"drafting": {"prompt_lookup_max": 3}}, ("promptLookup", "remove it")),
+    ({"mode": Mode.STATIC}, ("numSpeculativeTokens",)),
+    ({"mode": Mode.STATIC, "schedule": FOUR}, ("speculation.schedule", "numSpeculativeTokens")),
+    ({"args": ("--speculate=9",)}, ("--speculate", "spec.speculation")),
+    ({"args": ("-p", "80")}, ("--port", "always set")),
+    ({"per_replica": 1, "verifier": {"tensor_parallel_size": 2}}, ("perReplica: 2",)),
+)
+
+
+@pytest.mark.parametrize(("case", "parts"), REFUSED)
+def test_refused(case: dict[str, Any], parts: tuple[str, ...]) -> None:
+    refused(tgi(case.get("method", Method.NGRAM), **{k: v for k, v in case.items() if k != "method"}), *parts)
+
+
+@pytest.mark.parametrize("field", ["data_parallel_size", "pipeline_parallel_size"])
+def test_only_tensors_are_split(field: str) -> None:
+    refused(tgi(verifier={field: 2}), "raise spec.replicas")
+    refused(tgi(None, verifier={field: 2}), "raise spec.replicas")
