@@ -1,8 +1,8 @@
 """Whole manifests by example: inputs/*.yaml, an object as users write it, to expected/*.yaml, its children.
 
-An input may have a second document with what else decides: `table`, `tableVersion`, `capabilities`. The payload's files
-and the hashes are left out of the expected manifests: they change with every line of it. A few whole manifests hold what
-all share; the many combinations of method, engine, accelerator and layout are outlines (test_outlines.py).
+An input may have a second document with what else decides: `table`, `tableVersion`, `capabilities`. The payload's
+files and the hashes are left out of the expected manifests: they change with every line of it. A few whole manifests
+hold what all share; the many combinations of method, engine, accelerator and layout are outlines (test_outlines.py).
 """
 
 from pathlib import Path

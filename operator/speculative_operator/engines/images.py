@@ -140,6 +140,8 @@ class Needs:
     """Needed only where more than one accelerator serves together."""
     command: Mapping[EngineType, tuple[str, ...]] = field(default_factory=dict)
     """Entry point, where the images of this vendor have none of the engine's own."""
+    compile_seconds: int = 0
+    """More time to start, for a compiler that runs before the port opens; assumptions, generous on purpose."""
     note: str = ""
     """What a user has to add in spec.template, one sentence; for the docs."""
 
@@ -160,18 +162,21 @@ NEEDS: Mapping[Vendor, Needs] = MappingProxyType(
             env={"OMPI_MCA_btl_vader_single_copy_mechanism": "none"},
             parallel_env={"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"},
             command={EngineType.VLLM: _SERVE},
+            compile_seconds=1800,
             note="The nodes must have huge pages of 2 MiB allocated: 5250 MiB for each card.",
         ),
         Vendor.NEURON: Needs(
             shared_memory=True,
             env={"NEURON_COMPILE_CACHE_URL": f"{names.CACHE_MOUNT}/neuron"},
             command={EngineType.VLLM: _SERVE},
+            compile_seconds=3600,
         ),
         # tpu-inference docs/getting_started/installation.md asks for shared memory; the image has no entry point.
         Vendor.TPU: Needs(
             shared_memory=True,
             env={"VLLM_XLA_CACHE_PATH": f"{names.CACHE_MOUNT}/xla"},
             command={EngineType.VLLM: _SERVE},
+            compile_seconds=1800,
             note="GKE chooses TPU nodes by cloud.google.com/gke-tpu-accelerator and -topology in nodeSelector.",
         ),
         Vendor.CPU: Needs(

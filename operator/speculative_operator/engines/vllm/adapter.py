@@ -97,11 +97,12 @@ class VllmEngine:
 
 
 def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
-    """Never less than the 600 s that the engine gives itself; more for graphs of several K and for a download."""
+    """Never less than the 600 s that the engine gives itself; more for graphs, a vendor's compiler and a download."""
     sources = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
     download = any(source is not None and source.scheme is Scheme.HF for source in sources)
-    raised = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
-    return _START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + raised + (_DOWNLOAD_SECONDS if download else 0)
+    more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
+    more += images.needs_of(spec).compile_seconds + (_DOWNLOAD_SECONDS if download else 0)
+    return _START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + more
 
 
 @cache
