@@ -85,14 +85,14 @@ class Verifier(Wire):
     gpu_memory_utilization_percent: Annotated[int, scalars.whole(1, 100)] | None = None
     """Share of accelerator memory that the engine takes. Default: the engine's."""
     max_num_batched_tokens: Annotated[int, scalars.whole(1, MOST_BATCHED_TOKENS)] | None = None
-    """Most tokens that one step computes, prompts and drafts of all requests together. Default: the engine's, with room
-    for every draft. Engines that have no such bound refuse it."""
+    """Most tokens that one step computes, prompts and drafts of all requests together: max_num_batched_tokens of vLLM,
+    chunked_prefill_size of SGLang, max_num_tokens of TensorRT-LLM, max_batch_prefill_tokens of TGI. Default: the
+    engine's, for vLLM with room for every draft."""
     expert_parallel: Flag | None = None
     """True: the experts of a mixture-of-experts model are spread over the accelerators instead of each being split.
-    Engines that cannot refuse it. Default: false."""
+    vLLM, SGLang and TensorRT-LLM. Default: false."""
     lora: Lora | None = None
-    """Adapters that requests may name. Left out: none. Where an engine serves none beside a speculator, it is
-    refused."""
+    """Adapters that requests may name. vLLM, SGLang (beside some methods only) and TensorRT-LLM. Left out: none."""
 
 
 class PromptLookup(Wire):
@@ -101,9 +101,9 @@ class PromptLookup(Wire):
     model_config = ruled(*rules.LOOKUP_RULES)
 
     min: Annotated[int, scalars.whole(1, LONGEST_LOOKUP)] | None = None
-    """Shortest run that counts as found. Default: max, or the engine's own choice."""
+    """Shortest run that counts as found. vLLM only. Default: max, or the engine's own choice."""
     max: Annotated[int, scalars.whole(1, LONGEST_LOOKUP)] | None = None
-    """Longest run looked for. Default: min, or the engine's own choice."""
+    """Longest run looked for. vLLM, and TensorRT-LLM for ngram. Default: min, or the engine's own choice."""
 
 
 class Speculator(Wire):
@@ -125,15 +125,17 @@ class Speculator(Wire):
     """Accelerators that the drafting weights are split over: 1 or as the verifier's, for draft_model always as the
     verifier's. Default: the verifier's."""
     quantization: scalars.EngineWord | None = None
-    """Quantization method of the drafting weights, as the engine spells it, such as fp8. Default: what their checkpoint
-    says."""
+    """Quantization method of the drafting weights, as the engine spells it, such as fp8. vLLM and SGLang. Default: what
+    their checkpoint says."""
     parallel_drafting: Flag | None = None
     """True: the weights were trained to draft all tokens in one pass (P-EAGLE for eagle and eagle3, PARD for
-    draft_model). Default: false."""
+    draft_model). vLLM, and PARD with TensorRT-LLM. Default: false."""
     heterogeneous_vocabulary: Flag | None = None
-    """draft_model only. True: its vocabulary differs from the verifier's, and tokens are translated. Default: false."""
+    """draft_model only, with vLLM. True: its vocabulary differs from the verifier's, and tokens are translated.
+    Default: false."""
     prompt_lookup: PromptLookup | None = None
-    """ngram and ngram_gpu only: which runs of tokens are looked up in the text so far. Default: the engine's choice."""
+    """ngram and ngram_gpu only: which runs of tokens are looked up in the text so far. vLLM and TensorRT-LLM. Default:
+    the engine's choice."""
 
 
 class Objective(Wire):
