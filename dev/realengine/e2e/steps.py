@@ -145,7 +145,7 @@ class Traffic:
         await self._load.stop()
 
 
-async def settle(stage: Stage, pod: dict[str, Any], wanted: float, seconds: float = 10.0) -> None:
+async def settle(stage: Stage, pod: dict[str, Any], wanted: float, seconds: float = 40.0) -> None:
     """Wait until as many requests run as the load is wide (or as the engine takes)."""
     deadline = time.monotonic() + seconds
     while (await stage.look(pod)).running < wanted:

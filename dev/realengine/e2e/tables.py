@@ -52,7 +52,7 @@ async def follow(play: Play, table: Rows, *, capped: bool = False) -> None:
 
 
 def shows(seen: Counters, k: int, *, capped: bool = False) -> bool:
-    """Whether an engine counted exactly what K asks for: all drafts of K tokens (at most K where `capped`), none at 0."""
+    """Whether an engine counted what K asks for: every draft of K tokens (`capped`: at most K), none at 0."""
     if k == 0:
         return seen.drafts == 0 and seen.draft_tokens == 0 and seen.generated > 0
     return seen.drafts > 0 and (0 < seen.k <= k if capped else seen.k == k)
