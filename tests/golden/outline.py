@@ -78,7 +78,9 @@ def _other(child: dict[str, Any]) -> str:
 
 
 def _files(annotations: dict[str, str]) -> list[str]:
-    return [key.removeprefix(names.ANNOTATION_FILE) for key in annotations if key.startswith(names.ANNOTATION_FILE)]
+    """Each file of the engine with its lines, K among them."""
+    prefix = names.ANNOTATION_FILE
+    return [f"{key.removeprefix(prefix)}: {text}" for key, text in annotations.items() if key.startswith(prefix)]
 
 
 def _is_shared(entry: dict[str, Any]) -> bool:

@@ -16,8 +16,8 @@ from speculative_operator.engines.tensorrt_llm.arguments import COMMAND, argumen
 from speculative_operator.engines.tensorrt_llm.capability import OFFER
 from speculative_operator.engines.tensorrt_llm.configuration import FILE, configuration
 
-_SHUTDOWN_SECONDS = 0
-"""The server does not drain: the pod waits until it gets no new requests, then stops."""
+_SHUTDOWN_SECONDS = 120
+"""After SIGTERM uvicorn lets open requests end before the server stops; the pod waits for it no longer than this."""
 
 
 class TensorRtLlmEngine:
