@@ -38,6 +38,15 @@ def test_every_wanted_series_is_exposed_as_what_it_is_taken_for(engine: str) -> 
         assert (series[name][0] == "gauge") is (name in reader._NEED.gauges), name
 
 
+@pytest.mark.parametrize("engine", READERS)
+def test_the_page_tells_of_every_series(engine: str) -> None:
+    page = (HERE.parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    stems = {
+        name.removesuffix("_count").removesuffix("_sum").rpartition(":")[2] for name in READERS[engine].METRIC_NAMES
+    }
+    assert [stem for stem in stems if stem not in page] == []
+
+
 def test_labels_that_are_asked_for_exist() -> None:
     assert "mode" in exposed("sglang")[sglang.PASSES][1] & exposed("sglang")[sglang.TOKENS][1]
     assert "pp_rank" in exposed("sglang")[sglang.PASSES][1]
