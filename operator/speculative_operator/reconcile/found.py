@@ -166,7 +166,7 @@ def _told(view: View) -> tuple[str, bool] | None:
     if view.observation is None or not ready or view.problems or not view.rollout.complete:
         return None
     windows = view.observation.windows
-    told = {(windows[pod].engine_version, windows[pod].live) if pod in windows else ("", None) for pod in ready}
+    told = {(windows[pod].engine_version[:64], windows[pod].live) if pod in windows else ("", None) for pod in ready}
     if len(told) != 1:
         return None
     version, live = told.pop()

@@ -29,7 +29,9 @@ from speculative_operator.reconcile.tick import tick
 SLOW = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 WORDS = st.sampled_from(
     ["conditions", "type", "status", "reason", "Ready", "True", "speculation", "table", "tableVersion", "decisions",
-     "memory", "pair", "hash", "metadata", "annotations", "spec", "replicas", "data", "table.json", "state", "time"]
+     "memory", "pair", "hash", "metadata", "annotations", "spec", "replicas", "data", "table.json", "state", "time",
+     "engine", "warnings", "asked", "vLLM 0.32.0", "version", "live", "fallback", "since", "tableSince", "message",
+     "2027-01-15T08:00:00Z", "tableVersionInPods"]
 )  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=6),
@@ -49,6 +51,9 @@ WINDOWS = st.builds(
     draft_tokens=st.none() | FLOATS,
     accepted_tokens=st.none() | FLOATS,
     accepted_per_position=st.lists(FLOATS, max_size=4).map(tuple),
+    table_version=st.none() | st.integers(-1, 5),
+    live=st.none() | st.booleans(),
+    engine_version=st.sampled_from(["", "0.32.0", "0.33.1", "0.1.dev1"]) | st.text(max_size=400),
 )
 OBSERVATIONS = st.builds(
     Observation,

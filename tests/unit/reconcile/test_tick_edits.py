@@ -221,18 +221,28 @@ def test_a_refused_object_renders_nothing_and_says_why(change: dict[str, Any], r
     Status.model_validate(outcome.status)
 
 
-def test_a_refused_edit_leaves_the_serving_pods_alone() -> None:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"target": Target.LEADER_WORKER_SET}, "UnsupportedTarget"),
+        ({"engine": EngineSettings(EngineType.TGI, "3.3.6")}, "UnsupportedByEngine"),
+        ({"engine": EngineSettings(version="0.9.0")}, "UnsupportedByEngine"),
+        ({"speculator": replace(HEAD, method=Method.MLP_SPECULATOR)}, "UnsupportedByEngine"),
+    ],
+)
+def test_a_refused_edit_leaves_the_serving_pods_alone(change: dict[str, Any], reason: str) -> None:
     cluster = retuned()
+    before = {name: getattr(cluster.spec, name) for name in change}
     children, block = deepcopy(cluster.children), cluster.status["speculation"]
-    cluster.edit(target=Target.LEADER_WORKER_SET)
+    cluster.edit(**change)
     outcome = cluster.tick(observed(cluster, batch=200, survival=0.2))
     assert outcome.actions == ()
     assert cluster.children == children
     assert cluster.status["speculation"] == block
-    assert cluster.condition("Ready")["reason"] == "UnsupportedTarget"
+    assert cluster.condition("Ready")["reason"] == reason
     assert cluster.condition("Available")["status"] == "True"
     assert cluster.tick().events == (), "told once"
-    cluster.edit(target=Target.DEPLOYMENT)
+    cluster.edit(**before)
     assert [type(action) for action in cluster.tick().actions] == [PokePod, PokePod], "nothing was lost"
     assert cluster.condition("Ready")["reason"] == "AllReady"
 
