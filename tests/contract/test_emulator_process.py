@@ -19,7 +19,7 @@ import requests
 from tests.contract.emulator_load import measure
 from tests.contract.emulator_process import DRAFT, MODEL, ROOT, Emulator, command, emulator, environment, free_port
 
-PAYLOAD = ROOT / "operator" / "speculative_operator" / "payload" / "speculative_scheduler.py"
+PAYLOAD = ROOT / "operator" / "speculative_operator" / "payload"
 HOT = ("--scheduler-cls", "speculative_scheduler.scheduler")
 
 
@@ -253,8 +253,11 @@ def test_a_dead_engine_ends_the_process() -> None:
 
 def mounted(directory: Path) -> dict[str, str]:
     """Environment of a pod with the payload and its table file mounted at `directory`, on the V1 runner."""
-    shutil.copy(PAYLOAD, directory)
+    for file in PAYLOAD.glob("speculative_*.py"):
+        shutil.copy(file, directory)
     return {
+        "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1",
+        "SPECULATIVE_TELEMETRY_PORT": str(free_port()),
         "PYTHONPATH": f"{directory}:{ROOT / 'operator'}",
         "SPECULATIVE_TABLE_FILE": str(directory / "table.json"),
         "VLLM_USE_V2_MODEL_RUNNER": "0",
@@ -350,6 +353,37 @@ def test_a_busy_engine_takes_little_cpu() -> None:
     assert load.running > 200
     assert load.stream_events > 500
     assert load.cpu_share < 0.5
+
+
+def test_steps_are_told_on_a_port_of_their_own(tmp_path: Path) -> None:
+    """Counted by the payload, they agree with vLLM's counters; without the payload nothing listens there."""
+    variables = mounted(tmp_path)
+    _table(tmp_path, 1, 3)
+    url = f"http://127.0.0.1:{variables['SPECULATIVE_TELEMETRY_PORT']}/metrics"
+    flags = ("--max-num-seqs", "256", *speculation(3, [[1, 254, 3], [255, 255, 1], [256, 256, 0]]))
+    with emulator(*flags, *HOT, **variables) as running:
+        _eight(running)
+        told = payload_counters(requests.get(url, timeout=5).text)
+        assert told["steps"] == running.metric("iteration_tokens_total_count")
+        assert told["tokens"] == running.metric("generation_tokens_total")
+        assert told["prefill_tokens"] == running.metric("prompt_tokens_total")
+        assert told["drafted_tokens"] == running.metric("spec_decode_num_draft_tokens_total")
+        assert told["accepted_tokens"] == running.metric("spec_decode_num_accepted_tokens_total")
+        # all eight were under way most of the time, and one always
+        waited = running.metric("inter_token_latency_seconds_sum")
+        assert waited / 8 <= told["step_seconds"] <= waited
+    with emulator(*flags, **variables), pytest.raises(requests.ConnectionError):
+        requests.get(url, timeout=5)
+
+
+def payload_counters(text: str) -> dict[str, float]:
+    """Sums over all labels of the payload's counters, by their short names."""
+    sums: dict[str, float] = {}
+    for line in text.splitlines():
+        found = re.fullmatch(r"speculative_payload_(\w+)_total\{.*\} (\S+)", line)
+        if found:
+            sums[found[1]] = sums.get(found[1], 0.0) + float(found[2])
+    return sums
 
 
 def _eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:

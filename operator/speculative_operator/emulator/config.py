@@ -85,6 +85,7 @@ class EngineConfig:
     drafting: Drafting | None = None
     captures: CaptureFlags = field(default_factory=CaptureFlags)
     scheduler_cls: str | None = None
+    async_scheduling: bool = True
     request_metrics: str = "none"
     mfu_metrics: bool = False
     histogram_buckets: tuple[tuple[str, tuple[float, ...]], ...] = ()
@@ -217,6 +218,7 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
             largest=namespace.max_cudagraph_capture_size,
         ),
         scheduler_cls=namespace.scheduler_cls,
+        async_scheduling=namespace.async_scheduling is not False,
         request_metrics=namespace.per_request_spec_decode_metrics,
         mfu_metrics=namespace.enable_mfu_metrics,
         histogram_buckets=_histogram_buckets(namespace.custom_histogram_buckets),

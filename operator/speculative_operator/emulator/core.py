@@ -56,6 +56,8 @@ class StepResult:
     generated_tokens: int = 0
     accepted: Ints = field(default_factory=lambda: _NO_INTS)
     """Accepted drafts of each request that verified at least one."""
+    verified: Ints = field(default_factory=lambda: _NO_INTS)
+    """Drafts that each decoding request verified."""
     draft_tokens: int = 0
     preempted: int = 0
     queried_tokens: int = 0
@@ -211,7 +213,7 @@ class EngineCore:
         tokens[decodes] = gained
         further = (batch.todo == prefill) & (batch.generated + tokens + (prefill > 0) < batch.target)
         result.k = self._next_k(result.scheduled, int(np.count_nonzero(further)))
-        result.draft_tokens = int(verified.sum())
+        result.verified, result.draft_tokens = verified, int(verified.sum())
         result.context_tokens = int(batch.context[decodes].sum())
         context = result.context_tokens / max(len(decodes), 1)
         seconds = self._timer.seconds(len(decodes), result.k, result.draft_tokens, context, result.prefill_tokens)

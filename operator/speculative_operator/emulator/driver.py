@@ -15,7 +15,6 @@ from typing import Protocol
 
 from speculative_operator.emulator.core import EngineCore, StepResult
 from speculative_operator.emulator.errors import EngineDeadError
-from speculative_operator.emulator.lengths import ByScheduled
 from speculative_operator.emulator.requests import FinishReason, Request
 
 MAX_LAG = 0.25
@@ -40,11 +39,27 @@ class Ledger(Protocol):
         """A request was turned away."""
 
 
-class TableSource(Protocol):
-    """Something that may change the table between steps."""
+class Stepper(Protocol):
+    """Whoever runs the core's steps."""
 
-    def poll(self) -> list[int] | None:
-        """A new dense look-up, or None when there is nothing new. Never raises."""
+    def step(self, now: float) -> StepResult:
+        """One step that starts at engine time `now`."""
+
+    def finished(self, result: StepResult) -> None:
+        """The step's time is over."""
+
+
+class CoreStepper:
+    """The core itself."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+
+    def step(self, now: float) -> StepResult:
+        return self._core.step(now)
+
+    def finished(self, result: StepResult) -> None:
+        """Nobody else is told."""
 
 
 class EngineDriver:
@@ -54,14 +69,14 @@ class EngineDriver:
         self,
         core: EngineCore,
         metrics: Ledger,
-        tables: TableSource | None = None,
+        stepper: Stepper | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dead: EngineDeadError | None = None
         self.given_up_seconds = 0.0
         self._core = core
         self._metrics = metrics
-        self._tables = tables
+        self._stepper = stepper or CoreStepper(core)
         self._clock = clock
         self._engine_time = clock()
         self._wake = asyncio.Event()
@@ -129,11 +144,7 @@ class EngineDriver:
         if lag > MAX_LAG:
             self.given_up_seconds += lag
             self._engine_time += lag
-        if self._tables is not None:
-            table = self._tables.poll()
-            if table is not None:
-                self._core.lengths = ByScheduled(table)
-        result = self._core.step(self._engine_time)
+        result = self._stepper.step(self._engine_time)
         self._engine_time = result.end
         return result
 
@@ -142,6 +153,7 @@ class EngineDriver:
         await asyncio.sleep(max(moment - self._clock(), 0.0))
 
     def _publish(self, result: StepResult) -> None:
+        self._stepper.finished(result)
         self._metrics.record(result, self._core.running, len(self._core.waiting), self._core.kv_usage)
         for request, generated in result.progressed:
             if request.listener is not None and not request.done:

@@ -22,7 +22,7 @@ from speculative_operator.emulator.assembly import build_core
 from speculative_operator.emulator.config import Drain, EngineConfig
 from speculative_operator.emulator.dialect import Dialect, LedgerBook, Program
 from speculative_operator.emulator.driver import EngineDriver
-from speculative_operator.emulator.hot import table_source
+from speculative_operator.emulator.hot import hot_stepper
 from speculative_operator.emulator.http.app import application
 from speculative_operator.emulator.http.completions import Service
 from speculative_operator.emulator.settings import Settings
@@ -48,7 +48,7 @@ async def serve(dialect: Dialect, program: Program, settings: Settings, environm
     if await _happens(stopping, settings.load_seconds):
         return 0
     ledger = dialect.ledger(program, time.time())
-    service = _build(program, ledger, settings, environment)
+    service = _build(program, ledger, settings)
     routes = dialect.routes(service, _registry(dialect, ledger), int(time.time()))
     server = program.server
     http = _Server(
@@ -123,15 +123,14 @@ async def _drain(service: Service, http: uvicorn.Server) -> None:
     await asyncio.sleep(0)
 
 
-def _build(program: Program, ledger: LedgerBook, settings: Settings, environment: Mapping[str, str]) -> Service:
+def _build(program: Program, ledger: LedgerBook, settings: Settings) -> Service:
     engine = program.engine
     core = build_core(engine, settings, program.lengths)
-    tables = table_source(engine.scheduler_cls, engine.lookup(), environment)
     return Service(
         server=program.server,
         engine=engine,
         settings=settings,
-        driver=EngineDriver(core, ledger, tables),
+        driver=EngineDriver(core, ledger, hot_stepper(engine, core)),
         metrics=ledger,
         rng=np.random.default_rng(settings.seed + 1),
     )

@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
-from speculative_operator.emulator.driver import MAX_LAG, EngineDriver
+from speculative_operator.emulator.core import StepResult
+from speculative_operator.emulator.driver import MAX_LAG, CoreStepper, EngineDriver
 from speculative_operator.emulator.errors import EngineDeadError
+from speculative_operator.emulator.lengths import Constant
 from speculative_operator.emulator.requests import FinishReason, Request
 
 
@@ -142,19 +144,27 @@ async def test_abort_ends_a_request_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert run.metrics.value("vllm:num_requests_running") == 0
 
 
-async def test_new_tables_are_taken_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tables:
-        polls = 0
-
-        def poll(self) -> list[int] | None:
-            self.polls += 1
-            return [0] + [0] * 256 if self.polls == 5 else None
-
+async def test_a_stepper_may_change_the_table_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(configured(*speculation(3, [[1, 256, 3]])), quiet())
-    driver = EngineDriver(run.core, run.metrics, Tables(), Clock(monkeypatch))
+
+    class Changing(CoreStepper):
+        steps = ended = 0
+
+        def step(self, now: float) -> StepResult:
+            self.steps += 1
+            if self.steps == 5:
+                run.core.lengths = Constant(0)
+            return super().step(now)
+
+        def finished(self, result: StepResult) -> None:
+            self.ended += 1
+
+    stepper = Changing(run.core)
+    driver = EngineDriver(run.core, run.metrics, stepper, Clock(monkeypatch))
     async with running(driver):
         driver.submit(request(driver, 60))
         await driver.drained()
+    assert stepper.ended == stepper.steps
     assert run.count("spec_decode_num_drafts") == 4, "steps 2 to 5 verify what steps 1 to 4 drafted"
     assert run.count("generation_tokens") == 60
 

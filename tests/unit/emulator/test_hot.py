@@ -1,32 +1,38 @@
-"""`--scheduler-cls`: resolved as vLLM resolves it; the payload's own table file decides."""
+"""`--scheduler-cls`: resolved as vLLM resolves it; the payload itself reads tables and counts steps."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.emulator.building import Run, configured, quiet, speculation
 
+from speculative_operator.emulator.config import EngineConfig
+from speculative_operator.emulator.core import StepResult
 from speculative_operator.emulator.errors import LateError
-from speculative_operator.emulator.hot import table_source
-from speculative_operator.emulator.schedule import lookup
+from speculative_operator.emulator.hot import HotStepper, hot_stepper, stand_ins
 
-PAYLOAD = Path(__file__).parents[3] / "operator" / "speculative_operator" / "payload" / "speculative_scheduler.py"
+PAYLOAD = Path(__file__).parents[3] / "operator" / "speculative_operator" / "payload"
 NAME = "speculative_scheduler.scheduler"
-BOOT = lookup([[1, 14, 3], [15, 15, 1], [16, 16, 0]], 16, 3)
+BOOT = [[1, 14, 3], [15, 15, 1], [16, 16, 0]]
 
 
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The payload where a pod has it, on the path; its table file beside it."""
-    shutil.copy(PAYLOAD, tmp_path)
+    """The payload where a pod has it, on the path; its table file beside it; nothing is served."""
+    for file in PAYLOAD.glob("speculative_*.py"):
+        shutil.copy(file, tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("SPECULATIVE_TABLE_FILE", str(tmp_path / "table.json"))
+    monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", "off")
     yield tmp_path / "table.json"
-    sys.modules.pop("speculative_scheduler", None)
+    for name in (*stand_ins(), *(file.stem for file in PAYLOAD.glob("speculative_*.py"))):
+        sys.modules.pop(name, None)
 
 
 def write(path: Path, version: int, rows: list[list[int]]) -> None:
@@ -35,41 +41,120 @@ def write(path: Path, version: int, rows: list[list[int]]) -> None:
     fresh.replace(path)
 
 
-def environment(path: Path) -> dict[str, str]:
-    return {"SPECULATIVE_TABLE_FILE": str(path)}
+def config(*flags: str, schedule: list[list[int]] | None = BOOT, name: str = NAME, **more: Any) -> EngineConfig:
+    return configured("--max-num-seqs", "16", "--scheduler-cls", name, *flags, *speculation(3, schedule, **more))
 
 
-def test_the_table_of_the_file(mounted: Path, caplog: pytest.LogCaptureFixture) -> None:
+class HotRun(Run):
+    """A run whose steps go through the payload."""
+
+    def __init__(self, configuration: EngineConfig) -> None:
+        super().__init__(configuration, quiet())
+        found = hot_stepper(configuration, self.core)
+        assert found is not None
+        self.hot: HotStepper = found
+
+    def hot_steps(self, count: int) -> list[StepResult]:
+        found = []
+        for _ in range(count):
+            result = self.hot.step(self.now)
+            self.now = result.end
+            self.hot.finished(result)
+            self.metrics.record(result, 0, 0, 0.0)
+            found.append(result)
+        return found
+
+    @property
+    def payload(self) -> Any:
+        return self.hot._scheduler
+
+
+def test_the_table_of_the_file_comes_into_force(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(mounted, 4, [[1, 8, 1], [9, 16, 0]])
-    source = table_source(NAME, BOOT, environment(mounted))
-    assert source is not None
-    with caplog.at_level("INFO"):
-        assert source.poll() == [0] + [1] * 8 + [0] * 8
-    assert "speculative: table version 4 in force since" in caplog.text
-    assert caplog.text.endswith(": 1-8:1 9-16:0\n")
-    assert source.poll() is None
+    run = HotRun(config())
+    run.add(output=50)
+    assert {result.k for result in run.hot_steps(5)} == {1}
+    monkeypatch.setattr(sys.modules["speculative_scheduler"], "POLL_SECONDS", 0.0)
+    run.payload._speculative_table._next = 0.0
+    write(mounted, 5, [[1, 16, 3]])
+    assert {result.k for result in run.hot_steps(5)} == {3}
+    assert run.payload._speculative_state.table[0] == 5
 
 
 @pytest.mark.parametrize("rows", [[[1, 16, 2]], [[1, 16, 4]], [[2, 16, 1]]], ids=["not at boot", "above", "gap"])
 def test_tables_that_are_refused(mounted: Path, rows: list[list[int]]) -> None:
     write(mounted, 1, rows)
-    source = table_source(NAME, BOOT, environment(mounted))
-    assert source is not None
-    assert source.poll() is None
+    run = HotRun(config())
+    run.add(output=50)
+    assert {result.k for result in run.hot_steps(5)} == {3}
+    assert run.payload._speculative_state.table is None
 
 
-def test_a_name_that_does_not_import_is_fatal() -> None:
+def test_steps_are_counted_by_the_payload(mounted: Path) -> None:
+    """What it counts is what vLLM's own counters and the step results tell."""
+    write(mounted, 1, [[1, 4, 3], [5, 16, 1]])
+    run = HotRun(config())
+    for index in range(6):
+        run.add(prompt=30, output=20 + 5 * index)
+    results = run.hot_steps(60)
+    cells, positions = run.payload._speculative_meter.cells, run.payload._speculative_meter.positions
+    with_output = [result for result in results if result.has_output]
+    assert sum(cell[0] for cell in cells.values()) == len(with_output)
+    assert sum(cell[2] for cell in cells.values()) == sum(result.scheduled for result in with_output)
+    assert sum(cell[3] for cell in cells.values()) == run.count("generation_tokens")
+    assert sum(cell[4] for cell in cells.values()) == run.count("prompt_tokens") == 180
+    seconds = sum(result.seconds for result in with_output)
+    assert sum(cell[1] for cell in cells.values()) == pytest.approx(seconds)
+    assert {k for k, _ in cells} == {0, 1, 3}, "the first step verified nothing"
+    drafted = sum(sum(counts[0]) for counts in positions.values())
+    accepted = sum(sum(counts[1]) for counts in positions.values())
+    assert drafted == run.count("spec_decode_num_draft_tokens")
+    assert accepted == run.count("spec_decode_num_accepted_tokens")
+    assert positions[1][0][1:] == (0, 0)
+
+
+def test_what_is_exported(mounted: Path) -> None:
+    write(mounted, 7, [[1, 16, 3]])
+    run = HotRun(config())
+    run.add(output=10)
+    run.hot_steps(4)
+    telemetry = sys.modules["speculative_telemetry"]
+    text = telemetry.exposition(run.payload._speculative_state)
+    assert 'speculative_payload_info{live="true",engine_version="0.32.0",scheduler="async",reason=""} 1' in text
+    assert "speculative_payload_table_version 7" in text
+    assert 'speculative_payload_steps_total{k="3",batch="1"}' in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "method", "expected"),
+    [((), "ngram", "sync"), (("--no-async-scheduling",), "eagle3", "sync"), ((), "eagle3", "async")],
+)
+def test_which_scheduler_it_is(mounted: Path, flags: tuple[str, ...], method: str, expected: str) -> None:
+    run = HotRun(config(*flags, method=method))
+    assert run.payload._speculative_state.scheduler == expected
+
+
+def test_inert_without_schedule(mounted: Path) -> None:
+    run = HotRun(config(schedule=None))
+    state = run.payload._speculative_state
+    assert (state.live, state.reason) == (False, "NoSchedule")
+    run.add(output=10)
+    assert {result.k for result in run.hot_steps(3)} == {3}
+
+
+def test_no_scheduler_no_payload() -> None:
+    plain = configured(*speculation(3, BOOT))
+    assert hot_stepper(plain, Run(plain).core) is None
+
+
+def test_a_name_that_does_not_import_is_fatal(mounted: Path) -> None:
     for name in ("no_such_module.scheduler", "json.no_such_attribute", "scheduler", "..x"):
+        wrong = config(name=name)
         with pytest.raises(LateError, match="--scheduler-cls"):
-            table_source(name, BOOT, dict(os.environ))
+            hot_stepper(wrong, Run(wrong).core)
 
 
-def test_inert_without_schedule_or_file(mounted: Path) -> None:
-    assert table_source(NAME, None, environment(mounted)) is None
-    assert table_source(NAME, BOOT, {}) is None
-    assert table_source(None, BOOT, environment(mounted)) is None
-
-
-def test_another_scheduler_is_not_emulated(caplog: pytest.LogCaptureFixture) -> None:
-    assert table_source("json.JSONDecoder", BOOT, {}) is None
+def test_another_scheduler_is_not_emulated(mounted: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = config(name="json.JSONDecoder")
+    assert hot_stepper(other, Run(other).core) is None
     assert "the stock scheduler runs in its place" in caplog.text
