@@ -9,6 +9,7 @@ away (status, result type, warnings of partial answers). Used by rounds, in thre
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +29,24 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import queries
 from speculative_operator.settings import Settings
 
+log = logging.getLogger(__name__)
+
 LARGEST_ANSWER = 64 * 2**20
 """bytes; a namespace of 1,000 pods with 40 series of 12 samples answers about 25 MiB."""
+LARGEST_WITH_CELLS = 16 * 2**20
+"""bytes; step telemetry multiplies the series of a pod, and parsed they take some ten times the answer. Above it the
+operator does without: some hundred pods of one namespace are within."""
+PLAIN_SECONDS = 3600.0
+"""How long a namespace that was above it is asked for without step telemetry."""
 PIECE = 64 * 1024
 
 
 class BadAnswerError(Exception):
     """Prometheus answered something that is not a whole, successful result."""
+
+
+class TooLargeError(BadAnswerError):
+    """The answer is larger than what may be held."""
 
 
 class TooSlowError(Exception):
@@ -66,7 +78,9 @@ class _Answer(requests.Response):
 
 
 class _Session(requests.Session):
-    """Reads each answer within `deadline` seconds in all and at most LARGEST_ANSWER bytes."""
+    """Reads each answer within `deadline` seconds in all and at most `limit` bytes."""
+
+    limit = LARGEST_ANSWER
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -80,7 +94,7 @@ class _Session(requests.Session):
         until = time.monotonic() + self._deadline
         kwargs |= {"stream": True, "timeout": self._deadline, "allow_redirects": False}
         with super().request(*args, **kwargs) as response:
-            content = _read(response, until)
+            content = _read(response, until, self.limit)
         answer = _Answer()
         answer.__dict__.update(response.__dict__)
         answer._content = content
@@ -89,12 +103,12 @@ class _Session(requests.Session):
         return answer
 
 
-def _read(response: requests.Response, until: float) -> bytes:
+def _read(response: requests.Response, until: float, limit: int) -> bytes:
     pieces, size = [], 0
     for piece in response.iter_content(PIECE):
         size += len(piece)
-        if size > LARGEST_ANSWER:
-            raise BadAnswerError(f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB")
+        if size > limit:
+            raise TooLargeError(f"the answer is larger than {limit // 2**20} MiB")
         if time.monotonic() > until:
             raise TooSlowError("the answer came too slowly")
         pieces.append(piece)
@@ -141,13 +155,28 @@ class Prometheus:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._local = threading.local()
+        self._plain_until: dict[str, float] = {}
+        """Namespaces whose step telemetry was too much, and until when (unix seconds) it is not asked for."""
 
     def fetch(self, namespace: str, now: float) -> tuple[Series, ...] | Gap:
         """Series of all serving pods of the namespace as of unix time `now`, or why there are none."""
-        query = queries(namespace, self._settings.prometheus_range_seconds)
+        if now >= self._plain_until.get(namespace, 0.0):
+            try:
+                return self._fetch(namespace, now, LARGEST_WITH_CELLS, cells=True)
+            except TooLargeError as error:
+                log.info("%s: doing without step telemetry", error, extra={"namespace": namespace})
+                self._plain_until[namespace] = now + PLAIN_SECONDS
+        try:
+            return self._fetch(namespace, now, LARGEST_ANSWER, cells=False)
+        except TooLargeError as error:
+            return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
+
+    def _fetch(self, namespace: str, now: float, limit: int, *, cells: bool) -> tuple[Series, ...] | Gap:
+        """Raises TooLargeError."""
+        query = queries(namespace, self._settings.prometheus_range_seconds, cells=cells)
         # Multi-tenant front ends want the namespace named beside the query; Prometheus ignores it.
         params = {"time": f"{now:.3f}", "namespace": namespace}
-        return self._series(lambda connect: connect.custom_query(query, params=params))
+        return self._series(lambda connect: connect.custom_query(query, params=params), limit)
 
     def history(self, selector: str, namespace: str, start: int, end: int, step: int) -> tuple[Series, ...] | Gap:
         """What `selector` gave from unix time `start` to `end`, both included, every `step` seconds, or why not.
@@ -156,11 +185,22 @@ class Prometheus:
         """
         first, last = (datetime.fromtimestamp(time, UTC) for time in (start, end))
         params = {"namespace": namespace}
-        return self._series(lambda connect: connect.custom_query_range(selector, first, last, str(step), params=params))
-
-    def _series(self, ask: Callable[[Any], Sequence[Any]]) -> tuple[Series, ...] | Gap:
         try:
-            return parse(ask(self._connect()))
+            return self._series(
+                lambda connect: connect.custom_query_range(selector, first, last, str(step), params=params),
+                LARGEST_ANSWER,
+            )
+        except TooLargeError as error:
+            return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
+
+    def _series(self, ask: Callable[[Any], Sequence[Any]], limit: int) -> tuple[Series, ...] | Gap:
+        """Raises TooLargeError above `limit` bytes; every other failure is a gap."""
+        try:
+            connect = self._connect()
+            self._local.session.limit = limit
+            return parse(ask(connect))
+        except TooLargeError:
+            raise
         except (TooSlowError, requests.Timeout) as error:
             return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(error))
         except PrometheusApiClientException as error:
@@ -174,9 +214,10 @@ class Prometheus:
             settings = self._settings
             token = settings.prometheus_token_file
             auth: Any = _TokenFile(token) if token else None
+            self._local.session = _Session(settings)
             known = self._local.connect = PrometheusConnect(
                 url=settings.prometheus_url,
-                session=_Session(settings),
+                session=self._local.session,
                 # `read=False` lets a timeout through as such instead of as a failed retry.
                 retry=Retry(total=0, read=False, redirect=False),
                 auth=auth,

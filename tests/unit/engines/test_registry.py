@@ -10,7 +10,7 @@ from tests.unit.engines.building import SMALL_QWEN, spec
 
 from speculative_operator.domain.spec import EngineType, Method, ModelSource, Scheme
 from speculative_operator.engines import engine_for, pair_facts, queries
-from speculative_operator.engines.registry import ENGINES
+from speculative_operator.engines.registry import CELLS, ENGINES
 
 FAMILIES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "vllm_metric_families.csv"
 
@@ -24,6 +24,12 @@ def test_query_selects_whole_names_of_one_namespace() -> None:
     match = re.fullmatch(r'\{__name__=~"([^"]+)",namespace="models"\}\[60s\]', query)
     assert match is not None, query
     assert set(match[1].split("|")) == {name for engine in ENGINES.values() for name in engine.metric_names}
+
+
+def test_a_query_without_cells_leaves_out_what_a_pod_has_many_of() -> None:
+    whole, plain = (set(queries("models", 60, cells=cells).split('"')[1].split("|")) for cells in (True, False))
+    assert whole - plain == CELLS
+    assert {"speculative_payload_info", "speculative_payload_table_version"} <= plain
 
 
 def test_query_cannot_be_escaped_from() -> None:

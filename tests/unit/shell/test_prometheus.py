@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from tests.unit.shell.promserver import PrometheusServer, matrix, says, send, series, serving
@@ -163,11 +166,37 @@ def test_a_partial_answer_is_a_gap_though_it_looks_whole(server: PrometheusServe
 def test_a_huge_answer_is_refused_before_it_fills_the_memory(
     server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 20)
+    for limit in ("LARGEST_ANSWER", "LARGEST_WITH_CELLS"):
+        monkeypatch.setattr(prometheus, limit, 1 << 20)
     server.answer = lambda handler: send(handler, 200, b" " * (3 << 20))
     found = gap(client(server).fetch("a", NOW))
     assert found.reason is Reason.PROMETHEUS_ERROR
     assert "larger than 1 MiB" in found.message
+
+
+def test_step_telemetry_that_is_too_much_is_done_without(
+    server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many pods in one namespace: the engines' own counters suffice, and are there in the very same round."""
+    monkeypatch.setattr(prometheus, "LARGEST_WITH_CELLS", 1 << 20)
+    plain = json.dumps(matrix(series("vllm:x_total", (NOW, "1"), pod="a"))).encode()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        cells = "speculative_payload_steps_total" in unquote(handler.path)
+        send(handler, 200, plain + b" " * (2 << 20) if cells else plain)
+
+    server.answer = answer
+    asks = client(server)
+    assert isinstance(asks.fetch("many", NOW), tuple)
+    assert ["steps_total" in one["query"] for one in server.asked] == [True, False]
+    assert all("speculative_payload_table_version" in one["query"] for one in server.asked), "one series of a pod"
+    asks.fetch("many", NOW + 10.0)
+    assert ["steps_total" in one["query"] for one in server.asked] == [True, False, False]
+    asks.fetch("few", NOW + 20.0)
+    assert "steps_total" in server.asked[3]["query"]
+    server.asked.clear()
+    asks.fetch("many", NOW + prometheus.PLAIN_SECONDS)
+    assert "steps_total" in server.asked[0]["query"], "pods may have gone: it is tried again"
 
 
 def test_the_token_is_read_for_each_request(server: PrometheusServer, tmp_path: Path) -> None:
