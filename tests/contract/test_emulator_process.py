@@ -369,9 +369,9 @@ def test_steps_are_told_on_a_port_of_their_own(tmp_path: Path) -> None:
         assert told["prefill_tokens"] == running.metric("prompt_tokens_total")
         assert told["drafted_tokens"] == running.metric("spec_decode_num_draft_tokens_total")
         assert told["accepted_tokens"] == running.metric("spec_decode_num_accepted_tokens_total")
-        # all eight were under way most of the time, and one always
+        # at most eight were under way and at least one; what a stalled machine gave up is in the waits alone
         waited = running.metric("inter_token_latency_seconds_sum")
-        assert waited / 8 <= told["step_seconds"] <= waited
+        assert waited / 16 < told["step_seconds"] <= waited
     with emulator(*flags, **variables), pytest.raises(requests.ConnectionError):
         requests.get(url, timeout=5)
 
