@@ -1,6 +1,6 @@
 """What the node runs where the image `vllm/vllm-openai` would run `vllm serve`: that, in the engine's own environment.
 
-A file of its own, run by the engine's interpreter without the rest of this package. It changes one thing, and only
+A file of its own, run by the engine's interpreter without the rest of this package. It changes one argument, and only
 where a test asks for it by REALENGINE_SYNTHETIC_RATES: drafts are then accepted at these rates by position (JSON list,
 one per K that can be drafted), whatever they say. The operator renders no such test aid, so it is added here.
 """
@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+from pathlib import Path
 
+KEPT = "vllm-cache"
+"""Folder of the engine's environment with what `classes` found."""
 RATES = "REALENGINE_SYNTHETIC_RATES"
 _FLAG = "--speculative-config"
 
@@ -28,7 +32,15 @@ def command(given: list[str], rates: str | None) -> list[str]:
     return argv
 
 
+def seed(prefix: Path, cache: str | None) -> None:
+    """Put what the environment keeps into the pod's own cache folder; without either the engine finds it again."""
+    kept = prefix / KEPT
+    if cache and kept.is_dir():
+        shutil.copytree(kept, cache, dirs_exist_ok=True)
+
+
 if __name__ == "__main__":
+    seed(Path(sys.prefix), os.environ.get("VLLM_CACHE_ROOT"))
     sys.argv = command(sys.argv[1:], os.environ.get(RATES))
     from vllm.entrypoints.cli.main import main  # type: ignore[import-not-found]  # only in the engine's environment
 

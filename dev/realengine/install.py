@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from realengine import paths
+from realengine.image import KEPT
 
 Report = Callable[[str], None]
 _OVERLAY = Path(__file__).with_name("overlay")
@@ -41,6 +42,7 @@ def installed(report: Report) -> Path:
         found = install(report)
     elif not given:
         lay(paths.environment())
+        _inspect(paths.environment(), report)
     return found
 
 
@@ -58,6 +60,7 @@ def install(report: Report) -> Path:
         for number, (name, argv) in enumerate(_steps(base, place), 1):
             _step(place, f"{number}-{name}", argv, log, report)
         lay(place)
+        _inspect(place, report)
         version = _version(place)
         seconds = round(time.monotonic() - started, 1)
         _mark(place / paths.COMPLETE, {"version": version, "seconds": seconds})
@@ -114,6 +117,30 @@ def lay(place: Path) -> None:
             path.write_text(text)
 
 
+def _inspect(place: Path, report: Report) -> None:
+    """Keep what vLLM learns of the small models' classes: every start of a pod would learn it anew."""
+    kept = place / KEPT
+    if (kept / "modelinfos").is_dir():
+        return
+    report("looking at the model classes: ...")
+    partial = place / f".{KEPT}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    told = _run(place, ["-P", str(Path(__file__).with_name("classes.py"))], {"VLLM_CACHE_ROOT": str(partial)})
+    if told.returncode:
+        raise InstallError(f"vLLM was installed but cannot load its model classes:\n{told.stderr[-2000:]}")
+    partial.rename(kept)
+
+
+def _run(place: Path, arguments: list[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """The engine's interpreter, without this project's paths, which the engine must not see."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [place / "bin" / "python", *arguments],
+        env={**inherited, "VLLM_TARGET_DEVICE": "cpu", "VLLM_NO_USAGE_STATS": "1", **variables},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+
+
 def _metadata(name: str, version: str) -> str:
     return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
@@ -124,11 +151,7 @@ def _site_packages(place: Path) -> Path:
 
 def _version(place: Path) -> str:
     """What the installed engine says of itself: it can be imported and takes itself for a CPU build."""
-    told = subprocess.run(
-        [place / "bin" / "python", "-m", "vllm.entrypoints.cli.main", "--version"],
-        env={**os.environ, "VLLM_TARGET_DEVICE": "cpu", "VLLM_NO_USAGE_STATS": "1"},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    told = _run(place, ["-m", "vllm.entrypoints.cli.main", "--version"], {})
     version = told.stdout.strip().splitlines()[-1] if told.stdout.strip() else ""
     if version != f"{paths.VLLM}+cpu":
         raise InstallError(f"vLLM was installed but tells version {version!r}:\n{told.stderr[-2000:]}")

@@ -20,7 +20,7 @@ from realengine.install import InstallError, installed
 from realengine.models import ModelsError, made
 from speculative_operator.domain import names
 
-PLAY_SECONDS = 1500.0
+PLAY_SECONDS = 3600.0
 KEYS = (
     *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
     *("payload_throughput_ratio", "best_static_gap_percent"),

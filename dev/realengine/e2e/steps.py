@@ -19,7 +19,7 @@ from realengine.load import Answer, Client, Load
 from realengine.scene import Rows
 
 NAME = "tiny"
-START_SECONDS = 300.0
+START_SECONDS = 600.0
 PATIENCE_SECONDS = 20.0
 """Beyond what a step should take: the machine may be busy."""
 ADOPTED = re.compile(r"table version (\d+) in force since (\S+): ")
@@ -68,7 +68,7 @@ async def ready(stage: Stage, generation: int, seconds: float = START_SECONDS) -
     await until(f"{NAME} serves generation {generation}", served, seconds, every=0.5)
 
 
-async def window(stage: Stage, pod: dict[str, Any], seconds: float, tokens: int = 30) -> Counters:
+async def window(stage: Stage, pod: dict[str, Any], seconds: float, tokens: int = 60) -> Counters:
     """What an engine counted in so many seconds, or in as many more as so many tokens take."""
     before = await stage.look(pod)
     deadline = time.monotonic() + seconds + PATIENCE_SECONDS

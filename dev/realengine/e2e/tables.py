@@ -14,6 +14,8 @@ _SECONDS, _LOOKS = 1.0, 15
 """Looks of so many seconds at one load. When several requests end together, or clients are slow, a batch falls into the
 band below for some steps: then one looks again. An engine with another K than the table's never shows it."""
 
+_ENOUGH_DRAFTS = 5
+
 
 def k_at(table: Rows, requests: int) -> int:
     """K of a table for a number of scheduled requests."""
@@ -55,7 +57,7 @@ def shows(seen: Counters, k: int, *, capped: bool = False) -> bool:
     """Whether an engine counted what K asks for: every draft of K tokens (`capped`: at most K), none at 0."""
     if k == 0:
         return seen.drafts == 0 and seen.draft_tokens == 0 and seen.generated > 0
-    return seen.drafts > 0 and (0 < seen.k <= k if capped else seen.k == k)
+    return seen.drafts >= _ENOUGH_DRAFTS and (0 < seen.k <= k if capped else seen.k == k)
 
 
 async def _look(play: Play, pod: dict[str, Any], k: int, *, capped: bool) -> Counters:
