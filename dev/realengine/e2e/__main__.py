@@ -14,6 +14,8 @@ from typing import Any
 from demo.scene import OPERATOR_NAMESPACE, SceneError, install_operator
 from devcluster.cluster import Cluster
 from devcluster.errors import DevClusterError
+from payloadbench.measure import measure
+from payloadbench.server import ServerError
 from realengine import paths, scene
 from realengine.e2e.report import Report, markdown
 from realengine.install import InstallError, installed
@@ -21,6 +23,7 @@ from realengine.models import ModelsError, made
 from speculative_operator.domain import names
 
 PLAY_SECONDS = 3600.0
+LEAST_RATIO = 0.99
 KEYS = (
     *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
     *("payload_throughput_ratio", "best_static_gap_percent"),
@@ -33,6 +36,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--name", default="e2e-vllm", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-vllm", help="folder of the report")
     parser.add_argument("--models", type=Path, help="folder with target, draft and eagle3")
+    parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for the payload's cost; 0: none")
     parser.add_argument("--short", action="store_true", help="without the part in which the operator tunes")
     return parser.parse_args()
 
@@ -65,6 +69,26 @@ def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
         report.check("the run came to its end", False, f"exit code {code}")
 
 
+def payload_cost(python: Path, pairs: int, report: Report) -> None:
+    """Throughput with the payload and a constant table over throughput without, two engines turn about.
+
+    Judged by what can be told apart: the ratio within twice its standard error, and tokens per second of processor
+    time, which other programs on the machine hardly touch.
+    """
+    report.begin("What the payload costs")
+    told = measure(python=python, pairs=pairs, report=lambda line: report.say(f"  {line}"))
+    report.figures["payload_throughput_ratio"] = told["ratio"]
+    reached = told["ratio"] + 2 * told["standard_error"] >= LEAST_RATIO and told["processor_ratio"] >= LEAST_RATIO
+    report.check(
+        f"throughput with the payload over that without is at least {LEAST_RATIO:g}",
+        reached,
+        f"{told['ratio']} +- {told['standard_error']} over {pairs} pairs; by processor time {told['processor_ratio']} "
+        f"+- {told['processor_standard_error']}; {told['microseconds_per_step']} us a step",
+    )
+    same = told["identical"] and not told["failed"]
+    report.check("the same texts with and without it, no request failed", same, f"{told['failed']} failed")
+
+
 def keep_logs(cluster: Cluster, out: Path) -> None:
     """Logs of operator and engine beside the report: what one wants to see when an assertion failed."""
     for name, namespace, selector in (
@@ -95,6 +119,8 @@ def run(given: argparse.Namespace) -> int:
             play(cluster, given, report)
         finally:
             keep_logs(cluster, given.out)
+    if given.pairs:
+        payload_cost(python, given.pairs, report)
     told = summary(report)
     head = [f"vLLM {paths.VLLM} on CPUs, {time.monotonic() - started:.0f} s from the start to the end."]
     (given.out / "report.md").write_text(markdown(report, told, head))
@@ -111,7 +137,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: nothing is left behind", file=sys.stderr)
         return 130
-    except (InstallError, ModelsError, DevClusterError, SceneError) as error:
+    except (InstallError, ModelsError, DevClusterError, SceneError, ServerError) as error:
         print(f"error: {error}", file=sys.stderr)
         print(json.dumps({"ok": False, "error": str(error).splitlines()[0]}), flush=True)
         return 1
