@@ -101,10 +101,12 @@ class PodLab:
     def delete(self, kind: str, name: str, grace: int | None = None) -> None:
         self.call("DELETE", self._path(kind, name), None if grace is None else {"gracePeriodSeconds": grace})
 
-    def pod(self, name: str, *containers: Json, labels: Json | None = None, **spec: Any) -> None:
+    def pod(
+        self, name: str, *containers: Json, labels: Json | None = None, annotations: Json | None = None, **spec: Any
+    ) -> None:
         """Create a pod; a grace period of one second unless the test says otherwise."""
         whole = {"terminationGracePeriodSeconds": 1, "containers": list(containers), **spec}
-        self.create("pods", name, labels=labels or {}, spec=whole)
+        self.create("pods", name, labels=labels or {}, annotations=annotations or {}, spec=whole)
 
     def until(self, check: Callable[[], Any], seconds: float = 30.0) -> Any:
         """Wait until `check` returns something true, and return it."""

@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from tests.cluster.podlab import Json, PodLab, container, shell
 
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme, Verifier
+from speculative_operator.engines.base import EngineContainer
+from speculative_operator.render import RenderInput
+from speculative_operator.render.podspec import file_annotations, volumes_and_mounts
+
 pytestmark = pytest.mark.cluster
 
 WATCHER = (
@@ -122,6 +128,21 @@ test -d /opt/host/share/doc && ls /etc/passwd
     assert output.split() == [
         *("hidden", 'a="b"', "400", "440", "131072", '"aud":["vault"]', "probe", "read-only", "/etc/passwd")
     ]
+
+
+def test_files_of_an_engine_come_from_the_pods_own_annotations(lab: PodLab) -> None:
+    """As render makes them: the API server takes the field paths, and the node writes the bare texts."""
+    engine = EngineContainer(
+        image="x", args=(), env=(), startup_seconds=1, shutdown_seconds=1,
+        files={"adaptive.json": '{"1": {"steps": [0, 3]}}', "engine.yaml": "a: 1\nb: |\n  c\n"},
+    )  # fmt: skip
+    spec = DeploymentSpec("demo", "models", "uid", 1, Verifier(ModelSource(Scheme.HF, "a/b"), "demo"))
+    inp = RenderInput(spec, engine, None, 1)
+    volumes, mounts = volumes_and_mounts(inp)
+    pair = [[one for one in many if one["name"] == "config"] for many in (volumes, mounts)]
+    script = f"cd {names.CONFIG_MOUNT} && cat adaptive.json; echo; cat engine.yaml; ls"
+    output = lab.run(script, annotations=file_annotations(inp), volumes=pair[0], container={"volumeMounts": pair[1]})
+    assert output == '{"1": {"steps": [0, 3]}}\na: 1\nb: |\n  c\nadaptive.json\nengine.yaml\n'
 
 
 def test_host_is_untouched_and_the_root_can_be_read_only(lab: PodLab) -> None:
