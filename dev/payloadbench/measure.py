@@ -51,8 +51,10 @@ def measure(
     Returns `ratio` (geometric mean over pairs of throughput with / without), `standard_error` of it, `processor_ratio`
     (the same of tokens per second of processor time, which other programs on the machine hardly touch), `pairs` and
     `processor_pairs` (all ratios), `microseconds_per_step` (processor time of the payload's own code),
-    `median_microseconds` (the same by the clock), `steps`, `identical` (every text the same with and without), `failed`
-    requests. Raises RuntimeError where no engine is installed, ServerError where one does not start.
+    `median_microseconds` (the same by the clock), `share` (of the processor time of the engine's thread that is the
+    payload's own: 1 - share is the ratio that a quiet machine would show, and hardly scatters), `steps`, `identical`
+    (every text the same with and without), `failed` requests. Raises RuntimeError where no engine is installed,
+    ServerError where one does not start.
     """
     engine = python or paths.python()
     if engine is None:
@@ -121,6 +123,7 @@ def _summary(runs: Sequence[tuple[Run, Run]], told: dict[str, float]) -> dict[st
         "processor_pairs": [round(value, 4) for value in processor],
         "microseconds_per_step": round(told["mean"], 1),
         "median_microseconds": round(told["median"], 1),
+        "share": round(told["share"], 5),
         "steps": int(told["steps"]),
         "identical": all(without.answers.texts == beside.answers.texts for without, beside in runs),
         "failed": sum(run.answers.failed for pair in runs for run in pair),

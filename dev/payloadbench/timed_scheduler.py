@@ -1,9 +1,8 @@
 """The payload's scheduler with a stop-watch around it: what its own code costs a step. Runs in the engine's process.
 
 Named by `--scheduler-cls timed_scheduler.scheduler` with the payload's folder on PYTHONPATH too. The payload's mixin
-lies between two layers that read the clock: what lies outside the inner one is the payload's. Totals go to
-`$PAYLOADBENCH_FILE` once a second. The stop-watch itself costs a few microseconds a step, which are
-counted as the payload's.
+lies between two layers that read the clock: what lies outside the inner one is the payload's. What the stop-watch
+itself costs is measured beside every step and taken off. Totals go to `$PAYLOADBENCH_FILE` once a second.
 """
 
 from __future__ import annotations
@@ -28,10 +27,16 @@ class _Totals:
         self.path = Path(os.environ["PAYLOADBENCH_FILE"])
         self.walls: list[float] = []
         self.own = 0.0
+        self._began: float | None = None
+        """Processor time of the engine's thread when the first step ended."""
         self._next = 0.0
 
     def step(self, processor: float, wall: float) -> None:
         """Seconds of one step that were the payload's."""
+        spent = _processor()
+        if self._began is None:
+            self._began = spent
+            return
         self.own += processor
         self.walls.append(wall)
         now = _clock()
@@ -41,7 +46,7 @@ class _Totals:
                 "steps": len(self.walls),
                 "mean": self.own / len(self.walls) * 1e6,
                 "median": statistics.median(self.walls) * 1e6,
-                "longest": max(self.walls) * 1e6,
+                "share": self.own / (spent - self._began),
             }
             new = self.path.with_suffix(".new")
             new.write_text(json.dumps(told))
@@ -61,6 +66,20 @@ class _Watch:
         finally:
             self.processor += _processor() - processor
             self.wall += _clock() - wall
+
+
+def _price_of_watching() -> _Watch:
+    """What the two layers of a step read for themselves, under its conditions: three calls around nothing."""
+    outer, inner = _Watch(), _Watch()
+    for _ in range(3):
+        outer(inner, _nothing)
+    outer.processor -= inner.processor
+    outer.wall -= inner.wall
+    return outer
+
+
+def _nothing() -> None:
+    """As little as can be called."""
 
 
 def _layers(base: type) -> type:
@@ -90,8 +109,10 @@ def _layers(base: type) -> type:
         def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
             outputs = self._outside(super().update_from_output, *args, **kwargs)
             inside, outside = self._inside, self._outside
-            self._totals.step(outside.processor - inside.processor, outside.wall - inside.wall)
             self._inside, self._outside = _Watch(), _Watch()
+            watch = _price_of_watching()
+            processor = outside.processor - inside.processor - watch.processor
+            self._totals.step(processor, outside.wall - inside.wall - watch.wall)
             return outputs
 
     return Outer
