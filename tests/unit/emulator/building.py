@@ -14,7 +14,6 @@ from speculative_operator.emulator.arguments import parse
 from speculative_operator.emulator.assembly import build_core, build_metrics
 from speculative_operator.emulator.config import EngineConfig, engine_config
 from speculative_operator.emulator.core import EngineCore, StepResult
-from speculative_operator.emulator.metrics import EngineMetrics
 from speculative_operator.emulator.requests import FinishReason, Request
 from speculative_operator.emulator.settings import Settings
 
@@ -42,7 +41,10 @@ class Run:
     def __init__(self, config: EngineConfig, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.core: EngineCore = build_core(config, self.settings)
-        self.metrics: EngineMetrics = build_metrics(config, "m", 0.0)
+        self.metrics: Any = build_metrics(config, "m", 0.0)
+        self._start()
+
+    def _start(self) -> None:
         self.now = 0.0
         self.results: list[StepResult] = []
         self.ended: list[Request] = []
@@ -101,7 +103,8 @@ class Run:
 
     def count(self, name: str, label: str = "") -> float:
         """Value of a vLLM counter, by its name without prefix and `_total`."""
-        return self.metrics.value(f"vllm:{name}_total", label)
+        found: float = self.metrics.value(f"vllm:{name}_total", label)
+        return found
 
 
 def quiet(**changes: Any) -> Settings:

@@ -74,7 +74,7 @@ async def running(driver: EngineDriver) -> AsyncIterator[asyncio.Task[None]]:
 
 def engine_seconds(run: Run) -> float:
     """Time of one request that had the engine for itself, by the engine's own clock."""
-    return run.metrics.histogram("vllm:e2e_request_latency_seconds").sum
+    return float(run.metrics.histogram("vllm:e2e_request_latency_seconds").sum)
 
 
 @pytest.mark.parametrize("late", [0.0, 0.001, 0.004])

@@ -37,6 +37,8 @@ METHODS = {
 }
 """--speculative-algorithm to the method whose acceptance is emulated."""
 CHAINS = frozenset({"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"})
+ADAPTIVE = frozenset({"EAGLE", "EAGLE3", "NEXTN"})
+"""NEXTN is EAGLE by another name."""
 DEFAULT_STEPS = 3
 DEFAULT_TREE = ("llama", "grok-1")
 """Models for which unset speculation means a tree of drafts, which is not emulated."""
@@ -131,7 +133,7 @@ def _adaptive(given: argparse.Namespace, algorithm: str) -> Mapping[int, adaptiv
     if not given.speculative_adaptive:
         return None
     why = ""
-    if algorithm not in ("EAGLE", "EAGLE3"):
+    if algorithm not in ADAPTIVE:
         why = f"speculative_algorithm={algorithm} (only EAGLE/EAGLE3 are supported)"
     elif given.speculative_eagle_topk not in (None, 1):
         why = f"speculative_eagle_topk={given.speculative_eagle_topk} (only topk=1 is supported)"
