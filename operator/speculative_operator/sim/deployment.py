@@ -173,9 +173,12 @@ class Deployment:
         """
         if self.plant.knobs.actuator is Actuator.LIVE:
             self._at(self.now + delay, "table", (self.plant.dense(table), version))
-        else:
-            self._wanted = self._config(self._wanted[0], table)
-            self._roll()
+            return
+        self._wanted = self._config(self._wanted[0], table)
+        if self.now == 0.0:  # pods have not served yet: they start with it
+            self._serving = [self._wanted] * self.replicas
+            self._state.tables[:] = self.plant.dense(table)
+        self._roll()
 
     def hard_off(self, off: bool) -> None:
         """Replace replicas one at a time by such without (True) or with drafter; each is away for `restart_seconds`."""

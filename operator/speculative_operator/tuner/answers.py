@@ -62,9 +62,8 @@ def recommended(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -
     return memory, Decision(state, proposal.table, Reason.RECOMMENDED, message, True, new, figures)
 
 
-def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, remaining: float) -> Decision:
-    """A better table that has to wait: for time since the last change, or for writes."""
-    wait = f"held {remaining:.0f} s more after the last change" if remaining > 0 else "held: too many changes of late"
+def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, wait: str) -> Decision:
+    """A better table that has to wait; `wait` says for what."""
     message = f"{_sentence(view, memory.table, proposal, look)}; {wait}"
     figures = estimate(view, look, memory.table, proposal.table)
     return kept(state_of(memory.table, look), memory, Reason.DWELLING, message, figures)
@@ -84,6 +83,7 @@ def changed(
         changed_at=now,
         slow_windows=0,
         pace=memory.pace.spent(),
+        wanted_since=None,
     )
     state = state_of(memory.table, look)
     return memory, Decision(state, memory.table, reason, message, valid=True, changed=differs, estimate=figures)

@@ -16,7 +16,7 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner import removal
+from speculative_operator.tuner import removal, rollout
 from speculative_operator.tuner.acceptance import DEFLATION
 from speculative_operator.tuner.answers import (
     changed,
@@ -105,7 +105,7 @@ def _tuned(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
     guarded = _guard(memory, view, look)
     if guarded is not None:
         return cut(memory, view, look, guarded, now)
-    memory = removal.doomed(memory, view.without_speculator, now)
+    memory = removal.doomed(memory, view.without_speculator, rollout.cost(view.policy), now)
     if removal.to_remove(memory, view, now):
         return removed(memory, view, look, now)
     return _choice(memory, view, look, now)
@@ -113,16 +113,19 @@ def _tuned(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
 
 def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     proposal = propose(view, memory.table, look.loads, memory.pace.margin)
-    if proposal.table == memory.table or proposal.worth <= proposal.needed:
+    better = proposal.table != memory.table and proposal.worth > proposal.needed
+    if not rollout.free(view.policy):
+        memory = rollout.watched(memory, better, now)
+    if not better:
         trial = worth_probing(memory, view, look.loads, now) if view.policy.mode is Mode.AUTO else None
         if trial is not None:
             return probing(begun(memory, trial, view, look.loads), view, look, trial)
         return memory, _no_change(memory, view, look, proposal)
     if view.policy.mode is Mode.RECOMMEND:
         return recommended(memory, view, look, proposal)
-    remaining = _dwell(memory, view.policy, proposal.now, now)
-    if remaining > 0 or not memory.pace.allows(proposal.now):
-        return memory, dwelling(memory, view, look, proposal, remaining)
+    wait = _wait(memory, view.policy, proposal.now, now)
+    if wait:
+        return memory, dwelling(memory, view, look, proposal, wait)
     return changed(memory, view, look, proposal, now)
 
 
@@ -222,11 +225,15 @@ def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
     return less if less != memory.table else None
 
 
-def _dwell(memory: Memory, policy: Policy, gain: float, now: float) -> float:
-    if memory.changed_at is None:
-        return 0.0
-    since = now - memory.changed_at
-    return dwell_seconds(policy, gain) - since if since >= 0 else 0.0
+def _wait(memory: Memory, policy: Policy, gain: float, now: float) -> str:
+    """Why a better table is not put in force yet, as the end of a sentence; empty when it is."""
+    since = now - memory.changed_at if memory.changed_at is not None else math.inf
+    remaining = dwell_seconds(policy, gain) - since if since >= 0 else 0.0
+    if remaining > 0:
+        return f"held {remaining:.0f} s more after the last change"
+    if not rollout.free(policy) and (remaining := rollout.remaining_seconds(memory, now)) > 0:
+        return f"held: pods are replaced when it has looked so for {remaining:.0f} s more"
+    return "" if memory.pace.allows(gain) else "held: too many changes of late"
 
 
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:

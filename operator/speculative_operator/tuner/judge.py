@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import KTable
+from speculative_operator.tuner import rollout
+from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import best_path, choices, edges, nearest, overlay
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
@@ -33,11 +35,6 @@ FAR_WEIGHT = 0.05
 """What a gain counts at a load that was seen in the last minutes but is not there now, and at one not seen at all."""
 SEEN_SHARE = 0.02
 """Share of the remembered time that makes a grid point seen."""
-RESTART_SECONDS = 150.0
-"""Serving lost for a replica when its pod is replaced: load of weights, compilation, graph capture."""
-HORIZON_SECONDS = 3600.0
-"""A restart must pay for itself within this time."""
-RESTART_MARGIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def propose(
     weights = weights_of(view, loads)
     sure = value - confidence * view.deviation_from(incumbent)
     if view.policy.knobs.actuator is Actuator.RESTART:
-        chosen = _one_for_all(value, view.traffic.load, nearest(loads[0], max_batch))
+        chosen = _one_for_all(sure, _share(view, loads))
     else:
         scores = sure - margin
         held = value[rows, incumbent]
@@ -77,13 +74,17 @@ def propose(
     if not view.costs.prior.known:
         chosen = _only_evidence(chosen, incumbent, weights)
     gain = value[rows, chosen] - value[rows, incumbent]
-    new = overlay(table, tuple(view.ks[column] for column in chosen), max_batch)
+    new = fit(overlay(table, tuple(view.ks[column] for column in chosen), max_batch), view.policy)
     changed = np.array(choices(new, max_batch)) != np.array(choices(table, max_batch))
     focus = int(np.argmax(np.where(changed, gain * weights, -np.inf)))
     here = [nearest(load, max_batch) for load in loads]
     now = near(view.points, view.points[here])
     counted = gain * np.where(now, 1.0, np.where(weights >= 1.0, PAST_WEIGHT, FAR_WEIGHT))
-    needed, worth = _price(view.policy, gain, counted, view.traffic.load, margin)
+    if rollout.free(view.policy):
+        needed, worth = margin, float(counted.max())
+    else:
+        needed = rollout.MARGIN + rollout.cost(view.policy)
+        worth = float(_share(view, loads) @ (sure[rows, chosen] - value[rows, incumbent]))
     lost = value.max(axis=1) - value[rows, incumbent]
     return Proposal(
         table=new,
@@ -103,13 +104,19 @@ def incumbent_of(view: Outlook, table: KTable) -> NDArray[np.int64]:
 
 def weights_of(view: Outlook, loads: Sequence[float]) -> Array:
     """Weight of each grid point in the choice: 1 + its share of the time where seen or near it, else little."""
-    points, max_batch = view.points, view.policy.knobs.max_batch
-    load = view.traffic.load
-    time = np.zeros(len(points)) if len(load) != len(points) else np.array(load)
-    here = [nearest(one, max_batch) for one in loads]
-    np.add.at(time, here, 1e-9 + time.sum() * SEEN_SHARE)
-    share = time / time.sum()
+    points = view.points
+    share = _share(view, loads)
     return np.asarray(np.where(near(points, points[share >= SEEN_SHARE]), 1.0 + share, FAR_WEIGHT))
+
+
+def _share(view: Outlook, loads: Sequence[float]) -> Array:
+    """Share of the time at each grid point, the loads of now among them: of the last minutes where a table changes at
+    once, of the last hour where pods are replaced for it."""
+    seen = view.traffic.load if rollout.free(view.policy) else view.traffic.history
+    time = np.zeros(len(view.points)) if len(seen) != len(view.points) else np.array(seen)
+    here = [nearest(one, view.policy.knobs.max_batch) for one in loads]
+    np.add.at(time, here, 1e-9 + time.sum() * SEEN_SHARE)
+    return np.asarray(time / time.sum())
 
 
 def near(points: Array, loads: Array) -> NDArray[np.bool_]:
@@ -138,27 +145,19 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
 
 
 def _rise(policy: Policy) -> float:
-    """The price of a step up: none for a mixture of experts, whose best K may rise again with load."""
+    """The price of a step up: none for a mixture of experts, whose best K may rise again with load; endless where the
+    engine knows no step up."""
+    if policy.knobs.falling:
+        return math.inf
     dense = policy.facts.verifier is None or policy.facts.verifier.experts == 0
     return RISE if dense else RISE_EXPERTS
 
 
-def _one_for_all(value: Array, load: tuple[float, ...], at: int) -> NDArray[np.int64]:
-    """The one column with the best time-weighted mean over the loads seen, for engines that hold one K."""
-    time = np.zeros(len(value)) if len(load) != len(value) else np.array(load)
-    time[at] += 1e-9
-    mean = time @ value / time.sum()
-    return np.full(len(value), int(np.argmax(mean)))
+def _one_for_all(value: Array, share: Array) -> NDArray[np.int64]:
+    """The one column with the best mean over the loads seen, for engines that hold one K."""
+    return np.full(len(value), int(np.argmax(share @ value)))
 
 
 def _only_evidence(chosen: NDArray[np.int64], incumbent: NDArray[np.int64], weights: Array) -> NDArray[np.int64]:
     """With no knowledge of hardware or models: cells near loads seen only, and upward one K at a time."""
     return np.asarray(np.where(weights >= 1.0, np.minimum(chosen, incumbent + 1), incumbent))
-
-
-def _price(policy: Policy, gain: Array, counted: Array, load: tuple[float, ...], margin: float) -> tuple[float, float]:
-    """(gain needed, gain expected): the best cell where a change is free, the mean over loads where pods restart."""
-    if policy.knobs.actuator is Actuator.LIVE:
-        return margin, float(counted.max())
-    time = np.array(load) if len(load) == len(gain) and sum(load) > 0 else np.ones(len(gain))
-    return RESTART_MARGIN + RESTART_SECONDS / HORIZON_SECONDS, float(gain @ time / time.sum())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
-from speculative_operator.tuner.start import fit
+from speculative_operator.tuner.allowed import fit
 
 
 def lawful(decision: Decision, observation: Observation, policy: Policy) -> bool:

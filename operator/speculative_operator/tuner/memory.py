@@ -15,10 +15,10 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import persistence
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
+from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.costs import CostEvidence, StepSample
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.pace import Pace
-from speculative_operator.tuner.start import fit
 from speculative_operator.tuner.traffic import Traffic
 
 FIRST_RETRY_SECONDS = 300.0
@@ -78,6 +78,8 @@ class Memory:
     """True while pods run without a speculator."""
     hard_off_at: float | None = None
     """When pods last changed to or from that; None: never."""
+    wanted_since: float | None = None
+    """Since when another table has looked worth a rollout, where it takes one."""
     doomed_since: float | None = None
     """Since when pods without a speculator have looked better than any table."""
 

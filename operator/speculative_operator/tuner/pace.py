@@ -27,7 +27,7 @@ CREDIT = 2.0
 """Log speed for which a write is made that is not there yet, and how many such writes may be owed."""
 URGENT_DWELL = 9.0
 LIVE_DWELL = 45.0
-ROLLOUT_DWELL = 600.0
+ROLLOUT_DWELL = 1800.0
 """Seconds between changes: for such a gain, of a file that pods re-read, of the pod template."""
 
 

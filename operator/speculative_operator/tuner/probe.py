@@ -16,6 +16,7 @@ import numpy as np
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import KTable
+from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import edges, nearest
 from speculative_operator.tuner.judge import NEAR, incumbent_of
 from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory, Probe
@@ -131,7 +132,9 @@ def trial_table(probe: Probe, view: Outlook, loads: Sequence[float]) -> KTable:
     for row, (first, last) in enumerate(edges(view.policy.knobs.max_batch)):
         if possible[row] and any(_apart(float(view.points[row]), load) <= NEAR for load in loads):
             dense[first - 1 : last] = [probe.k] * (last - first + 1)
-    return KTable.from_dense(dense)
+            if view.policy.knobs.falling:
+                dense[: first - 1] = [max(k, probe.k) for k in dense[: first - 1]]
+    return fit(KTable.from_dense(dense), view.policy)
 
 
 def _length(memory: Memory) -> float:

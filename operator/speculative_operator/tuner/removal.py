@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.tuner.judge import HORIZON_SECONDS, RESTART_SECONDS
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import Comparison, Outlook
 
@@ -26,10 +25,10 @@ RETURN_SECONDS = 3600.0
 """To have the speculator back: what it must bring by what is remembered of it, and least time without it."""
 
 
-def doomed(memory: Memory, found: Comparison, now: float) -> Memory:
-    """Memory that knows since when the speculator is dead weight."""
+def doomed(memory: Memory, found: Comparison, cost: float, now: float) -> Memory:
+    """Memory that knows since when the speculator is dead weight; `cost`: what the rollout costs (`rollout.cost`)."""
     sure = found.gain - DOUBT * found.deviation
-    bad = found.gain > GAIN and sure > RESTART_SECONDS / HORIZON_SECONDS / 2.0
+    bad = found.gain > GAIN and sure > cost / 2.0
     since = (memory.doomed_since if memory.doomed_since is not None else now) if bad else None
     return memory if since == memory.doomed_since else replace(memory, doomed_since=since)
 

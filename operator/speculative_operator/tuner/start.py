@@ -1,14 +1,17 @@
 """The table that a deployment starts with, before anything was measured.
 
-Called by reconcile for a new object, and by memory where a stored table cannot be read.
+Called by reconcile for a new object, and by persistence where a stored table cannot be read.
 """
 
 from __future__ import annotations
+
+import math
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
+from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import best_path, edges
 from speculative_operator.tuner.judge import RISE
 from speculative_operator.tuner.outlook import outlook
@@ -37,15 +40,6 @@ def initial_table(policy: Policy) -> KTable:
     return _cautious(policy, start)
 
 
-def fit(table: KTable, policy: Policy) -> KTable:
-    """`table` over 1..max_batch with every K lowered to the next one that the policy allows (raised to the least)."""
-    ks, max_batch = candidates(policy), policy.knobs.max_batch
-    if table.max_batch == max_batch and table.ks <= set(ks):
-        return table
-    sized = table.resized(max_batch)
-    return KTable.from_dense([max((k for k in ks if k <= wanted), default=ks[0]) for wanted in sized.dense()])
-
-
 def _start_k(policy: Policy) -> int:
     ks = candidates(policy)
     wanted = policy.start_k if policy.start_k is not None else DEFAULT_K
@@ -58,7 +52,8 @@ def _cautious(policy: Policy, start: int) -> KTable:
     allowed = max((column for column, k in enumerate(view.ks) if k <= start), default=0) + 1
     scores = view.value()[:, :allowed].copy()
     scores[:, -1] += FAVOUR
+    rise = math.inf if policy.knobs.falling else RISE
     dense: list[int] = []
-    for column, (first, last) in zip(best_path(scores, RISE), edges(policy.knobs.max_batch), strict=True):
+    for column, (first, last) in zip(best_path(scores, rise), edges(policy.knobs.max_batch), strict=True):
         dense += [view.ks[column]] * (last - first + 1)
     return KTable.from_dense(dense)

@@ -15,9 +15,13 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Goal, Objective
 from speculative_operator.domain.table import KTable
+from speculative_operator.tuner import initial_table
+from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import choices, grid, nearest
 from speculative_operator.tuner.judge import incumbent_of, least_bad, propose
+from speculative_operator.tuner.memory import Probe
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
+from speculative_operator.tuner.probe import trial_table
 from speculative_operator.tuner.traffic import Traffic
 
 POINTS = grid(256)
@@ -131,17 +135,24 @@ class TestOneKForAll:
     asked = plain(knobs=replace(KNOBS, actuator=Actuator.RESTART))
 
     def test_the_table_is_constant_and_best_over_the_time_spent(self) -> None:
-        load = tuple(30.0 if p <= 8 else 300.0 if p == 60 else 0.0 for p in POINTS)
         at = POINTS[nearest(60, 256)]
         load = tuple(300.0 if p == at else 30.0 if p == 2 else 0.0 for p in POINTS)
-        view = seeing({(2, 5): 1.0, (at, 1): CLEAR}, self.asked, Traffic(load=load))
+        view = seeing({(2, 5): 1.0, (at, 1): CLEAR}, self.asked, Traffic(history=load))
         found = propose(view, TWO, [2.0], MARGIN)
         assert found.table == KTable.constant(1, 256)
-        assert found.worth == pytest.approx(CLEAR * 300 / 330)
+        assert 0.0 < found.worth < CLEAR * 300 / 330
+
+    def test_the_last_minutes_do_not_decide_over_the_hour(self) -> None:
+        at = POINTS[nearest(60, 256)]
+        hour, minutes = (tuple(300.0 if p == load else 0.0 for p in POINTS) for load in (at, 2))
+        view = seeing({(2, 5): CLEAR, (at, 1): CLEAR}, self.asked, Traffic(load=minutes, history=hour))
+        assert propose(view, TWO, [2.0], MARGIN).table == KTable.constant(1, 256)
 
     def test_a_rollout_must_pay_more_than_a_write(self) -> None:
         live, rollout = (propose(seeing({}, asked), TWO, [2.0], MARGIN).needed for asked in (plain(), self.asked))
         assert rollout > live
+        dear = replace(self.asked, rollout_seconds=900.0)
+        assert propose(seeing({}, dear), TWO, [2.0], MARGIN).needed == pytest.approx(0.02 + 900.0 / 3600.0)
 
     def test_nothing_seen_yet_is_judged_by_the_load_of_now(self) -> None:
         found = propose(seeing({(2, 5): CLEAR}, self.asked), TWO, [2.0], MARGIN)
@@ -190,6 +201,30 @@ def test_any_speeds_give_a_legal_table_that_is_not_worse(seed: int, loads: list[
         here = [nearest(load, 256) for load in loads]
         rows = [row for row in here if choices(found.table, 256)[row] != choices(table, 256)[row]]
         assert not rows or found.worth > 0
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.floats(1, 256), min_size=1, max_size=3),
+    st.sampled_from([Actuator.LIVE, Actuator.TABLE]),
+)
+@settings(max_examples=40, derandomize=True, deadline=None)
+def test_where_k_may_only_fall_no_table_rises(seed: int, loads: list[float], actuator: Actuator) -> None:
+    random = np.random.default_rng(seed)
+    asked = plain(knobs=replace(KNOBS, actuator=actuator, falling=True))
+    view = seeing({}, asked)
+    view.__dict__["speed"] = random.normal(0, 0.1, view.speed.shape)
+    table = fit(KTable.from_dense(random.choice(KNOBS.ks, 256).tolist()), asked)
+    trial = Probe(table, int(random.choice(KNOBS.ks)), 0.0, 15.0)
+    for found in (
+        table,
+        initial_table(asked),
+        propose(view, table, loads, MARGIN).table,
+        trial_table(trial, view, loads),
+    ):
+        assert [band.k for band in found] == sorted((band.k for band in found), reverse=True)
+        assert found == fit(found, asked)
+    assert trial_table(trial, view, loads).k_at(round(loads[0])) == trial.k
 
 
 class TestLeastBad:

@@ -19,7 +19,8 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.step_time import StepCosts
 from speculative_operator.tuner import decide
-from speculative_operator.tuner.pace import PER_HOUR, SAVED, URGENT_DWELL
+from speculative_operator.tuner.pace import PER_HOUR, ROLLOUT_DWELL, SAVED, URGENT_DWELL
+from speculative_operator.tuner.rollout import LASTING_SECONDS
 
 RAMP = (
     *([1] * 6 + [2] * 3 + [4] * 3 + [8] * 3 + [16] * 4 + [32] * 4 + [64] * 5 + [100] * 5),
@@ -231,8 +232,12 @@ class TestRestart:
 
     def test_a_clear_loss_is_worth_a_rollout(self) -> None:
         loop = run(Plant(conditional=USELESS), self.asked)
-        loop.play(*[20] * 30)
+        loop.play(*[20] * int(LASTING_SECONDS / TICK))
+        assert loop.writes == 0
+        assert "held: pods are replaced when it has looked so for" in loop.decisions[-1].message
+        loop.play(*[20] * 10)
         assert loop.memory.table == KTable.constant(0, 256)
+        assert loop.writes == 1
         assert all(not decision.changed for decision in loop.decisions if decision.reason is Reason.GUARD)
 
     def test_a_small_gain_is_not(self) -> None:
@@ -241,14 +246,26 @@ class TestRestart:
         assert loop.writes == 0
         assert loop.decisions[-1].reason is Reason.WITHIN_MARGIN
 
-    def test_rollouts_are_ten_minutes_apart(self) -> None:
+    def test_what_passes_is_worth_none(self) -> None:
+        """A gain that goes before it has lasted begins anew when it comes back."""
         plant = Plant(conditional=USELESS)
         loop = run(plant, self.asked)
-        loop.play(*[20] * 10)
-        plant.conditional = (0.9,) * 5
-        loop.play(*[20] * 120)
+        for _ in range(4):
+            plant.conditional = USELESS
+            loop.play(*[20] * int(0.7 * LASTING_SECONDS / TICK))
+            plant.conditional = (0.9,) * 5
+            loop.play(*[20] * 20)
+        assert loop.writes == 0
+
+    def test_rollouts_are_half_an_hour_apart(self) -> None:
+        plant = Plant(conditional=USELESS)
+        loop = run(plant, self.asked, KTable.constant(5, 256))
+        loop.play(*[200] * 80)
+        plant.conditional = (0.95,) * 5
+        loop.play(*[1] * 320)
         at = [10 * n for n, decision in enumerate(loop.decisions) if decision.changed]
-        assert all(later - earlier >= 600 for earlier, later in itertools.pairwise(at))
+        assert at
+        assert all(later - earlier >= ROLLOUT_DWELL for earlier, later in itertools.pairwise(at))
 
 
 def test_the_capture_ceiling_is_respected() -> None:

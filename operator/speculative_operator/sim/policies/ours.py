@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from speculative_operator.domain.decision import Decision, State
+from speculative_operator.domain.knobs import Actuator
 from speculative_operator.sim.policies.base import Journal
 from speculative_operator.sim.session import Session
 
@@ -44,6 +45,9 @@ class Ours:
         self._off = False
 
     def act(self, deployment: Deployment) -> None:
+        if deployment.rolling and deployment.plant.knobs.actuator is not Actuator.LIVE:
+            count_shares(self.journal, deployment)
+            return  # as in the operator, nothing is asked while pods of two tables serve
         now, texts = deployment.now, deployment.exposition()
         began = self._clock() if self._clock else 0.0
         decision = self._session.feed(EPOCH + now, texts)
