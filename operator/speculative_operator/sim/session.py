@@ -123,7 +123,8 @@ class Session:
 
     def _mixed(self, observation: Observation) -> Decision | None:
         """While pods with a drafter stand beside pods without one their windows do not mix: a rollout is under way."""
-        if len({window.drafts is None for window in observation.windows.values()}) < 2:
+        busy = [window for window in observation.windows.values() if window.steps > 0]
+        if len({window.drafts is None for window in busy}) < 2:
             return None
         return self._holding(Reason.ROLLING_OUT, "some pods run with a drafter, some without")
 

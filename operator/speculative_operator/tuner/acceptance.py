@@ -43,6 +43,8 @@ FITTED_FROM = 1.5
 """Mean K of the evidence from which run lengths, rather than the prior's shape, say how deeper positions fare."""
 LEAST_FACTOR, MOST_FACTOR = 0.6, 1.6
 """Limits of what another K may change: the largest published effect is 39 %."""
+HALVINGS = 24
+"""Of the interval in which a factor is sought: to seven digits."""
 MODEL_SHARE = 0.02
 """Share of the expected count that the posterior may be off without anything having changed."""
 
@@ -131,6 +133,21 @@ def exact_sample(tried: tuple[float, ...], accepted: tuple[float, ...], mean_k: 
         reached.append(max(drafts * survived, taken))
         survived = min(taken / drafts, survived) if drafts > 0 else 0.0
     return DraftSample(tuple(reached), accepted, tried[0] if tried else 0.0, mean_k)
+
+
+def mean_sample(drafts: float, accepted: float, mean_k: float, prior: Array) -> DraftSample:
+    """Exposures where only the number of accepted drafts is told (SGLang): the conditionals of `prior`, scaled by the
+    one factor that explains as many."""
+    whole = min(max(int(mean_k), 0), len(prior))
+    tried = np.array([1.0] * whole + ([mean_k - whole] if whole < min(mean_k, len(prior)) else []))
+    expected = np.minimum(prior[: len(tried)], LIMIT)
+    low, high = 0.0, LIMIT / max(float(expected.min(initial=LIMIT)), 1e-3)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        more = float(np.cumprod(np.minimum(expected * middle, LIMIT)) @ tried) * drafts < accepted
+        low, high = (middle, high) if more else (low, middle)
+    taken = np.cumprod(np.minimum(expected * low, LIMIT)) * tried
+    return exact_sample(tuple((drafts * tried).tolist()), tuple((drafts * taken).tolist()), mean_k)
 
 
 def learn_acceptance(

@@ -170,4 +170,4 @@ def _absurd(observation: Observation, knobs: KnobSpace) -> Hold | None:
 def _idle(observation: Observation) -> Hold | None:
     if any(window.decode_request_steps > 0 and window.steps > 0 for window in observation.windows.values()):
         return None
-    return Hold(Reason.IDLE, "no request was served in the window; the table stays as it is")
+    return Hold(Reason.IDLE, "no request decoded in the window; the table stays as it is")

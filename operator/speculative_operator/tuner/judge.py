@@ -62,7 +62,8 @@ def propose(
     value, incumbent = view.value(), incumbent_of(view, table)
     rows = np.arange(len(value))
     weights = weights_of(view, loads)
-    sure = value - confidence * view.deviation_from(incumbent)
+    doubt = confidence if rollout.free(view.policy) else rollout.DOUBT
+    sure = value - doubt * view.deviation_from(incumbent)
     if view.policy.knobs.actuator is Actuator.RESTART:
         chosen = _one_for_all(sure, _share(view, loads))
     else:

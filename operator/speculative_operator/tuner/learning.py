@@ -22,6 +22,7 @@ from speculative_operator.tuner.acceptance import (
     draft_sample,
     exact_sample,
     learn_acceptance,
+    mean_sample,
     usable_positions,
 )
 from speculative_operator.tuner.costs import StepSample, exact_terms, learn_costs, off_terms, step_terms
@@ -193,7 +194,13 @@ def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], p
     else:
         drafts, mean, tried = window.drafts, window.draft_tokens / window.drafts, window.drafted_per_position
         certain, share = usable_positions(mean, window.scheduled, tables) if tables else (0, 0.0)
-    sample = exact_sample(tried, accepted, mean) if tried else draft_sample(drafts, accepted, certain, share, mean)
+    if tried:
+        sample = exact_sample(tried, accepted, mean)
+    elif accepted or window.accepted_tokens is None:
+        sample = draft_sample(drafts, accepted, certain, share, mean)
+    else:
+        expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
+        sample = mean_sample(drafts, window.accepted_tokens, mean, expected)
     return DraftSample(
         tuple(fresh * value for value in sample.reached),
         tuple(fresh * value for value in sample.accepted),
@@ -240,6 +247,8 @@ def _learn_share(
         return traffic
     asked = drafted = 0.0
     for (_, window), run in zip(windows, tables, strict=True):
+        if window.decode_request_steps <= 0:
+            continue
         k = _asked(window, run) if window.cells or len(run) == 1 else None
         if k is None or window.draft_tokens is None:
             return traffic

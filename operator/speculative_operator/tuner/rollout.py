@@ -21,8 +21,8 @@ HORIZON_SECONDS = 3600.0
 """A change must pay for the rollout within this time."""
 MARGIN = 0.02
 """Log speed that must be left over."""
-DOUBT = 0.5
-"""Standard deviations of itself that the gain is taken lower by."""
+DOUBT = 0.84
+"""Standard deviations by which the gain is taken lower: surely by 80 %, as for unloading."""
 LASTING_SECONDS = 600.0
 """So long a change must have looked worth its price."""
 

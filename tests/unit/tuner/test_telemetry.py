@@ -12,7 +12,7 @@ from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run, same
 from speculative_operator.domain.observation import Observation, PodWindow, StepCell
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, decide
-from speculative_operator.tuner.acceptance import exact_sample
+from speculative_operator.tuner.acceptance import exact_sample, mean_sample
 from speculative_operator.tuner.learning import learn
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.telemetry import behind, believable
@@ -165,3 +165,28 @@ def test_looked_up_drafts_are_counted_by_the_k_that_was_asked_for() -> None:
 def test_only_an_older_version_is_behind() -> None:
     assert [behind(replace(GOOD, table_version=seen), 7) for seen in (None, 6, 7, 8)] == [False, True, False, False]
     assert not behind(replace(GOOD, table_version=6), None)
+
+
+@pytest.mark.parametrize("mean_k", [1.0, 3.0, 4.4, 5.0])
+@pytest.mark.parametrize("rate", [0.05, 0.4, 0.9])
+def test_a_count_of_accepted_drafts_alone_scales_what_was_expected(mean_k: float, rate: float) -> None:
+    """As many accepted in all, with the prior's shape."""
+    prior = np.array([0.8, 0.7, 0.65, 0.6, 0.55])
+    sample = mean_sample(1000.0, 1000.0 * mean_k * rate, mean_k, prior)
+    assert sum(sample.accepted) == pytest.approx(1000.0 * mean_k * rate, rel=1e-4)
+    found = np.array(sample.accepted) / np.array(sample.reached)
+    assert np.all(np.diff(found) <= 1e-9)
+    unclipped = found < 0.99
+    ratios = (found / prior[: len(found)])[unclipped]
+    assert ratios == pytest.approx(np.full(len(ratios), ratios[0]) if len(ratios) else ratios)
+
+
+def test_an_engine_that_tells_no_positions_gathers_drafts() -> None:
+    loop = run(Plant(conditional=(0.2, 0.1, 0.1, 0.1, 0.1)))
+    bare = replace(loop.plant.window(KTable.constant(3, 256), 20, NOW), accepted_per_position=())
+    memory = Memory.fresh(KTable.constant(3, 256), NOW)
+    for _ in range(20):
+        memory = learned(memory, bare, NOW)
+        memory = replace(memory, seen=())
+    view = outlook(policy(), memory.costs, memory.acceptance, memory.traffic)
+    assert float(view.drafts.length[3]) == pytest.approx(1.0 + 0.2 + 0.02 + 0.002, rel=0.05)
