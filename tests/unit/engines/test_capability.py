@@ -9,7 +9,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
-from speculative_operator.engines.vllm import version
+from speculative_operator.engines.matrix import version
 from speculative_operator.engines.vllm.capability import METHODS, Runner
 from speculative_operator.engines.vllm.plan import boot_schedule, plan
 

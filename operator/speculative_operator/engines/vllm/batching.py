@@ -12,8 +12,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Refusal
+from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.vllm.plan import Plan
-from speculative_operator.engines.vllm.version import Version
 from speculative_operator.physics.catalog import find_accelerator
 
 ADVISED = 8192

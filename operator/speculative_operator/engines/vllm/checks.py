@@ -10,11 +10,11 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Specu
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.vendors import platform_of
+from speculative_operator.engines.matrix.version import Version, parse, show
 from speculative_operator.engines.vllm import batching, capability, options, sources, user_arguments
 from speculative_operator.engines.vllm.capability import METHODS
 from speculative_operator.engines.vllm.environment import TABLE_VARIABLE
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
-from speculative_operator.engines.vllm.version import Version, parse, show
 
 _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 

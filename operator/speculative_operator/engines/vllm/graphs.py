@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.vllm.batching import budget
 from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import Plan, boot_schedule
 from speculative_operator.engines.vllm.user_arguments import flag_of
-from speculative_operator.engines.vllm.version import Version
 from speculative_operator.physics.catalog import find_accelerator
 
 _CAPTURING = (Vendor.NVIDIA, Vendor.AMD)

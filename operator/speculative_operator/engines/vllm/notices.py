@@ -9,9 +9,9 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Mode
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.vendors import platform_of
+from speculative_operator.engines.matrix.version import parse, show
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
 from speculative_operator.engines.vllm.plan import plan
-from speculative_operator.engines.vllm.version import parse, show
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy, Speculator
 from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.version import Version, parse
 from speculative_operator.engines.vllm import capability
 from speculative_operator.engines.vllm.capability import METHODS, MethodFacts, Runner
-from speculative_operator.engines.vllm.version import Version, parse
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""
