@@ -45,6 +45,8 @@ GRAPH_BATCHES = (*range(1, 32), *range(32, 129, 8), 256, 512, 1024, 2048)
 """Captured batch sizes of `cuda_graph_config` in its default, up to --max_batch_size (padding off: exact sizes run as
 graphs, others eagerly; here every size is padded, as with `enable_padding`)."""
 REQUESTS, ITERATIONS = "return_perf_metrics", "enable_iter_perf_stats"
+UNLIMITED = 3600.0
+"""Seconds of draining: uvicorn waits for open requests without limit (tensorrt_llm/serve/openai_server.py)."""
 AUTO_LIMIT = 32
 """Requests above which AUTO drafts nothing."""
 
@@ -218,7 +220,7 @@ def _server(given: argparse.Namespace, options: Mapping[str, int]) -> ServerConf
         served_names=(given.model,),
         host=given.host,
         port=given.port,
-        shutdown_timeout=0.0,
+        shutdown_timeout=UNLIMITED,
         drain=Drain.CLOSES,
         checks_model=False,
         reports_speculation=False,
