@@ -247,6 +247,50 @@ def test_a_speculator_by_its_own_name_always_drafts(fields: dict[str, Any], fiel
     assert "verifier.model" in refusal.message
 
 
+def test_mtp_layers_are_of_the_verifiers_checkpoint() -> None:
+    """Named twice or once: the engine takes them, and the quantization, from the verifier, but not its revision."""
+    whole = ModelSource(Scheme.HF, "deepseek-ai/DeepSeek-V3", "r1")
+    for source in (None, whole):
+        subject = spec(Method.MTP, source=source, verifier={"source": whole, "tensor_parallel_size": 8})
+        made = container(subject)
+        assert valued(made.args, "--revision") == "r1"
+        drafter = {key: value for key, value in config(made).items() if not key.startswith("num_")}
+        assert drafter == {"method": "mtp", "revision": "r1"}
+    image = ModelSource(Scheme.OCI, "registry.example/deepseek:1")
+    assert len(container(spec(Method.MTP, source=image, verifier={"source": image})).image_mounts) == 1
+
+
+def test_a_dspark_named_twice_names_its_verifier_and_named_once_is_part_of_it() -> None:
+    whole = ModelSource(Scheme.HF, "someone/whole", "r1")
+    part = spec(Method.DSPARK, source=None, verifier={"source": whole})
+    assert engine_for(part).refusals(part) == ()
+    assert "model" not in config(container(part))
+    assert (valued(container(part).args, "--revision"), config(container(part))["revision"]) == ("r1", "r1")
+    twice = ModelSource(Scheme.HF, "someone/whole")
+    own = spec(Method.DSPARK, source=twice, verifier={"source": twice})
+    assert engine_for(own).refusals(own) == ()
+    assert config(container(own))["model"] == "someone/whole"
+
+
+@pytest.mark.parametrize(
+    ("revision", "fields", "field"),
+    [
+        ("r1", {}, "spec.speculator.model"),
+        ("", {"mode": Mode.OFF}, "spec.verifier.model"),
+        ("", {"off_policy": OffPolicy.HARD}, "spec.speculation.offPolicy"),
+    ],
+)
+def test_a_dspark_named_twice_is_refused_where_both_readings_part(
+    revision: str, fields: dict[str, Any], field: str
+) -> None:
+    """Layers of the verifier's own would be loaded at another revision, or could be left out."""
+    whole = ModelSource(Scheme.HF, "someone/whole", revision)
+    subject = spec(Method.DSPARK, source=whole, verifier={"source": whole}, **fields)
+    (refusal,) = engine_for(subject).refusals(subject)
+    assert refusal.field == field
+    assert "remove speculator.model if it drafts with layers of its own" in refusal.message
+
+
 def test_experts_and_adapters() -> None:
     subject = spec(verifier={"expert_parallel": True, "lora": LoraLimits(4, 32), "tensor_parallel_size": 2})
     args = container(subject).args

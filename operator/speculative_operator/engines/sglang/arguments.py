@@ -11,7 +11,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.engines.sglang.capability import ALGORITHMS
 from speculative_operator.engines.sglang.schedule import FILE, first_steps
 from speculative_operator.engines.shared.plan import Plan
-from speculative_operator.engines.vllm.sources import locate
+from speculative_operator.engines.shared.sources import locate
 
 COMMAND = ("python3", "-m", "sglang.launch_server")
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)

@@ -11,9 +11,9 @@ from speculative_operator.engines import images
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.version import Version, parse, show
+from speculative_operator.engines.shared import sources
 from speculative_operator.engines.shared.flags import Flags
 from speculative_operator.engines.shared.plan import Offer, plan
-from speculative_operator.engines.vllm import sources
 
 UNSUPPORTED, INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 

@@ -10,7 +10,7 @@ from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.engines.base import EngineContainer, ImageMount, PvcMount
 from speculative_operator.engines.images import environment_of, image_of, limits_of, user_of
 from speculative_operator.engines.shared.plan import Plan
-from speculative_operator.engines.vllm.sources import located
+from speculative_operator.engines.shared.sources import located
 
 TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
 START_SECONDS = 900

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.shared.plan import Plan
+from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.tensorrt_llm.capability import CONFIG_FLAG_SINCE
 from speculative_operator.engines.tensorrt_llm.configuration import FILE
-from speculative_operator.engines.vllm.sources import locate
 
 COMMAND = ("trtllm-serve",)
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)

@@ -14,13 +14,13 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.shared.plan import Plan
+from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.tensorrt_llm.capability import (
     DECODING_TYPES,
     OLD_EAGLE3,
     PARALLEL,
     SCHEDULE_SINCE,
 )
-from speculative_operator.engines.vllm.sources import locate
 
 FILE = "engine.yaml"
 

@@ -8,7 +8,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.shared.plan import Plan
-from speculative_operator.engines.vllm.sources import locate
+from speculative_operator.engines.shared.sources import locate
 
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 DRAIN_SECONDS = 90

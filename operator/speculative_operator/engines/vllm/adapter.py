@@ -13,13 +13,14 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.engines import images
 from speculative_operator.engines.base import EngineContainer, Notice, Refusal
 from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.shared.sources import located
 from speculative_operator.engines.vllm import checks, notices, reading
 from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments, drafts
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE, passes_at_zero
 from speculative_operator.engines.vllm.environment import environment
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, plan
-from speculative_operator.engines.vllm.sources import located
+from speculative_operator.engines.vllm.weights import apart
 
 _START_SECONDS = 900
 """Loading, compiling, profiling; 16 minutes are reported. Too small a budget kills pods that were coming up."""
@@ -64,7 +65,7 @@ class VllmEngine:
     def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
         """Raises ValueError for a spec that `refusals` refuses because of its sources."""
         planned = plan(spec)
-        sources = located(spec, with_speculator=drafts(planned, table))
+        sources = located(spec, with_speculator=drafts(planned, table) and apart(spec))
         live = planned.actuator is Actuator.LIVE
         startup = _startup_seconds(spec, planned)
         verifier = spec.verifier

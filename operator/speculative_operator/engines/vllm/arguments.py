@@ -13,11 +13,12 @@ from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Speculator, Verifier
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.vllm.batching import asked_budget
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.graphs import raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, boot_schedule
-from speculative_operator.engines.vllm.sources import locate, serves_itself
+from speculative_operator.engines.vllm.weights import in_verifier, serves_itself
 
 SCHEDULER_CLASS = "speculative_scheduler.scheduler"
 SHUTDOWN_SECONDS = 120
@@ -104,6 +105,9 @@ def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan,
 
 
 def _weights(spec: DeploymentSpec, speculator: Speculator) -> dict[str, Any]:
+    if in_verifier(spec):
+        # The engine fills in the verifier's model and quantization, but drafts with the newest revision of it.
+        return {"revision": spec.verifier.source.revision} if spec.verifier.source.revision else {}
     if speculator.source is None:
         return {}
     own_name = serves_itself(spec)

@@ -36,6 +36,7 @@ from speculative_operator.engines.vllm.forms import (
     Release,
     Runner,
 )
+from speculative_operator.engines.vllm.weights import IN_VERIFIER
 
 __all__ = [
     "CELLS",
@@ -236,7 +237,7 @@ def _facts(method: Method) -> MethodFacts:
         retunable=frozenset(form.runner for form in turned),
         follows=frozenset(form.runner for form in turned if form.follows),
         preferred=runner_under_schedule(method, EMULATED),
-        needs_source=not method.draft_free and method not in (Method.MTP, Method.DSPARK),
+        needs_source=not method.draft_free and method not in IN_VERIFIER,
         passes_at_zero=0.0 if method.draft_free else 1.0,
         block_drafter=any(form.block for form in served),
         refused="" if served else forms[0].refused,

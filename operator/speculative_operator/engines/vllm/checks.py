@@ -11,7 +11,8 @@ from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.vendors import platform_of
 from speculative_operator.engines.matrix.version import Version, parse, show
-from speculative_operator.engines.vllm import batching, capability, options, sources, user_arguments
+from speculative_operator.engines.shared import sources
+from speculative_operator.engines.vllm import batching, capability, options, user_arguments, weights
 from speculative_operator.engines.vllm.capability import METHODS
 from speculative_operator.engines.vllm.environment import TABLE_VARIABLE
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
@@ -33,6 +34,7 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
 
 def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
     yield from sources.refusals(spec)
+    yield from weights.refusals(spec)
     yield from _parallelism(spec)
     yield from batching.refusals(spec, plan(spec))
     if version < capability.OLDEST:

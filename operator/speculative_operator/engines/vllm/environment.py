@@ -14,7 +14,7 @@ from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.engines.images import environment_of
 from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan
-from speculative_operator.engines.vllm.sources import serves_itself
+from speculative_operator.engines.vllm.weights import serves_itself
 
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)

@@ -12,13 +12,11 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.vllm.plan import plan
+from speculative_operator.engines.vllm.weights import IN_VERIFIER, OWN_NAME
 
 LOOKED_UP = (Method.NGRAM, Method.NGRAM_GPU)
 PARALLEL = (Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL)
 """Methods with drafters that were trained to draft in one pass (P-EAGLE, PARD)."""
-OWN_NAME = (Method.EAGLE3, Method.DFLASH, Method.DSPARK)
-"""Methods of speculators-format checkpoints, which name their verifier."""
-_IN_VERIFIER = (Method.MTP, Method.DSPARK)
 MODULES = {"stepfun-ai/step-3.5-flash": 3}
 """Checkpoints whose number of mtp modules is above 1 (`num_nextn_predict_layers` of their config.json)."""
 _INVALID = Reason.SPEC_INVALID
@@ -35,7 +33,7 @@ def refusals(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
 
 def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     source, verifier = speculator.source, spec.verifier.source
-    if source is None or source.uri != verifier.uri or speculator.method in (*OWN_NAME, *_IN_VERIFIER):
+    if source is None or source.uri != verifier.uri or speculator.method in (*OWN_NAME, *IN_VERIFIER):
         return
     if speculator.method is Method.DRAFT_MODEL:
         remedy = "a verifier cannot draft faster than it verifies; name a smaller model"

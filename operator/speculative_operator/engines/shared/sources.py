@@ -1,6 +1,6 @@
-"""Where the engine finds weights: a hub name it loads itself, or a folder of a mounted claim or image.
+"""Where an engine finds weights: a hub name it loads itself, or a folder of a mounted claim or image.
 
-Used by `arguments`, `environment`, `checks` and `adapter`.
+Used by every adapter's arguments, container and checks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, ModelSource, OffPolicy, Scheme
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.engines.base import MODELS_MOUNT, ImageMount, PvcMount, Refusal
 
 
@@ -40,25 +40,10 @@ def locate(source: ModelSource, role: str) -> Located:
     raise ValueError(f"{source.uri}: this release cannot mount {source.scheme}://")
 
 
-_OWN_NAME = (Method.EAGLE3, Method.DFLASH, Method.DSPARK)
-"""Methods that speculators-format checkpoints have (vLLM 0.32 transformers_utils/configs/speculators/algos.py)."""
-
-
-def serves_itself(spec: DeploymentSpec) -> bool:
-    """True for a speculators-format checkpoint served by its own name: it names its verifier, which the engine loads.
-
-    vLLM 0.32 transformers_utils/config.py (`maybe_override_with_speculators`).
-    """
-    speculator = spec.speculator
-    if speculator is None or speculator.source is None or speculator.method not in _OWN_NAME:
-        return False
-    return speculator.source.uri == spec.verifier.source.uri
-
-
 def located(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ...]:
     """Every source of the spec, the verifier's first."""
     roles = [(spec.verifier.source, "verifier")]
-    if with_speculator and spec.speculator is not None and spec.speculator.source and not serves_itself(spec):
+    if with_speculator and spec.speculator is not None and spec.speculator.source:
         roles.append((spec.speculator.source, "speculator"))
     return tuple(locate(source, role) for source, role in roles)
 
@@ -68,23 +53,6 @@ def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
     yield from _refusals(spec.verifier.source, "spec.verifier.model")
     if spec.speculator is not None and spec.speculator.source is not None:
         yield from _refusals(spec.speculator.source, "spec.speculator.model")
-    if serves_itself(spec):
-        yield from _served_by_its_own_name(spec)
-
-
-def _served_by_its_own_name(spec: DeploymentSpec) -> Iterator[Refusal]:
-    """Such a checkpoint drafts whenever it is served, so there is no serving without drafts by that name."""
-    uri, speculation = spec.verifier.source.uri, spec.speculation
-    remedy = "name in verifier.model the model that it was made for"
-    if speculation.mode is Mode.OFF:
-        message = f"verifier.model {uri} is its own speculator and cannot be served with speculation.mode Off; {remedy}"
-        yield Refusal("spec.verifier.model", Reason.SPEC_INVALID, message)
-    elif speculation.off_policy is OffPolicy.HARD and speculation.mode is not Mode.STATIC:
-        message = (
-            f"speculation.offPolicy Hard needs a verifier that is served without drafts, which {uri} is not; "
-            f"{remedy}, or set speculation.offPolicy: Soft"
-        )
-        yield Refusal("spec.speculation.offPolicy", Reason.SPEC_INVALID, message)
 
 
 def _refusals(source: ModelSource, field: str) -> Iterator[Refusal]:
