@@ -20,7 +20,7 @@ from speculative_operator.api.rules import ALL_RULES, RESERVED_FLAGS
 from speculative_operator.api.v1alpha1 import Spec
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.engines.vllm import user_arguments
+from speculative_operator.engines.vllm.user_arguments import FLAGS
 from speculative_operator.settings import PREFIX, Settings
 from speculative_operator.shell import resources
 
@@ -59,7 +59,7 @@ def test_chart_carries_the_definition() -> None:
 
 def test_arguments_that_fields_stand_for_are_the_adapters() -> None:
     """The API server and the engine adapter refuse the same flags."""
-    assert set(RESERVED_FLAGS) == {*user_arguments.OWNED, *user_arguments.ALIASES}
+    assert set(RESERVED_FLAGS) == {*FLAGS.owned, *FLAGS.aliases}
 
 
 # -- chart values

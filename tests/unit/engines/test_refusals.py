@@ -8,7 +8,7 @@ from tests.unit.engines.building import spec
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
-from speculative_operator.engines.vllm.user_arguments import ALIASES, OWNED, flag_of
+from speculative_operator.engines.vllm.user_arguments import FLAGS
 
 TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
 S3 = ModelSource(Scheme.S3, "bucket/m")
@@ -121,7 +121,7 @@ def test_wrong_specs_are_refused_with_field_value_and_remedy(
         assert part in refusal.message
 
 
-@pytest.mark.parametrize("flag", OWNED)
+@pytest.mark.parametrize("flag", FLAGS.owned)
 @pytest.mark.parametrize("form", ["{0}", "{0}=1", "{1}", "{1}=1"])
 def test_a_flag_of_ours_is_refused_in_any_spelling(flag: str, form: str) -> None:
     argument = form.format(flag, "--" + flag[2:].replace("-", "_"))
@@ -135,7 +135,7 @@ def test_a_flag_of_ours_is_refused_in_any_spelling(flag: str, form: str) -> None
 @pytest.mark.parametrize(
     ("argument", "flag"),
     [
-        *((short, long) for short, long in ALIASES.items()),
+        *((short, long) for short, long in FLAGS.aliases.items()),
         ("-tp2", "--tensor-parallel-size"),
         ("-tp=2", "--tensor-parallel-size"),
         ("--speculative-config.method", "--speculative-config"),
@@ -150,7 +150,7 @@ def test_a_flag_of_ours_is_refused_in_any_spelling(flag: str, form: str) -> None
     ],
 )
 def test_flags_are_recognised_as_the_engine_would(argument: str, flag: str) -> None:
-    assert flag_of(argument) == flag
+    assert FLAGS.name(argument) == flag
 
 
 @pytest.mark.parametrize(

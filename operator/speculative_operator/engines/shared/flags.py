@@ -1,7 +1,7 @@
 """Which of the user's `engine.args` collide with what the operator sets, engine by engine. Called by the checks.
 
-One owner per flag, as for vLLM: a flag with a field of its own is refused even while that field is empty, because the
-operator reasons with the field's value and would not see the flag's.
+One owner per flag: a flag with a field of its own is refused even while that field is empty, because the operator
+reasons with the field's value (batch limits, memory, metrics) and would not see the flag's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.engines.base import Refusal
 
 FIELD = "spec.engine.args"
+_DIGITS = "0123456789"
 ALWAYS = "it is always set by the operator"
 SPECULATION = "set spec.speculator and spec.speculation instead"
 
@@ -30,18 +31,29 @@ class Flags:
     abbreviates: bool = False
     """True when the engine's parser takes an unambiguous beginning for the whole flag (argparse)."""
 
+    flexible: bool = False
+    """True for vLLM's parser, which also takes `--max_num_seqs`, `--speculative-config.method` and `-tp2`."""
+
     def name(self, argument: str) -> str:
         """The flag that `argument` names, in its long form; "" for a value."""
         if not argument.startswith("-"):
             return ""
         flag = argument.partition("=")[0]
+        if self.flexible:
+            flag = self._plain(flag)
         flag = self.aliases.get(flag, flag)
         known = {**self.owned, **self.blinding}
-        if not self.abbreviates or flag in known or len(flag) < 4:
+        if not self.abbreviates or flag in known or len(flag) < 3:
             return flag
         every = {*known, *self.aliases}
         meant = {self.aliases.get(whole, whole) for whole in every if whole.startswith(flag)}
         return meant.pop() if len(meant) == 1 else flag
+
+    def _plain(self, flag: str) -> str:
+        if flag.startswith("--"):
+            return flag.partition(".")[0].replace("_", "-")
+        bare = flag.rstrip(_DIGITS)
+        return bare if bare in self.aliases else flag
 
     def values(self, args: tuple[str, ...], wanted: str) -> list[str]:
         """Values given to `wanted`, in order: `--flag=value` and `--flag value`."""
@@ -60,7 +72,9 @@ class Flags:
         """One refusal per colliding argument, in the order given."""
         arguments = spec.engine.args
         if arguments and not arguments[0].startswith("-"):
-            message = f"{FIELD} begins with {arguments[0]!r}, no flag; the model comes from spec.verifier.model"
+            message = (
+                f"{FIELD} begins with {arguments[0]!r}, which is no flag; the model comes from spec.verifier.model"
+            )
             yield Refusal(FIELD, Reason.SPEC_INVALID, message)
         for argument in arguments:
             flag = self.name(argument)

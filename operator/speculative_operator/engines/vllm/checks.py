@@ -12,10 +12,11 @@ from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.vendors import platform_of
 from speculative_operator.engines.matrix.version import Version, parse, show
 from speculative_operator.engines.shared import sources
-from speculative_operator.engines.vllm import batching, capability, options, user_arguments, weights
+from speculative_operator.engines.vllm import batching, capability, options, weights
 from speculative_operator.engines.vllm.capability import METHODS
 from speculative_operator.engines.vllm.environment import TABLE_VARIABLE
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
+from speculative_operator.engines.vllm.user_arguments import FLAGS
 
 _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
@@ -46,7 +47,7 @@ def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
     if spec.speculator is not None and spec.speculates:
         yield from _speculator(spec, spec.speculator, version)
         yield from _static(spec)
-    yield from user_arguments.refusals(spec)
+    yield from FLAGS.refusals(spec)
     yield from _environment(spec)
 
 

@@ -17,7 +17,7 @@ from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.vllm.batching import budget
 from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import Plan, boot_schedule
-from speculative_operator.engines.vllm.user_arguments import flag_of
+from speculative_operator.engines.vllm.user_arguments import FLAGS
 from speculative_operator.physics.catalog import find_accelerator
 
 _CAPTURING = (Vendor.NVIDIA, Vendor.AMD)
@@ -177,7 +177,7 @@ def _given(args: tuple[str, ...]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     values: list[str] = []
     for argument in args:
-        flag = flag_of(argument)
+        flag = FLAGS.name(argument)
         if not flag:
             values.append(argument)
             continue
