@@ -1,1 +1,1 @@
-"""What the adapters of SGLang, TensorRT-LLM and TGI have in common: planning, checks, flags, container, reading."""
+"""What the adapters have in common: sources, flags, checks; without vLLM also planning, container and reading."""

@@ -1,4 +1,7 @@
-"""What the three engines refuse for the same reasons, found before a pod exists. Called by each engine's own checks."""
+"""What the engines refuse for the same reasons, found before a pod exists. Called by each engine's own checks.
+
+`common` is all of it for an engine that an `Offer` describes; vLLM, which has model runners on top, calls the parts.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Iterator
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Mode, Speculator
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Mode, Speculator
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.version import Version, parse, show
+from speculative_operator.engines.matrix.version import Version, show
 from speculative_operator.engines.shared import sources
 from speculative_operator.engines.shared.flags import Flags
 from speculative_operator.engines.shared.plan import Offer, plan
@@ -18,30 +21,35 @@ from speculative_operator.engines.shared.plan import Offer, plan
 UNSUPPORTED, INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
 
-def unreadable_version(spec: DeploymentSpec, offer: Offer) -> Refusal | None:
-    """A version that is no release number: nothing else can be judged then."""
-    if parse(spec.engine.version) is not None:
-        return None
+def unreadable_version(spec: DeploymentSpec) -> Refusal:
+    """For a version that is no release number: nothing else can be judged then."""
     message = (
-        f"engine.version {spec.engine.version!r} is no release number; write one such as {show(offer.oldest)} "
-        "(engine.image may name any image built from it)"
+        f"engine.version {spec.engine.version!r} is no release number; write one such as "
+        f"{DEFAULT_VERSIONS[spec.engine.type]} (engine.image may name any image built from it)"
     )
     return Refusal("spec.engine.version", UNSUPPORTED, message)
 
 
-def common(spec: DeploymentSpec, offer: Offer, flags: Flags) -> Iterator[Refusal]:
-    """Everything but the engine's own rules, in the order of the spec's fields. The version can be read."""
-    version = parse(spec.engine.version) or offer.oldest
+def common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) -> Iterator[Refusal]:
+    """Everything but the engine's own rules, in the order of the spec's fields. `version` is the spec's, as read."""
     yield from sources.refusals(spec)
-    yield from _parallelism(spec)
+    yield from parallelism(spec)
     yield from _release(spec, offer, version)
     if spec.speculator is not None and spec.speculates:
         yield from _speculator(spec, spec.speculator, offer, version)
-        yield from _static(spec, offer)
+        yield from static(spec, _one_k(spec, offer))
+        yield from _table(spec, offer)
     yield from flags.refusals(spec)
 
 
-def _parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
+def too_old(version: Version, oldest: Version, why: str) -> Refusal:
+    """A release before the first that the adapter serves."""
+    message = f"engine.version {show(version)} {why}; use {show(oldest)} or newer"
+    return Refusal("spec.engine.version", UNSUPPORTED, message)
+
+
+def parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
+    """Fewer accelerators than the verifier is split over."""
     verifier, available = spec.verifier, spec.accelerator.per_replica
     wanted = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     if 0 < available < wanted:
@@ -54,8 +62,7 @@ def _parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
 
 def _release(spec: DeploymentSpec, offer: Offer, version: Version) -> Iterator[Refusal]:
     if version < offer.oldest:
-        message = f"engine.version {show(version)} {offer.why_oldest}; use {show(offer.oldest)} or newer"
-        yield Refusal("spec.engine.version", UNSUPPORTED, message)
+        yield too_old(version, offer.oldest, offer.why_oldest)
     refused = tuple(refusing.platform(spec, version))
     yield from refused
     if not refused and (missing := images.refusal(spec)) is not None:
@@ -66,9 +73,13 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, vers
     if version < offer.oldest:
         return
     refused = tuple(refusing.method(spec, version, offer.cells))
-    yield from refused or _weights(speculator, spec.verifier.source.uri, offer)
+    if refused:
+        yield from refused
+        return
+    yield from weights(speculator, needed=speculator.method in offer.needs_source)
+    yield from _own_name(speculator, spec.verifier.source.uri)
     size, whole = speculator.tensor_parallel_size, spec.verifier.tensor_parallel_size
-    if size is not None and size != whole and not refused:
+    if size is not None and size != whole:
         message = (
             f"speculator.tensorParallelSize {size}: {offer.engine} runs the drafter on the verifier's {whole} "
             "accelerators; remove it"
@@ -76,7 +87,8 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, vers
         yield Refusal("spec.speculator.tensorParallelSize", UNSUPPORTED, message)
 
 
-def _weights(speculator: Speculator, verifier: str, offer: Offer) -> Iterator[Refusal]:
+def weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:
+    """Weights where the method has none, or none where it drafts with its own (`needed`)."""
     method, source = speculator.method, speculator.source
     if method.draft_free and source is not None:
         message = (
@@ -84,31 +96,46 @@ def _weights(speculator: Speculator, verifier: str, offer: Offer) -> Iterator[Re
             f"remove spec.speculator.model ({source.uri})"
         )
         yield Refusal("spec.speculator.model", INVALID, message)
-    if source is not None and source.uri == verifier and not method.may_sit_in_verifier:
+    if needed and source is None:
+        message = f"speculator.method {method} drafts with weights of its own; set spec.speculator.model"
+        yield Refusal("spec.speculator.model", INVALID, message)
+
+
+def _own_name(speculator: Speculator, verifier: str) -> Iterator[Refusal]:
+    source = speculator.source
+    if source is not None and source.uri == verifier and not speculator.method.may_sit_in_verifier:
         message = (
             f"speculator.model is the verifier's own {verifier}: only vLLM serves a checkpoint that names both; name "
             "the drafter's weights"
         )
         yield Refusal("spec.speculator.model", UNSUPPORTED, message)
-    if method in offer.needs_source and source is None:
-        message = f"speculator.method {method} drafts with weights of its own; set spec.speculator.model"
-        yield Refusal("spec.speculator.model", INVALID, message)
 
 
-def _static(spec: DeploymentSpec, offer: Offer) -> Iterator[Refusal]:
+def static(spec: DeploymentSpec, one_k: str) -> Iterator[Refusal]:
+    """Mode Static without a K, or with a schedule where the engine keeps one: `one_k` says why, empty: it does not."""
     speculation = spec.speculation
     if speculation.mode is not Mode.STATIC:
         return
-    if speculation.schedule is None:
-        if not speculation.num_speculative_tokens:
-            message = "speculation.mode Static says no K; set speculation.numSpeculativeTokens (1 or more) or schedule"
-            yield Refusal("spec.speculation.numSpeculativeTokens", INVALID, message)
-        return
+    if speculation.schedule is not None:
+        if one_k:
+            message = f"speculation.schedule cannot be served: {one_k}; set speculation.numSpeculativeTokens instead"
+            yield Refusal("spec.speculation.schedule", UNSUPPORTED, message)
+    elif not speculation.num_speculative_tokens:
+        message = "speculation.mode Static says no K; set speculation.numSpeculativeTokens (1 or more) or schedule"
+        yield Refusal("spec.speculation.numSpeculativeTokens", INVALID, message)
+
+
+def _one_k(spec: DeploymentSpec, offer: Offer) -> str:
     planned = plan(spec, offer)
-    if planned.actuator is Actuator.RESTART:
-        why = offer.held_back(spec) or f"{offer.engine} {show(planned.version)} keeps one K with this method and layout"
-        message = f"speculation.schedule cannot be served: {why}; set speculation.numSpeculativeTokens instead"
-        yield Refusal("spec.speculation.schedule", UNSUPPORTED, message)
+    if planned.actuator is not Actuator.RESTART:
+        return ""
+    return offer.held_back(spec) or f"{offer.engine} {show(planned.version)} keeps one K with this method and layout"
+
+
+def _table(spec: DeploymentSpec, offer: Offer) -> Iterator[Refusal]:
+    """A schedule of the user's that the engine would not follow as it is written."""
+    speculation, planned = spec.speculation, plan(spec, offer)
+    if speculation.mode is not Mode.STATIC or speculation.schedule is None or planned.actuator is Actuator.RESTART:
         return
     ks = speculation.schedule.resized(planned.max_batch).dense()
     if not offer.zero_in_table and 0 in ks:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.version import show
+from speculative_operator.engines.matrix.version import parse, show
 from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, common, unreadable_version
 from speculative_operator.engines.shared.plan import plan
 from speculative_operator.engines.tensorrt_llm.capability import (
@@ -21,10 +21,10 @@ from speculative_operator.engines.tensorrt_llm.user_arguments import FLAGS
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     """Empty when the spec can be served."""
-    unreadable = unreadable_version(spec, OFFER)
-    if unreadable is not None:
-        return (unreadable,)
-    found = [*common(spec, OFFER, FLAGS), *_verifier(spec)]
+    version = parse(spec.engine.version)
+    if version is None:
+        return (unreadable_version(spec),)
+    found = [*common(spec, version, OFFER, FLAGS), *_verifier(spec)]
     if spec.speculator is not None and spec.speculates:
         found += _speculator(spec.speculator)
     return tuple(found)

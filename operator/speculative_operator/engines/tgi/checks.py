@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.engines.base import Notice, Refusal
+from speculative_operator.engines.matrix.version import parse
 from speculative_operator.engines.shared.checks import UNSUPPORTED, common, unreadable_version
 from speculative_operator.engines.tgi.capability import OFFER
 from speculative_operator.engines.tgi.user_arguments import FLAGS
@@ -14,10 +15,10 @@ from speculative_operator.engines.tgi.user_arguments import FLAGS
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     """Empty when the spec can be served."""
-    unreadable = unreadable_version(spec, OFFER)
-    if unreadable is not None:
-        return (unreadable,)
-    found = [*common(spec, OFFER, FLAGS), *_verifier(spec)]
+    version = parse(spec.engine.version)
+    if version is None:
+        return (unreadable_version(spec),)
+    found = [*common(spec, version, OFFER, FLAGS), *_verifier(spec)]
     if spec.speculator is not None and spec.speculates:
         found += _speculator(spec, spec.speculator)
     return tuple(found)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.vendors import platform_of
-from speculative_operator.engines.matrix.version import Version, parse, show
+from speculative_operator.engines.matrix.version import Version, parse
+from speculative_operator.engines.shared import checks as shared
 from speculative_operator.engines.shared import sources
 from speculative_operator.engines.vllm import batching, capability, options, weights
 from speculative_operator.engines.vllm.capability import METHODS
@@ -25,41 +26,24 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     """In the order of the spec's fields; empty when the spec can be served."""
     version = parse(spec.engine.version)
     if version is None:
-        message = (
-            f"engine.version {spec.engine.version!r} is no release number; write one such as 0.32.0 "
-            "(engine.image may name any image built from it)"
-        )
-        return (Refusal("spec.engine.version", _UNSUPPORTED, message),)
+        return (shared.unreadable_version(spec),)
     return tuple(_all(spec, version))
 
 
 def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
     yield from sources.refusals(spec)
     yield from weights.refusals(spec)
-    yield from _parallelism(spec)
+    yield from shared.parallelism(spec)
     yield from batching.refusals(spec, plan(spec))
     if version < capability.OLDEST:
-        oldest = show(capability.OLDEST)
-        message = f"engine.version {show(version)} lacks metrics that the operator reads; use {oldest} or newer"
-        yield Refusal("spec.engine.version", _UNSUPPORTED, message)
+        yield shared.too_old(version, capability.OLDEST, "lacks metrics that the operator reads")
     else:
         yield from refusing.platform(spec, version)
     if spec.speculator is not None and spec.speculates:
         yield from _speculator(spec, spec.speculator, version)
-        yield from _static(spec)
+        yield from shared.static(spec, _one_k(spec))
     yield from FLAGS.refusals(spec)
     yield from _environment(spec)
-
-
-def _parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
-    verifier, available = spec.verifier, spec.accelerator.per_replica
-    wanted = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
-    if 0 < available < wanted:
-        message = (
-            f"accelerator.perReplica {available} is less than the {wanted} that tensor x pipeline x data parallelism "
-            f"of the verifier needs; set accelerator.perReplica: {wanted}"
-        )
-        yield Refusal("spec.accelerator.perReplica", _INVALID, message)
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
@@ -69,7 +53,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) 
         yield from refusing.method(spec, version, capability.CELLS, plan(spec).runner)
     if facts.refused:
         return
-    yield from _weights(speculator, needed=facts.needs_source)
+    yield from shared.weights(speculator, needed=facts.needs_source)
     yield from options.refusals(spec, speculator)
     yield from _draft_parallelism(spec, speculator)
 
@@ -83,19 +67,6 @@ def _runner(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
             f"engine.env {RUNNER_VARIABLE} asks for {chosen}, but on {row.vendor} only {row.runner} serves; remove it"
         )
         yield Refusal("spec.engine.env", _UNSUPPORTED, message)
-
-
-def _weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:
-    method, source = speculator.method, speculator.source
-    if method.draft_free and source is not None:
-        message = (
-            f"speculator.method {method} looks tokens up in the text and has no weights; "
-            f"remove spec.speculator.model ({source.uri})"
-        )
-        yield Refusal("spec.speculator.model", _INVALID, message)
-    if needed and source is None:
-        message = f"speculator.method {method} drafts with weights of its own; set spec.speculator.model"
-        yield Refusal("spec.speculator.model", _INVALID, message)
 
 
 def _draft_parallelism(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
@@ -112,22 +83,13 @@ def _draft_parallelism(spec: DeploymentSpec, speculator: Speculator) -> Iterator
         yield Refusal("spec.speculator.tensorParallelSize", _UNSUPPORTED, message)
 
 
-def _static(spec: DeploymentSpec) -> Iterator[Refusal]:
-    speculation = spec.speculation
-    if speculation.mode is not Mode.STATIC:
-        return
-    if speculation.schedule is None:
-        if not speculation.num_speculative_tokens:
-            message = "speculation.mode Static says no K; set speculation.numSpeculativeTokens (1 or more) or schedule"
-            yield Refusal("spec.speculation.numSpeculativeTokens", _INVALID, message)
-    elif plan(spec).actuator is Actuator.RESTART:
-        method = spec.speculator.method if spec.speculator else ""
-        message = (
-            f"speculation.schedule cannot be served: with method {method}, engine.version {spec.engine.version} and "
-            f"dataParallelSize {spec.verifier.data_parallel_size} the engine keeps one K; "
-            "set speculation.numSpeculativeTokens instead"
-        )
-        yield Refusal("spec.speculation.schedule", _UNSUPPORTED, message)
+def _one_k(spec: DeploymentSpec) -> str:
+    if spec.speculator is None or plan(spec).actuator is not Actuator.RESTART:
+        return ""
+    return (
+        f"with method {spec.speculator.method}, engine.version {spec.engine.version} and "
+        f"dataParallelSize {spec.verifier.data_parallel_size} the engine keeps one K"
+    )
 
 
 def _environment(spec: DeploymentSpec) -> Iterator[Refusal]:

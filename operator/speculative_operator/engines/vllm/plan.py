@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.refusing import variant_of
 from speculative_operator.engines.matrix.version import Version, parse
 from speculative_operator.engines.vllm import capability
 from speculative_operator.engines.vllm.capability import METHODS, MethodFacts, Runner
@@ -60,14 +61,6 @@ def plan(spec: DeploymentSpec) -> Plan:
     asked = Runner.V1 if actuator in _SCHEDULED and chosen is None and best is Runner.V1 else None
     ks = _ks(spec, actuator, runner, seqs)
     return Plan(actuator, version, seqs, ks, METHODS[method], runner, asked, variant)
-
-
-def variant_of(speculator: Speculator) -> Variant:
-    """The form of the method. `dflash` and `dspark` draft in parallel anyway: for them it is the plain one."""
-    if speculator.heterogeneous_vocabulary:
-        return Variant.HETEROGENEOUS
-    parallel = speculator.parallel_drafting and speculator.method not in (Method.DFLASH, Method.DSPARK)
-    return Variant.PARALLEL if parallel else Variant.PLAIN
 
 
 def user_runner(spec: DeploymentSpec) -> Runner | None:

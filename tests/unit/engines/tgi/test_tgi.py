@@ -86,7 +86,7 @@ REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ({"method": Method.MEDUSA, "source": HEADS}, ("a/heads", "remove speculator.model")),
     ({"source": HEADS}, ("a/heads", "remove spec.speculator.model")),
     ({"version": "2.4.0"}, ("2.4.0", "use 3.0.0 or newer")),
-    ({"version": "latest"}, ("latest", "3.0.0")),
+    ({"version": "latest"}, ("latest", "such as 3.3.6")),
     ({"verifier": {"expert_parallel": True}}, ("expertParallel", "remove it")),
     ({"verifier": {"lora": LoraLimits()}}, ("--lora-adapters",)),
     ({"drafting": {"quantization": "fp8"}}, ("fp8", "remove it")),
