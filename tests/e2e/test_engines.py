@@ -1,0 +1,212 @@
+"""The whole loop with SGLang, TensorRT-LLM and TGI, emulated: apply, serve, measure, change K by a rollout.
+
+One cluster for all three, under load together. The images are the public ones' names, mapped to the emulators.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import NAMESPACE, Stage, until
+
+from demo import scene
+from demo.load import read_records
+from devcluster.cluster import Cluster
+from devcluster.options import ClusterOptions, Image
+from speculative_operator.domain import names
+from speculative_operator.emulator.commands import lay
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+SECONDS, RATE = 45, 6
+"""Of load on each engine: about 10 requests are under way at any time."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One object, what its K is changed to, and how that shows in the pod."""
+
+    name: str
+    engine: dict[str, Any]
+    speculator: dict[str, Any]
+    before: dict[str, Any]
+    after: dict[str, Any]
+    text: str
+    """Found, quotes left out, in the pod's command, arguments or files once the change has arrived."""
+    metrics: tuple[str, str] = ("True", "")
+    """Status of MetricsAvailable under load, and its reason where it is False."""
+    verifier: dict[str, Any] = field(default_factory=dict)
+
+    def manifest(self, speculation: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": self.name},
+            "spec": {
+                "verifier": {
+                    "model": "hf://Qwen/Qwen3-8B",
+                    "servedName": self.name,
+                    "maxModelLen": 8192,
+                    "maxNumSeqs": 64,
+                    **self.verifier,
+                },
+                "speculator": copy.deepcopy(self.speculator),
+                "speculation": speculation,
+                "engine": self.engine,
+                "accelerator": {"product": "H100-SXM"},
+                "rollout": {"strategy": "RollingUpdate"},
+            },
+        }
+
+
+HEAD = {"method": "eagle3", "model": "hf://example/qwen3-8b-eagle3"}
+CASES = (
+    Case(
+        "sglang",
+        {"type": "SGLang"},
+        HEAD,
+        {"mode": "Static", "schedule": [[1, 64, 5]]},
+        {"mode": "Static", "schedule": [[1, 8, 4], [9, 64, 2]]},
+        "9:{candidate_steps:[2]}",
+    ),
+    Case(
+        "tensorrt",
+        {"type": "TensorRTLLM", "version": "1.3.0"},
+        HEAD,
+        {"mode": "Static", "schedule": [[1, 64, 5]]},
+        {"mode": "Static", "schedule": [[1, 8, 4], [9, 64, 2]]},
+        "draft_len_schedule: {8: 4, 64: 2}",
+    ),
+    Case(
+        "tgi",
+        {"type": "TGI"},
+        {"method": "ngram"},
+        {"mode": "Static", "numSpeculativeTokens": 5, "maxSpeculativeTokens": 5},
+        {"mode": "Static", "numSpeculativeTokens": 2, "maxSpeculativeTokens": 5},
+        "--speculate 2",
+        ("False", "UnsupportedByEngine"),
+    ),
+)
+NAMES = [case.name for case in CASES]
+
+
+def images(folder: Path) -> dict[str, Image]:
+    """The public images, as far as they are pulled here: programs of this environment."""
+    found = lay(folder)
+    return {
+        "lmsysorg/sglang:*": Image((str(folder / "bin" / "python3"), "-m", "sglang.launch_server"), found),
+        "nvcr.io/nvidia/tensorrt-llm/release:*": Image((str(folder / "bin" / "trtllm-serve"),), found),
+        "ghcr.io/huggingface/text-generation-inference:*": Image(
+            (str(folder / "bin" / "text-generation-launcher"),), found
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def engines(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Operator and all three objects, Ready."""
+    folder = tmp_path_factory.mktemp("engines")
+    usual = scene.options(f"engines-{os.getpid()}")
+    options = ClusterOptions(
+        name=usual.name,
+        images={**usual.images, **images(folder)},
+        accelerators=usual.accelerators,
+        scrape_interval_seconds=usual.scrape_interval_seconds,
+        node_settings={"visible": [str(folder)]},
+    )
+    with Cluster.start(options) as cluster:
+        scene.install_operator(cluster)
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        stage = Stage(cluster, folder)
+        for case in CASES:
+            stage.apply(case.manifest(case.before))
+        for case in CASES:
+            scene.wait_ready(cluster, case.name, 60)
+        yield stage
+
+
+def load(stage: Stage, seconds: float, rate: float) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start to send requests evenly to all three."""
+    urls = {name: scene.service_url(stage.cluster, name) for name in NAMES}
+    plan = {
+        "timeout": 120.0,
+        "targets": [{"name": name, "model": name, "url": url} for name, url in urls.items()],
+        "arrivals": [{"number": n, "at": n / rate, "prompt": 200, "output": 150} for n in range(int(seconds * rate))],
+    }
+    path, out = stage.directory / "plan.json", stage.directory / "records.jsonl"
+    path.write_text(json.dumps(plan))
+    argv = [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out)]
+    return stage.cluster.inside(argv, env={"PYTHONPATH": str(scene.ROOT / "dev")}), out
+
+
+def told(pod: dict[str, Any]) -> str:
+    """Everything that decides how the engine of a pod starts."""
+    (container,) = pod["spec"]["containers"]
+    files = {
+        key: value
+        for key, value in pod["metadata"].get("annotations", {}).items()
+        if key.startswith(names.ANNOTATION_FILE)
+    }
+    return "\n".join([" ".join([*container.get("command", ()), *container["args"]]), *files.values()])
+
+
+def test_each_pod_runs_its_engine(engines: Stage) -> None:
+    commands = {
+        "sglang": "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B",
+        "tensorrt": "trtllm-serve Qwen/Qwen3-8B",
+        "tgi": "--model-id Qwen/Qwen3-8B",
+    }
+    for name, start in commands.items():
+        (pod,) = engines.pods(name)
+        assert told(pod).startswith(start)
+        log = engines.cluster.kubectl("logs", "-n", NAMESPACE, pod["metadata"]["name"]).stdout
+        assert "This is an emulation of" in log
+
+
+def test_k_changes_under_load_without_a_failed_request(engines: Stage) -> None:
+    """Figures of all three first; then the change, which is a rollout of each, while requests go on."""
+    before = {name: engines.pods(name)[0]["metadata"]["uid"] for name in NAMES}
+    sender, out = load(engines, SECONDS, RATE)
+    try:
+        for case in CASES:
+            until(partial(tells, engines, case), 40)
+        for case in CASES:
+            engines.apply(case.manifest(case.after))
+        for case in CASES:
+            until(partial(arrived, engines, case, before[case.name]), 60)
+        assert sender.wait(120) == 0
+    finally:
+        sender.kill()
+        sender.wait()
+    failed = [record for record in read_records(out) if record["failed"]]
+    assert not failed, failed[:3]
+    assert len(list(read_records(out))) == 3 * SECONDS * RATE
+
+
+def tells(stage: Stage, case: Case) -> bool:
+    """True when MetricsAvailable is as expected, with figures in the status where there are any."""
+    found = stage.condition(case.name, "MetricsAvailable")
+    figures = stage.get("specdep", case.name).get("status", {}).get("speculation", {})
+    wanted, reason = case.metrics
+    if wanted == "True":
+        return bool(found.get("status") == wanted and float(figures.get("acceptanceLength", "0")) > 1)
+    return (found.get("status"), found.get("reason")) == (wanted, reason) and "acceptanceLength" not in figures
+
+
+def arrived(stage: Stage, case: Case, old: str) -> bool:
+    """True when one pod is left, a new and ready one that was told the new K."""
+    pods = stage.pods(case.name)
+    if len(pods) != 1 or pods[0]["metadata"]["uid"] == old or case.text not in told(pods[0]).replace('"', ""):
+        return False
+    conditions = {entry["type"]: entry["status"] for entry in pods[0]["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True"
