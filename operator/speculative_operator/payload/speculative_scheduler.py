@@ -2,8 +2,8 @@
 
 Mounted into the serving container and named by `--scheduler-cls speculative_scheduler.scheduler`. It needs nothing but
 the standard library (Python 3.9 and newer) and vLLM, which it imports late. It never fails the engine: whatever it does
-not know or understand leaves the engine's own behaviour and table as they are, with one warning. Where
-`speculative_telemetry` is mounted beside it, each step is counted and served as metrics; it works without.
+not know or understand leaves the engine's own behaviour and table as they are, with one warning. With
+`speculative_telemetry` beside it each step is counted and served as metrics; it works without.
 
 The file, `$SPECULATIVE_TABLE_FILE`, holds `{"version": 3, "rows": [[1, 16, 4], [17, 256, 1]]}`: rows are
 [first, last, K] by number of scheduled requests, from 1 on without gap; the last row holds beyond its end. With
@@ -34,7 +34,6 @@ LARGEST_FILE = 1 << 20
 _log = logging.getLogger("vllm.speculative_scheduler")
 
 Rows = list[tuple[int, int, int]]
-Signature = tuple[int, int, int]
 
 
 class BadTableError(ValueError):
@@ -127,7 +126,7 @@ class TableFile:
         self._logger = logger
         self._wall = wall
         self._next = 0.0
-        self._seen: Signature | None = None
+        self._seen: tuple[int, int, int] | None = None
         self._text: str | None = None
         self._warned = ""
         self._looking = threading.Lock()
@@ -200,7 +199,7 @@ class _HotTable:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        telemetry = _telemetry()
+        telemetry = _sibling("speculative_telemetry")
         try:
             self._speculative_state = _state(telemetry)
             self._speculative_table = _table_of(self, self._speculative_state)
@@ -240,16 +239,16 @@ class _HotTable:
             self._speculative_uncounted(error)
         return plan
 
-    def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; a step ends with it, so that no idle time is counted."""
         caps, withheld = self._speculative_caps, ()
         if caps is not None:
             try:
                 withheld = caps.withheld(scheduler_output, self.num_spec_tokens)  # type: ignore[attr-defined]
-                caps.sampled(scheduler_output, _model_output(*args, **kwargs), self.requests)  # type: ignore[attr-defined]
+                caps.sampled(scheduler_output, model_runner_output, self.requests)  # type: ignore[attr-defined]
             except Exception as error:
                 self._speculative_uncapped(error)
-        outputs = super().update_from_output(scheduler_output, *args, **kwargs)  # type: ignore[misc]
+        outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)  # type: ignore[misc]
         meter = self._speculative_meter
         if meter is not None:
             try:
@@ -287,7 +286,7 @@ class _HotTable:
             _log.warning("speculative: no caps by request: they are not proven with asynchronous scheduling")
             return
         module = _sibling("speculative_requests")
-        self._speculative_caps = module.Caps() if module is not None else None
+        self._speculative_caps = module and module.Caps()
 
     def _speculative_uncapped(self, error: Exception) -> None:
         self._speculative_caps = None
@@ -325,10 +324,6 @@ def _inert(state: Any, reason: str, why: str) -> None:
     _log.warning("speculative: K is not changed while serving: %s", why)
 
 
-def _telemetry() -> Any:
-    return _sibling("speculative_telemetry")
-
-
 def _sibling(name: str) -> Any:
     """The module mounted beside this one; None and a warning without it."""
     try:
@@ -336,11 +331,6 @@ def _sibling(name: str) -> Any:
     except Exception as error:
         _log.warning("speculative: %s cannot be used: %r", name, error)
         return None
-
-
-def _model_output(model_runner_output: Any, *_: Any, **__: Any) -> Any:
-    """The second argument of `update_from_output`, however it is given."""
-    return model_runner_output
 
 
 def _state(telemetry: Any) -> Any:
@@ -364,10 +354,9 @@ def scheduler(*args: Any, **kwargs: Any) -> Any:
 
 def _stand_aside(version: tuple[int, ...]) -> None:
     """On a release that this file was not proven on nothing is touched; metrics say so."""
-    telemetry = state = None
     why = f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} is not among the proven releases"
     try:
-        telemetry = _telemetry()
+        telemetry = _sibling("speculative_telemetry")
         state = _state(telemetry)
         _inert(state, "EngineVersion", why)
         if telemetry is not None:

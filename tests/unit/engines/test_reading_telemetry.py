@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engines.exposition import IDLE, scrapes, speculating
 from tests.unit.payload.engine_steps import Clock, Plan, outputs
@@ -246,6 +246,7 @@ def test_the_reader_keeps_the_two_targets_of_a_pod_apart(engine: Engine) -> None
     assert set(NAMES) <= set(METRIC_NAMES)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_series_whatever_raise_or_change_the_engines_own_figures(data: st.DataObject) -> None:
     value = st.floats() | st.integers(0, 50).map(float)
@@ -274,6 +275,7 @@ def test_no_series_whatever_raise_or_change_the_engines_own_figures(data: st.Dat
         assert 0 <= accepted <= drafted
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from((0, 1, 3)), st.integers(0, 30)), max_size=20))
 def test_what_is_written_is_what_is_read(steps: list[tuple[int, int, int]]) -> None:
     made = Engine()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.payload.engine_steps import Clock, Plan, outputs
 
@@ -103,6 +103,7 @@ def test_an_output_without_tokens_is_no_verification() -> None:
     assert subject._records == {}
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, K), min_size=LEAST_BATCH, max_size=12), st.integers(1, 80))
 def test_a_cap_only_takes_away(accepts: list[int], steps: int) -> None:
     """Every step of every request emits a token at least, and never verifies more than was drafted."""
