@@ -213,16 +213,16 @@ def _conditionals(evidence: AcceptanceEvidence, prior: Array, anew: int = 0) -> 
     """Mean and variance of each conditional. What is expected of a position is scaled by how the one before it turned
     out against what was expected there; at position `anew` (from 0) that begins again."""
     size = len(prior)
-    reached, accepted = _padded(evidence.reached, size), _padded(evidence.accepted, size)
-    mean, variance, scale = np.zeros(size), np.zeros(size), 1.0
-    for j in range(size):
+    means, weights, scale = [], [], 1.0
+    reached, accepted = (_padded(counts, size).tolist() for counts in (evidence.reached, evidence.accepted))
+    for j, before in enumerate(prior.tolist()):
         scale = 1.0 if j == anew else scale
-        expected = min(max(prior[j] * scale, 1e-4), LIMIT)
-        weight = PRIOR_WEIGHT + reached[j]
-        mean[j] = min((PRIOR_WEIGHT * expected + accepted[j]) / weight, LIMIT)
-        variance[j] = mean[j] * (1.0 - mean[j]) / (weight + 1.0)
-        scale = mean[j] / prior[j] if prior[j] > 0 else 0.0
-    return mean, variance
+        expected = min(max(before * scale, 1e-4), LIMIT)
+        weights.append(PRIOR_WEIGHT + reached[j])
+        means.append(min((PRIOR_WEIGHT * expected + accepted[j]) / weights[j], LIMIT))
+        scale = means[j] / before if before > 0 else 0.0
+    mean = np.array(means)
+    return mean, mean * (1.0 - mean) / (np.array(weights) + 1.0)
 
 
 @lru_cache(maxsize=4096)

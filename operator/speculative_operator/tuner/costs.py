@@ -167,7 +167,10 @@ def _local(basis: Basis, samples: tuple[StepSample, ...]) -> Array:
 def _columns(basis: Basis, sample: StepSample) -> Array:
     if sample.k is None:
         return basis.local(sample.tokens, None)
-    drafted, none = basis.local(sample.tokens, sample.k), basis.local(sample.tokens, 0.0)
+    drafted = basis.local(sample.tokens, sample.k)
+    if sample.share >= 1.0:
+        return drafted
+    none = basis.local(sample.tokens, 0.0)
     return np.asarray(sample.share * drafted + (1.0 - sample.share) * none)
 
 

@@ -201,11 +201,13 @@ def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
     k = memory.table.k_at(look.scheduled)
     seen = measured(view, look, k)
     if k == 0 or seen is None:
-        return replace(memory, slow_windows=0)
+        return replace(memory, slow_windows=0) if memory.slow_windows else memory
     at = nearest(look.scheduled, view.policy.knobs.max_batch)
     off = view.at(look.batch, 0 if 0 in view.ks else None)
     width = QUANTILE * float(view.costs.deviation(view.off_gradients[at]))
     slow = seen < math.log(GUARD_SHARE) + off - width
+    if not slow and not memory.slow_windows:
+        return memory
     return replace(memory, slow_windows=memory.slow_windows + 1 if slow else 0)
 
 

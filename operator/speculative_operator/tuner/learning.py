@@ -36,8 +36,6 @@ MIN_STEPS = 8.0
 SPREAD = 1.15
 """Within a window the number of scheduled requests stays about this near its mean."""
 WINDOW_SECONDS = 5.0
-CELL_STEPS = 20.0
-"""Steps at which the scatter of single steps (9 %) weighs as much as the noise of a window: of exact cells."""
 MOST_WINDOWS = 4.0
 """A window counts by its length in units of the noise's window, a long one no more than four."""
 RAMP = 3.0
@@ -124,7 +122,7 @@ def _step_samples(
     length = min(fresh * window.seconds / WINDOW_SECONDS, MOST_WINDOWS)
     context = min(window.mean_context or traffic.context, MOST_CONTEXT)
     if window.cells and window.draft_tokens is not None:
-        return _cell_samples(window, length, context, traffic.draft_share, policy, tables)
+        return _cell_samples(window, length, context, policy, tables)
     load = (context, window.prefill_per_step)
     share = min((window.drafts or 0.0) / window.decode_request_steps, 1.0)
     k = None if window.draft_tokens is None else window.draft_tokens / window.drafts if window.drafts else 0.0
@@ -153,24 +151,29 @@ def _sample(
 
 
 def _cell_samples(
-    window: PodWindow, length: float, context: float, share: float, policy: Policy, tables: tuple[KTable, ...]
+    window: PodWindow, length: float, context: float, policy: Policy, tables: tuple[KTable, ...]
 ) -> list[StepSample]:
-    """An equation for each cell: its batch and prompts are exact, so neither a moving load nor lumps blur it.
+    """An equation for each cell, all of a window weighing as much as one: its batch and prompts are exact, so that a
+    moving load does not blur it, but an error of form is the same in all of them.
 
     Left out is K = 0 where the table drafts: steps in which prompts alone ran, or a request's first one.
     """
     knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
-    decoding = _decoding(window)
-    share = share if knobs.draft_free else 1.0
+    decoding = _decoding_by_draft(window) if not knobs.draft_free else (_decoding(window),) * 2
+    share, asked = 1.0, _asked(window, ()) or 0.0
+    if knobs.draft_free and asked > 0.0:
+        share = min((window.mean_k or 0.0) / asked, 1.0)
+    whole = math.fsum(cell.steps for cell in window.cells)
     samples = []
     for cell in window.cells:
         if cell.steps < MIN_STEPS or (cell.k == 0 and not any(_holds(table, 0, cell.batch) for table in tables)):
             continue
-        b, k = cell.batch * decoding, np.asarray(cell.k * share)
+        b, k = cell.batch * decoding[cell.k > 0], np.asarray(cell.k * share)
         terms = exact_terms(
             costs, knobs, np.asarray(b), k, np.asarray(context), np.asarray(cell.prefill_tokens / cell.steps)
         )
-        weight = length * cell.steps / (cell.steps + CELL_STEPS)
+        filled = float(terms[-1] / terms.sum())
+        weight = length * cell.steps / whole / (1.0 + (FILL * filled) ** 2)
         tokens = b * (1.0 + float(k))
         samples.append(StepSample(tuple(terms.tolist()), cell.seconds / cell.steps, weight, tokens, float(cell.k)))
     return samples
@@ -213,6 +216,17 @@ def _decoding(window: PodWindow) -> float:
     """Share of the request-steps in cells that decoded."""
     requests = math.fsum(cell.requests for cell in window.cells)
     return min(window.decode_request_steps / requests, 1.0) if requests > 0 else 1.0
+
+
+def _decoding_by_draft(window: PodWindow) -> tuple[float, float]:
+    """The same of the cells without drafts and of those with: a decoding request verifies a first draft in these."""
+    if not window.drafted_per_position:
+        return (_decoding(window),) * 2
+    drafts = min(window.drafted_per_position[0], window.decode_request_steps)
+    requests = [math.fsum(cell.requests for cell in window.cells if (cell.k > 0) is some) for some in (False, True)]
+    counts = (window.decode_request_steps - drafts, drafts)
+    none, some = (min(count / of, 1.0) if of > 0 else 1.0 for count, of in zip(counts, requests, strict=True))
+    return none, some
 
 
 def _asked(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:

@@ -151,8 +151,15 @@ class Outlook:
     def surprise(self, k: int) -> float:
         """Log seconds by which the last steps took longer than predicted for what each had to do: those at `k`, where
         it is known which these are."""
-        same = tuple(sample for sample in self.last if sample.k is not None and abs(sample.k - k) < SAME_K)
-        return self.costs.surprise(same or self.last)
+        if k not in self._surprises:
+            same = tuple(sample for sample in self.last if sample.k is not None and abs(sample.k - k) < SAME_K)
+            self._surprises[k] = self.costs.surprise(same or self.last)
+        return self._surprises[k]
+
+    @cached_property
+    def _surprises(self) -> dict[int, float]:
+        """Found so far, by K."""
+        return {}
 
     def _room(self, points: Array, weight: Array) -> float:
         """Log tokens per second that the drafter's memory would bring where requests wait for memory.
@@ -180,7 +187,8 @@ class Outlook:
         their tails only: Latency counts the unlucky requests, Goodput and Cost keep to the targets that are set.
         """
         speed, objective = self.speed, self.policy.objective
-        if objective.goal is Goal.THROUGHPUT:
+        aimless = objective.tpot_p99_seconds is None and objective.ttft_p99_seconds is None
+        if objective.goal is Goal.THROUGHPUT or (aimless and objective.goal is not Goal.LATENCY):
             return speed
         unlucky = 1.0 + SLOW_REQUESTS * (self.lengths() - 1.0)
         seconds = np.log(self.lengths())[None, :] - speed

@@ -53,6 +53,8 @@ def watch_load(memory: Memory, scheduled: float, now: float) -> Memory:
     trials = tuple(trial for trial in memory.trials if 0.0 <= now - trial[0] < AGAIN_SECONDS)
     since, load = memory.steady
     steady = (since, load) if load > 0 and _apart(scheduled, load) <= SAME_LOAD and since <= now else (now, scheduled)
+    if (steady, trials) == (memory.steady, memory.trials):
+        return memory
     return replace(memory, steady=steady, trials=trials)
 
 
