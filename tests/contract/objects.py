@@ -87,6 +87,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "ngram": {"speculator": {"method": "ngram"}},
     "suffix": {"speculator": {"method": "suffix"}},
     "ngram-gpu": {"speculator": {"method": "ngram_gpu"}},
+    "suffix-schedule-elsewhere": {
+        **scheduled([1, 256, 3], speculator={"method": "suffix"}),
+        "engine.type": "TensorRTLLM",
+        "engine.version": "1.3.0rc15",
+    },
     "suffix-static": {**STATIC, "speculator": {"method": "suffix"}, "speculation.numSpeculativeTokens": 4},
     "mtp-within": {"speculator": {"method": "mtp"}},
     "mtp-same-model": {"speculator": {"method": "mtp", "model": VERIFIER}},
@@ -120,6 +125,10 @@ GOOD: dict[str, dict[str, Any]] = {
     "eagle3-tp-same": {**EAGLE, "verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 4},
     "draft-model-tp-same": {"verifier.tensorParallelSize": 2, "speculator.tensorParallelSize": 2},
     "data-parallel": {"verifier.dataParallelSize": 2},
+    "data-parallel-schedule-elsewhere": {
+        **scheduled([1, 256, 3], verifier__dataParallelSize=2),
+        "engine.type": "SGLang",
+    },
     "data-parallel-static": {"verifier.dataParallelSize": 2, **STATIC, "speculation.numSpeculativeTokens": 2},
     "accelerators": {"verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2, "accelerator.perReplica": 8},
     "accelerators-none": {"accelerator.perReplica": 0},

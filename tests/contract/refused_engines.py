@@ -337,6 +337,13 @@ COMBINATIONS: tuple[Combination, ...] = (
         ("numSpeculativeTokens",),
     ),
     Combination(
+        "sglang-data-parallel-schedule",
+        TICK,
+        {**SGLANG, **drafted("eagle3", verifier__dataParallelSize=2), **scheduled([1, 8, 3], [9, 256, 1])},
+        "speculation.schedule",
+        ("numSpeculativeTokens",),
+    ),
+    Combination(
         "sglang-oldest", TICK, {**engine("SGLang", "0.4.6"), **drafted("eagle3")}, "engine.version", ("0.4.6", "0.5.23")
     ),
     # TensorRT-LLM
@@ -364,6 +371,13 @@ COMBINATIONS: tuple[Combination, ...] = (
         ("rises",),
     ),
     Combination(
+        "trt-suffix-early",
+        TICK,
+        {**engine("TensorRTLLM", "1.2.0"), **drafted("suffix", model=None), **scheduled([1, 8, 3], [9, 256, 1])},
+        "speculator.method",
+        ("suffix", "1.2.0", "1.3.0 or newer"),
+    ),
+    Combination(
         "trt-oldest",
         TICK,
         {**engine("TensorRTLLM", "0.20.0"), **drafted("eagle3")},
@@ -377,6 +391,13 @@ COMBINATIONS: tuple[Combination, ...] = (
         "tgi-schedule",
         TICK,
         {**TGI, **drafted("ngram", model=None), **scheduled([1, 8, 3], [9, 256, 1])},
+        "speculation.schedule",
+        ("numSpeculativeTokens",),
+    ),
+    Combination(
+        "tgi-medusa-schedule",
+        TICK,
+        {**TGI, **drafted("medusa", model=None), **scheduled([1, 8, 3], [9, 256, 1])},
         "speculation.schedule",
         ("numSpeculativeTokens",),
     ),

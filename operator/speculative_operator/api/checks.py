@@ -123,19 +123,20 @@ def _schedule(spec: Spec) -> Iterator[Problem]:
         return
     if speculation.mode is not Mode.STATIC:
         yield field, rows, "set mode: Static, or remove schedule"
-    if spec.speculator is not None and spec.speculator.method in rules.NO_TABLE:
-        yield (
-            field,
-            rows,
-            f"K of {spec.speculator.method} is fixed at start: set speculation.numSpeculativeTokens in its place",
-        )
-    if spec.verifier.data_parallel_size > 1:
-        yield (
-            field,
-            rows,
-            "engines ignore schedules under data parallelism: set speculation.numSpeculativeTokens in its place",
-        )
+    if spec.engine.type is EngineType.VLLM:
+        yield from ((field, rows, f"{why}: {_ONE_K}") for why in _without_table(spec))
     yield from ((field, value, remedy) for value, remedy in _bands(speculation))
+
+
+_ONE_K = "set speculation.numSpeculativeTokens in its place"
+
+
+def _without_table(spec: Spec) -> Iterator[str]:
+    """Why vLLM follows no schedule. Other engines' rows of the capability matrix say it for them."""
+    if spec.speculator is not None and spec.speculator.method in rules.NO_TABLE:
+        yield f"K of {spec.speculator.method} is fixed when vLLM starts"
+    if spec.verifier.data_parallel_size > 1:
+        yield "vLLM ignores schedules under data parallelism"
 
 
 def _bands(speculation: Speculation) -> Iterator[tuple[object, str]]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from speculative_operator.api.wire import Rule, literal
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import Method
+from speculative_operator.domain.spec import EngineType, Method
 
 NAME_LIMIT = 53
 """Characters of metadata.name: children add up to ten more, and names of Services end at 63."""
 OWN_WEIGHTS = tuple(m for m in Method if not m.draft_free and not m.may_sit_in_verifier)
 DRAFT_FREE = tuple(m for m in Method if m.draft_free)
 NO_TABLE = (Method.SUFFIX, Method.MEDUSA, Method.NGRAM_GPU, Method.MLP_SPECULATOR)
-"""Methods whose K is fixed when the engine starts. Source: vLLM 0.32, model runners (assertion on a changed K)."""
+"""Methods whose K vLLM fixes when it starts. Source: vLLM 0.32, model runners (assertion on a changed K)."""
 IN_ONE_PASS = (Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3)
 """Methods whose weights may have been trained to draft all tokens at once. Source: vLLM 0.32, config/speculative.py."""
 LOOKS_UP = (Method.NGRAM, Method.NGRAM_GPU)
@@ -262,6 +262,7 @@ ENGINE_RULES = (
 )
 
 _UNSCHEDULED = "!has(self.speculation.schedule) || size(self.speculation.schedule) == 0"
+_OTHER_ENGINE = f"self.engine.type != '{EngineType.VLLM}'"
 _VERIFIERS_TP = "self.verifier.tensorParallelSize"
 _DRAFT_TP = "self.speculator.tensorParallelSize"
 _NO_DRAFT_TP = "!has(self.speculator) || !has(self.speculator.tensorParallelSize)"
@@ -278,17 +279,18 @@ SPEC_RULES = (
     ),
     Rule(
         "schedule-method",
-        f"{_UNSCHEDULED} || !has(self.speculator) || !(self.speculator.method in {_listed(NO_TABLE)})",
+        f"{_OTHER_ENGINE} || {_UNSCHEDULED} || !has(self.speculator) || "
+        f"!(self.speculator.method in {_listed(NO_TABLE)})",
         "speculation.schedule has {#size(self.speculation.schedule)} band(s) but K of {self.speculator.method} "
-        "is fixed at start: set speculation.numSpeculativeTokens in its place",
+        "is fixed when vLLM starts: set speculation.numSpeculativeTokens in its place",
         "speculation.schedule",
         "FieldValueForbidden",
     ),
     Rule(
         "schedule-data-parallel",
-        f"{_UNSCHEDULED} || self.verifier.dataParallelSize == 1",
+        f"{_OTHER_ENGINE} || {_UNSCHEDULED} || self.verifier.dataParallelSize == 1",
         "speculation.schedule has {#size(self.speculation.schedule)} band(s) but verifier.dataParallelSize is "
-        "{#self.verifier.dataParallelSize}, and engines ignore schedules under data parallelism: "
+        "{#self.verifier.dataParallelSize}, and vLLM ignores schedules under data parallelism: "
         "set speculation.numSpeculativeTokens in its place, or raise replicas and not dataParallelSize",
         "speculation.schedule",
         "FieldValueForbidden",
