@@ -84,7 +84,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay, print; 1 when nothing was found."""
     span = _span(arguments, time.time())
     subject = _subject(arguments)
-    client, selector = _client(arguments), _selector(arguments, subject.engine.metric_names)
+    metrics = subject.engine.metric_names
+    if not metrics:
+        raise CommandError(
+            f"{arguments.spec}: {subject.spec.engine.type} has no metrics by which K could be decided, "
+            "so there is nothing to replay",
+            "give the spec of another engine",
+        )
+    client, selector = _client(arguments), _selector(arguments, metrics)
     session = _session(subject, arguments.ran, span.start)
     decided = ((moment, session.feed(moment, pods)) for moment, pods in _scrapes(client, selector, arguments, span))
     report = _Json(sys.stdout) if arguments.json else _Text(sys.stdout, sys.stderr)

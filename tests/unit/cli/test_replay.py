@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
@@ -117,12 +118,25 @@ def test_the_query_names_series_pods_and_times(
     ]
     asked = server.asked[0]
     assert (asked["path"], asked["step"], asked["namespace"]) == ("/api/v1/query_range", "15", "llm")
-    assert asked["query"].startswith('{__name__=~"vllm:')
+    asked_for = re.match(r'\{__name__=~"([^"]+)",', asked["query"])
+    assert asked_for is not None
+    assert sorted(asked_for[1].split("|")) == sorted(ENGINE.metric_names)
     assert asked["query"].endswith(',namespace="llm",pod=~"a\\"?"}')
     assert "41 scrapes" in capsys.readouterr().out
     server.asked.clear()
     assert main(words(server, spec, "--selector", '{job="vllm"}', "--json")) == 0
     assert server.asked[0]["query"].endswith(',namespace="llm",job="vllm"}')
+
+
+def test_an_engine_that_tells_nothing_is_named_and_nothing_is_asked(
+    server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SPEC.replace('{method: eagle3, model: "hf://yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"}', "{method: ngram}")
+    spec.write_text(f"{text}  engine: {{type: TGI}}\n")
+    assert main(words(server, spec)) == 1
+    said = capsys.readouterr()
+    assert "TGI has no metrics by which K could be decided" in said.err
+    assert (said.out, server.asked) == ("", [])
 
 
 def test_what_ran_is_what_is_compared_with(

@@ -125,7 +125,7 @@ def test_cost_and_hard_off_are_spelt_out() -> None:
             "is 9: write at most maxSpeculativeTokens, 4",
             "spec.speculation.numSpeculativeTokens",
         ),
-        ({"spec": {**SPEC, "engine": {"type": "TGI"}}}, "TGI is not available", "spec.engine.type"),
+        ({"spec": {**SPEC, "engine": {"type": "TGI"}}}, "TGI has ngram and medusa only", "spec.speculator.method"),
         ({"spec": SPEC, "facts": 5}, "facts is 5", "facts"),
         ({"spec": SPEC, "facts": {"verifier": 5}}, "facts.verifier is 5", "facts.verifier"),
         ({"spec": SPEC, "facts": {"verifier": {"parameters": 8}}}, "such as 8.03e9", "facts.verifier.parameters"),
