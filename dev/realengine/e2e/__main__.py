@@ -24,6 +24,8 @@ from speculative_operator.domain import names
 
 PLAY_SECONDS = 3600.0
 LEAST_RATIO = 0.99
+PAYLOAD = "payload"
+PARTS = ("retunes", "pairs", "tuning", PAYLOAD)
 KEYS = (
     *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
     *("payload_throughput_ratio", "best_static_gap_percent"),
@@ -36,8 +38,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--name", default="e2e-vllm", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-vllm", help="folder of the report")
     parser.add_argument("--models", type=Path, help="folder with target, draft and eagle3")
-    parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for the payload's cost; 0: none")
-    parser.add_argument("--short", action="store_true", help="without the part in which the operator tunes")
+    parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for the payload's cost")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to play; all by default")
     return parser.parse_args()
 
 
@@ -51,10 +53,13 @@ def prepared(cluster: Cluster, models: Path) -> None:
 
 def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
     """Run the steps inside the cluster's network and take their report over."""
+    inside = [part for part in given.parts if part != PAYLOAD]
+    if not inside:
+        return
     results = given.out / "results.json"
     results.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "realengine.e2e.play", "--out", str(results), "--audit", str(cluster.audit_log)]
-    argv += ["--short"] if given.short else []
+    argv += ["--parts", *inside]
     folders = (paths.ROOT / "dev", paths.ROOT / "operator")
     running = cluster.inside(argv, env={"PYTHONPATH": ":".join(map(str, folders))})
     try:
@@ -119,7 +124,7 @@ def run(given: argparse.Namespace) -> int:
             play(cluster, given, report)
         finally:
             keep_logs(cluster, given.out)
-    if given.pairs:
+    if PAYLOAD in given.parts:
         payload_cost(python, given.pairs, report)
     told = summary(report)
     head = [f"vLLM {paths.VLLM} on CPUs, {time.monotonic() - started:.0f} s from the start to the end."]

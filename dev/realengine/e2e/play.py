@@ -17,7 +17,7 @@ import aiohttp
 from realengine.e2e import retunes, rollouts, tables, trouble, tuning
 from realengine.e2e.report import Report
 from realengine.e2e.stage import Stage
-from realengine.e2e.steps import NAME, PROMPTS, Play, Traffic, ready
+from realengine.e2e.steps import NAME, PROMPTS, Play, Traffic
 from realengine.scene import Wish
 
 TOKENS = Traffic.tokens
@@ -27,8 +27,7 @@ RETUNES = 32
 async def speculate(play: Play) -> None:
     """A draft model: tables, retunes, bad tables."""
     play.report.begin("A draft model, retuned while it serves")
-    await play.stage.apply(Wish("draft_model", schedule=tables.BY_LOAD))
-    await ready(play.stage, 1)
+    await rollouts.change(play, Wish("draft_model", schedule=tables.BY_LOAD), "a draft model")
     await tables.follow(play, tables.BY_LOAD)
     await retunes.retune(play, RETUNES)
     await trouble.bad_tables(play)
@@ -53,26 +52,31 @@ async def other_pairs(play: Play) -> None:
     rollouts.outputs(play)
 
 
+PARTS = {"retunes": speculate, "pairs": other_pairs, "tuning": tuning.tune}
+
+
 async def play_all(options: argparse.Namespace, report: Report) -> None:
     """Every step; an error ends the run but not the report."""
     async with aiohttp.ClientSession() as http:
         play = Play(Stage(os.environ["KUBECONFIG"], http), report, options.audit)
         try:
-            await speculate(play)
-            await other_pairs(play)
-            if not options.short:
-                await tuning.tune(play)
+            for name, part in PARTS.items():
+                if name in options.parts:
+                    await part(play)
         except Exception as error:
             traceback.print_exc()
             report.check("the run came to its end", False, f"{type(error).__name__}: {error}")
+        play.note_restarts(await play.stage.pods(NAME))
+        restarts = sum(play.restarts.values())
         answers = [*play.answers, *play.synthetic]
         failed = sum(bool(answer.error) for answer in answers)
         report.begin("Over the whole run")
         report.check("no request failed", bool(answers) and not failed, f"{failed} of {len(answers)}")
+        report.check("no engine was restarted", not restarts, f"{restarts} restarts in {len(play.restarts)} pods")
         report.figures |= {
             "requests": {"total": len(answers), "failed": failed},
             "retunes": play.retunes,
-            "engine_restarts": play.restarts,
+            "engine_restarts": restarts,
         }
 
 
@@ -80,7 +84,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--audit", type=Path, required=True)
-    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
     report = Report()
     try:

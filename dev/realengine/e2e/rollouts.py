@@ -12,9 +12,14 @@ _WIDTH, _PAUSE = 2, 0.5
 
 
 async def change(play: Play, wish: Wish, what: str, *, synthetic: bool = False) -> None:
-    """Replace the object's spec under traffic and wait until only new pods are left."""
+    """Replace the object's spec under traffic and wait until only new pods are left; create it where there is none."""
     stage, report = play.stage, play.report
+    if not await stage.pods(NAME):
+        await stage.apply(wish)
+        await ready(stage, 1)
+        return
     old = (await stage.pod(NAME))["metadata"]
+    play.note_restarts(await stage.pods(NAME))
     # Wrong text on purpose comes from the new pods only, but the same clients ask both.
     client = await play.client(synthetic=synthetic)
     asked = play.synthetic if synthetic else play.answers

@@ -44,7 +44,14 @@ class Play:
     """Of the engine as it is; not of synthetic acceptance, whose text is wrong on purpose."""
     synthetic: list[Answer] = field(default_factory=list)
     retunes: int = 0
-    restarts: int = 0
+    restarts: dict[str, int] = field(default_factory=dict)
+    """Pod -> restarts of its containers, as last seen."""
+
+    def note_restarts(self, pods: Sequence[dict[str, Any]]) -> None:
+        """Remember how often the containers of these pods were restarted."""
+        for pod in pods:
+            counts = (int(one["restartCount"]) for one in pod["status"].get("containerStatuses", []))
+            self.restarts[pod["metadata"]["name"]] = sum(counts)
 
     async def client(self, *, synthetic: bool = False) -> Client:
         """A client of the object's Service whose answers are counted."""

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -75,34 +76,54 @@ async def sweep(play: Play, pod: dict[str, Any], ks: Sequence[int]) -> dict[int,
     return {k: median(speeds) for k, speeds in measured.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One look while the operator decides: seconds since it began, K at this load, tokens per second since the last."""
+
+    at: float
+    k: int
+    speed: float
+
+
 async def found(play: Play, pod: dict[str, Any], speeds: Mapping[int, float]) -> None:
     """Hand over to the operator and judge what it holds in the last part of the time it has."""
     best = max(speeds, key=lambda k: speeds[k])
     generation = await play.stage.generation(NAME)
     await play.stage.apply(AUTO)
-    held: list[tuple[float, int]] = []
-    started = time.monotonic()
-    status: dict[str, Any] = {}
-    while (elapsed := time.monotonic() - started) < MOST_SECONDS:
-        await asyncio.sleep(1.0)
-        held.append((elapsed, await _k(play)))
-        steady = [k for moment, k in held if moment >= elapsed - STEADY_SECONDS]
-        if elapsed > STEADY_SECONDS and len(set(steady)) == 1 and within(speeds, steady, best):
-            break
-    status = (await play.stage.get(NAME))["status"]
-    steady = [k for moment, k in held if moment >= elapsed - STEADY_SECONDS]
-    gap = 100.0 * (1.0 - mean_speed(speeds, steady) / speeds[best])
+    moments = await _watch(play, pod, speeds)
+    last = [one.k for one in moments if one.at >= moments[-1].at - STEADY_SECONDS]
+    gap = 100.0 * (1.0 - mean_speed(speeds, last) / speeds[best])
     play.report.figures["best_static_gap_percent"] = round(gap, 2)
-    shares = {k: f"{100 * count / len(steady):.0f} %" for k, count in sorted(Counter(steady).items())}
+    shares = {k: f"{100 * count / len(last):.0f} %" for k, count in sorted(Counter(last).items())}
     play.report.check(
         f"the operator holds a K within {MOST_GAP_PERCENT:g} % of the best fixed one",
         gap <= MOST_GAP_PERCENT,
-        f"best K = {best}; held in the last {STEADY_SECONDS:.0f} of {elapsed:.0f} s: {shares}; gap {gap:.1f} %",
+        f"best K = {best}; held in the last {STEADY_SECONDS:.0f} of {moments[-1].at:.0f} s: {shares}; gap {gap:.1f} %",
     )
     now = await play.stage.generation(NAME)
     play.report.check("no pod was replaced for it", now == generation, f"generation {generation} before, {now} after")
-    rows = [[one["time"], one["reason"], one["from"], one["to"], one["message"]] for one in status.get("decisions", [])]
-    play.report.table("Decisions of the operator, newest first", ("time", "reason", "from", "to", "message"), rows)
+    rows = [[f"{one.at:.0f}", one.k, f"{one.speed:.0f}"] for one in moments[::5]]
+    play.report.table("The operator's K over time", ("second", "K", "tokens per second"), rows)
+    status = (await play.stage.get(NAME))["status"]
+    told = [[one["time"], one["reason"], one["from"], one["to"], one["message"]] for one in status.get("decisions", [])]
+    play.report.table("Decisions of the operator, newest first", ("time", "reason", "from", "to", "message"), told)
+
+
+async def _watch(play: Play, pod: dict[str, Any], speeds: Mapping[int, float]) -> list[Moment]:
+    """Look every second until the operator has held what is good enough for long enough, or its time is over."""
+    best = max(speeds, key=lambda k: speeds[k])
+    moments: list[Moment] = []
+    started = last = time.monotonic()
+    before = await play.stage.look(pod)
+    while (at := time.monotonic() - started) < MOST_SECONDS:
+        await asyncio.sleep(1.0)
+        seen, now = await play.stage.look(pod), time.monotonic()
+        moments.append(Moment(at, await _k(play), seen.since(before).generated / (now - last)))
+        before, last = seen, now
+        held = [one.k for one in moments if one.at >= at - STEADY_SECONDS]
+        if at > STEADY_SECONDS and len(set(held)) == 1 and within(speeds, held, best):
+            break
+    return moments
 
 
 async def _k(play: Play) -> int:
