@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
+.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ e2e: toolchain ## a short whole loop: apply, serve, tune
 
 vllm: $(STAMP) ## the real engine on a CPU, into the cache (six gigabytes, about 4 minutes, once)
 	@$(PY) -m realengine install
+
+contract-vllm: vllm ## argument parser, scheduler classes, table file and emulator against the real engine (5 minutes)
+	@$(PYTEST) -q tests/vllm
 
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)
 	@$(PY) -m realengine.e2e $(ARGS)

@@ -102,5 +102,12 @@ def main() -> int:
     return 0
 
 
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Complete lines of the load generator's output so far."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from demo import report, surface
+from demo import engines, report, surface
 from demo.arrivals import BUNDLED, Arrival, Profile, read_azure, warp
 from demo.figures import (
     FIRST_VERSION,
@@ -27,6 +27,7 @@ from demo.figures import (
     unix,
     within,
 )
+from demo.load import read_records
 from demo.scene import (
     AUTO,
     NAMESPACE,
@@ -49,6 +50,8 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.engines.registry import engine_for
 
 WHOLE_TRACE = ROOT.parent / "shared" / "traces" / "azure_llm_2023_conv.csv"
+ENGINES = ROOT / "build" / "engines"
+"""Where the commands of the other engines' images are laid; the node sees the whole repository."""
 REQUEST_TIMEOUT_SECONDS = 300.0
 DRAIN_SECONDS = 120.0
 """Longest wait for the last answers after the last arrival."""
@@ -113,8 +116,9 @@ class Demo:
         setup = time.monotonic() - started
         ready = self._serve()
         played = self._replay(watcher)
-        summary = self._summary(played, setup, ready)
-        self._report(played, summary)
+        others = self._others()
+        summary = self._summary(played, setup, ready, others)
+        self._report(played, summary, others)
         return summary
 
     def _say(self, text: str) -> None:
@@ -123,7 +127,7 @@ class Demo:
     def _set_up(self) -> Watcher:
         self._say("starting a Kubernetes cluster on this machine")
         begin = Cluster.start_detached if self.settings.keep else Cluster.start
-        self.cluster = begin(options(self.settings.name), self._say)
+        self.cluster = begin(options(self.settings.name, engines.images(ENGINES)), self._say)
         self._say("installing the operator: kubectl apply -f manifests/install.yaml")
         install_operator(self.cluster)
         self.cluster.kubectl("create", "namespace", NAMESPACE)
@@ -140,6 +144,18 @@ class Demo:
             wait_ready(self.cluster, variant.name, 120)
         self._say(f"ready after {seconds:.1f} s; replaying {self.settings.seconds:.0f} s of load")
         return seconds
+
+    def _others(self) -> engines.Seen | None:
+        """The other engines, at the end, when the comparison cannot be disturbed any more."""
+        if self.settings.alone:
+            return None
+        assert self.cluster is not None
+        seen = engines.play(self.cluster, self.settings.out, self._say)
+        for one in seen.served:
+            self._say(f"{one['engine']}: {one['actuator']}, {one['table']} {one['warnings']}".rstrip())
+        for one in seen.refused:
+            self._say(f"{one['name']}: {one['reason']}, {one['message']}")
+        return seen
 
     def _arrivals(self) -> list[Arrival]:
         trace = read_azure(WHOLE_TRACE if WHOLE_TRACE.exists() else BUNDLED)
@@ -231,7 +247,7 @@ class Demo:
         records, restarts = read_records(out), watcher.restarts()
         return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions)
 
-    def _summary(self, played: Played, setup: float, ready: float) -> dict[str, Any]:
+    def _summary(self, played: Played, setup: float, ready: float, others: engines.Seen | None) -> dict[str, Any]:
         phases = Phases.of(self.settings.seconds)
         sights = played.timeline.sights
         auto = sights.get(AUTO, [])
@@ -253,6 +269,9 @@ class Demo:
         if not self.settings.alone:
             checks["faster than Static K=5"] = better(tpot[AUTO], tpot[STATIC])
             checks["faster than no speculation"] = better(tpot[AUTO], tpot[OFF])
+        if others is not None:
+            checks["every other engine serves"] = others.all_serve
+            checks["what no engine can do gets a reason and no pod"] = others.none_crashes
         for name, good in checks.items():
             self.console.print(f"  [{'green' if good else 'red'}]{'yes' if good else 'NO '}[/] {name}", highlight=False)
         return {
@@ -264,6 +283,7 @@ class Demo:
             "table_latency_seconds": spread(played.latencies),
             "requests": {"total": len(played.records), "failed": failed},
             "pod_restarts": played.restarts,
+            "engines": {"serve": len(others.served), "refused": len(others.refused)} if others else None,
             "tpot_ms": {"auto": tpot[AUTO], "static5": tpot[STATIC], "off": tpot[OFF]},
             "first_version": {
                 "tpot_ms": {"auto": FIRST_VERSION.auto, "off": FIRST_VERSION.off},
@@ -277,14 +297,15 @@ class Demo:
         conditions = {entry["type"]: entry for entry in status.get("conditions", [])}
         return unix(conditions["Ready"]["lastTransitionTime"])
 
-    def _report(self, played: Played, summary: dict[str, Any]) -> None:
+    def _report(self, played: Played, summary: dict[str, Any], others: engines.Seen | None) -> None:
         path = self.settings.out / "report.html"
         decisions = [(unix(entry["time"]) - played.started, entry["reason"]) for entry in played.decisions]
         phases = Phases.of(self.settings.seconds)
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], phases)
         auto = played.timeline.sights.get(AUTO, [])
+        page = {**self._page(played, summary), "others": others}
         known = surface.learned(self._variants[0].manifest, played.status)
-        report.write(path, figure, surface.plot(known, auto), self._page(played, summary))
+        report.write(path, figure, surface.plot(known, auto), page)
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 
@@ -341,10 +362,3 @@ def model_name(variant: Variant) -> str:
     """Name that the API serves the variant under."""
     verifier = variant.manifest["spec"]["verifier"]
     return str(verifier.get("servedName") or variant.name)
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Complete lines of the load generator's output so far."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]

@@ -6,7 +6,7 @@ import copy
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,10 @@ def images() -> dict[str, Image]:
     }
 
 
-def options(name: str = "demo") -> ClusterOptions:
-    return ClusterOptions(name=name, images=images(), accelerators={"nvidia.com/gpu": 8}, scrape_interval_seconds=5)
+def options(name: str = "demo", more: Mapping[str, Image] | None = None) -> ClusterOptions:
+    """A node with eight accelerators that has these images, and `more`."""
+    known = {**images(), **(more or {})}
+    return ClusterOptions(name=name, images=known, accelerators={"nvidia.com/gpu": 8}, scrape_interval_seconds=5)
 
 
 def variants() -> list[Variant]:

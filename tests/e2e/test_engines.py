@@ -20,11 +20,11 @@ import pytest
 from tests.e2e.conftest import NAMESPACE, Stage, until
 
 from demo import scene
+from demo.engines import images
 from demo.load import read_records
 from devcluster.cluster import Cluster
-from devcluster.options import ClusterOptions, Image
+from devcluster.options import ClusterOptions
 from speculative_operator.domain import names
-from speculative_operator.emulator.commands import lay
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -98,18 +98,6 @@ CASES = (
     ),
 )
 NAMES = [case.name for case in CASES]
-
-
-def images(folder: Path) -> dict[str, Image]:
-    """The public images, as far as they are pulled here: programs of this environment."""
-    found = lay(folder)
-    return {
-        "lmsysorg/sglang:*": Image((str(folder / "bin" / "python3"), "-m", "sglang.launch_server"), found),
-        "nvcr.io/nvidia/tensorrt-llm/release:*": Image((str(folder / "bin" / "trtllm-serve"),), found),
-        "ghcr.io/huggingface/text-generation-inference:*": Image(
-            (str(folder / "bin" / "text-generation-launcher"),), found
-        ),
-    }
 
 
 @pytest.fixture(scope="module")

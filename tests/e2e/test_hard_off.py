@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.conftest import NAMESPACE, Stage, until
 
 from demo import scene
-from demo.run import read_records
+from demo.load import read_records
 from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

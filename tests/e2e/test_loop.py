@@ -15,7 +15,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, until
 
 from demo import scene
 from demo.figures import adoptions, table_latencies
-from demo.run import read_records
+from demo.load import read_records
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -177,7 +177,7 @@ def test_an_edit_of_the_spec_reaches_the_pods(served: Stage) -> None:
 def test_what_cannot_be_served_is_a_condition(served: Stage) -> None:
     manifest = copy.deepcopy(AUTO.manifest)
     manifest["metadata"]["name"] = "elsewhere"
-    manifest["spec"]["engine"] = {"type": "SGLang"}
+    manifest["spec"]["engine"] = {"type": "TGI"}
     served.apply(manifest)
     ready = until(lambda: served.condition("elsewhere", "Ready"), 20)
     assert (ready["status"], ready["reason"]) == ("False", "UnsupportedByEngine")

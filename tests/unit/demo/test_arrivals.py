@@ -98,7 +98,7 @@ async def test_the_load_generator_reports_every_request(tmp_path: Path) -> None:
     with out.open("w") as file:
         await asyncio.wait_for(replay(plan, file, stream_every=2), 10)
     await runner.cleanup()
-    from demo.run import read_records
+    from demo.load import read_records
 
     records = {record["number"]: record for record in read_records(out)}
     assert [records[n]["failed"] for n in range(4)] == [False, False, True, True]

@@ -24,7 +24,7 @@ FROM_VLLM = [
     (NONE, DecodeShape(5, 20, 2), (1, 2, 3, 4, 6, 8, 12, 15, 16, 20)),
     (CaptureFlags(eager=True), SMALL, ()),
 ]
-"""As `VllmConfig._set_cudagraph_sizes` gives them; `tests/contract/test_emulator_vs_real.py` asks it again."""
+"""As `VllmConfig._set_cudagraph_sizes` gives them; `tests/vllm/test_emulator_vs_real.py` asks it again."""
 
 
 @pytest.mark.parametrize(("flags", "shape", "sizes"), FROM_VLLM)

@@ -11,6 +11,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.emulator.acceptance import AcceptanceTable
 from speculative_operator.emulator.core import CoreLimits, EngineCore, StepResult
 from speculative_operator.emulator.kv import KvPool
+from speculative_operator.emulator.lengths import Constant
 from speculative_operator.emulator.requests import FinishReason, Request
 from speculative_operator.emulator.timing import StepTimer
 from speculative_operator.sim.deployment import Deployment
@@ -24,9 +25,9 @@ def emulated(own: Plant, load: Workload, k: int) -> list[StepResult]:
     limits = CoreLimits(own.knobs.max_batch, own.max_batched_tokens, max_k=own.max_k)
     pool = KvPool(own.kv_tokens // own.block_size, own.block_size, 0.0)
     refused = AcceptanceTable(own.max_k, lambda _: np.zeros(own.max_k), 0.0, False)
-    lookup = [min(k, own.max_k)] * (own.knobs.max_batch + 1)
+    lengths = Constant(min(k, own.max_k))
     timer = StepTimer(own.costs, own.knobs, True, 0.0)
-    core = EngineCore(limits, pool, timer, refused, lookup, np.random.default_rng(0))
+    core = EngineCore(limits, pool, timer, refused, lengths, np.random.default_rng(0))
     assert load.arrival is not None
     coming = [
         Request(str(i), int(p), int(o), FinishReason.LENGTH, int(o), float(a), 0, 0)
