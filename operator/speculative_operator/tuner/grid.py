@@ -56,8 +56,11 @@ def choices(table: KTable, max_batch: int) -> tuple[int, ...]:
 
 def overlay(table: KTable, chosen: tuple[int, ...], max_batch: int) -> KTable:
     """`table` with the cells changed whose choice differs; the others keep their exact bands."""
+    held = choices(table, max_batch)
+    if held == chosen:
+        return table
     dense = np.array(table.dense())
-    for (first, last), old, new in zip(edges(max_batch), choices(table, max_batch), chosen, strict=True):
+    for (first, last), old, new in zip(edges(max_batch), held, chosen, strict=True):
         if new != old:
             dense[first - 1 : last] = new
     return KTable.from_dense(dense.tolist())
