@@ -7,7 +7,7 @@ what else decides (`table`, `tableVersion`, `capabilities`). Read by the tests b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.strategy import choose
 from speculative_operator.render import Capabilities, RenderInput, render
 
@@ -68,6 +69,7 @@ class Case:
                 container=self.container,
                 table=self.table,
                 table_version=self.more.get("tableVersion", 1),
+                per_request=per_request(self.spec, self.knobs),
                 capabilities=capabilities,
                 strategy=choose(self.spec, capabilities.spare_accelerators),
             )
@@ -80,17 +82,19 @@ def whole(source: Path) -> Case:
     return Case(body, rest[0] if rest else {})
 
 
-def family(source: Path) -> list[Case]:
-    """The cases of one file of `cases/`."""
-    return [
+@cache
+def family(source: Path) -> tuple[Case, ...]:
+    """The cases of one file of `cases/`, read once."""
+    return tuple(
         Case(
             {"metadata": {"name": document["name"]}, "spec": document["spec"]},
             {key: value for key, value in document.items() if key not in ("name", "spec")},
         )
         for document in yaml.safe_load_all(source.read_text())
-    ]
+    )
 
 
-def every() -> list[Case]:
-    """All of them."""
-    return [*map(whole, INPUTS), *(case for source in FAMILIES for case in family(source))]
+@cache
+def every() -> tuple[Case, ...]:
+    """All of them, read once."""
+    return (*map(whole, INPUTS), *(case for source in FAMILIES for case in family(source)))

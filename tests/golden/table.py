@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from tests.golden.case import Case
@@ -27,7 +27,7 @@ _EVERYWHERE = frozenset(
 _HEAD = "| Case | Engine | Method | Accelerators | Layout | Image | K changed by | K | Beside that |"
 
 
-def rows(cases: list[Case]) -> Iterator[str]:
+def rows(cases: Iterable[Case]) -> Iterator[str]:
     """Lines of the table, its head first."""
     yield _HEAD
     yield "|" + "---|" * (_HEAD.count("|") - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,17 +47,23 @@ def room(module: Path) -> str:
     return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported(module: Path) -> set[str]:
+@cache
+def tree(module: Path) -> ast.Module:
+    return ast.parse(module.read_text())
+
+
+@cache
+def imported(module: Path) -> frozenset[str]:
     """Absolute names that a module imports, wherever in it."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: relative import; the project imports by full name"
             names.add(node.module or "")
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+    return frozenset(names)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
@@ -91,7 +98,7 @@ def test_libraries_stay_in_their_rooms(module: Path) -> None:
 )
 def test_modules_say_why_and_stay_short(module: Path) -> None:
     text = module.read_text()
-    assert ast.get_docstring(ast.parse(text)), "a module says in its docstring why it exists"
+    assert ast.get_docstring(tree(module)), "a module says in its docstring why it exists"
     assert len(text.splitlines()) <= 400
     assert module.stem not in {"utils", "util", "helpers", "common", "misc"}
 

@@ -246,22 +246,24 @@ def test_the_reader_keeps_the_two_targets_of_a_pod_apart(engine: Engine) -> None
     assert set(NAMES) <= set(METRIC_NAMES)
 
 
+_value = st.floats() | st.integers(0, 50).map(float)
+_time = st.sampled_from([START - 4, START, START + 10, END - 4, END, END + 3, math.inf])
+_labels = st.fixed_dictionaries(
+    {"pod": st.just("qwen-0")},
+    optional={
+        "k": st.sampled_from(["0", "3", "x", ""]),
+        "batch": st.sampled_from(["1", "4", "+Inf", "-"]),
+        "position": st.sampled_from(["0", "1", "7"]),
+        "live": st.sampled_from(["true", "false", ""]),
+    },
+)
+_samples = st.lists(st.tuples(_time, _value), max_size=4).map(tuple)
+
+
 @settings(deadline=None)
-@given(st.data())
-def test_no_series_whatever_raise_or_change_the_engines_own_figures(data: st.DataObject) -> None:
-    value = st.floats() | st.integers(0, 50).map(float)
-    time = st.sampled_from([START - 4, START, START + 10, END - 4, END, END + 3, math.inf])
-    labels = st.fixed_dictionaries(
-        {"pod": st.just("qwen-0")},
-        optional={
-            "k": st.sampled_from(["0", "3", "x", ""]),
-            "batch": st.sampled_from(["1", "4", "+Inf", "-"]),
-            "position": st.sampled_from(["0", "1", "7"]),
-            "live": st.sampled_from(["true", "false", ""]),
-        },
-    )
-    track = st.builds(Series, st.sampled_from(NAMES), labels, st.lists(st.tuples(time, value), max_size=4).map(tuple))
-    seen = extended(WINDOW, data.draw(st.lists(track, max_size=12)), 60)
+@given(st.lists(st.builds(Series, st.sampled_from(NAMES), _labels, _samples), max_size=12))
+def test_no_series_whatever_raise_or_change_the_engines_own_figures(tracks: list[Series]) -> None:
+    seen = extended(WINDOW, tracks, 60)
     same = replace(
         seen, cells=(), drafted_per_position=(), accepted_per_position=WINDOW.accepted_per_position,
         live=None, table_version=None, engine_version="",
