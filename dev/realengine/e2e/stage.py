@@ -18,6 +18,7 @@ from realengine.scene import NAMESPACE, Wish
 from speculative_operator.domain import names
 
 _TIMEOUT = (3, 10)
+_SETTLED_SECONDS = 2.0
 _KIND = (names.GROUP, names.VERSION, NAMESPACE, names.PLURAL)
 
 
@@ -63,6 +64,15 @@ class Stage:
     async def patch(self, name: str, change: dict[str, Any]) -> None:
         """A merge patch of the SpeculativeDeployment."""
         await self._json(self._objects.patch_namespaced_custom_object, *_KIND, name, change)
+
+    async def pause(self, name: str) -> None:
+        """Have the operator leave the object alone, and wait until what it had begun is done."""
+        await self.patch(name, {"metadata": {"annotations": {names.ANNOTATION_PAUSED: "true"}}})
+        await asyncio.sleep(_SETTLED_SECONDS)
+
+    async def resume(self, name: str) -> None:
+        """Let the operator go on."""
+        await self.patch(name, {"metadata": {"annotations": {names.ANNOTATION_PAUSED: None}}})
 
     async def table(self, name: str) -> dict[str, Any]:
         """The operator's table as the ConfigMap holds it."""

@@ -7,7 +7,6 @@ import json
 from realengine.e2e.retunes import schedule
 from realengine.e2e.stage import until
 from realengine.e2e.steps import NAME, Play, Traffic, in_force, next_version, set_schedule, window
-from speculative_operator.domain import names
 
 K = 2
 BAD = {
@@ -28,7 +27,7 @@ async def bad_tables(play: Play) -> None:
     version = await next_version(stage, schedule(K))
     async with Traffic(await play.client(), 3):
         await in_force(stage, name, version)
-        await stage.patch(NAME, {"metadata": {"annotations": {names.ANNOTATION_PAUSED: "true"}}})
+        await stage.pause(NAME)
         for what, text in BAD.items():
             before = (await stage.log(name)).count("stays in force")
             await stage.write_table(NAME, text)
@@ -41,6 +40,6 @@ async def bad_tables(play: Play) -> None:
             seen = await window(stage, pod, 0.8)
             good = seen.drafts > 0 and seen.k == K
             report.check(f"a table with {what} changes nothing", good, f"K {seen.k:.3f} as before, and one warning")
-        await stage.patch(NAME, {"metadata": {"annotations": {names.ANNOTATION_PAUSED: None}}})
+        await stage.resume(NAME)
         restored = await next_version(stage, schedule(K))
         report.check("the operator puts its own table back", restored >= version, f"version {restored}")

@@ -7,6 +7,7 @@ dear as its verifier. What is accepted is fixed (synthetic acceptance), so that 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,8 @@ from typing import Any
 from realengine.e2e import rollouts
 from realengine.e2e.retunes import until_counted
 from realengine.e2e.stage import StageError
-from realengine.e2e.steps import NAME, Play, Traffic, set_schedule, window
-from realengine.scene import MAX_NUM_SEQS, Rows, Wish
+from realengine.e2e.steps import NAME, Play, Traffic, window
+from realengine.scene import MAX_NUM_SEQS, Wish
 from speculative_operator.api.convert import to_domain
 from speculative_operator.engines.registry import engine_for
 
@@ -36,44 +37,48 @@ AUTO = Wish(
 
 
 async def tune(play: Play) -> None:
-    """Sweep, then let the operator do it, in the same engine process."""
+    """Sweep, then let the operator do it, in the same engine process.
+
+    The operator is paused for the sweep, whose tables are written by hand: what it then knows, it has learnt itself.
+    """
     play.report.begin("Synthetic acceptance: the best K, swept and found")
+    await rollouts.change(play, AUTO, "a drafter again", synthetic=True)
     spec = to_domain(AUTO.manifest())
     ks = engine_for(spec).knobs(spec).ks
-    static = Wish("draft_model", schedule=schedule(ks, ks[-1]), max_k=len(RATES), rates=RATES)
-    await rollouts.change(play, static, "a drafter again", synthetic=True)
     pod = await play.stage.pod(NAME)
+    await play.stage.pause(NAME)
     async with Traffic(await play.client(synthetic=True), WIDTH, TOKENS):
         speeds = await sweep(play, pod, ks)
         await found(play, pod, speeds)
 
 
-def schedule(ks: Sequence[int], k: int) -> Rows:
-    """`k` for the load of this part and somewhat more; every other K beyond, so that the set of K stays."""
-    others = [other for other in ks if other != k]
-    first = MAX_NUM_SEQS - len(others)
-    return ((1, first, k), *((first + n, first + n, other) for n, other in enumerate(others, 1)))
-
-
 async def sweep(play: Play, pod: dict[str, Any], ks: Sequence[int]) -> dict[int, float]:
     """K -> tokens per second, the median of rounds in which every K has its turn."""
     measured: dict[int, list[float]] = {k: [] for k in ks}
-    current = ks[-1]
+    version = int((await play.stage.table(NAME))["version"])
+    current = -1
     for number in range(ROUNDS):
         # there and back, so that whatever drifts falls on every K alike
         for k in ks if number % 2 else reversed(ks):
             if k != current:
-                await set_schedule(play.stage, schedule(ks, k))
+                table = {"version": version, "rows": [[1, MAX_NUM_SEQS, k]]}
+                await play.stage.write_table(NAME, json.dumps(table))
+                await play.stage.poke(pod["metadata"]["name"], f"sweep-{number}-{k}")
                 await until_counted(play, pod, k)
                 current = k
-            started = time.monotonic()
-            seen = await window(play.stage, pod, SECONDS)
-            if k and seen.k != k:
-                raise StageError(f"the engine drafted {seen.k:.3f} tokens at a time in the sweep's turn of K = {k}")
-            measured[k].append(seen.generated / (time.monotonic() - started))
+            measured[k].append(await _speed(play, pod, k))
     rows = [[k, round(median(speeds)), " ".join(f"{speed:.0f}" for speed in speeds)] for k, speeds in measured.items()]
     play.report.table(f"Tokens per second at {WIDTH} requests by fixed K", ("K", "median", "rounds"), rows)
     return {k: median(speeds) for k, speeds in measured.items()}
+
+
+async def _speed(play: Play, pod: dict[str, Any], k: int) -> float:
+    """Tokens per second in one turn. Raises StageError when the engine did not keep to K."""
+    started = time.monotonic()
+    seen = await window(play.stage, pod, SECONDS)
+    if seen.k != k:
+        raise StageError(f"the engine drafted {seen.k:.3f} tokens at a time in the sweep's turn of K = {k}")
+    return seen.generated / (time.monotonic() - started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ async def found(play: Play, pod: dict[str, Any], speeds: Mapping[int, float]) ->
     """Hand over to the operator and judge what it holds in the last part of the time it has."""
     best = max(speeds, key=lambda k: speeds[k])
     generation = await play.stage.generation(NAME)
-    await play.stage.apply(AUTO)
+    await play.stage.resume(NAME)
     moments = await _watch(play, pod, speeds)
     last = [one.k for one in moments if one.at >= moments[-1].at - STEADY_SECONDS]
     gap = 100.0 * (1.0 - mean_speed(speeds, last) / speeds[best])
