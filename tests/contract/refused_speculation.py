@@ -231,6 +231,14 @@ SPECULATION: tuple[Bad, ...] = (
         "use one of 'Never'",
     ),
     Bad(
+        "per-request",
+        {"speculation.perRequest": "Always"},
+        "spec.speculation.perRequest",
+        '"Always"',
+        'supported values: "Never", "Auto"',
+        "use one of 'Never'",
+    ),
+    Bad(
         "goal",
         {"speculation.objective.goal": "Speed"},
         "spec.speculation.objective.goal",

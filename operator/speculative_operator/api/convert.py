@@ -96,6 +96,7 @@ def _speculation(given: wire.Speculation) -> spec.Speculation:
         max_speculative_tokens=given.max_speculative_tokens,
         schedule=KTable.from_rows(given.schedule) if given.schedule else None,
         off_policy=given.off_policy,
+        per_request=given.per_request or spec.PerRequest.NEVER,
         workload=given.workload,
         objective=spec.Objective(
             goal=objective.goal,

@@ -109,6 +109,8 @@ class SpeculationStatus(Wire):
     """Version of what is in force; it grows by one with each new table and with the speculator's removal or return."""
     hard_off: bool | None = None
     """True while pods run without the speculator because the tuner found it to be dead weight (offPolicy Hard)."""
+    per_request: bool | None = Field(default=None, strict=True)
+    """True while the table lets pods withhold the drafts of single requests (perRequest Auto)."""
     table_text: Annotated[str, Field(max_length=16384)] | None = None
     """Table in force, for people: `1-16:4 17-256:0`; `none` in hard off."""
     table_since: Time | None = None

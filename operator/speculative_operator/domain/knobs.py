@@ -39,5 +39,7 @@ class KnobSpace:
     block_drafter: bool = False
     """True when one draft pass yields all K tokens (dflash, dspark)."""
     draft_free: bool = False
+    per_request: bool = False
+    """True when the pods can withhold the drafts of single requests, should the table file say so."""
     falling: bool = False
     """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     LOSSY = "LossyAcceptance"
     ENGINE_UNMAINTAINED = "EngineUnmaintained"
     LIVE_UNPROVEN = "LiveUnproven"
+    PER_REQUEST_UNUSED = "PerRequestUnused"
     ENGINE_VERSION_DIFFERS = "EngineVersionDiffers"
     TABLE_NOT_IN_FORCE = "TableNotInForce"
     UNSUPPORTED_TARGET = "UnsupportedTarget"
@@ -104,6 +105,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.LOSSY: "An option accepts drafts that the verifier would not have written: output may differ.",
     Reason.ENGINE_UNMAINTAINED: "The engine gets fixes only, or none; the message names one that is maintained.",
     Reason.LIVE_UNPROVEN: "Live changes of K were not proven on this release of the engine: a rollout changes K there.",
+    Reason.PER_REQUEST_UNUSED: "speculation.perRequest has no effect with this engine, method or mode; all else works.",
     Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version, and are treated as it.",
     Reason.TABLE_NOT_IN_FORCE: "A pod that serves has not put the newest table in force; the message names it.",
     Reason.UNSUPPORTED_TARGET: "spec.target is not available in this release.",

@@ -50,6 +50,13 @@ class OffPolicy(StrEnum):
     HARD = "Hard"
 
 
+class PerRequest(StrEnum):
+    """Whether the drafts of single requests may be withheld."""
+
+    NEVER = "Never"
+    AUTO = "Auto"
+
+
 class Workload(StrEnum):
     CODE = "Code"
     STRUCTURED = "Structured"
@@ -167,6 +174,7 @@ class Speculation:
     max_speculative_tokens: int = 8
     schedule: KTable | None = None
     off_policy: OffPolicy = OffPolicy.SOFT
+    per_request: PerRequest = PerRequest.NEVER
     workload: Workload = Workload.MIXED
     objective: Objective = field(default_factory=Objective)
 

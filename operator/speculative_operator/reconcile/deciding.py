@@ -95,7 +95,8 @@ def consider(
     after, decision = decide(memory, observation, policy, now)
     before = None if in_force.hard_off else _settled(memory, in_force)
     if _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now):
-        changed = InForce(decision.table, in_force.version + 1, before=before, hard_off=decision.hard_off)
+        version, capped = in_force.version + 1, in_force.per_request
+        changed = InForce(decision.table, version, before=before, hard_off=decision.hard_off, per_request=capped)
         return Verdict(_at_one(after, changed), decision, changed, changed=True)
     if memory.probe is not None and after.probe is None and _adopted(decision, policy, in_force, before):
         kept = replace(in_force, before=before)

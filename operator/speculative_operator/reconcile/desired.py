@@ -47,6 +47,7 @@ def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired
         strategy=strategy.choose(spec, world.capabilities.spare_accelerators),
         owns_replicas=not scaled_elsewhere(deployment),
         waiting=in_force.table if in_force.hard_off else None,
+        per_request=in_force.per_request,
     )
     manifests: tuple[Mapping[str, Any], ...] = render_again(inp)
     if world.capabilities.spare_accelerators is not None and deployment is not None:

@@ -37,6 +37,7 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "tableText": view.in_force.shown if table is not None else None,
         "tableSince": timestamp(table_since(view, old, now)) if table is not None else None,
         "hardOff": view.in_force.hard_off or None,
+        "perRequest": view.in_force.per_request or None,
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}

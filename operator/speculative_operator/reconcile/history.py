@@ -16,7 +16,7 @@ from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import moment
 from speculative_operator.reconcile.figures import numbers
 from speculative_operator.reconcile.reading import mappings, text
-from speculative_operator.reconcile.truth import NO_TABLE
+from speculative_operator.reconcile.truth import NO_TABLE, InForce
 from speculative_operator.reconcile.view import View
 
 KEPT = 10
@@ -44,10 +44,16 @@ def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, An
         return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
     if in_force.why is not None and not in_force.hard_off:
         tables = (_shown(in_force.before), in_force.shown)
-        return _record(now, *tables, in_force.why, EXPLANATIONS[in_force.why]) | _version(view)
+        return _record(now, *tables, in_force.why, _of_the_spec(in_force, in_force.why)) | _version(view)
     if _newly_proposed(view, before) and decision is not None:
         return _record(now, str(in_force.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
     return None
+
+
+def _of_the_spec(in_force: InForce, why: Reason) -> str:
+    if in_force.before is None or in_force.before != in_force.table:
+        return EXPLANATIONS[why]
+    return f"the same table, {'from now on' if in_force.per_request else 'no longer'} with caps by request"
 
 
 def _shown(table: KTable | None) -> str:

@@ -21,6 +21,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.facts import pair_facts
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
 from speculative_operator.reconcile.desired import desired_children, without_drafter
 from speculative_operator.reconcile.events import events
@@ -74,7 +75,8 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     except RenderError as error:
         problem = Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
         return _stay(world, look, memory, (problem, *world.problems), now)
-    view = replace(_view(world, look, policy, verdict, planned), notices=engine.notices(world.spec))
+    notices = (*engine.notices(world.spec), *unused(world.spec, policy.knobs))
+    view = replace(_view(world, look, policy, verdict, planned), notices=notices)
     status = make_status(view, world.status, verdict.memory, now)
     told = events(world.status, status, planned.actions)
     return Outcome(planned.actions, status, told, verdict.memory, _probed(verdict))

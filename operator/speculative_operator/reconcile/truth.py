@@ -19,6 +19,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import KTable, TableError
+from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.reading import at, items, mapping, text, whole
 from speculative_operator.reconcile.world import Child, World
 from speculative_operator.render import table_config
@@ -37,7 +38,7 @@ class InForce:
     """The table that pods run or are about to.
 
     Its version grows by one with every change, over restarts too: with a new table, with the drafter's removal and
-    with its return.
+    with its return, and when requests may no longer, or from now on, go without drafts one by one.
     """
 
     table: KTable | None
@@ -51,6 +52,8 @@ class InForce:
     """True when evidence gathered so far speaks of another pair."""
     hard_off: bool = False
     """True when the tuner has pods run without a drafter."""
+    per_request: bool = False
+    """True when the table lets pods withhold the drafts of single requests."""
 
     @property
     def shown(self) -> str:
@@ -65,6 +68,7 @@ class _Change:
     table: KTable | None
     version: int
     hard_off: bool = False
+    per_request: bool = False
 
 
 def table_in_force(world: World, policy: Policy) -> InForce:
@@ -78,7 +82,7 @@ def table_in_force(world: World, policy: Policy) -> InForce:
     spec, last = world.spec, _last(world)
     table, version = last.table, last.version
     if spec.paused:
-        return InForce(table, version, hard_off=last.hard_off)
+        return InForce(table, version, hard_off=last.hard_off, per_request=last.per_request)
     old_pair = text(world.status, "pair", "hash")
     fresh = bool(old_pair) and old_pair != pair_hash(spec)
     before = None if last.hard_off else table
@@ -86,10 +90,11 @@ def table_in_force(world: World, policy: Policy) -> InForce:
         return InForce(None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh)
     wanted = _wanted(table, policy, fresh)
     hard_off = last.hard_off and not fresh and may_hard_off(policy)
-    if (wanted, hard_off) == (table, last.hard_off):
-        return InForce(table, version, fresh=fresh, hard_off=hard_off)
+    capped = per_request(spec, policy.knobs)
+    if (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
+        return InForce(table, version, fresh=fresh, hard_off=hard_off, per_request=capped)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
-    return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off)
+    return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)
 
 
 def may_hard_off(policy: Policy) -> bool:
@@ -111,7 +116,8 @@ def _last(world: World) -> _Change:
     table = _rows(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
     hard_off = table is not None and at(world.status, "speculation", "hardOff") is True
-    last = _Change(table, version, hard_off)
+    capped = table is not None and at(world.status, "speculation", "perRequest") is True
+    last = _Change(table, version, hard_off, capped)
     for claim in (_from_config, _from_deployment):
         last = claim(world, last.version) or last
     return last
@@ -139,7 +145,7 @@ def _child(world: World, key: Child) -> Mapping[str, Any]:
 def _is_rendered(spec: DeploymentSpec, found: Mapping[str, Any], claim: _Change) -> bool:
     if claim.table is None:
         return False
-    rendered = table_config(spec, claim.table, claim.version)
+    rendered = table_config(spec, claim.table, claim.version, per_request=claim.per_request)
     annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     data = mapping(found, "data")
     return bool(annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH] and data == rendered["data"])
@@ -153,7 +159,7 @@ def _parsed(content: str, known: int) -> _Change | None:
     version, table = whole(data, "version"), _rows(items(data, "rows"))
     if table is None or version <= known:
         return None
-    return _Change(table, version, at(data, "hardOff") is True)
+    return _Change(table, version, at(data, "hardOff") is True, at(data, "perRequest") is True)
 
 
 def _rows(rows: Any) -> KTable | None:

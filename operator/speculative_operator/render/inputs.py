@@ -34,6 +34,8 @@ class RenderInput:
     table: KTable | None
     """In force; None without speculation."""
     table_version: int
+    per_request: bool = False
+    """True when the table lets pods withhold the drafts of single requests."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     strategy: Mapping[str, Any] = field(default_factory=dict)
     """`spec.strategy` of the Deployment."""

@@ -27,7 +27,7 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     spec = inp.spec
     children: list[Manifest] = []
     if inp.live and inp.table is not None:
-        children.append(table_config(spec, inp.table, inp.table_version))
+        children.append(table_config(spec, inp.table, inp.table_version, per_request=inp.per_request))
         children.append(_config(spec, podspec.payload_name(spec.name), inp.container.payload))
     children.append(_deployment(inp))
     common = values.common(spec, names.child(spec.name))
@@ -41,9 +41,10 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     return tuple(children)
 
 
-def table_config(spec: DeploymentSpec, table: KTable, version: int) -> Manifest:
+def table_config(spec: DeploymentSpec, table: KTable, version: int, *, per_request: bool = False) -> Manifest:
     """The ConfigMap that serving pods re-read."""
-    return _config(spec, podspec.table_name(spec.name), {names.TABLE_KEY: values.table_text(table, version)})
+    content = values.table_text(table, version, per_request=per_request)
+    return _config(spec, podspec.table_name(spec.name), {names.TABLE_KEY: content})
 
 
 def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str]) -> Manifest:

@@ -62,9 +62,10 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, hard_off: bool = False) -> str:
+def table_text(table: KTable, version: int, *, per_request: bool = False, hard_off: bool = False) -> str:
     """Content of the table file that the payload reads, and of the Deployment's annotation."""
-    content = {"version": version, "rows": table.rows()} | ({"hardOff": True} if hard_off else {})
+    content: dict[str, Any] = {"version": version, "rows": table.rows()}
+    content |= {key: True for key, said in (("perRequest", per_request), ("hardOff", hard_off)) if said}
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -74,7 +75,8 @@ def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
     An operator that is killed between changing it and writing status then finds it here instead of rolling back.
     """
     if inp.waiting is not None:
-        return {names.ANNOTATION_TABLE: table_text(inp.waiting, inp.table_version, hard_off=True)}
+        waits = table_text(inp.waiting, inp.table_version, per_request=inp.per_request, hard_off=True)
+        return {names.ANNOTATION_TABLE: waits}
     if inp.table is None or inp.live:
         return {}
-    return {names.ANNOTATION_TABLE: table_text(inp.table, inp.table_version)}
+    return {names.ANNOTATION_TABLE: table_text(inp.table, inp.table_version, per_request=inp.per_request)}

@@ -25,6 +25,7 @@ from speculative_operator.domain.spec import (
     ModelSource,
     Objective,
     OffPolicy,
+    PerRequest,
     RolloutStrategy,
     Scheme,
     Speculation,
@@ -68,6 +69,7 @@ WHOLE: dict[str, Any] = {
         "maxSpeculativeTokens": 5,
         "schedule": [[1, 16, 5], [17, 256, 1]],
         "offPolicy": "Never",
+        "perRequest": "Auto",
         "workload": "Code",
         "objective": {"goal": "Latency", "tpotP99": "40ms", "ttftP99": "1m30s"},
     },
@@ -104,6 +106,7 @@ def test_every_field_arrives() -> None:
         5,
         KTable.from_rows([[1, 16, 5], [17, 256, 1]]),
         OffPolicy.NEVER,
+        PerRequest.AUTO,
         Workload.CODE,
         Objective(Goal.LATENCY, 0.04, 90.0),
     )

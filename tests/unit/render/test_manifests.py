@@ -116,6 +116,17 @@ def test_a_live_table_leaves_the_deployment_alone() -> None:
     }
 
 
+def test_caps_by_request_are_part_of_the_table_alone() -> None:
+    capped = replace(INPUT, per_request=True)
+    assert deployment(capped) == deployment()
+    assert by_kind(capped)["ConfigMap", "demo-table"]["data"] == {
+        "table.json": '{"version":1,"rows":[[1,256,3]],"perRequest":true}'
+    }
+    assert (
+        table_config(SPEC, KTable.constant(3, 256), 1, per_request=True) == by_kind(capped)["ConfigMap", "demo-table"]
+    )
+
+
 def test_a_table_in_the_template_is_noted_on_the_deployment() -> None:
     annotations = deployment(STATIC)["metadata"]["annotations"]
     assert annotations[names.ANNOTATION_TABLE] == '{"version":1,"rows":[[1,256,3]]}'

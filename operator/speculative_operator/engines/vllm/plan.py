@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
 from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.matrix.refusing import variant_of
 from speculative_operator.engines.matrix.version import Version, parse
@@ -61,6 +61,16 @@ def plan(spec: DeploymentSpec) -> Plan:
     asked = Runner.V1 if actuator in _SCHEDULED and chosen is None and best is Runner.V1 else None
     ks = _ks(spec, actuator, runner, seqs)
     return Plan(actuator, version, seqs, ks, METHODS[method], runner, asked, variant)
+
+
+def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
+    """True when the scheduler holds each request's drafts between two steps, where the payload can take some away.
+
+    That is the synchronous one: vLLM 0.32 allows no other for ngram (config/vllm.py). With several pipeline stages a
+    step is drafted while others run, which was not tried. docs/decisions/0007 tells of the other methods.
+    """
+    method = spec.speculator.method if spec.speculator is not None else None
+    return method is Method.NGRAM and planned.runner is Runner.V1 and spec.verifier.pipeline_parallel_size == 1
 
 
 def user_runner(spec: DeploymentSpec) -> Runner | None:

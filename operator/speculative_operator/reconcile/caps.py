@@ -1,0 +1,43 @@
+"""Whether pods may withhold the drafts of single requests (`spec.speculation.perRequest`), and what is said where not.
+
+Used by `truth`, which lets the table file say so, and by `tick` for the warning.
+"""
+
+from __future__ import annotations
+
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, PerRequest
+from speculative_operator.engines.base import Notice
+
+_NO_EFFECT = "speculation.perRequest Auto has no effect"
+
+
+def per_request(spec: DeploymentSpec, knobs: KnobSpace) -> bool:
+    """True when it is asked for and takes effect."""
+    return spec.speculation.per_request is PerRequest.AUTO and knobs.per_request
+
+
+def unused(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
+    """One notice where it is asked for in vain. Pods without a speculator have no drafts to withhold: none there."""
+    if spec.speculation.per_request is not PerRequest.AUTO or knobs.per_request or not spec.speculates:
+        return ()
+    return (Notice(Reason.PER_REQUEST_UNUSED, f"{_NO_EFFECT}: {_why(spec, knobs)}"),)
+
+
+def _why(spec: DeploymentSpec, knobs: KnobSpace) -> str:
+    if spec.engine.type is not EngineType.VLLM:
+        return (
+            f"drafts are withheld by what vLLM's pods are given, and {spec.engine.type} takes nothing like it; remove "
+            "it, or set engine.type: vLLM and speculator.method: ngram"
+        )
+    if knobs.actuator is not Actuator.LIVE:
+        return (
+            f"it comes with a table that pods re-read, and here K is fixed at their start (actuator {knobs.actuator}); "
+            "remove it, or see docs/engines.md for where tables are live"
+        )
+    method = spec.speculator.method if spec.speculator is not None else ""
+    return (
+        "it needs drafts that pass through the scheduler, as those of ngram do without pipeline parallelism, and not "
+        f"those of {method} here; remove it, or set speculator.method: ngram"
+    )
