@@ -81,6 +81,21 @@ def test_the_table_of_the_file_comes_into_force(mounted: Path, monkeypatch: pyte
     assert run.payload._speculative_state.table[0] == 5
 
 
+def test_a_table_with_caps_by_request_serves_as_the_one_without(mounted: Path) -> None:
+    """The payload takes the wish; the emulator's drafts are no tokens that could be withheld."""
+    drafted = []
+    for wish in (False, True):
+        mounted.write_text(json.dumps({"version": 2, "rows": [[1, 16, 3]], "perRequest": wish}))
+        run = HotRun(config(method="ngram", model=None))
+        for _ in range(10):
+            run.add(output=30)
+        drafted.append([result.draft_tokens for result in run.hot_steps(20)])
+        assert (run.payload._speculative_caps is not None) is wish
+        assert run.payload._speculative_meter is not None
+    assert drafted[0] == drafted[1]
+    assert sum(drafted[0]) > 0
+
+
 @pytest.mark.parametrize("rows", [[[1, 16, 2]], [[1, 16, 4]], [[2, 16, 1]]], ids=["not at boot", "above", "gap"])
 def test_tables_that_are_refused(mounted: Path, rows: list[list[int]]) -> None:
     write(mounted, 1, rows)
