@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -147,8 +146,8 @@ def test_a_time_that_is_none_holds_nothing_up(tuner: Tuner, since: Any) -> None:
     assert cluster.tick(observed(cluster)).actions
 
 
-def test_a_load_that_swings_rolls_pods_seldom() -> None:
-    """The real tuner, 25 minutes in which load and acceptance jump every two minutes, and rollouts that take one."""
+def test_a_load_that_swings_rolls_no_pods() -> None:
+    """The real tuner, 25 minutes in which load and acceptance jump every two: no table lasts as long as its rollout."""
     cluster = settled(spec=SGLANG)
     started, begun = cluster.now, []
     while cluster.now - started < 1500.0:
@@ -156,9 +155,6 @@ def test_a_load_that_swings_rolls_pods_seldom() -> None:
         outcome = cluster.tick(observed(cluster, batch=200.0 if busy else 2.0, survival=0.15 if busy else 0.9))
         if any(isinstance(one, ApplyChild) and one.manifest["kind"] == "Deployment" for one in outcome.actions):
             begun.append(cluster.now)
-        if begun and cluster.now - begun[-1] >= 60.0:
             cluster.roll()
-            completed(cluster, begun[-1] + 60.0)
-    gaps = [later - earlier for earlier, later in pairwise(begun)]
-    assert all(gap >= ROLLOUT_DWELL for gap in gaps), gaps
-    assert 1 <= len(begun) <= 3
+            completed(cluster, cluster.now)
+    assert not begun
