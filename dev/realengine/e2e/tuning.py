@@ -26,9 +26,9 @@ from speculative_operator.engines.registry import engine_for
 RATES = (0.9, 0.75, 0.03, 0.02)
 """Two drafts are nearly always right, a third nearly never: K = 2 is best unless drafting is free or very dear."""
 WIDTH, TOKENS = 6, 150
-ROUNDS, SECONDS = 4, 2.5
+ROUNDS, SECONDS = 3, 2.5
 START_K = 4
-MOST_SECONDS, STEADY_SECONDS = 240.0, 45.0
+MOST_SECONDS, STEADY_SECONDS = 240.0, 40.0
 MOST_GAP_PERCENT = 5.0
 AUTO = Wish(
     "draft_model", mode="Auto", max_k=len(RATES), start_k=START_K, rates=RATES,
