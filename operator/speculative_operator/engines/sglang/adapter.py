@@ -14,7 +14,7 @@ from speculative_operator.engines.sglang.arguments import COMMAND, arguments
 from speculative_operator.engines.sglang.capability import OFFER
 from speculative_operator.engines.sglang.schedule import FILE, adaptive
 from speculative_operator.engines.shared.container import container
-from speculative_operator.engines.shared.plan import plan
+from speculative_operator.engines.shared.plan import knobs, plan
 
 _SHUTDOWN_SECONDS = 120
 """After SIGTERM the engine drains the requests it has; this is the longest that the pod waits for it."""
@@ -34,17 +34,7 @@ class SglangEngine:
         return checks.notices(spec)
 
     def knobs(self, spec: DeploymentSpec) -> KnobSpace:
-        planned = plan(spec, OFFER)
-        if planned.cell is None or spec.speculator is None:
-            return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=planned.max_batch, passes_at_zero=0.0)
-        return KnobSpace(
-            actuator=planned.actuator,
-            ks=planned.ks,
-            max_batch=planned.max_batch,
-            passes_at_zero=planned.cell.passes_at_zero if planned.actuator is Actuator.TABLE else 0.0,
-            block_drafter=planned.cell.block_drafter,
-            draft_free=spec.speculator.method.draft_free,
-        )
+        return knobs(spec, OFFER)
 
     def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
         """Raises ValueError for a spec that `refusals` refuses because of its sources or accelerators."""

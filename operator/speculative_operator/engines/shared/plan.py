@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.matrix.cell import Cell, find
@@ -65,6 +65,23 @@ def plan(spec: DeploymentSpec, offer: Offer) -> Plan:
     cell = find(offer.cells, question_of(spec, version))
     actuator = _actuator(spec, cell, offer)
     return Plan(actuator, version, batch, _ks(spec, actuator, batch, offer), cell)
+
+
+def knobs(spec: DeploymentSpec, offer: Offer) -> KnobSpace:
+    """Every table that the tuner may choose for `spec`."""
+    planned = plan(spec, offer)
+    if planned.cell is None or spec.speculator is None:
+        return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=planned.max_batch, passes_at_zero=0.0)
+    table = planned.actuator is Actuator.TABLE
+    return KnobSpace(
+        actuator=planned.actuator,
+        ks=planned.ks,
+        max_batch=planned.max_batch,
+        passes_at_zero=planned.cell.passes_at_zero if table else 0.0,
+        block_drafter=planned.cell.block_drafter,
+        draft_free=spec.speculator.method.draft_free,
+        falling=offer.falling and table,
+    )
 
 
 def _actuator(spec: DeploymentSpec, cell: Cell | None, offer: Offer) -> Actuator:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import EngineContainer, Notice, Refusal
 from speculative_operator.engines.shared.container import container
-from speculative_operator.engines.shared.plan import plan
+from speculative_operator.engines.shared.plan import knobs, plan
 from speculative_operator.engines.tgi import checks, reading
 from speculative_operator.engines.tgi.arguments import DRAIN_SECONDS, arguments
 from speculative_operator.engines.tgi.capability import OFFER
@@ -32,17 +32,7 @@ class TgiEngine:
         return checks.notices(spec)
 
     def knobs(self, spec: DeploymentSpec) -> KnobSpace:
-        planned = plan(spec, OFFER)
-        if planned.cell is None or spec.speculator is None:
-            return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=planned.max_batch, passes_at_zero=0.0)
-        return KnobSpace(
-            actuator=planned.actuator,
-            ks=planned.ks,
-            max_batch=planned.max_batch,
-            passes_at_zero=0.0,
-            block_drafter=planned.cell.block_drafter,
-            draft_free=spec.speculator.method.draft_free,
-        )
+        return knobs(spec, OFFER)
 
     def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
         """Raises ValueError for a spec that `refusals` refuses because of its sources or accelerators."""
