@@ -45,8 +45,9 @@ def measure(
     pairs: int = 12,
     seed: int = 1,
     report: Callable[[str], None] = lambda _: None,
+    go: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """Starts two engines, measures, stops them.
+    """Starts two engines, calls `go`, which may wait for a quiet machine, measures, stops them.
 
     Returns `ratio` (geometric mean over pairs of throughput with / without), `standard_error` of it, `processor_ratio`
     (the same of tokens per second of processor time, which other programs on the machine hardly touch), `pairs` and
@@ -70,6 +71,7 @@ def measure(
             Server(engine, place / "with", [*flags, *timed], _variables(place, costs)) as beside,
         ):
             report(f"two engines are up; {pairs} pairs of {REQUESTS} requests at concurrency {CONCURRENCY}")
+            go()
             runs = _runs(without, beside, pairs, seed, report)
         told = json.loads(costs.read_text())
     return _summary(runs, told)

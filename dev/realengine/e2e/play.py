@@ -21,7 +21,7 @@ from realengine.e2e.steps import NAME, PROMPTS, Play, Traffic
 from realengine.scene import Wish
 
 TOKENS = Traffic.tokens
-RETUNES = 32
+RETUNES = 31
 
 
 async def speculate(play: Play) -> None:
@@ -45,7 +45,8 @@ async def other_pairs(play: Play) -> None:
     await rollouts.change(play, Wish("eagle3", mode="Off"), "hard off")
     client = await play.client()
     for index, prompt in enumerate(PROMPTS):
-        await client.ask(prompt, TOKENS + 5 * index)
+        for tokens in (TOKENS, rollouts.TOKENS):
+            await client.ask(prompt, tokens + 5 * index)
     pod = await play.stage.pod(NAME)
     seen = await play.stage.look(pod)
     play.report.check("nothing is drafted", seen.drafts == 0 and seen.generated > 0, f"{seen.generated:.0f} tokens")

@@ -31,11 +31,21 @@ class Report:
     """Title -> rows, the head first."""
     part: str = ""
     _started: float = field(default_factory=time.monotonic)
+    _begun: float = 0.0
 
     def begin(self, part: str) -> None:
-        """What the checks from here on belong to."""
+        """What the checks and the seconds from here on belong to."""
+        self.end()
         self.part = part
+        self._begun = time.monotonic()
         self.say(part)
+
+    def end(self) -> None:
+        """Note how long the part took."""
+        if self.part:
+            rows = self.tables.setdefault("Seconds by part", [["part", "seconds"]])
+            rows.append([self.part, f"{time.monotonic() - self._begun:.0f}"])
+            self.part = ""
 
     def say(self, text: str) -> None:
         print(f"[{time.monotonic() - self._started:6.1f} s] {text}", flush=True)
@@ -54,6 +64,7 @@ class Report:
 
     def save(self, path: Path) -> None:
         """For the process outside."""
+        self.end()
         content = {"checks": [asdict(check) for check in self.checks], "figures": self.figures, "tables": self.tables}
         path.write_text(json.dumps(content))
 
@@ -62,7 +73,8 @@ class Report:
         content = json.loads(path.read_text())
         self.checks += [Check(**check) for check in content["checks"]]
         self.figures |= content["figures"]
-        self.tables |= content["tables"]
+        for title, rows in content["tables"].items():
+            self.tables.setdefault(title, rows[:1]).extend(rows[1:])
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:

@@ -7,8 +7,8 @@ import time
 from realengine.e2e.steps import NAME, Play, Traffic, distinct, ready
 from realengine.scene import Wish
 
-_WIDTH, _PAUSE = 2, 0.5
-"""Light: old engine, new engine and clients share the machine."""
+_WIDTH, _PAUSE, TOKENS = 2, 1.5, 25
+"""Light: an engine that starts takes what it can get, and old engine and clients share the machine with it."""
 
 
 async def change(play: Play, wish: Wish, what: str, *, synthetic: bool = False) -> None:
@@ -24,7 +24,7 @@ async def change(play: Play, wish: Wish, what: str, *, synthetic: bool = False) 
     client = await play.client(synthetic=synthetic)
     asked = play.synthetic if synthetic else play.answers
     started, before = time.monotonic(), len(asked)
-    async with Traffic(client, _WIDTH, pause=_PAUSE):
+    async with Traffic(client, _WIDTH, TOKENS, _PAUSE):
         await stage.apply(wish)
         generation = int((await stage.get(NAME))["metadata"]["generation"])
         await ready(stage, generation)

@@ -37,7 +37,7 @@ async def follow(play: Play, table: Rows, *, capped: bool = False) -> None:
         moment = await in_force(stage, pod["metadata"]["name"], version)
         report.check("the operator's table reaches the engine", moment > 0, f"version {version}: {table}")
         for _first, last, k in table:
-            await load.set_width(last + 6 if last == MAX_NUM_SEQS else last)
+            await load.set_width(last + 4 if last == MAX_NUM_SEQS else last)
             await settle(stage, pod, last)
             seen = await _look(play, pod, k, capped=capped)
             numbers = (
