@@ -40,7 +40,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--name", default="e2e-vllm", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-vllm", help="folder of the report")
     parser.add_argument("--models", type=Path, help="folder with target, draft and eagle3")
-    parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for the payload's cost")
+    parser.add_argument("--pairs", type=int, default=4, help="pairs of runs for the payload's cost")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to play; all by default")
     return parser.parse_args()
 
@@ -99,11 +99,15 @@ class PayloadCost:
             report.say(f"  {line}")
         report.figures["payload_throughput_ratio"] = told["ratio"]
         report.check(
-            f"throughput with the payload over that without is at least {LEAST_RATIO:g}, as far as can be told",
-            told["ratio"] + 2 * told["standard_error"] >= LEAST_RATIO
-            and told["processor_ratio"] + 2 * told["processor_standard_error"] >= LEAST_RATIO,
+            f"throughput with the payload over that without is at least {LEAST_RATIO:g}, as far as the runs can tell",
+            told["ratio"] + 2 * told["standard_error"] >= LEAST_RATIO,
             f"{told['ratio']} +- {told['standard_error']}; by processor time {told['processor_ratio']} "
-            f"+- {told['processor_standard_error']}; the payload's own code takes {told['microseconds_per_step']} us a step",
+            f"+- {told['processor_standard_error']}",
+        )
+        report.check(
+            f"the payload's own code leaves the engine's thread at least {LEAST_RATIO:.0%} of its time",
+            1 - told["share"] >= LEAST_RATIO,
+            f"{1 - told['share']:.2%}; {told['microseconds_per_step']} us of processor time a step, {told['steps']} steps",
         )
         same = told["identical"] and not told["failed"]
         report.check("the same texts with and without it, no request failed", same, f"{told['failed']} failed")

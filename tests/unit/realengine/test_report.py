@@ -26,6 +26,7 @@ def test_what_one_process_saves_another_loads(tmp_path: Path) -> None:
     inside.save(tmp_path / "results.json")
     outside.load(tmp_path / "results.json")
     assert (outside.checks, outside.figures, outside.tables) == (inside.checks, inside.figures, inside.tables)
+    assert [row[0] for row in outside.tables["Seconds by part"]] == ["part", "Part"]
     text = markdown(outside, summary(outside), ["Head."])
     for part in ("## Part", "| yes | claim | 3 of 3 |", "## Title", "| 1 | 2.5 |", '"retunes": 32'):
         assert part in text

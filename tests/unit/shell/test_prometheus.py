@@ -188,7 +188,7 @@ def test_step_telemetry_that_is_too_much_is_done_without(
         send(handler, 200, plain + b" " * (1 << 15) if cells else plain)
 
     server.answer = answer
-    asks = client(server, prometheus_timeout_seconds=20.0)
+    asks = client(server, prometheus_timeout_seconds=5.0)
     assert isinstance(asks.fetch("many", NOW), tuple)
     assert ["steps_total" in one["query"] for one in server.asked] == [True, False]
     assert all("speculative_payload_table_version" in one["query"] for one in server.asked), "one series of a pod"
