@@ -107,7 +107,7 @@ class PayloadCost:
         report.check(
             f"the payload's own code leaves the engine's thread at least {LEAST_RATIO:.0%} of its time",
             1 - told["share"] >= LEAST_RATIO,
-            f"{1 - told['share']:.2%}; {told['microseconds_per_step']} us of processor time a step, {told['steps']} steps",
+            f"{1 - told['share']:.2%}; {told['microseconds_per_step']} us a step over {told['steps']} steps",
         )
         same = told["identical"] and not told["failed"]
         report.check("the same texts with and without it, no request failed", same, f"{told['failed']} failed")
