@@ -67,6 +67,7 @@ WHOLE: dict[str, Any] = {
         "tableText": "1-64:4 65-256:0",
         "tableSince": MOMENT,
         "hardOff": False,
+        "perRequest": True,
         "proposedTable": [[1, 256, 4]],
         "k": "4",
         "acceptanceRate": "71%",
