@@ -150,6 +150,7 @@ def run(given: argparse.Namespace) -> int:
                 play(cluster, given, report)
             finally:
                 keep_logs(cluster, given.out)
+                report.say("ending the cluster")
         if cost:
             cost.judge(report)
     finally:
