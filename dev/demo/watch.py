@@ -24,6 +24,8 @@ from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.engines.base import Engine
 
 STALE_AFTER_SECONDS = 60.0
+PAYLOAD_PREFIX = "speculative_payload_"
+"""Series from another port of the pod, scraped at other instants: windows lie between scrapes of the engine's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ class Watcher:
         line = Timeline()
         for pod, variant in pods.items():
             own = [one for one in series if one.labels.get("pod") == pod]
-            moments = sorted({moment for one in own for moment, _ in one.samples if started - 6 <= moment <= ended + 6})
+            scraped = (one for one in own if not one.name.startswith(PAYLOAD_PREFIX))
+            moments = sorted({at for one in scraped for at, _ in one.samples if started - 6 <= at <= ended + 6})
             for before, after in pairwise(moments):
                 window = self.window(own, pod, before, after)
                 if window is not None:
