@@ -46,6 +46,9 @@ BUDGET = 0.004
 """Share of what is served that trials may cost, over the time between them."""
 WORST = -0.30
 """Log speed below which a K is not tried, whatever knowing is worth."""
+MOST_TOKENS = 512.0
+"""Verified tokens of a step above which no larger K is tried: there the price of a token is steepest and a model that
+has not seen such steps errs most, so that a trial of seconds fills the queue for minutes."""
 
 
 def watch_load(memory: Memory, scheduled: float, now: float) -> Memory:
@@ -76,6 +79,8 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
         survey |= view.columns == min((k for k in view.ks if k > 0), default=0)
     possible = (affordable | survey) & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
     possible[incumbent[here]] = False
+    tokens = NEAR * float(view.points[here].max()) * (view.columns + 1.0)
+    possible &= (tokens <= MOST_TOKENS) | (np.arange(len(view.ks)) < incumbent[here].min())
     least = max(memory.pace.worth, AGAIN_WORTH) if _tried(memory) else memory.pace.worth
     rank = np.where(possible & ((worth >= least) | survey), worth + survey, -1.0)
     best = [int(column) for column in np.argsort(-rank)[:arms] if rank[column] >= 0]

@@ -51,6 +51,17 @@ def ready(**changes: object) -> tuple[Run, Memory]:
     return loop, replace(loop.memory, probe=None, surveyed=False, trials=(), steady=steady, changed_at=None, since=0.0)
 
 
+def test_a_full_engine_tries_no_larger_k() -> None:
+    """From 512 verified tokens in a cell of the load on; at few requests the same memory has the choice."""
+    loop, memory = ready()
+    view = view_of(loop, memory)
+    full = replace(memory, table=KTable.constant(1, KNOBS.max_batch), steady=(memory.steady[0], 180.0))
+    tried = worth_probing(full, view, [180.0], loop.now)
+    assert tried is None or max(tried.k, *tried.next, 0) <= 1
+    few = replace(full, steady=(memory.steady[0], LOAD))
+    assert max(worth_probing(few, view, [LOAD], loop.now).k, 0) > 1  # type: ignore[union-attr]  # there is one
+
+
 @given(st.floats(-0.3, 0.3), st.floats(0.001, 0.3))
 @settings(max_examples=20, derandomize=True, deadline=None)
 def test_expected_improvement_is_the_mean_of_what_is_gained(gain: float, spread: float) -> None:
