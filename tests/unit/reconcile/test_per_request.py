@@ -115,7 +115,7 @@ def test_an_operator_killed_before_it_wrote_status_ends_at_the_same() -> None:
 def test_it_stays_when_the_tuner_changes_the_table() -> None:
     cluster = settled(spec=CAPPED)
     for _ in range(60):
-        cluster.tick(observed(cluster, batch=200, survival=0.2))
+        cluster.tick(observed(cluster, batch=40, survival=0.2))
         if cluster.table["version"] > 1:
             break
     assert cluster.table["version"] == 2
