@@ -116,7 +116,7 @@ class HotStepper:
         meter = getattr(scheduler, "_speculative_meter", None)
         if meter is not None:
             # its steps take engine time, as all other metrics tell it: not what this machine needs for them
-            meter._clock = lambda: self._time
+            meter.clock = lambda: self._time
 
     def step(self, now: float) -> StepResult:
         """One step that starts at engine time `now`."""

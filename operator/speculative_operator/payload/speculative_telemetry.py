@@ -54,7 +54,7 @@ class Meter:
         # a draft that was cut short (end of the context) belongs to the K it was made for
         self._label = [next((k for k in known if k >= length), known[-1]) for length in range(known[-1] + 1)]
         self._varied = varied
-        self._clock = clock
+        self.clock = clock
         self._began: float | None = None
         self._under_way: dict[int, int] = {}
         """Identity of a scheduler output -> K that its drafts were made with. Outputs lag with async scheduling."""
@@ -63,7 +63,7 @@ class Meter:
     def scheduling(self) -> None:
         """A step is about to be scheduled. The clock of a step runs from the end of the one before while there is work,
         so that what lies between (drafting above all) counts; here it starts only after idleness."""
-        now = self._clock()
+        now = self.clock()
         if self._began is None or (not self._under_way and now - self._began > PAUSE_SECONDS):
             self._began = now
 
@@ -81,7 +81,7 @@ class Meter:
         `withheld` by position: drafts that caps by request kept from verification. They count as drafted and rejected,
         so that survival remains that of a draft which the table asks for. K is the table's as soon as there were any.
         """
-        now = self._clock()
+        now = self.clock()
         began, self._began = self._began, (now if busy else None)
         made_for = self._under_way.pop(id(plan), 0)
         tokens, stats = 0, None

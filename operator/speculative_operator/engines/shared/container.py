@@ -1,4 +1,4 @@
-"""What the serving containers of the three engines share: caches, hub credentials, mounts. Used by the adapters."""
+"""What serving containers share: caches, hub credentials, mounts. Used by the adapters, vLLM's for credentials alone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from speculative_operator.engines.shared.plan import Plan
 from speculative_operator.engines.shared.sources import located
 
 TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
+"""Key of `spec.weights.secretName` that holds the hub's token."""
 START_SECONDS = 900
 """Loading, compiling, capturing graphs. Too small a budget kills pods that were coming up."""
 START_SECONDS_PER_K = 60
@@ -71,11 +72,12 @@ def environment(spec: DeploymentSpec, own: Mapping[str, str]) -> tuple[Mapping[s
     given = {str(variable.get("name", "")): variable for variable in spec.engine.env}
     ours = {**_FOLDERS, "USER": "engine", **own, **environment_of(spec)}
     plain = [{"name": name, "value": value} for name, value in ours.items()]
-    return (*(entry for entry in (*plain, *_hub(spec)) if entry["name"] not in given), *given.values())
+    return (*(entry for entry in (*plain, *hub(spec)) if entry["name"] not in given), *given.values())
 
 
-def _hub(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
-    if not any(source.scheme is Scheme.HF for source in _sources(spec)):
+def hub(spec: DeploymentSpec, *, asked: bool = False) -> Iterator[Mapping[str, Any]]:
+    """Credentials of the hub, or that it is not to be asked. `asked`: the engine does, wherever the sources lie."""
+    if not asked and not any(source.scheme is Scheme.HF for source in _sources(spec)):
         yield {"name": "HF_HUB_OFFLINE", "value": "1"}
     elif spec.weights.secret_name:
         reference = {"name": spec.weights.secret_name, "key": TOKEN_KEY, "optional": True}

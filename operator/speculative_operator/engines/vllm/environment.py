@@ -10,18 +10,18 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.images import environment_of
+from speculative_operator.engines.shared.container import hub
 from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan
 from speculative_operator.engines.vllm.weights import serves_itself
 
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
-TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
-"""Key of `spec.weights.secretName` that holds the hub's token."""
 _PATH = "PYTHONPATH"
 _CACHE = names.CACHE_MOUNT
 
+# In this order: another one would be another pod template.
 _FOLDERS = {
     "HOME": _CACHE,
     "HF_HOME": f"{_CACHE}/huggingface",
@@ -56,17 +56,8 @@ def _ours(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> Iterator[Ma
     if plan.actuator is Actuator.LIVE:
         yield _variable(TABLE_VARIABLE, f"{names.TABLE_MOUNT}/{names.TABLE_KEY}")
         yield _variable(_PATH, names.PAYLOAD_MOUNT)
-    yield from _hub(spec)
-
-
-def _hub(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
-    sources: list[ModelSource | None] = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
     # A checkpoint that names its own verifier names it on the hub, wherever it lies itself.
-    if not serves_itself(spec) and not any(source is not None and source.scheme is Scheme.HF for source in sources):
-        yield _variable("HF_HUB_OFFLINE", "1")
-    elif spec.weights.secret_name:
-        reference = {"name": spec.weights.secret_name, "key": TOKEN_KEY, "optional": True}
-        yield {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}
+    yield from hub(spec, asked=serves_itself(spec))
 
 
 def _with_payload(variable: Mapping[str, Any]) -> Mapping[str, Any]:
