@@ -33,7 +33,7 @@ any_series = st.builds(
     st.lists(any_series, max_size=25),
     st.dictionaries(st.sampled_from(PODS), st.floats(allow_nan=True, allow_infinity=True)),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_chaos_raises_nothing(series: list[Series], since: dict[str, float]) -> None:
     seen = read(series, PODS, since, NOW, 60.0)
     assert set(seen) == set(PODS)
