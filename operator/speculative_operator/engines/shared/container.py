@@ -1,4 +1,4 @@
-"""What serving containers share: caches, hub credentials, mounts. Used by the adapters, vLLM's for credentials alone."""
+"""What serving containers share: caches, hub credentials, mounts. Used by the adapters, vLLM's for the hub alone."""
 
 from __future__ import annotations
 
