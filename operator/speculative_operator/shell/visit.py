@@ -32,8 +32,9 @@ from speculative_operator.tuner import Memory
 
 log = logging.getLogger(__name__)
 
-SOON = 1.0
-"""seconds until an object is looked at again after something was changed in the cluster for it."""
+SOON = 0.3
+"""Seconds until an object is looked at again after something was changed in the cluster for it: pods are told of a new
+table then, once it has come back by a watch. Sooner, a kubelet might be told before its own watch brought the table."""
 
 
 class Tick(Protocol):

@@ -88,6 +88,16 @@ ALL: tuple[Scenario, ...] = (
         levels((0.0, 8), (0.35, 96), (0.7, 24)), load_steps=(0.35, 0.7),
     ),
     Scenario(
+        "neighbour", "another tenant makes every step 30 % longer, for 20 s at a time, a third of the time",
+        "eagle_h100", 24, levels((0.0, 24), (0.35, 96), (0.7, 48)),
+        plant={"neighbour_factor": 1.3, "neighbour_share": 0.33},
+    ),
+    Scenario(
+        "crowded", "the same with steps twice as long, in spells of 7 s, two fifths of the time", "draft_h100",
+        24, levels((0.0, 16), (0.5, 64)),
+        plant={"neighbour_factor": 2.0, "neighbour_share": 0.4, "neighbour_seconds": 7.0},
+    ),
+    Scenario(
         "prompt_heavy", "3000 prompt tokens for 150 of output", "draft_h100", 24,
         day_of_arrivals(1.0, 7.0, (Lengths(3000, 0.4, 12_000), Lengths(150, 0.5, 2000))),
     ),

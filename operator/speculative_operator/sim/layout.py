@@ -105,6 +105,9 @@ RATES = np.dtype(
         ("experts", "f8"),  # seconds to read all experts
         ("missed", "f8"),  # share of the experts that one token misses
         ("sigma", "f8"),  # standard deviation of the logarithm of a step's noise
+        ("crowded", "f8"),  # factor on a step while a neighbour is at work
+        ("crowd", "f8"),  # share of the spells in which it is
+        ("spell", "f8"),  # seconds of each
     ]
 )
 

@@ -52,6 +52,11 @@ class Plant:
     """Tokens that one step takes at most, decoded and prompt together."""
     noise: float = 0.05
     """Coefficient of variation of a step's time, lognormal with mean 1."""
+    neighbour_factor: float = 1.0
+    neighbour_share: float = 0.0
+    """Every step takes this factor longer for this share of the time: another tenant of the accelerator is at work."""
+    neighbour_seconds: float = 20.0
+    """Length of the spells in which it is, or is not: each drawn alone, the same for every policy."""
     eager_seconds: float = 0.0
     """Extra time of a step that decodes more tokens than the capture ceiling."""
     knee_tokens: float = math.inf

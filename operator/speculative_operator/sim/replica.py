@@ -128,6 +128,9 @@ def physics_of(plant: Plant, code: str) -> Physics:
             experts=costs.expert_fixed,
             missed=1.0 - costs.expert_reach,
             sigma=np.sqrt(np.log1p(plant.noise**2)),
+            crowded=plant.neighbour_factor,
+            crowd=plant.neighbour_share,
+            spell=plant.neighbour_seconds,
         ),
         limits=_records(
             1,

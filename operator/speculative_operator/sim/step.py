@@ -172,6 +172,15 @@ def _seconds(own: Record, physics: Physics) -> float:
 
 
 @compiled
+def _crowded(now: float, replica: int, rates: Record) -> bool:
+    """Whether a neighbour is at work in the spell that holds `now`, the same for every policy: drawn by a hash of spell
+    and replica, the fraction of a large sine."""
+    drawn = math.sin(12.9898 * math.floor(now / rates.spell) + 78.233 * (replica + 1)) * 43758.5453
+    busy: bool = drawn - math.floor(drawn) < rates.crowd
+    return busy
+
+
+@compiled
 def _clear(own: Record) -> None:
     """Forget the step that ended."""
     own.scheduled = own.decoding = own.tokens = own.attended = own.prefill = 0
@@ -196,6 +205,8 @@ def begin(state: State, replica: int, physics: Physics, now: float) -> None:
     seconds, sigma = _seconds(own, physics), physics.rates[0].sigma
     if sigma > 0.0:
         seconds *= math.exp(sigma * _normal(state.whole[0]) - 0.5 * sigma * sigma)
+    if physics.rates[0].crowd > 0.0 and _crowded(now, replica, physics.rates[0]):
+        seconds *= physics.rates[0].crowded
     own.started = now
     own.clock = now + seconds
 

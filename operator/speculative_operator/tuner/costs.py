@@ -9,7 +9,7 @@ constant. Evidence fades: the estimate stays, the certainty goes back to the pri
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,6 +32,12 @@ SURPRISE_LIMIT = 1.0
 """No single window moves the estimate as if it were off by more than a factor e."""
 OUTLIER = 2.5
 """A window further off than this many standard deviations counts in inverse proportion (Huber)."""
+UNREST_WINDOWS = 40.0
+"""Windows over which the unrest of step times is averaged: three minutes."""
+SPELLS = 4.0
+"""Spells of unrest last some windows: so many times what neighbouring windows differ by is what distant ones do."""
+MOST_UNREST = 0.5
+"""Log standard deviation beyond which an engine cannot be more restless."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +46,17 @@ class CostEvidence:
 
     mean: Array = field(default_factory=lambda: np.zeros(0))
     precision: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    unrest: float = 0.0
+    """Variance of log step time common to all K: large where others work on the same accelerator, so that a slow spell
+    is not taken for the cost of the K that happened to run."""
+    missed: float | None = None
+    """Log seconds by which the last windows took longer than predicted."""
 
     def sized(self, basis: Basis) -> CostEvidence:
         """Itself, or nothing known where it was gathered for other knobs."""
         if len(self.mean) == basis.size:
             return self
-        return CostEvidence(np.zeros(basis.size), np.zeros((basis.size, basis.size)))
+        return CostEvidence(np.zeros(basis.size), np.zeros((basis.size, basis.size)), self.unrest, self.missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,8 @@ class CostModel:
     basis: Basis
     mean: Array
     covariance: Array
+    unrest: float = 0.0
+    """Log standard deviation of what all steps of a moment have in common."""
 
     def log_seconds(self, terms: Array, local: Array) -> Array:
         """Log seconds of steps with prior terms `terms[..., 5]` and columns `local[..., knots + ks]`."""
@@ -133,7 +146,7 @@ def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostMod
     basis = basis_of(knobs)
     known = evidence.sized(basis)
     covariance = np.asarray(np.linalg.inv(prior.precision + known.precision))
-    return CostModel(prior, knobs, basis, known.mean, covariance)
+    return CostModel(prior, knobs, basis, known.mean, covariance, math.sqrt(known.unrest))
 
 
 def learn_costs(
@@ -144,20 +157,37 @@ def learn_costs(
     known = _fade(evidence.sized(basis), max(elapsed, 0.0))
     if not samples:
         return known
-    before = prior.precision + known.precision
     model = CostModel(prior, knobs, basis, known.mean, np.zeros((0, 0)))
     terms = np.array([sample.terms for sample in samples])
     local = _local(basis, samples)
     rows = model.gradient(terms, local)
     surprise = np.log([sample.seconds for sample in samples]) - model.log_seconds(terms, local)
-    weights = np.array([sample.weight for sample in samples]) / NOISE**2
+    windows = np.array([sample.weight for sample in samples])
+    told = math.fsum(windows)
+    missed = float(windows @ surprise / max(told, 1e-9))
+    unrest = _unrest(known, missed, told)
+    trust = min((NOISE**2 + known.unrest) / (NOISE**2 + unrest), 1.0)
+    before = prior.precision + trust * known.precision
+    weights = windows / (NOISE**2 + unrest)
     spread = np.sqrt(1.0 / np.maximum(weights, 1e-9) + np.sum(rows * np.linalg.solve(before, rows.T).T, axis=1))
     weights = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(surprise) / spread, 1e-9))
     surprise = np.clip(surprise, -SURPRISE_LIMIT, SURPRISE_LIMIT)
     gained = rows.T @ (rows * weights[:, None])
     mean = known.mean + np.linalg.solve(before + gained, rows.T @ (weights * surprise))
     limits = np.r_[np.full(len(TERMS), THETA_LIMIT), np.full(basis.size - len(TERMS), FORM_LIMIT)]
-    return CostEvidence(np.clip(mean, -limits, limits), known.precision + gained)
+    return CostEvidence(np.clip(mean, -limits, limits), trust * known.precision + gained, unrest, missed)
+
+
+def _unrest(known: CostEvidence, missed: float, windows: float) -> float:
+    """Variance of the moment after `windows` that took `missed` longer (log) than predicted.
+
+    From differences of neighbours: what lasts, a slower machine or a K priced wrongly, jumps once and is no unrest.
+    """
+    if known.missed is None:
+        return known.unrest
+    share = min(windows / UNREST_WINDOWS, 1.0)
+    extra = min(max(SPELLS * ((missed - known.missed) ** 2 / 2.0 - NOISE**2), 0.0), MOST_UNREST**2)
+    return known.unrest + share * (extra - known.unrest)
 
 
 def _local(basis: Basis, samples: tuple[StepSample, ...]) -> Array:
@@ -178,7 +208,7 @@ def _fade(evidence: CostEvidence, elapsed: float) -> CostEvidence:
     first = len(TERMS)
     keep = np.full(len(evidence.mean), math.exp(-elapsed / FORGET_FORM_SECONDS / 2))
     keep[:first] = math.exp(-elapsed / FORGET_SECONDS / 2)
-    return CostEvidence(evidence.mean, evidence.precision * keep[:, None] * keep[None, :])
+    return replace(evidence, precision=evidence.precision * keep[:, None] * keep[None, :])
 
 
 def _stacked(parts: tuple[Array, ...]) -> Array:

@@ -157,7 +157,7 @@ def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:
         return False
     base = memory.probe.base.k_at(look.scheduled)
     expected = view.at(look.batch, base) if base in view.ks else -math.inf
-    return seen < expected - HOPELESS
+    return seen < expected - math.hypot(HOPELESS, QUANTILE * view.costs.unrest)
 
 
 def _without_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
@@ -204,7 +204,7 @@ def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
         return replace(memory, slow_windows=0) if memory.slow_windows else memory
     at = nearest(look.scheduled, view.policy.knobs.max_batch)
     off = view.at(look.batch, 0 if 0 in view.ks else None)
-    width = QUANTILE * float(view.costs.deviation(view.off_gradients[at]))
+    width = QUANTILE * math.hypot(float(view.costs.deviation(view.off_gradients[at])), view.costs.unrest)
     slow = seen < math.log(GUARD_SHARE) + off - width
     if not slow and not memory.slow_windows:
         return memory

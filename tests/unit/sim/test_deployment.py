@@ -47,6 +47,25 @@ def test_every_request_comes_out_with_its_tokens_once() -> None:
     assert len(run.totals().row) == 0, "requests are told once"
 
 
+def test_a_neighbour_makes_all_steps_of_its_spells_longer_and_the_same_ones_for_everybody() -> None:
+    alone = plant(noise=0.0)
+    crowded = plant(noise=0.0, neighbour_factor=1.5, neighbour_share=0.3, neighbour_seconds=4.0)
+    seen = []
+    for table in (MIXED, KTable.from_rows([[1, 64, 1]])):
+        run = Deployment(crowded, steady(40), table=table, seed=2, log_steps=100_000)
+        run.advance(200.0)
+        steps = run.steps(0)
+        began = steps.end - steps.seconds
+        expected = alone.step_seconds(steps.batch, steps.k, steps.context / np.maximum(steps.batch, 1), steps.prefill)
+        busy = steps.seconds > 1.2 * expected
+        spell = np.floor(began / 4.0).astype(int)
+        at_work = {int(one) for one in np.unique(spell) if busy[spell == one].all()}
+        assert all(busy[spell == one].all() or not busy[spell == one].any() for one in np.unique(spell))
+        assert 8 <= len(at_work) <= 22
+        seen.append(at_work)
+    assert seen[0] == seen[1]
+
+
 def test_counters_agree_with_the_steps_they_count() -> None:
     run = Deployment(plant(noise=0.05), steady(40), table=MIXED, seed=2, log_steps=100_000)
     run.advance(120.0)

@@ -146,6 +146,34 @@ def test_factors_go_to_their_terms_when_load_and_k_vary() -> None:
     assert found[3] > 1.15
 
 
+def spells(seed: int, k: int, count: int, slow: float = 1.5) -> list[StepSample]:
+    """Windows of one load and K of which a third, in runs of four, took `slow` times as long."""
+    rng = np.random.default_rng(seed)
+    runs = np.repeat(rng.random(count // 4 + 1) < 0.33, 4)[:count]
+    return [replace(sample(16, k), seconds=sample(16, k).seconds * (slow if run else 1.0)) for run in runs]
+
+
+def test_on_a_restless_engine_a_slow_spell_is_not_the_k_that_ran_in_it() -> None:
+    slow = [replace(sample(16, 2), seconds=1.5 * sample(16, 2).seconds)] * 4
+    calm, restless = (taught([*before, *slow]) for before in ([sample(16, 3)] * 60, spells(1, 3, 60)))
+    true = true_seconds(16, 2, RIGHT) / true_seconds(16, 3, RIGHT)
+    assert calm.unrest < 0.12 < restless.unrest < 0.4
+    booked = [math.log(seconds(one, 16, 2) / seconds(one, 16, 3) / true) for one in (calm, restless)]
+    assert booked[0] > 0.1
+    assert abs(booked[1]) < 0.75 * booked[0]
+    assert doubt(restless) > 1.5 * doubt(calm)
+
+
+def test_unrest_passes() -> None:
+    after = learned([*spells(1, 3, 60), *[sample(16, 3)] * 200])
+    assert math.sqrt(after.unrest) < 0.03
+
+
+def test_a_k_that_is_dearer_than_thought_is_no_unrest() -> None:
+    dear = replace(sample(16, 3), seconds=1.3 * sample(16, 3).seconds)
+    assert math.sqrt(learned([*[sample(16, 2)] * 20, *[dear] * 20]).unrest) < 0.08
+
+
 def test_a_bad_k_is_learned_as_that_k_alone() -> None:
     bad = replace(sample(16, 4), seconds=1.3 * sample(16, 4).seconds)
     model = taught([sample(16, 2), sample(16, 3), bad] * 20)
