@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "tuner": {"domain", "physics"},
     "engines": {"domain", "physics"},
     "pairing": {"domain", "physics"},
+    "weights": {"domain"},
     "sim": {"domain", "physics", "tuner", "engines"},
     "api": {"domain"},
     "render": {"domain", "engines"},
@@ -29,7 +30,8 @@ MAY_IMPORT = {
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
-        "domain", "physics", "tuner", "engines", "pairing", "sim", "render", "reconcile", "api", "settings", "shell",
+        "domain", "physics", "tuner", "engines", "pairing", "weights", "sim", "render", "reconcile", "api", "settings",
+        "shell",
     },
     "__main__": {"app"},
 }  # fmt: skip

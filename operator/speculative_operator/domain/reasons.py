@@ -54,6 +54,24 @@ class Reason(StrEnum):
     FORBIDDEN = "Forbidden"
     NOT_CHECKED = "NotChecked"
     ENGINE_LOADS = "EngineLoads"
+    # pair and weights
+    INSPECTING = "Inspecting"
+    PAIR_MATCHES = "PairMatches"
+    PAIR_DOUBTFUL = "PairDoubtful"
+    PAIR_MISMATCH = "PairMismatch"
+    PAIR_UNREAD = "PairUnread"
+    NEW_REVISION = "NewRevisionAvailable"
+    MEMORY_SUFFICES = "MemorySuffices"
+    MEMORY_SHORT = "MemoryShort"
+    WEIGHTS_CACHED = "WeightsCached"
+    DOWNLOADING = "Downloading"
+    DOWNLOAD_STALLED = "DownloadStalled"
+    SOURCE_UNAUTHORIZED = "SourceUnauthorized"
+    SOURCE_NOT_FOUND = "SourceNotFound"
+    SOURCE_THROTTLED = "SourceThrottled"
+    SOURCE_UNREACHABLE = "SourceUnreachable"
+    CHECKSUM_MISMATCH = "ChecksumMismatch"
+    CACHE_FULL = "CacheFull"
     # metrics
     METRICS_FOUND = "MetricsFound"
     METRICS_MISSING = "MetricsMissing"
@@ -114,6 +132,23 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message names verb and resource.",
     Reason.NOT_CHECKED: "This release does not check it.",
     Reason.ENGINE_LOADS: "The engine fetches the weights itself when a pod starts.",
+    Reason.INSPECTING: "Configuration, tokenizer and tensor headers of verifier and speculator are being read.",
+    Reason.PAIR_MATCHES: "The speculator fits its verifier in everything that was compared.",
+    Reason.PAIR_DOUBTFUL: "The pair can be served, but something speaks against it; the message says what and why.",
+    Reason.PAIR_MISMATCH: "The speculator does not fit its verifier: no pod is made. The message names the remedy.",
+    Reason.PAIR_UNREAD: "The files could not be read, so that nothing was compared; the engine does when it starts.",
+    Reason.NEW_REVISION: "The branch or tag of the spec has moved; the pinned version stays until it is asked for.",
+    Reason.MEMORY_SUFFICES: "Weights of both models and the KV cache asked for fit; the message holds the arithmetic.",
+    Reason.MEMORY_SHORT: "Weights and KV cache do not fit; the message holds the arithmetic and what would.",
+    Reason.WEIGHTS_CACHED: "Both models lie in the cache, complete and with the right checksums.",
+    Reason.DOWNLOADING: "A Job brings the weights; the message holds bytes, rate and the time left.",
+    Reason.DOWNLOAD_STALLED: "No byte came for a while; the message names the file. The Job keeps trying.",
+    Reason.SOURCE_UNAUTHORIZED: "The source refused the credentials, or wants some; the message names the Secret.",
+    Reason.SOURCE_NOT_FOUND: "The source has no such model, revision or file.",
+    Reason.SOURCE_THROTTLED: "The source asks for fewer requests; it is asked again later.",
+    Reason.SOURCE_UNREACHABLE: "The source does not answer or fails; it is asked again later.",
+    Reason.CHECKSUM_MISMATCH: "A file differs from what its source announced; it is fetched again.",
+    Reason.CACHE_FULL: "The cache has no room for the weights; the message names the bytes needed and those free.",
     Reason.METRICS_FOUND: "Every ready pod has fresh samples.",
     Reason.METRICS_MISSING: "Prometheus answers, but has no samples of a ready pod. Nothing is changed.",
     Reason.METRICS_STALE: "The newest sample of a pod is too old. Nothing is changed.",

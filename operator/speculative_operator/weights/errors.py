@@ -1,0 +1,37 @@
+"""What goes wrong with sources and caches, in the operator's words. Raised by sources, inspector and fetcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain.reasons import Reason
+
+
+@dataclass
+class WeightsError(Exception):
+    """A model could not be read or fetched. Becomes the Job's result, then condition and event."""
+
+    reason: Reason
+    message: str
+    """Names source, value and what happened."""
+    file: str = ""
+    status: int | None = None
+    """HTTP status, where there was one."""
+    remedy: str = ""
+    side: str = ""
+    """`verifier` or `speculator`."""
+
+    @property
+    def transient(self) -> bool:
+        """True when asking again later may help without anybody changing anything."""
+        return self.reason in (Reason.SOURCE_THROTTLED, Reason.SOURCE_UNREACHABLE, Reason.CHECKSUM_MISMATCH)
+
+    def __str__(self) -> str:
+        where = f" ({self.file})" if self.file else ""
+        return f"{self.message}{where}" + (f"; {self.remedy}" if self.remedy else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """As in a Job's result under `error`."""
+        told = {"reason": self.reason.value, "message": self.message, "file": self.file, "remedy": self.remedy}
+        return {key: value for key, value in {**told, "status": self.status, "side": self.side}.items() if value}
