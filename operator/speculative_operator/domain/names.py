@@ -15,6 +15,8 @@ STATUS_MANAGER = "speculative-operator-status"
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_VARIANT = f"{GROUP}/variant"
 LABEL_PAIR = f"{GROUP}/pair"
+LABEL_JOB = f"{GROUP}/job"
+"""On Jobs and their pods: what they are for, a value of `domain.jobs.Purpose`."""
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 
 ANNOTATION_HASH = f"{GROUP}/rendered-hash"
@@ -26,6 +28,11 @@ ANNOTATION_TABLE = f"{GROUP}/table"
 and where the tuner has pods run without a drafter: which one waits."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
+
+ANNOTATION_REPIN = f"{GROUP}/repin"
+"""On the SpeculativeDeployment: any new value has branches and tags resolved anew."""
+ANNOTATION_WANTED = f"{GROUP}/wanted"
+"""On Jobs: hash of what they were made for. A Job for something else is deleted, never changed."""
 
 ANNOTATION_FILE = f"{GROUP}/file."
 """On serving pods, followed by the name of a file: its text, mounted at CONFIG_MOUNT."""
@@ -46,6 +53,9 @@ CONFIG_MOUNT = "/etc/speculative/config"
 """Files of the engine that belong to the pod template: each an annotation of the pod, projected by the downward API, so
 that a changed file is a new template and no pod ever starts with another one's."""
 CACHE_MOUNT = "/var/cache/speculative"
+CACHE_CLAIM = "speculative-weights"
+"""Name of the claim that the operator makes for weights where the user names none."""
+JOB_CONTAINER = "weights"
 
 
 def child(name: str, suffix: str = "") -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.jobs import JobSeen
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render import Capabilities
@@ -25,7 +26,7 @@ class World:
     status: Mapping[str, Any]
     """As the API server has it; empty on the first visit."""
     children: Mapping[Child, Mapping[str, Any]]
-    """Every object of a kind we own that carries our label or one of our children's names."""
+    """Every object of a kind we own that carries our label or one of our children's names. Jobs too."""
     pods: tuple[Mapping[str, Any], ...]
     """Serving pods, those of old templates included."""
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -34,6 +35,11 @@ class World:
     applied: Mapping[Child, Mapping[str, Any]] = field(default_factory=dict)
     """What the API server returned for our last apply of a child: drift is judged against it, so that its
     normalisation never looks like a hand edit. May be empty, as after a restart."""
+    jobs: tuple[JobSeen, ...] = ()
+    """The object's Jobs as far as they and their pods tell; each is also among `children`, by which it is deleted."""
+    claims: frozenset[str] = frozenset()
+    """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
+    children."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,10 @@ class Capabilities:
     is then run as its prepared user."""
     spare_accelerators: int | None = None
     """Accelerators free for one more replica beside those that run; None when unknown."""
+    check_pairs: bool = False
+    """Pairs are inspected by Jobs before pods are made of them. False: they are served unread."""
+    job_image: str = ""
+    """The operator's own image, of which Jobs are run; empty where it does not know: then no Job is made."""
 
 
 @dataclass(frozen=True, slots=True)
