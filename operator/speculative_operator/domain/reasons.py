@@ -72,6 +72,7 @@ class Reason(StrEnum):
     SOURCE_UNREACHABLE = "SourceUnreachable"
     CHECKSUM_MISMATCH = "ChecksumMismatch"
     CACHE_FULL = "CacheFull"
+    CACHE_UNWRITABLE = "CacheUnwritable"
     # metrics
     METRICS_FOUND = "MetricsFound"
     METRICS_MISSING = "MetricsMissing"
@@ -149,6 +150,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.SOURCE_UNREACHABLE: "The source does not answer or fails; it is asked again later.",
     Reason.CHECKSUM_MISMATCH: "A file differs from what its source announced; it is fetched again.",
     Reason.CACHE_FULL: "The cache has no room for the weights; the message names the bytes needed and those free.",
+    Reason.CACHE_UNWRITABLE: "The Job may not write to the cache, or the volume fails; the message names the remedy.",
     Reason.METRICS_FOUND: "Every ready pod has fresh samples.",
     Reason.METRICS_MISSING: "Prometheus answers, but has no samples of a ready pod. Nothing is changed.",
     Reason.METRICS_STALE: "The newest sample of a pod is too old. Nothing is changed.",

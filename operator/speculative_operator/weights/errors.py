@@ -21,6 +21,8 @@ class WeightsError(Exception):
     remedy: str = ""
     side: str = ""
     """`verifier` or `speculator`."""
+    retry_after: float | None = None
+    """Seconds that the source asked to be left alone for; None where it did not say. Not part of the result."""
 
     @property
     def transient(self) -> bool:
