@@ -1,0 +1,158 @@
+"""What lies in a model's tensors, told by headers alone: `WeightFacts`. Called by `inspect`.
+
+A safetensors file begins with eight bytes, the length of its header in little endian, then a JSON header of at most
+100 MB (both by the format's specification, huggingface/safetensors README), then tensors, which are never read.
+Headers are asked for by range, several at a time, and walked as they come: of each tensor only a count remains.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+
+from speculative_operator.domain.artifact import WeightFacts
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights import reading
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.jsonwalk import JsonWalk
+from speculative_operator.weights.source import Entry, Source
+
+MOST_HEADER = 100_000_000
+_FIRST = 64 << 10
+"""Bytes of the first request: length and, for most files, the whole header."""
+_PARALLEL = 16
+_MOST_SHAPES = 24
+_INDEX = ".safetensors.index.json"
+_OF_FORMAT = {"bin": (".bin", ".pt", ".pth", ".ckpt"), "gguf": (".gguf",)}
+_LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
+_ASIDE = re.compile(r"(?:^|[._])(?:visual|vision|audio)")
+_KEPT = re.compile(r"(?:^|\.)(?:embed_tokens\.weight|lm_head\.weight|fc\.weight|d2t|t2d)$")
+_NORM = re.compile(r"^(?:[A-Za-z_]+\.)*\w*norm\.weight$")
+_FIRST_OF = ("medusa_head", "mtp", "eh_proj")
+
+
+@dataclass
+class _Sum:
+    """Of the headers read so far."""
+
+    parameters: Counter[str] = field(default_factory=Counter)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    layers: int = 0
+
+    def add(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        self.parameters[dtype] += math.prod(shape)
+        if _ASIDE.search(name):
+            return
+        layer = _LAYER.search(name)
+        self.layers = max(self.layers, int(layer[1]) + 1 if layer else 0)
+        if _KEPT.search(name) or _NORM.match(name) or any(word in name for word in _FIRST_OF):
+            self.shapes[name] = shape
+
+    def join(self, other: _Sum) -> None:
+        self.parameters += other.parameters
+        self.shapes |= other.shapes
+        self.layers = max(self.layers, other.layers)
+
+    def few_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Those that judging looks at, not many more than it needs."""
+        named = sorted(self.shapes, key=_natural)
+        plain = [name for name in named if _KEPT.search(name) or _NORM.match(name)]
+        firsts = (next((name for name in named if word in name and name not in plain), "") for word in _FIRST_OF)
+        return {name: self.shapes[name] for name in [*filter(None, firsts), *plain][:_MOST_SHAPES]}
+
+
+def facts_of(source: Source, files: Mapping[str, Entry]) -> WeightFacts:
+    """`files`: entries of `source` by path. Raises WeightsError where a header cannot be read or understood."""
+    tensors = _tensor_files(source, files)
+    if not tensors:
+        return _sizes_alone(files)
+    total = _Sum()
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for one in pool.map(lambda entry: _header(source, entry), tensors):
+            total.join(one)
+    return WeightFacts(
+        files=len(tensors),
+        bytes=sum(entry.size for entry in tensors),
+        parameters=dict(sorted(total.parameters.items())),
+        shapes=total.few_shapes(),
+        layers=total.layers,
+    )
+
+
+def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
+    """Those that an index names; without an index all, from the top folder if any lie there."""
+    names = [path for path in files if path.endswith(".safetensors")]
+    top = [path for path in names if "/" not in path]
+    index = next((entry for path, entry in files.items() if "/" not in path and path.endswith(_INDEX)), None)
+    if index is not None:
+        top = sorted(_indexed(source, index))
+        absent = [path for path in top if path not in files]
+        if absent:
+            raise WeightsError(
+                Reason.SOURCE_NOT_FOUND,
+                f"{source.pin.source.uri}: {index.path} names {len(absent)} files that are not there",
+                file=absent[0],
+                remedy="the upload is incomplete; take another revision, or publish the files",
+            )
+    return [files[path] for path in top or names]
+
+
+def _indexed(source: Source, index: Entry) -> set[str]:
+    found: set[str] = set()
+    with reading.understood(source, index):
+        walk = JsonWalk(reading.stream(source, index))
+        for key in walk.members():
+            if key != "weight_map":
+                walk.skip()
+                continue
+            for _ in walk.members():
+                found.add(str(walk.value()))
+    return found
+
+
+def _sizes_alone(files: Mapping[str, Entry]) -> WeightFacts:
+    for name, suffixes in _OF_FORMAT.items():
+        found = [entry for path, entry in files.items() if path.endswith(suffixes)]
+        if found:
+            return WeightFacts(files=len(found), bytes=sum(entry.size for entry in found), format=name)
+    return WeightFacts(format="")
+
+
+def _header(source: Source, entry: Entry) -> _Sum:
+    first = reading.part(source, entry, 0, _FIRST)
+    length = int.from_bytes(first[:8], "little")
+    with reading.understood(source, entry):
+        if len(first) < 8 or length > MOST_HEADER or 8 + length > entry.size:
+            raise ValueError(f"a header of {length} bytes in a file of {entry.size}")
+        rest = source.read(entry, len(first), 8 + length) if 8 + length > len(first) else iter(())
+        found, end = _walked(chain([first[8 : 8 + length]], rest))
+        if end + 8 + length != entry.size:
+            raise ValueError(f"tensors end at byte {end + 8 + length} of a file of {entry.size}")
+    return found
+
+
+def _walked(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
+    """What the tensors are, and where the last one ends after the header."""
+    found, end = _Sum(), 0
+    walk = JsonWalk(blocks)
+    for name in walk.members():
+        if name == "__metadata__":
+            walk.skip()
+            continue
+        tensor = walk.value()
+        shape = tuple(int(side) for side in tensor["shape"])
+        if min(shape, default=0) < 0:
+            raise ValueError(f"{name} of shape {shape}")
+        found.add(name, str(tensor["dtype"]), shape)
+        end = max(end, int(tensor["data_offsets"][1]))
+    return found, end
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Order in which 2 comes before 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,152 @@
+"""A model's facts from its small files and the headers of its tensors: what judging a pair needs, in seconds and in
+little memory, whatever the model's size. Run in a Job, and by `speculative check` on a user's machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights import headers, reading, tokenizers
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.source import Entry, Source
+
+_KEYS = """
+    architectures model_type _name_or_path text_config llm_config language_config thinker_config
+
+    vocab_size hidden_size num_hidden_layers num_layers n_layer n_embd n_head num_attention_heads num_key_value_heads
+    head_dim intermediate_size max_position_embeddings tie_word_embeddings dtype torch_dtype multi_query
+
+    layer_types sliding_window use_sliding_window max_window_layers attention_chunk_size sliding_window_pattern
+    num_kv_shared_layers global_head_dim num_global_key_value_heads
+
+    rope_theta rope_scaling rope_parameters rope_type type factor original_max_position_embeddings
+
+    num_experts num_local_experts n_routed_experts n_shared_experts num_experts_per_tok moe_intermediate_size
+    shared_expert_intermediate_size first_k_dense_replace
+
+    kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim index_head_dim
+
+    full_attention_interval hybrid_override_pattern linear_num_value_heads linear_num_key_heads linear_key_head_dim
+    linear_value_head_dim linear_conv_kernel_dim mamba_num_heads mamba_head_dim mamba_n_groups mamba_d_state
+    mamba_d_conv ssm_state_size n_groups conv_kernel
+
+    num_nextn_predict_layers mtp_num_hidden_layers mtp_num_layers num_mtp_modules n_predict mtp_layers
+
+    quantization_config quant_method quant_algo bits w_bit group_size fmt activation_scheme weight_block_size format
+    config_groups num_bits kv_cache_scheme kv_cache_quant_algo load_in_4bit load_in_8bit weights input_activations
+    strategy
+
+    bos_token_id eos_token_id pad_token_id mask_token_id
+
+    draft_vocab_size truncated_vocab_size target_hidden_size num_target_layers target_layer_ids target_layer_count
+    eagle_config eagle_aux_hidden_state_layer_ids aux_hidden_state_layer_ids use_aux_hidden_state norm_before_residual
+    norm_before_fc fc_norm parallel_drafting ptd_token_id pard_token cod_token_id
+
+    speculators_model_type speculators_config speculators_version algorithm default_proposal_method proposal_methods
+    proposal_type speculative_tokens verifier name_or_path transformer_layer_config
+
+    dflash_config dspark_config block_size medusa_num_heads medusa_num_layers num_heads base_model_name_or_path
+    n_candidates emb_dim inner_dim top_k_tokens_per_head tie_weights
+"""
+CONFIG_KEYS = frozenset(_KEYS.split())
+"""Keys of `config.json` that are kept, at any depth. What they mean is for `pairing` to know. By paragraph: what the
+model is; its shape; attention of limited reach; positions; experts; latent attention; state-space and linear attention;
+drafting layers inside a verifier; quantization; tokens; speculators as their trainers write them; as the library
+`speculators` writes them; other drafters."""
+
+_GROUPS = "config_groups"
+"""Its keys are names that a quantizer chose: all are kept, their contents cut as elsewhere."""
+_GENERATION = ("bos_token_id", "eos_token_id", "pad_token_id", "do_sample", "temperature", "top_p", "top_k", "min_p")
+_MOST_CONFIG = 16 << 20
+_MOST_CARD = 64 << 10
+_LONGEST_TEXT = 200
+_LONGEST_LIST = 256
+_WITHOUT_CONFIG = ("params.json",)
+
+
+def inspect(source: Source) -> ModelFacts:
+    """Everything that judging needs of one model. Raises WeightsError, with the file that could not be read."""
+    entries = source.files()
+    files = {entry.path: entry for entry in entries}
+    weights = headers.facts_of(source, files)
+    base_models, relation = _lineage(source, files)
+    return ModelFacts(
+        pin=source.pin,
+        config=_config(source, files, weights.format),
+        generation=_generation(source, files),
+        tokenizer=tokenizers.facts_of(source, files),
+        weights=weights,
+        base_models=base_models,
+        relation=relation,
+        files=tuple((entry.path, entry.size, entry.sha256) for entry in entries),
+    )
+
+
+def cut(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` without what nobody judges by; long lists and texts are no settings and go, too."""
+    found = {key: _cut(value, key) for key, value in config.items() if key in CONFIG_KEYS}
+    return {key: value for key, value in found.items() if value is not None and value != {}}
+
+
+def _cut(value: Any, key: str) -> Any:
+    if isinstance(value, Mapping):
+        groups = {name: cut(one) for name, one in value.items() if isinstance(one, Mapping)}
+        return groups if key == _GROUPS else cut(value)
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else None
+    if isinstance(value, list):
+        return [_cut(one, key) for one in value] if len(value) <= _LONGEST_LIST else None
+    return value
+
+
+def _config(source: Source, files: Mapping[str, Entry], weights: str) -> dict[str, Any]:
+    if "config.json" not in files:
+        if weights == "gguf" or any(name in files for name in _WITHOUT_CONFIG):
+            return {}
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND,
+            f"{source.pin.source.uri}: there is no config.json among {len(files)} files",
+            file="config.json",
+            remedy="name the folder or repository that holds the model itself",
+        )
+    config = cut(reading.json_object(source, files["config.json"], _MOST_CONFIG))
+    if "quantization_config" not in config and "hf_quant_config.json" in files:
+        # NVIDIA ModelOpt's own file, where it did not write its settings into config.json as well.
+        own = reading.json_object(source, files["hf_quant_config.json"], _MOST_CONFIG).get("quantization")
+        if isinstance(own, Mapping):
+            config["quantization_config"] = {"quant_method": "modelopt", **cut(own)}
+    return config
+
+
+def _generation(source: Source, files: Mapping[str, Entry]) -> dict[str, Any]:
+    if "generation_config.json" not in files:
+        return {}
+    found = reading.json_object(source, files["generation_config.json"], _MOST_CONFIG)
+    return {key: found[key] for key in _GENERATION if found.get(key) is not None}
+
+
+def _lineage(source: Source, files: Mapping[str, Entry]) -> tuple[tuple[str, ...], str]:
+    """`base_model` and `base_model_relation` of the model card. A card that cannot be read tells nothing: it is prose
+    for people, and no reason to refuse a model."""
+    if "README.md" not in files:
+        return (), ""
+    text = reading.part(source, files["README.md"], 0, _MOST_CARD).decode("utf-8", "replace")
+    opening, _, rest = text.partition("\n")
+    front, closing, _ = rest.partition("\n---")
+    if opening.strip() != "---" or not closing:
+        return (), ""
+    try:
+        card = yaml.safe_load(front)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return (), ""
+    if not isinstance(card, Mapping):
+        return (), ""
+    base, relation = card.get("base_model"), card.get("base_model_relation")
+    names = [base] if isinstance(base, str) else base if isinstance(base, list) else []
+    kept = tuple(name[:_LONGEST_TEXT] for name in names[:8] if isinstance(name, str) and name)
+    return kept, relation[:40] if isinstance(relation, str) else ""

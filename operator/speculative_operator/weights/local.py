@@ -1,0 +1,147 @@
+"""Models in folders: a mounted claim (`pvc://claim/path`) or any folder of a user's machine.
+
+A folder has no commits, so its pin is computed (`FolderSource.pin`): sha256 over one line per file, sorted by path,
+`path NUL size NUL checksum LF`, in UTF-8. The checksum is the sha256 of the whole file up to 64 MiB, and of samples of
+a larger one: its first MiB, which in a safetensors file holds the header or its beginning, and 64 KiB at its middle and
+at its end. Times and owners do not count, so a copy has the pin of its original.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.needed import check_path, needed
+from speculative_operator.weights.source import Entry
+
+_BLOCK = 1 << 20
+_WHOLE = 64 << 20
+_SAMPLE = 64 << 10
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """A folder as it was when opened."""
+
+    root: Path
+    pin: Pin
+    entries: tuple[Entry, ...] = field(repr=False)
+
+    def files(self) -> tuple[Entry, ...]:
+        return self.entries
+
+    def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
+        at = start
+        with _told(self.pin.source, entry.path), (self.root / entry.path).open("rb") as file:
+            file.seek(start)
+            while at < end:
+                block = file.read(min(_BLOCK, end - at))
+                if not block:
+                    raise WeightsError(
+                        Reason.CHECKSUM_MISMATCH,
+                        f"{self.pin.source.uri}: the file ends at byte {at}, before byte {end}",
+                        file=entry.path,
+                        remedy="it was changed while it was read; try again when nothing writes to the folder",
+                    )
+                at += len(block)
+                yield block
+
+
+def open_claim(source: ModelSource, claims_at: Path | None) -> FolderSource:
+    """`pvc://claim/path` below `claims_at`; links may not leave the claim. Raises WeightsError."""
+    claim, _, path = source.location.partition("/")
+    check_path(source.location)
+    if claims_at is None:
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND,
+            f"{source.uri} is a claim, and no folder was named below which claims are mounted",
+            remedy="name it with --claims-at",
+        )
+    return _opened(source, claims_at / claim / path, claims_at / claim)
+
+
+def open_folder(folder: Path) -> FolderSource:
+    """Any folder of this machine; links are followed wherever they lead. Raises WeightsError."""
+    return _opened(ModelSource(Scheme.PVC, folder.absolute().as_posix().lstrip("/")), folder, None)
+
+
+def _opened(source: ModelSource, root: Path, within: Path | None) -> FolderSource:
+    if not root.is_dir():
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND,
+            f"{source.uri}: there is no folder {root}",
+            remedy="correct the name of the claim or the path inside it",
+        )
+    with _told(source, ""):
+        listed = needed(_listing(root, within))
+        with ThreadPoolExecutor(8) as pool:
+            entries = tuple(pool.map(lambda entry: _summed(root, entry), listed))
+    if not entries:
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the folder {root} holds no file of a model")
+    return FolderSource(root, Pin(source.scheme, source.location, source.revision, digest_of(entries)), entries)
+
+
+def digest_of(entries: Iterable[Entry]) -> str:
+    """The pin of a source without versions of its own: over names, sizes and checksums of its files."""
+    whole = hashlib.sha256()
+    for entry in sorted(entries, key=lambda one: one.path):
+        whole.update(f"{entry.path}\0{entry.size}\0{entry.sha256 or entry.etag}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def _listing(root: Path, within: Path | None) -> Iterator[Entry]:
+    """Regular files below `root`; folders behind links are not entered."""
+    for folder, _, names in os.walk(root, onerror=_raise):
+        for name in names:
+            path = Path(folder) / name
+            if not path.is_file():
+                continue
+            if within is not None and not path.resolve().is_relative_to(within.resolve()):
+                raise WeightsError(
+                    Reason.UNSUPPORTED_SOURCE,
+                    f"{path} is a link that leaves its claim",
+                    file=path.relative_to(root).as_posix(),
+                    remedy="put the file itself there",
+                )
+            yield Entry(path.relative_to(root).as_posix(), path.stat().st_size)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _summed(root: Path, entry: Entry) -> Entry:
+    with (root / entry.path).open("rb") as file:
+        if entry.size <= _WHOLE:
+            return Entry(entry.path, entry.size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+        sampled = hashlib.sha256(file.read(_BLOCK))
+        for at in (entry.size // 2, entry.size - _SAMPLE):
+            file.seek(at)
+            sampled.update(file.read(_SAMPLE))
+    return Entry(entry.path, entry.size, etag=f"samples:{sampled.hexdigest()}")
+
+
+@contextmanager
+def _told(source: ModelSource, file: str) -> Iterator[None]:
+    """Turns what the file system says into WeightsError."""
+    try:
+        yield
+    except OSError as error:
+        reason, remedy = _BY_KIND.get(type(error), (Reason.SOURCE_UNREACHABLE, "look at the volume behind the folder"))
+        name = file or str(error.filename or "")
+        raise WeightsError(reason, f"{source.uri}: {error.strerror or error}", file=name, remedy=remedy) from error
+
+
+_BY_KIND: dict[type[OSError], tuple[Reason, str]] = {
+    PermissionError: (Reason.SOURCE_UNAUTHORIZED, "make the files readable for group 0, which the pods run with"),
+    FileNotFoundError: (Reason.SOURCE_NOT_FOUND, "it was removed while the folder was read"),
+}

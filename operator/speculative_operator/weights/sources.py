@@ -1,0 +1,30 @@
+"""The one way to a model: a source by its scheme, opened and resolved to a pin. Called by inspector, fetcher and CLI.
+
+Clients are imported when their scheme is first asked for: who reads a folder needs none of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.local import open_claim, open_folder
+from speculative_operator.weights.source import Source
+
+__all__ = ["open_folder", "open_source"]
+
+
+def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:
+    """`source` at one version: revision, tag or present content become a pin here, once.
+
+    `claims_at` is the folder below which claims are mounted, each under its name. Raises WeightsError.
+    """
+    match source.scheme:
+        case Scheme.PVC:
+            return open_claim(source, claims_at)
+        case _:
+            raise WeightsError(
+                Reason.UNSUPPORTED_SOURCE, f"{source.uri}: models cannot be read from {source.scheme.value}:// yet"
+            )

@@ -1,0 +1,179 @@
+"""What a model's tokenizer is, without loading it: `TokenizerFacts` from whatever files describe it. Called by
+`inspect`.
+
+`tokenizer.json` goes first, as it does for engines. It is read forward and no further than its vocabulary: the merges
+that follow it, most of its bytes, are left where they are. Without it: sentencepiece's `tokenizer.model`, tiktoken's
+ranks, Mistral's `tekken.json`, `vocab.json`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from speculative_operator.domain.artifact import TokenizerFacts
+from speculative_operator.weights import reading, sentencepiece
+from speculative_operator.weights.jsonwalk import JsonWalk
+from speculative_operator.weights.source import Entry, Source
+from speculative_operator.weights.vocabulary import DIGITS, Vocabulary, collected, encoded, hash_of
+
+_SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
+_MOST_CONFIG = 16 << 20
+_MOST_MODEL = 64 << 20
+_TIKTOKEN = (".tiktoken", "tiktoken.model")
+
+
+@dataclass
+class _Tokens:
+    kind: str = ""
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    added: dict[str, int] = field(default_factory=dict)
+    given: tuple[int, str] | None = None
+    """Tokens and hash, where they are not those of `vocabulary`."""
+
+
+def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
+    """`files`: entries of `source` by path. Raises WeightsError where a file cannot be read or understood."""
+    config = _object(source, files, "tokenizer_config.json")
+    tokens = _tokens(source, files, config)
+    summed = tokens.given or tokens.vocabulary.summed({encoded(token) for token in tokens.added})
+    return TokenizerFacts(
+        kind=tokens.kind,
+        tokens=summed[0] + len(tokens.added),
+        vocabulary_hash=summed[1],
+        added_hash=hash_of(tokens.added),
+        special=_special({**_object(source, files, "special_tokens_map.json"), **config}),
+        chat_template_hash=_template_hash(source, files, config),
+    )
+
+
+def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> _Tokens:
+    tiktoken = next((path for path in files if "/" not in path and path.endswith(_TIKTOKEN)), "")
+    if "tokenizer.json" in files:
+        return _of_tokenizer_json(source, files["tokenizer.json"])
+    if "tokenizer.model" in files:
+        found = _of_model(source, files["tokenizer.model"])
+    elif tiktoken:
+        found = _of_model(source, files[tiktoken])
+    elif "tekken.json" in files:
+        return _of_tekken(source, files["tekken.json"])
+    elif "vocab.json" in files:
+        with reading.understood(source, files["vocab.json"]):
+            walk = JsonWalk(reading.stream(source, files["vocab.json"]))
+            found = _Tokens("BPE", collected(walk.numbered()))
+    else:
+        return _Tokens()
+    found.added |= _added_elsewhere(source, files, config)
+    return found
+
+
+def _of_tokenizer_json(source: Source, entry: Entry) -> _Tokens:
+    found, added_seen = _Tokens(), False
+    with reading.understood(source, entry):
+        walk = JsonWalk(reading.stream(source, entry))
+        for key in walk.members():
+            if key == "added_tokens":
+                found.added = {str(one["content"]): int(one["id"]) for one in walk.value() or ()}
+                added_seen = True
+            elif key == "model":
+                if _of_section(walk, found, rest_matters=not added_seen):
+                    break
+            else:
+                walk.skip()
+    return found
+
+
+def _of_section(walk: JsonWalk, found: _Tokens, rest_matters: bool) -> bool:
+    """Fills `found` from `model` of a `tokenizer.json`. True where it stopped early: all that counts was read."""
+    for key in walk.members():
+        if key == "type":
+            found.kind = str(walk.value())
+        elif key == "vocab" and walk.next_is("["):
+            found.vocabulary = collected(walk.scored())
+            found.kind = found.kind or "Unigram"
+        elif key == "vocab":
+            found.vocabulary = collected(walk.numbered())
+        elif key == "merges":
+            found.kind = found.kind or "BPE"
+            if rest_matters or not len(found.vocabulary):
+                walk.skip()
+        else:
+            walk.skip()
+        if found.kind and len(found.vocabulary) and not rest_matters:
+            return True
+    return False
+
+
+def _of_model(source: Source, entry: Entry) -> _Tokens:
+    """`tokenizer.model`: sentencepiece's message, or tiktoken's lines of token and rank under the same name."""
+    content = reading.whole(source, entry, _MOST_MODEL)
+    with reading.understood(source, entry):
+        if content[:1] == b"\n":
+            found = _Tokens("sentencepiece")
+            for number, piece in enumerate(sentencepiece.pieces(content)):
+                if piece.plain:
+                    found.vocabulary.add(piece.text, number)
+                else:
+                    found.added[piece.text.decode("utf-8", "replace")] = number
+            return found
+        found = _Tokens("tiktoken")
+        for line in content.splitlines():
+            if line:
+                token, _, rank = line.partition(b" ")
+                found.vocabulary.add(base64.b64decode(token, validate=True), int(rank))
+    return found
+
+
+def _of_tekken(source: Source, entry: Entry) -> _Tokens:
+    """Mistral's file, with an object per token; the hash of the file stands for that of its vocabulary."""
+    content = reading.whole(source, entry, _MOST_MODEL)
+    with reading.understood(source, entry):
+        walk = JsonWalk([content])
+        for key in walk.members():
+            if key == "config":
+                size = int(walk.value()["default_vocab_size"])
+                return _Tokens("tekken", given=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
+            walk.skip()
+    return _Tokens("tekken")
+
+
+def _added_elsewhere(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> dict[str, int]:
+    """Added tokens of tokenizers without `tokenizer.json`."""
+    added = {str(token): int(number) for token, number in _object(source, files, "added_tokens.json").items()}
+    listed = config.get("added_tokens_decoder")
+    for number, one in (listed if isinstance(listed, dict) else {}).items():
+        if isinstance(one, dict) and str(number).isdecimal() and isinstance(one.get("content"), str):
+            added[one["content"]] = int(number)
+    return added
+
+
+def _special(config: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in _SPECIAL:
+        token = config.get(name)
+        text = token.get("content") if isinstance(token, dict) else token
+        if isinstance(text, str):
+            found[name] = text
+    return found
+
+
+def _template_hash(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> str:
+    """Of `chat_template.jinja`, which goes before the template in `tokenizer_config.json`; spaces at the end do not
+    count."""
+    if "chat_template.jinja" in files:
+        text = reading.whole(source, files["chat_template.jinja"], _MOST_CONFIG).decode("utf-8", "replace")
+    else:
+        template = config.get("chat_template") or _object(source, files, "chat_template.json").get("chat_template")
+        if isinstance(template, list):
+            by_name = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
+            template = by_name.get("default")
+        text = template if isinstance(template, str) else ""
+    text = text.rstrip()
+    return hashlib.sha256(encoded(text)).hexdigest()[:DIGITS] if text else ""
+
+
+def _object(source: Source, files: Mapping[str, Entry], path: str) -> Mapping[str, Any]:
+    return reading.json_object(source, files[path], _MOST_CONFIG) if path in files else {}

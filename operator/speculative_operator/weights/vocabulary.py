@@ -1,0 +1,65 @@
+"""Tokens and their numbers, held compactly and summed up as a hash. Used by `tokenizers`.
+
+The hash: sha256 over `number NUL token LF` in UTF-8, ascending by number; its first sixteen hexadecimal digits. Tokens
+that a model lists as added too are left out: whether they stand in the vocabulary as well is a habit of converters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Collection, Iterable, Mapping
+
+DIGITS = 16
+
+
+class Vocabulary:
+    """A vocabulary of hundreds of thousands of tokens in a few megabytes."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+        self._ends = array("q")
+        self._tokens = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, token: bytes, number: int) -> None:
+        """Raises OverflowError for a number beyond 64 bits."""
+        self._numbers.append(number)
+        self._tokens += token
+        self._ends.append(len(self._tokens))
+
+    def summed(self, left_out: Collection[bytes] = ()) -> tuple[int, str]:
+        """How many tokens remain without `left_out`, and their hash; empty where none remain."""
+        digest, count, numbers = hashlib.sha256(), 0, self._numbers
+        order = range(len(numbers))
+        ascending = all(numbers[at] <= numbers[at + 1] for at in range(len(numbers) - 1))
+        for at in order if ascending else sorted(order, key=numbers.__getitem__):
+            token = bytes(self._tokens[self._ends[at - 1] if at else 0 : self._ends[at]])
+            if token in left_out:
+                continue
+            digest.update(b"%d\0%b\n" % (numbers[at], token))
+            count += 1
+        return count, digest.hexdigest()[:DIGITS] if count else ""
+
+
+def hash_of(tokens: Mapping[str, int]) -> str:
+    """The same for a few tokens."""
+    few = Vocabulary()
+    for token, number in tokens.items():
+        few.add(encoded(token), number)
+    return few.summed()[1]
+
+
+def collected(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
+    """A vocabulary of (token, number)."""
+    all_of_them = Vocabulary()
+    for token, number in pairs:
+        all_of_them.add(encoded(token), number)
+    return all_of_them
+
+
+def encoded(token: str) -> bytes:
+    """A token as it enters the hash; halves of surrogate pairs, which JSON allows, too."""
+    return token.encode("utf-8", "surrogatepass")
