@@ -9,13 +9,18 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY operator operator
 RUN /opt/venv/bin/python -m build --wheel --outdir /wheels
 
-FROM ${BASE} AS operator-install
+FROM ${BASE} AS install
 COPY constraints.txt /src/
 COPY --from=build /wheels /wheels
 RUN python -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -c /src/constraints.txt /wheels/*.whl
 
-FROM operator-install AS emulator-install
+# The Jobs that read and fetch models run from this image too, as speculative-weights.
+FROM install AS operator-install
+RUN /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -c /src/constraints.txt \
+    "$(echo /wheels/*.whl)[weights]"
+
+FROM install AS emulator-install
 RUN /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -c /src/constraints.txt \
     "$(echo /wheels/*.whl)[emulator]"
 

@@ -17,6 +17,7 @@ from speculative_operator.shell import logs
 from speculative_operator.shell.cache import Cache, Key
 from speculative_operator.shell.http import Endpoints
 from speculative_operator.shell.informer import Informer
+from speculative_operator.shell.jobs import Jobs
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader, LostLeadershipError, identity
 from speculative_operator.shell.login import LoginError, own_namespace
@@ -27,7 +28,7 @@ from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.visit import Tick, Visitor
+from speculative_operator.shell.visit import Sources, Tick, Visitor
 from speculative_operator.shell.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -86,9 +87,8 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     resync = Resync(chosen, kube, cache, queue.add)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
-    visitor = Visitor(
-        chosen, cache, writer, Reporter(kube, cache, telemetry), telemetry, rounds.latest, resync.capabilities, tick
-    )
+    sources = Sources(rounds.latest, resync.capabilities, Jobs(kube, time.monotonic))
+    visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)
 

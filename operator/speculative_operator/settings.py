@@ -115,6 +115,16 @@ class Settings(BaseSettings):
     lease_retry_seconds: float = Field(
         default=2.0, gt=0.0, description="seconds between attempts to take or renew the Lease."
     )
+    check_pairs: bool = Field(
+        default=True,
+        description="boolean: read configuration, tokenizer and headers of verifier and speculator in a Job and judge "
+        "the pair before pods are made of it. Off: every pair is served unread.",
+    )
+    job_image: str = Field(
+        default="",
+        description="image of the Jobs that read and fetch models: the operator's own, which chart and manifests name. "
+        "Empty: no Job is made, so no pair is read and no weights are cached.",
+    )
     http_host: str = Field(
         default="0.0.0.0",  # noqa: S104  the kubelet and Prometheus reach a pod from outside
         description="address that /healthz, /readyz and /metrics listen on.",

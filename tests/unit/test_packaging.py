@@ -45,6 +45,12 @@ def test_the_image_runs_as_nobody_what_the_project_installs() -> None:
         assert program in PROJECT["scripts"]
 
 
+def test_the_operators_image_runs_the_jobs_and_the_emulators_does_not() -> None:
+    stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
+    extras = {stage.split()[2]: re.findall(r"\[(\w+)\]", stage) for stage in stages}
+    assert (extras["operator-install"], extras["emulator-install"]) == (["weights"], ["emulator"])
+
+
 def test_every_dependency_has_its_reason() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     section = text[text.index("dependencies = [") : text.index("[project.scripts]")]

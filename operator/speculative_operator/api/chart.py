@@ -107,6 +107,13 @@ class PodMonitor(Wire):
     """Labels by which your Prometheus chooses it."""
 
 
+class Pairs(Wire):
+    """What is done about verifier and speculator before pods are made of them."""
+
+    check: bool = True
+    """Read both in a Job (of the operator's image) and refuse pairs that do not fit. Needs a way to their source."""
+
+
 class Metrics(Wire):
     """The operator's own metrics."""
 
@@ -157,6 +164,8 @@ class Values(Wire):
     """Namespaces to serve; empty: all. With names given, the operator holds Roles in these and nothing more."""
     prometheus: Prometheus = Prometheus()
     """Where the metrics of the serving pods are read."""
+    pairs: Pairs = Pairs()
+    """What is done about verifier and speculator before pods are made of them."""
     tick_seconds: Seconds = 10
     """Seconds between two looks at each object."""
     leader_election: bool = True

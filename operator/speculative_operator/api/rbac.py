@@ -13,6 +13,7 @@ from typing import Any
 from speculative_operator.domain import names
 
 CHILD_VERBS = ("get", "list", "watch", "create", "patch", "delete")
+SHARED_VERBS = ("get", "list", "watch", "create", "patch")
 SEE = ("get", "list", "watch")
 CHANGE = ("create", "update", "patch", "delete", "deletecollection")
 
@@ -49,7 +50,12 @@ OPERATOR: tuple[Permission, ...] = (
     Permission("networking.k8s.io", "networkpolicies", CHILD_VERBS, "who reaches the serving pods"),
     Permission("policy", "poddisruptionbudgets", CHILD_VERBS, "drains leave replicas standing"),
     Permission("monitoring.coreos.com", "podmonitors", CHILD_VERBS, "scraping, where prometheus-operator runs"),
+    Permission("batch", "jobs", CHILD_VERBS, "reading and fetching models"),
+    Permission(
+        "", "persistentvolumeclaims", SHARED_VERBS, "caches of weights; never deleted: others may have what is in them"
+    ),
     Permission("", "pods", (*SEE, "patch"), "readiness; an annotation that brings a changed table to the pod at once"),
+    Permission("", "pods/log", ("get",), "how far a download is: the last line of its Job's pod; works without"),
     Permission("events.k8s.io", "events", ("create",), "what was decided and why"),
 )
 """In every namespace that is served."""

@@ -2,23 +2,27 @@
 writes, read by worker and rounds.
 
 A version older than the one held is ignored, so that a late watch event never undoes what a write already returned.
+Pods of Jobs are kept apart from serving pods: nothing that counts, pokes or observes pods ever sees one.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.shell.resources import CHILD_BY_KIND, OWNER, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, JOB, OWNER, POD
 
 Key = tuple[str, str]
 """(namespace, name) of a SpeculativeDeployment."""
 Body = Mapping[str, Any]
 _IGNORED = frozenset({"resourceVersion", "managedFields", "generation"})
+_JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
+"""Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
+_KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,54 +33,71 @@ class Snapshot:
     children: Mapping[tuple[str, str], Body]
     """(kind, name) -> object."""
     pods: tuple[Body, ...]
+    """Serving pods, those of old templates included."""
+    workers: Mapping[str, tuple[Body, ...]] = field(default_factory=dict)
+    """Name of a Job -> its pods."""
+    claims: Mapping[str, Body] = field(default_factory=dict)
+    """Name -> claim of the namespace that bears our label."""
 
 
 class Cache:
-    """Objects by kind and uid, and an index by the SpeculativeDeployment they belong to."""
+    """Objects by kind and uid, and an index by the SpeculativeDeployment they belong to.
+
+    What each object is filed under, its home: (namespace, name) of the SpeculativeDeployment; of the Job for a Job's
+    pod, which bears no other name; (namespace, "") for a claim, which all objects there share.
+    """
 
     def __init__(self) -> None:
         self._owners: dict[Key, Body] = {}
         self._children: dict[Key, dict[tuple[str, str], Body]] = {}
         self._pods: dict[Key, dict[str, Body]] = {}
+        self._workers: dict[Key, dict[str, Body]] = {}
+        self._claims: dict[Key, dict[str, Body]] = {}
+        self._for_whom: dict[Key, Key] = {}
+        """(namespace, name) of a Job -> the object that it is for."""
         self._home: dict[str, Key] = {}
 
     def put(self, body: Body) -> Key | None:
         """Take a version of an object. The key to visit, or None when nothing changed that could matter."""
         kind = body["kind"]
-        key = owner_key(body)
-        if key is None:
+        home = home_of(body)
+        if home is None:
             return None
         uid = body["metadata"]["uid"]
         before = self._home.get(uid)
-        moved = before if before is not None and before != key else None
+        moved = before if before is not None and before != home else None
         if moved is not None:
-            self._drop(kind, moved, body)
-        shelf, slot = self._shelf(kind, key, body)
+            self._drop(moved, body)
+        shelf, slot = self._shelf(home, body)
         held = shelf.get(slot)
         if held is not None and held["metadata"]["uid"] == uid and not newer(body, held):
             return None
         if held is not None and held["metadata"]["uid"] != uid:
             self._home.pop(held["metadata"]["uid"], None)
-        shelf[slot] = trimmed(body)
-        self._home[uid] = key
-        return key if held is None or _differs(kind, held, body) else None
+        shelf[slot] = slim = trimmed(body)
+        self._home[uid] = home
+        if kind == JOB.kind:
+            self._for_whom[body["metadata"]["namespace"], body["metadata"]["name"]] = home
+        return self._woken(home, body) if held is None or _differs(kind, held, slim) else None
 
     def remove(self, body: Body) -> Key | None:
         """The object is gone. The key to visit, or None when it was not held or has been replaced since."""
-        uid = body["metadata"]["uid"]
-        key = self._home.get(uid)
-        if key is None:
+        home = self._home.get(body["metadata"]["uid"])
+        if home is None:
             return None
-        self._drop(body["kind"], key, body)
-        return key
+        self._drop(home, body)
+        return self._woken(home, body)
 
     def snapshot(self, key: Key) -> Snapshot | None:
         """The object and what belongs to it; None when the object is not there."""
         owner = self._owners.get(key)
         if owner is None:
             return None
-        children = MappingProxyType(dict(self._children.get(key, {})))
-        return Snapshot(owner, children, tuple(self._pods.get(key, {}).values()))
+        children, namespace = MappingProxyType(dict(self._children.get(key, {}))), key[0]
+        jobs = [name for kind, name in children if kind == JOB.kind]
+        workers = {name: tuple(self._workers.get((namespace, name), {}).values()) for name in jobs}
+        claims = MappingProxyType(dict(self._claims.get((namespace, ""), {})))
+        return Snapshot(owner, children, tuple(self._pods.get(key, {}).values()), workers, claims)
 
     def owner(self, key: Key) -> Body | None:
         return self._owners.get(key)
@@ -99,7 +120,9 @@ class Cache:
         if kind == OWNER.kind:
             shelves = (self._owners,)
         elif kind == POD.kind:
-            shelves = self._pods.values()
+            shelves = (*self._pods.values(), *self._workers.values())
+        elif kind == CLAIM.kind:
+            shelves = self._claims.values()
         else:
             shelves = self._children.values()
         return {body["metadata"]["uid"]: body for shelf in shelves for body in shelf.values() if body["kind"] == kind}
@@ -107,24 +130,36 @@ class Cache:
     def __len__(self) -> int:
         return len(self._owners)
 
-    def _shelf(self, kind: str, key: Key, body: Body) -> tuple[dict[Any, Body], Any]:
-        if kind == OWNER.kind:
-            return self._owners, key
-        name = body["metadata"]["name"]
-        if kind == POD.kind:
-            return self._pods.setdefault(key, {}), name
-        return self._children.setdefault(key, {}), (kind, name)
+    def _woken(self, home: Key, body: Body) -> Key | None:
+        """Whom news of `body` concerns. Of a claim, nobody: its Job waits for it, and tells."""
+        if body["kind"] == CLAIM.kind:
+            return None
+        return self._for_whom.get(home) if is_worker(body) else home
 
-    def _drop(self, kind: str, key: Key, body: Body) -> None:
+    def _index(self, body: Body) -> dict[Key, dict[Any, Body]]:
+        kind = body["kind"]
+        if kind == POD.kind:
+            return self._workers if is_worker(body) else self._pods
+        return self._claims if kind == CLAIM.kind else self._children
+
+    def _shelf(self, home: Key, body: Body) -> tuple[dict[Any, Body], Any]:
+        kind, name = body["kind"], body["metadata"]["name"]
+        if kind == OWNER.kind:
+            return self._owners, home
+        return self._index(body).setdefault(home, {}), name if kind in (POD.kind, CLAIM.kind) else (kind, name)
+
+    def _drop(self, home: Key, body: Body) -> None:
         uid = body["metadata"]["uid"]
         self._home.pop(uid, None)
-        shelf, slot = self._shelf(kind, key, body)
+        shelf, slot = self._shelf(home, body)
         held = shelf.get(slot)
         if held is not None and held["metadata"]["uid"] == uid:
             del shelf[slot]
-        for index in (self._children, self._pods):
-            if key in index and not index[key]:
-                del index[key]
+            if body["kind"] == JOB.kind:
+                self._for_whom.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
+        for index in (self._children, self._pods, self._workers, self._claims):
+            if home in index and not index[home]:
+                del index[home]
 
 
 def owner_key(body: Body) -> Key | None:
@@ -139,6 +174,36 @@ def owner_key(body: Body) -> Key | None:
             return meta["namespace"], reference["name"]
     name = (meta.get("labels") or {}).get(names.LABEL_DEPLOYMENT)
     return (meta["namespace"], name) if name else None
+
+
+def home_of(body: Body) -> Key | None:
+    """What an object is filed under; None: it is no one's."""
+    meta = body["metadata"]
+    if body["kind"] == CLAIM.kind:
+        ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.OPERATOR
+        return (meta["namespace"], "") if ours else None
+    if is_worker(body):
+        name = job_name(body)
+        return (meta["namespace"], name) if name else None
+    return owner_key(body)
+
+
+def is_worker(body: Body) -> bool:
+    """True for the pod of a Job, whatever labels it bears."""
+    if body["kind"] != POD.kind:
+        return False
+    return any(one.get("kind") == JOB.kind for one in body["metadata"].get("ownerReferences") or ()) or bool(
+        (body["metadata"].get("labels") or {}).get(names.LABEL_JOB)
+    )
+
+
+def job_name(pod: Body) -> str:
+    """Name of the Job that a pod is of; empty where nothing says so."""
+    for reference in pod["metadata"].get("ownerReferences") or ():
+        if reference.get("kind") == JOB.kind:
+            return str(reference["name"])
+    labels = pod["metadata"].get("labels") or {}
+    return next((str(labels[name]) for name in _JOB_NAME if name in labels), "")
 
 
 def newer(body: Body, held: Body) -> bool:
@@ -168,6 +233,13 @@ def trimmed(body: Body) -> Body:
     slim = {**body, "metadata": metadata}
     if isinstance(slim.get("data"), dict):
         slim["data"] = {name: sys.intern(text) for name, text in slim["data"].items()}
+    if body["kind"] == JOB.kind:
+        # Never read: what a Job was made for is an annotation.
+        slim["spec"] = {name: value for name, value in (body.get("spec") or {}).items() if name != "template"}
+    if is_worker(body):
+        slim.pop("spec", None)
+        status = body.get("status") or {}
+        slim["status"] = {name: status[name] for name in _KEPT_OF_WORKERS if name in status}
     return slim
 
 

@@ -30,11 +30,13 @@ from speculative_operator.shell.errors import (
     from_response,
 )
 from speculative_operator.shell.gate import Gate
-from speculative_operator.shell.resources import OWNER, Resource
+from speculative_operator.shell.resources import OWNER, POD, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 CHUNK = 500
 """Objects per page of a LIST."""
+LINE_BYTES = 4096
+"""What is read of a line of a log."""
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 NEVER_A_VERSION = "1"
@@ -86,6 +88,13 @@ class Kube:
             following = (page.get("metadata") or {}).get("continue") or ""
             if not following:
                 return
+
+    async def last_line(self, namespace: str, pod: str, container: str) -> str:
+        """Last line of a container's log, cut at LINE_BYTES."""
+        path = POD.path(namespace, pod, "log")
+        query = {"container": container, "tailLines": "1", "limitBytes": str(LINE_BYTES)}
+        data = await self._data("get", path, f"pods/log {namespace}/{pod}", query, None, "")
+        return data.decode(errors="replace").strip()
 
     async def served(self, resource: Resource) -> bool:
         """True when the API server knows the kind. Discovery is open to every ServiceAccount."""
@@ -174,6 +183,11 @@ class Kube:
     async def _send(
         self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
     ) -> Json:
+        return _decoded(verb, what, await self._data(verb, path, what, query, body, content))
+
+    async def _data(
+        self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
+    ) -> bytes:
         client = self._client
         try:
             return await self._exchange(client, verb, path, what, query, body, content)
@@ -190,7 +204,7 @@ class Kube:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None,
         content: str,
-    ) -> Json:
+    ) -> bytes:
         headers = {"Accept": "application/json", "User-Agent": f"{names.OPERATOR}/{__version__}"}
         if body is not None:
             headers["Content-Type"] = content
@@ -213,7 +227,9 @@ class Kube:
             raise UnavailableError(verb, what, f"no answer from {client.configuration.host}: {_name(error)}") from error
         finally:
             self._telemetry.api_request(verb, status, time.monotonic() - started)
-        return _decoded(verb, what, status, answer.headers, data)
+        if not 200 <= status < 300:
+            raise from_response(verb, what, status, answer.headers, data)
+        return data
 
     async def _login(self, failed: Any) -> None:
         """Make a client with fresh credentials, once for all requests that failed with the same old one."""
@@ -240,15 +256,13 @@ METHODS: dict[str, str] = {
 }
 
 
-def _decoded(verb: str, what: str, status: int, headers: Mapping[str, str], data: bytes) -> Json:
-    if not 200 <= status < 300:
-        raise from_response(verb, what, status, headers, data)
+def _decoded(verb: str, what: str, data: bytes) -> Json:
     try:
         answer = json.loads(data)
     except ValueError as error:
-        raise UnavailableError(verb, what, "the answer is not JSON", status) from error
+        raise UnavailableError(verb, what, "the answer is not JSON") from error
     if not isinstance(answer, dict):
-        raise UnavailableError(verb, what, "the answer is not an object", status)
+        raise UnavailableError(verb, what, "the answer is not an object")
     return answer
 
 

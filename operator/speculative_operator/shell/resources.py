@@ -49,6 +49,9 @@ OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2)
 POD = Resource("v1", "Pod", "pods", rank=0)
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
+JOB = Resource("batch/v1", "Job", "jobs")
+CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+"""Shared: several objects name the same one, so none owns it, and nobody here ever deletes one."""
 POD_MONITOR = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", optional=True)
 
 CHILDREN: tuple[Resource, ...] = (
@@ -57,6 +60,8 @@ CHILDREN: tuple[Resource, ...] = (
     Resource("v1", "Service", "services"),
     Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
     Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    CLAIM,
+    JOB,
     POD_MONITOR,
 )
 CHILD_BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in CHILDREN}

@@ -33,6 +33,7 @@ class Resync:
         cache: Cache,
         stale: Callable[[Key], None],
     ) -> None:
+        self._settings = settings
         self._namespaces = settings.namespace_list
         self._kube = kube
         self._cache = cache
@@ -59,7 +60,12 @@ class Resync:
 
     def capabilities(self) -> Capabilities:
         """The same for render."""
-        return Capabilities(pod_monitor=POD_MONITOR in self.optional, assigns_uids=self.assigns_uids)
+        return Capabilities(
+            pod_monitor=POD_MONITOR in self.optional,
+            assigns_uids=self.assigns_uids,
+            check_pairs=self._settings.check_pairs,
+            job_image=self._settings.job_image,
+        )
 
     async def installed(self) -> bool:
         """True when the API server knows SpeculativeDeployments."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
+from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
@@ -24,7 +25,9 @@ from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready
 from speculative_operator.shell.errors import ApiError
+from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.report import Reporter
+from speculative_operator.shell.resources import CLAIM
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.writes import Ledger, Report, Writer
@@ -43,6 +46,23 @@ class Tick(Protocol):
     def __call__(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome: ...
 
 
+class SeesJobs(Protocol):
+    """`jobs.Jobs`, or a fake."""
+
+    async def seen(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a visit looks at beside the cache."""
+
+    latest: Callable[[str], Round | None]
+    """A namespace's newest Prometheus round."""
+    capabilities: Callable[[], Capabilities]
+    """What the cluster offers."""
+    jobs: SeesJobs
+
+
 @dataclass(slots=True)
 class _State:
     """What is remembered of one object between visits; none of it is needed after a restart."""
@@ -58,7 +78,7 @@ class _State:
 
 
 class Visitor:
-    """Visits objects. `latest` gives a namespace's newest Prometheus round, `capabilities` what the cluster offers."""
+    """Visits objects."""
 
     def __init__(
         self,
@@ -67,8 +87,7 @@ class Visitor:
         writer: Writer,
         reporter: Reporter,
         telemetry: Telemetry,
-        latest: Callable[[str], Round | None],
-        capabilities: Callable[[], Capabilities],
+        sources: Sources,
         tick: Tick,
     ) -> None:
         self._settings = settings
@@ -76,8 +95,7 @@ class Visitor:
         self._writer = writer
         self._reporter = reporter
         self._telemetry = telemetry
-        self._latest = latest
-        self._capabilities = capabilities
+        self._sources = sources
         self._tick = tick
         self._states: dict[Key, _State] = {}
 
@@ -101,7 +119,8 @@ class Visitor:
         except SpecError as problem:
             return await self._refuse(snapshot.owner, state, problem, now)
         before = state.memory
-        outcome = self._decide(spec, snapshot, state, now)
+        jobs = await self._sources.jobs.seen(snapshot, now)
+        outcome = self._decide(spec, snapshot, state, jobs, now)
         try:
             with self._telemetry.phase("apply"):
                 report = await self._writer.carry_out(key, snapshot, outcome.actions, state.ledger, now)
@@ -116,7 +135,7 @@ class Visitor:
             self._telemetry.decision(outcome.probe)
         with self._telemetry.phase("report"):
             await self._report(snapshot.owner, state, outcome, now)
-        return self._next(snapshot, state, report)
+        return self._next(snapshot, state, report, downloading(jobs))
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
         uid = owner["metadata"]["uid"]
@@ -126,18 +145,25 @@ class Visitor:
             state = self._states[key] = _State(uid, now if owner.get("status") else 0.0)
         return state
 
-    def _decide(self, spec: DeploymentSpec, snapshot: Snapshot, state: _State, now: float) -> Outcome:
+    def _decide(
+        self, spec: DeploymentSpec, snapshot: Snapshot, state: _State, jobs: tuple[JobSeen, ...], now: float
+    ) -> Outcome:
         with self._telemetry.phase("observe"):
             observation = self._observe(spec, snapshot, state)
-        children = {**state.ledger.strangers(now), **snapshot.children}
+        strangers = state.ledger.strangers(now)
+        claims = {name for kind, name in strangers if kind == CLAIM.kind}
+        children = {**{slot: body for slot, body in strangers.items() if slot[0] != CLAIM.kind}, **snapshot.children}
         world = World(
             spec=spec,
             status=snapshot.owner.get("status") or {},
             children=children,
             pods=snapshot.pods,
-            capabilities=self._capabilities(),
+            capabilities=self._sources.capabilities(),
             problems=state.ledger.conditions(),
             applied=dict(state.ledger.made),
+            jobs=jobs,
+            # A claim by that name that somebody else made serves as well.
+            claims=frozenset(snapshot.claims.keys() | claims),
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)
@@ -147,7 +173,7 @@ class Visitor:
     def _observe(self, spec: DeploymentSpec, snapshot: Snapshot, state: _State) -> Observation | None:
         """A look at the ready pods, once for each round; None when there is nothing to see or nothing new."""
         ready = [pod["metadata"]["name"] for pod in snapshot.pods if is_ready(pod)]
-        found = self._latest(spec.namespace)
+        found = self._sources.latest(spec.namespace)
         if not ready or found is None or found.time <= state.round_at:
             return None
         state.round_at = found.time
@@ -181,7 +207,7 @@ class Visitor:
         await self._report(owner, state, invalid(owner, str(problem), now), now)
         return self._settings.resync_seconds
 
-    def _next(self, snapshot: Snapshot, state: _State, report: Report) -> float:
+    def _next(self, snapshot: Snapshot, state: _State, report: Report, downloading: bool) -> float:
         problems = state.ledger.problems.values()
         reason = next((str(problem.condition.reason) for problem in problems), "")
         self._telemetry.tick("refused" if reason else "acted" if report.acted else "quiet", reason)
@@ -191,7 +217,13 @@ class Visitor:
             return SOON
         # A round makes objects with ready pods due; this is for those without, and for rounds that stay away.
         observed = any(is_ready(pod) for pod in snapshot.pods)
-        return self._settings.tick_seconds * (1.5 if observed else 1.0)
+        wait = self._settings.tick_seconds * (1.5 if observed else 1.0)
+        return min(wait, READ_EVERY) if downloading else wait
+
+
+def downloading(jobs: Iterable[JobSeen]) -> bool:
+    """True while there is progress to be shown."""
+    return any(job.purpose is Purpose.FETCH and job.phase is Phase.RUNNING for job in jobs)
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

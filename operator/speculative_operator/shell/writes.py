@@ -19,7 +19,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, owner_key, trimmed
+from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, home_of, trimmed
 from speculative_operator.shell.errors import (
     ApiError,
     ConflictError,
@@ -29,7 +29,7 @@ from speculative_operator.shell.errors import (
     NotFoundError,
 )
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class Writer:
         digest, generation = digest_of(manifest), snapshot.owner["metadata"].get("generation", 0)
         if not ledger.may_apply(slot, digest, generation, now):
             return Report()
-        held = snapshot.children.get(slot)
+        held = snapshot.children.get(slot) if slot[0] != CLAIM.kind else snapshot.claims.get(slot[1])
         uid = held["metadata"]["uid"] if held is not None else None
         resource = CHILD_BY_KIND[manifest["kind"]]
         try:
@@ -197,7 +197,7 @@ class Writer:
                 self._cache.remove(held.children[slot])
             return
         body.setdefault("kind", kind)
-        if owner_key(body) == key:
+        if home_of(body) in (key, (key[0], "")):
             self._cache.put(body)
         else:
             ledger.foreign[slot] = (body, now + FOREIGN_PAUSE)

@@ -83,6 +83,7 @@ def test_values_schema_refuses_unknown_values() -> None:
 def test_values_default_to_the_settings() -> None:
     values, settings = Values(), Settings.model_fields
     assert values.prometheus.url == settings["prometheus_url"].default
+    assert values.pairs.check == settings["check_pairs"].default
     assert values.tick_seconds == settings["tick_seconds"].default
     assert values.leader_election == settings["leader_election"].default
     assert values.log_level == settings["log_level"].default
@@ -117,11 +118,13 @@ def permitted(permissions: tuple[rbac.Permission, ...]) -> dict[tuple[str, str],
 def test_operator_may_what_the_shell_does_and_no_more() -> None:
     child = {"get", "list", "watch", "create", "patch", "delete"}
     wanted = {(kind.group, kind.plural): child for kind in resources.CHILDREN}
+    wanted[resources.CLAIM.group, resources.CLAIM.plural] = child - {"delete"}
     wanted |= {
         (resources.OWNER.group, resources.OWNER.plural): {"get", "list", "watch"},
         (resources.OWNER.group, f"{resources.OWNER.plural}/status"): {"patch"},
         (resources.OWNER.group, f"{resources.OWNER.plural}/finalizers"): {"update"},
         (resources.POD.group, resources.POD.plural): {"get", "list", "watch", "patch"},
+        (resources.POD.group, f"{resources.POD.plural}/log"): {"get"},
         (resources.EVENT.group, resources.EVENT.plural): {"create"},
     }
     assert permitted(rbac.OPERATOR) == wanted

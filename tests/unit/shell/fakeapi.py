@@ -62,6 +62,8 @@ class FakeApi:
     calls: list[Call] = field(default_factory=list)
     failures: list[Callable[[Call], FaultError | None]] = field(default_factory=list)
     """Asked in turn for each request; the first failure is the answer."""
+    logs: dict[str, str] = field(default_factory=dict)
+    """Name of a pod -> what it has logged."""
     url: str = ""
     page: int = 500
     token: str = ""
@@ -209,6 +211,9 @@ class FakeApi:
     async def _answer(self, resource: Resource, call: Call) -> web.Response:
         ref = (call.plural, call.namespace, call.name)
         known = self.objects.get(ref)
+        if call.subresource == "log":
+            lines = self.logs.get(call.name, "").splitlines()[-int(call.query["tailLines"]) :]
+            return web.Response(text="\n".join(lines))
         if call.method == "GET" and not call.name:
             return web.json_response(self._list(resource, call))
         if call.method == "POST":

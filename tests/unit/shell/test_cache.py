@@ -148,6 +148,106 @@ def test_whose_an_object_is() -> None:
     assert owner_key({"kind": "Secret", "metadata": {"name": "x", "namespace": "ns"}}) is None
 
 
+# -- Jobs, their pods, and claims
+
+
+def job(version: int = 1, uid: str = "j", name: str = "gemma-fetch", **status: Any) -> dict[str, Any]:
+    made = child(version, "Job", uid, name, backoffLimit=3, template={"spec": {"containers": [{"name": "weights"}]}})
+    return {**made, "status": status}
+
+
+def worker(version: int = 1, phase: str = "Running", **meta: Any) -> dict[str, Any]:
+    """The pod of a Job, with every label that a serving pod has."""
+    found = pod(version, uid="w", name="gemma-fetch-x", **meta)
+    found["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "gemma-fetch"}]
+    return {**found, "spec": {"containers": []}, "status": {**found["status"], "phase": phase, "podIP": "10.0.0.1"}}
+
+
+def claim(version: int = 1, ours: bool = True, **meta: Any) -> dict[str, Any]:
+    labels = {names.LABEL_MANAGED_BY: names.OPERATOR} if ours else {}
+    base = {"name": "weights", "namespace": "ns", "uid": "v", "resourceVersion": str(version), "labels": labels}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**base, **meta}}
+
+
+def test_pods_of_jobs_are_never_serving_pods_and_wake_whom_the_job_is_for() -> None:
+    cache = Cache()
+    cache.put(owner())
+    assert cache.put(worker()) is None, "its Job is not known yet"
+    assert cache.put(job()) == KEY
+    assert cache.put(worker(2, "Succeeded")) == KEY
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert snapshot.pods == ()
+    assert [one["status"]["phase"] for one in snapshot.workers["gemma-fetch"]] == ["Succeeded"]
+    assert cache.observed() == {}, "a ready pod of a Job has no metrics"
+    assert set(cache.held("Pod")) == {"w"}
+    assert cache.remove(worker(2)) == KEY
+    assert cache.held("Pod") == {}
+
+
+def test_a_label_alone_tells_a_jobs_pod_too() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(job())
+    labels = {**pod()["metadata"]["labels"], names.LABEL_JOB: "fetch", "batch.kubernetes.io/job-name": "gemma-fetch"}
+    assert cache.put(pod(uid="w", labels=labels)) == KEY
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert (snapshot.pods, len(snapshot.workers["gemma-fetch"])) == ((), 1)
+    adrift = {**pod()["metadata"]["labels"], names.LABEL_JOB: "fetch"}
+    assert cache.put(pod(uid="a", labels=adrift)) is None
+    assert set(cache.held("Pod")) == {"w"}
+
+
+def test_when_the_job_is_gone_its_pods_wake_nobody() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(job())
+    cache.put(worker())
+    assert cache.remove(job()) == KEY
+    assert cache.put(worker(2, "Failed")) is None
+    assert cache.remove(worker(2)) is None
+    assert cache.held("Pod") == {}
+
+
+def test_what_nobody_reads_of_jobs_and_their_pods_is_not_kept_and_is_no_news() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(job(active=1))
+    cache.put(worker())
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert snapshot.children["Job", "gemma-fetch"]["spec"] == {"backoffLimit": 3}
+    assert snapshot.children["Job", "gemma-fetch"]["status"] == {"active": 1}
+    (kept,) = snapshot.workers["gemma-fetch"]
+    assert "spec" not in kept
+    assert kept["status"].keys() == {"phase", "conditions"}
+    assert cache.put(job(2, active=1)) is None
+    assert cache.put(worker(2)) is None
+    assert cache.put(job(3, active=0)) == KEY
+
+
+def test_a_claim_belongs_to_all_objects_of_its_namespace_and_wakes_none() -> None:
+    cache = Cache()
+    cache.put(owner())
+    other = owner(uid="o2")
+    other["metadata"]["name"] = "other"
+    cache.put(other)
+    assert cache.put(claim()) is None
+    for key in (KEY, ("ns", "other")):
+        snapshot = cache.snapshot(key)
+        assert snapshot is not None
+        assert set(snapshot.claims) == {"weights"}
+        assert snapshot.children == {}
+    assert set(cache.held("PersistentVolumeClaim")) == {"v"}
+    assert cache.remove(claim()) is None
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert snapshot.claims == {}
+    cache.put(claim(ours=False))
+    assert cache.held("PersistentVolumeClaim") == {}, "somebody else's"
+
+
 def test_managed_fields_are_dropped_but_for_who_scales() -> None:
     cache = Cache()
     cache.put(owner())

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from tests.unit.shell.fakeapi import FakeApi, FaultError
-from tests.unit.shell.scene import KEY, applying, owner, pod
+from tests.unit.shell.scene import KEY, applying, manifest, owner, pod
 
-from speculative_operator.domain.actions import Action
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, ApplyChild
+from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
@@ -20,12 +22,13 @@ from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.report import Reporter, event_body
-from speculative_operator.shell.resources import OWNER, POD
+from speculative_operator.shell.resources import CLAIM, OWNER, POD
 from speculative_operator.shell.rounds import Round, by_pod
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.visit import SOON, Visitor
+from speculative_operator.shell.visit import SOON, Sources, Visitor
 from speculative_operator.shell.writes import Writer
 from speculative_operator.tuner import Memory
 
@@ -47,9 +50,8 @@ class Rig:
         self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry)
-        self.visitor = Visitor(
-            SETTINGS, self.cache, writer, reporter, telemetry, lambda _: self.round, Capabilities, self.tick
-        )
+        sources = Sources(lambda _: self.round, Capabilities, Jobs(kube, time.monotonic))
+        self.visitor = Visitor(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
     def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
         assert abs(now - time.time()) < 5
@@ -96,6 +98,37 @@ async def test_an_object_at_rest_costs_no_write_and_no_read(rig: Rig) -> None:
     for _ in range(5):
         assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
     assert rig.api.calls == []
+
+
+async def test_a_tick_is_told_of_jobs_and_claims_and_a_download_is_looked_at_often(rig: Rig) -> None:
+    of = await rig.begin()
+    job = manifest(of, "Job")
+    job["metadata"] |= {"uid": "j", "resourceVersion": "1"}
+    job["metadata"]["labels"][names.LABEL_JOB] = "fetch"
+    rig.cache.put(job)
+    labels = {names.LABEL_MANAGED_BY: names.OPERATOR}
+    claim = {"name": "weights", "namespace": "ns", "uid": "v", "resourceVersion": "1", "labels": labels}
+    rig.cache.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim})
+    assert await rig.visitor.visit(KEY) == READ_EVERY
+    world = rig.seen[-1][0]
+    assert [(one.name, one.purpose) for one in world.jobs] == [("gemma", Purpose.FETCH)]
+    assert ("Job", "gemma") in world.children
+    assert world.claims == {"weights"}
+    assert not any(kind == "PersistentVolumeClaim" for kind, _ in world.children)
+
+
+async def test_a_claim_of_somebody_else_serves_as_well(rig: Rig) -> None:
+    await rig.begin()
+    meta = {"name": "weights", "namespace": "ns"}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta}
+    await rig.api.put(CLAIM, body)
+    wanting = ApplyChild(body, Reason.CREATED, "missing")
+    rig.plan = lambda world: (() if "weights" in world.claims else (wanting,), {"observedGeneration": 1}, ())
+    assert await rig.visitor.visit(KEY) == 0.0
+    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    world = rig.seen[-1][0]
+    assert world.claims == {"weights"}
+    assert world.children == {}
 
 
 async def test_an_event_told_twice_is_posted_once(rig: Rig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,13 @@ from tests.unit.shell.fakeapi import Call, FakeApi, FaultError
 from tests.unit.shell.scene import KEY, applying, manifest, owner, pod
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, DeleteChild, PokePod
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Truth
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, OWNER, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, OWNER, POD
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.writes import FORBIDDEN_PAUSE, FOREIGN_PAUSE, PATIENCE, Ledger, Report, Writer
 
@@ -103,6 +104,33 @@ async def test_a_child_deleted_behind_our_back_is_made_anew(rig: Rig) -> None:
     assert await rig.do(applying(of, port=2)) == Report(again=True)
     assert rig.snapshot.children == {}
     assert await rig.do(applying(of, port=2)) == Report(acted=1)
+
+
+def claiming() -> ApplyChild:
+    labels = {names.LABEL_MANAGED_BY: names.OPERATOR}
+    meta = {"name": "weights", "namespace": "ns", "labels": labels}
+    body = {"apiVersion": "v1", "kind": CLAIM.kind, "metadata": meta, "spec": {}}
+    return ApplyChild(body, Reason.CREATED, "missing")
+
+
+async def test_a_claim_that_another_object_made_meanwhile_is_taken_as_made(rig: Rig) -> None:
+    await rig.begin()
+    assert await rig.do(claiming()) == Report(acted=1)
+    assert set(rig.snapshot.claims) == {"weights"}
+    assert "ownerReferences" not in rig.api.find(CLAIM.kind)[0]["metadata"]
+    late = replace(rig.snapshot, claims={})
+    report = await rig.writer.carry_out(KEY, late, [claiming()], rig.ledger, 1000.0)
+    assert report == Report(again=True)
+    assert (set(rig.snapshot.claims), rig.ledger.foreign) == ({"weights"}, {})
+
+
+async def test_a_claim_of_somebody_else_by_that_name_is_left_as_it_is(rig: Rig) -> None:
+    await rig.begin()
+    meta = {"name": "weights", "namespace": "ns", "labels": {"mine": "yes"}}
+    await rig.api.put(CLAIM, {"apiVersion": "v1", "kind": CLAIM.kind, "metadata": meta})
+    assert await rig.do(claiming()) == Report(again=True)
+    assert set(rig.ledger.strangers(1000.0)) == {(CLAIM.kind, "weights")}
+    assert rig.api.find(CLAIM.kind)[0]["metadata"]["labels"] == {"mine": "yes"}
 
 
 async def test_a_refused_manifest_is_a_problem_and_not_sent_again_until_something_changes(rig: Rig) -> None:

@@ -1,0 +1,210 @@
+"""Jobs that read and fetch models, as `domain.jobs.JobSeen`: of a Job, its pods, their last words and their last line.
+
+Asked by `visit` before each tick. Only the last line of a running download is read from the API server, and not often;
+without the permission for it a download merely shows no progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose, decoded, progress_of
+from speculative_operator.shell.cache import Body, Snapshot
+from speculative_operator.shell.errors import ApiError, ForbiddenError
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import JOB
+
+log = logging.getLogger(__name__)
+
+READ_EVERY = 4.0
+"""seconds between two looks at the log of one pod."""
+READ_WITHIN = 2.0
+"""seconds that such a look may take: it goes through the kubelet, which may hang, and the visit waits for it."""
+FORBIDDEN_PAUSE = 300.0
+"""seconds without a look after one was forbidden: permissions change by hand."""
+FORGET_AFTER = 600.0
+"""seconds after which a pod that nobody asked about is forgotten."""
+NO_POD_AFTER = 15.0
+"""seconds after which a Job without a pod is in trouble: a quota or an admission rule stands in its way."""
+SETTLES = 30.0
+"""seconds that the end of a Job's pod may be seen later than the Job's own: they come by two watches."""
+LONGEST = 400
+"""characters of what a kubelet or a controller says."""
+
+_ENDS = {"Complete": Phase.SUCCEEDED, "Failed": Phase.FAILED}
+_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+
+@dataclass(slots=True)
+class _Line:
+    """What the last look at a pod's log brought."""
+
+    at: float
+    progress: Progress | None
+
+
+class Jobs:
+    """Looks at the Jobs of one object at a time. `clock` gives monotonic seconds."""
+
+    def __init__(self, kube: Kube, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._lines: dict[str, _Line] = {}
+        self._not_before = 0.0
+
+    async def seen(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]:
+        """The object's Jobs by name; `now` in unix seconds. Raises nothing: what cannot be read is left out."""
+        found = [body for (kind, _), body in sorted(snapshot.children.items()) if kind == JOB.kind and purpose_of(body)]
+        return tuple([await self._one(job, snapshot.workers.get(job["metadata"]["name"], ()), now) for job in found])
+
+    async def _one(self, job: Body, pods: Sequence[Body], now: float) -> JobSeen:
+        seen = job_seen(job, pods, now)
+        running = next((pod for pod in pods if _phase(pod) == "Running"), None)
+        if seen.purpose is not Purpose.FETCH or seen.phase is not Phase.RUNNING or running is None:
+            return seen
+        return replace(seen, progress=await self._progress(running))
+
+    async def _progress(self, pod: Body) -> Progress | None:
+        """What the pod last said of its download; None where it has not said anything, or nobody may listen."""
+        meta, now = pod["metadata"], self._clock()
+        line = self._lines.get(meta["uid"])
+        if now < self._not_before or (line is not None and now < line.at + READ_EVERY):
+            return line.progress if line else None
+        self._lines = {uid: one for uid, one in self._lines.items() if now < one.at + FORGET_AFTER}
+        line = self._lines[meta["uid"]] = _Line(now, line.progress if line else None)
+        try:
+            async with asyncio.timeout(READ_WITHIN):
+                text = await self._kube.last_line(meta["namespace"], meta["name"], names.JOB_CONTAINER)
+        except ForbiddenError as error:
+            self._not_before = now + FORBIDDEN_PAUSE
+            log.warning("downloads show no progress: %s", error)
+        except (ApiError, TimeoutError) as error:
+            log.debug("no progress of %s: %s", meta["name"], error)
+        else:
+            line.progress = progress_of(text) or line.progress
+        return line.progress
+
+
+def purpose_of(job: Body) -> Purpose | None:
+    """What a Job is for; None where its label does not say."""
+    value = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB)
+    return Purpose(value) if value in set(Purpose) else None
+
+
+def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
+    """A Job of ours and its pods, but for its progress; `now` in unix seconds. Raises ValueError for another Job."""
+    meta, purpose = job["metadata"], purpose_of(job)
+    if purpose is None:
+        raise ValueError(f"Job {meta['name']} bears no label {names.LABEL_JOB}")
+    newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
+    phase = _ended(job, newest, now)
+    result = next(filter(None, (_result(pod) for pod in newest)), None) if phase is not Phase.RUNNING else None
+    return JobSeen(
+        name=meta["name"],
+        purpose=purpose,
+        wanted=(meta.get("annotations") or {}).get(names.ANNOTATION_WANTED, ""),
+        phase=phase,
+        result=result,
+        trouble="" if result is not None else _trouble(job, newest, phase, now)[:LONGEST],
+    )
+
+
+def _ended(job: Body, newest: Sequence[Body], now: float) -> Phase:
+    """How the Job ended; Running, too, until its last pod is seen to have ended: only then are its last words there."""
+    condition = _end(job)
+    if condition is None:
+        return Phase.RUNNING
+    heard = bool(newest) and _phase(newest[0]) in ("Succeeded", "Failed")
+    if not heard and now - _unix(condition.get("lastTransitionTime"), 0.0) < SETTLES:
+        return Phase.RUNNING
+    return _ENDS[condition["type"]]
+
+
+def _end(job: Body) -> Mapping[str, Any] | None:
+    """The condition that says that the Job is over."""
+    conditions: Sequence[Mapping[str, Any]] = (job.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") in _ENDS and one.get("status") == "True"), None)
+
+
+def _result(pod: Body) -> Mapping[str, Any] | None:
+    """What a container of the pod left as its last words; None where it left none that can be read."""
+    words = (str(end.get("message") or "") for end in _terminated(pod))
+    return next((found for text in words if text and (found := decoded(text)) is not None), None)
+
+
+def _terminated(pod: Body) -> Iterable[Mapping[str, Any]]:
+    """Ends of the pod's containers, the last ones first."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    for state in ("state", "lastState"):
+        for status in statuses:
+            end = (status.get(state) or {}).get("terminated")
+            if end:
+                yield end
+
+
+def _trouble(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str:
+    """Why there is no result, or none coming; empty where all goes its way."""
+    if newest and phase is Phase.RUNNING and _phase(newest[0]) in ("Pending", "Running"):
+        return _waiting(newest[0])
+    if newest and (told := _failure(newest[0])):
+        return told
+    end = _end(job)
+    if phase is Phase.FAILED and end is not None:
+        return f"{end.get('reason', 'Failed')}: {end.get('message', '')}".removesuffix(": ")
+    if phase is Phase.SUCCEEDED:
+        return "it ended well but left no result"
+    return "" if newest else _unmade(job, now)
+
+
+def _unmade(job: Body, now: float) -> str:
+    """Why a Job has no pod; empty while that is nothing unusual."""
+    meta = job["metadata"]
+    if (job.get("spec") or {}).get("suspend"):
+        return f"Job {meta['name']} is suspended"
+    if now - _unix(meta.get("creationTimestamp"), now) < NO_POD_AFTER:
+        return ""
+    return f"no pod was made of it; see: kubectl describe job {meta['name']} -n {meta['namespace']}"
+
+
+def _waiting(pod: Body) -> str:
+    """Why a pod that should run does not."""
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}"
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason", "") not in _ON_ITS_WAY:
+            return f"{waiting['reason']}: {waiting.get('message', '')}".removesuffix(": ")
+    return ""
+
+
+def _failure(pod: Body) -> str:
+    """How a pod ended badly that left no result; empty where it did not end badly."""
+    status = pod.get("status") or {}
+    for end in _terminated(pod):
+        if end.get("exitCode"):
+            reason = f"{end.get('reason') or 'Error'}, exit code {end['exitCode']}"
+            words = str(end.get("message") or "").strip()
+            return f"{reason}: {words}" if words and decoded(words) is None else reason
+    if _phase(pod) == "Failed":
+        return f"{status.get('reason') or 'Failed'}: {status.get('message') or ''}".removesuffix(": ")
+    return ""
+
+
+def _phase(pod: Body) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def _unix(moment: Any, otherwise: float) -> float:
+    """Unix seconds of an RFC 3339 moment."""
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except (TypeError, ValueError):
+        return otherwise
