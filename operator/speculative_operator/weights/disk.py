@@ -1,0 +1,133 @@
+"""Every write to a cache passes here, so that a full, read-only or failing volume is named as such wherever it shows.
+Used by journal, part, cache and collect. Tests put a disk that loses power in its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights.errors import WeightsError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = {errno.EACCES, errno.EPERM}
+_SMALLEST_MARGIN = 16 << 20
+
+
+def write_at(fd: int, data: bytes | memoryview, at: int) -> None:
+    """All of `data` at byte `at`."""
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(fd, left, at)
+        left = left[written:]
+        at += written
+
+
+def append(fd: int, line: bytes) -> None:
+    """`line` at the end of a file opened with O_APPEND, in one call: what a kill leaves of it is a beginning."""
+    write = os.write(fd, line)
+    if write != len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def sync(fd: int) -> None:
+    """Contents and size are on the disk when this returns."""
+    os.fsync(fd)
+
+
+def sync_folder(path: Path) -> None:
+    """Names in `path` are on the disk when this returns."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def read_into(fd: int, buffer: memoryview, at: int) -> int:
+    """Bytes read from `at` on, as many as there are; fewer than the buffer holds only at the end of the file."""
+    total = 0
+    while total < len(buffer):
+        read = os.preadv(fd, [buffer[total:]], at + total)
+        if read == 0:
+            break
+        total += read
+    return total
+
+
+def allocated(path: Path) -> int:
+    """Bytes of disk that a file takes; 0 where there is none. Holes do not count."""
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
+
+
+def free(path: Path) -> int:
+    """Bytes that this process may still write to the volume of `path`."""
+    seen = os.statvfs(path)
+    return seen.f_bavail * seen.f_frsize
+
+
+def require_room(path: Path, missing: int) -> None:
+    """Raises WeightsError unless `missing` bytes and a margin (1 %, at least 16 MiB) are free at `path`."""
+    needed = missing + max(missing // 100, _SMALLEST_MARGIN) if missing else 0
+    left = free(path)
+    if needed > left:
+        raise full(path, needed, left)
+
+
+def full(path: Path, needed: int, left: int) -> WeightsError:
+    """The error of a volume without room for `needed` more bytes."""
+    return WeightsError(
+        Reason.CACHE_FULL,
+        f"the cache at {path} needs {needed} bytes more ({size(needed)}) and has {left} free ({size(left)})",
+        remedy=f"enlarge the claim by at least {size(max(needed - left, 1))}, or remove models that nothing uses;"
+        " what has come so far is kept",
+    )
+
+
+def size(count: int) -> str:
+    """Bytes for people: `15.2 GiB`."""
+    amount, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+
+
+@contextmanager
+def told(root: Path, file: str = "", missing: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Turns what the volume of the cache at `root` says into WeightsError. `missing` tells the bytes still to come."""
+    try:
+        yield
+    except OSError as error:
+        raise _named(error, root, file, missing) from error
+
+
+def _named(error: OSError, root: Path, file: str, missing: Callable[[], int]) -> WeightsError:
+    said = error.strerror or str(error)
+    if error.errno in _FULL:
+        found = full(root, max(missing(), 1), free(root))
+        found.file = file
+        return found
+    if error.errno in _FORBIDDEN:
+        remedy = (
+            f"set securityContext.fsGroup of the pod to a group that may write to the claim (it runs as user"
+            f" {os.getuid()}, group {os.getgid()})"
+        )
+    elif error.errno == errno.EROFS:
+        remedy = (
+            "mount the claim without readOnly; where it is, set securityContext.fsGroup, and look for a volume that"
+            " the node remounted read-only after a failure"
+        )
+    else:
+        remedy = "look at the volume behind the claim"
+    return WeightsError(
+        Reason.CACHE_UNWRITABLE, f"writing to the cache at {root} fails: {said}", file=file, remedy=remedy
+    )

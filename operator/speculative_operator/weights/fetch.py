@@ -1,0 +1,119 @@
+"""Bring one version of a model into a cache. Called by the command line, once for each side of a pair.
+
+Streams write their bytes where they belong and journal each chunk (`journal`); a checksum follows behind (`part`);
+when every file is checked and on the disk, one rename publishes the model (`cache`). A kill at any instant leaves what
+the next run resumes from. Memory does not depend on the model: a block of at most 1 MiB per stream.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+from speculative_operator.domain.jobs import Progress, progress_line, progress_of
+from speculative_operator.weights import disk
+from speculative_operator.weights.cache import Cache
+from speculative_operator.weights.crew import Crew, Stopped
+from speculative_operator.weights.limits import Limits
+from speculative_operator.weights.part import Part
+from speculative_operator.weights.source import Source
+from speculative_operator.weights.watch import Meter
+
+__all__ = ["Stopped", "fetch", "missing_bytes"]
+
+Told = Callable[[Progress], None]
+
+
+def fetch(
+    source: Source,
+    cache: Path,
+    *,
+    user: str,
+    parallel: int = 8,
+    told: Told,
+    limits: Limits = Limits(),  # noqa: B008, immutable
+    stop: threading.Event | None = None,
+) -> Path:
+    """The folder of the published version, fetched by this call or by whoever was first.
+
+    `user` (`NAMESPACE/NAME`) is who wants it. `told` hears of progress every `limits.tell` seconds and at the end.
+    Raises WeightsError, and Stopped when `stop` is set; what has come is kept in both cases.
+    """
+    place, key, halt = Cache(cache), source.pin.key, stop or threading.Event()
+    place.prepare()
+    place.use(key, user)
+    with place.lock(key, _waiting(place, key, told, limits, halt)):
+        found = place.published(key)
+        if found is None:
+            _brought(source, place, parallel, told, limits, halt)
+            found = place.publish(source.pin, source.files())
+        place.use(key, user)
+    return found
+
+
+def missing_bytes(source: Source, cache: Path) -> int:
+    """Bytes of disk that fetching `source` still takes; 0 where it is published."""
+    place = Cache(cache)
+    if place.published(source.pin.key) is not None:
+        return 0
+    files = place.partial(source.pin.key) / "files"
+    with disk.told(cache):
+        return sum(max(entry.size - disk.allocated(files / entry.path), 0) for entry in source.files())
+
+
+def _brought(source: Source, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event) -> None:
+    """Have every file of `source` in `partial/<key>/files`, checked and synced."""
+    folder = place.partial(source.pin.key)
+    disk.require_room(place.root, missing_bytes(source, place.root))
+    with disk.told(place.root):
+        parts = [Part(entry, folder, limits.chunk) for entry in source.files()]
+    meter = Meter(sum(part.entry.size for part in parts))
+    meter.kept(sum(part.entry.size for part in parts if part.sealed))
+    tell = _Teller(meter, folder / "progress", told, limits.tell)
+    tell.now()
+    Crew(source, place.root, meter, limits, stop).work(parts, parallel, tell.sometimes)
+    tell.now()
+
+
+class _Teller:
+    """Reports, and leaves the newest report for those who wait for the same version."""
+
+    def __init__(self, meter: Meter, file: Path, told: Told, seconds: float) -> None:
+        self._meter = meter
+        self._file = file
+        self._told = told
+        self._seconds = seconds
+        self._next = 0.0
+
+    def now(self) -> None:
+        progress = self._meter.progress()
+        self._told(progress)
+        with disk.told(self._file.parent):
+            self._file.write_text(progress_line(progress), encoding="utf-8")
+        self._next = monotonic() + self._seconds
+
+    def sometimes(self) -> None:
+        if monotonic() >= self._next:
+            self.now()
+
+
+def _waiting(place: Cache, key: str, told: Told, limits: Limits, stop: threading.Event) -> Callable[[], None]:
+    """What to do while another process fetches the same version: pass on its progress."""
+    file, after = place.partial(key) / "progress", [0.0]
+
+    def wait() -> None:
+        if stop.is_set():
+            raise Stopped
+        if monotonic() < after[0]:
+            return
+        after[0] = monotonic() + limits.tell
+        try:
+            progress = progress_of(file.read_text(encoding="utf-8"))
+        except OSError:
+            return
+        if progress is not None:
+            told(progress)
+
+    return wait

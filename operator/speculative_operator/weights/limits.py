@@ -1,0 +1,37 @@
+"""How patient and how parallel a fetch is. One value, given to `fetch`; tests give impatient ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in bytes, times in seconds."""
+
+    chunk: int = 8 << 20
+    """What a kill loses at most of each stream."""
+    longest_run: int = 128 << 20
+    """Asked for in one request: the more, the fewer requests; a run is journalled chunk by chunk."""
+    runs_per_stream: int = 16
+    """Smaller models get shorter runs, so that every stream has about this many and none is left with a long tail."""
+    attempts: int = 8
+    """Failures in a row of one run before the fetch fails with the last one's reason: about two minutes of pauses."""
+    progress: int = 256 << 10
+    """A run that brought this much before it failed starts counting again."""
+    pause: float = 1.0
+    """After the first failure; doubled after each further one."""
+    longest_pause: float = 60.0
+    longest_wait: float = 600.0
+    """A source that asks for a longer pause than this (`Retry-After`) fails the fetch."""
+    stall: float = 30.0
+    """A stream that brought nothing for so long is given up and its run asked for anew."""
+    slowest: float = 1024.0
+    """Bytes per second over `stall`; less is a stall too: a source that drips keeps every read time-out from firing."""
+    tell: float = 2.0
+    """Between reports of progress."""
+
+    def run(self, missing: int, parallel: int) -> int:
+        """Bytes per request when `missing` bytes are to come: whole chunks."""
+        fair = missing // (max(parallel, 1) * self.runs_per_stream)
+        return max(min(fair, self.longest_run) // self.chunk, 1) * self.chunk

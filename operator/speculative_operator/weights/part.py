@@ -1,0 +1,167 @@
+"""One file on its way into a cache: its bytes, its journal and its checksum. Owned by `fetch`, filled by `crew`.
+
+Chunks come in any order, a SHA-256 only in one: so it follows behind, reading what was written as far as there is no
+gap (pages that are still in memory, unless there is little of it), and is done almost when the last chunk is. Python
+cannot keep the state of a SHA-256 over a restart: after one it begins anew, over the chunks that were there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import zlib
+from pathlib import Path
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights import disk
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.journal import Journal
+from speculative_operator.weights.source import Entry
+
+_BLOCK = 1 << 20
+
+
+class Part:
+    """A file below `partial/<key>/`. Safe to use from several threads, each with chunks of its own."""
+
+    def __init__(self, entry: Entry, folder: Path, chunk: int) -> None:
+        """Reads what a former run left in `folder`; opens nothing for long. Raises WeightsError and OSError."""
+        self.entry = entry
+        self._path = folder / "files" / entry.path
+        self._journal_path = folder / "journal" / entry.path
+        self._lock = threading.Lock()
+        self._hashing = threading.Lock()
+        self._fd: int | None = None
+        self._journal: Journal | None = None
+        for path in (self._path, self._journal_path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        journal = Journal(self._journal_path, entry, chunk)
+        size = self._path.stat().st_size if self._path.exists() else None
+        if (size is None and journal.claims.crcs) or (size != entry.size and journal.claims.whole):
+            journal.restart()
+        journal.close()
+        self.chunk = journal.claims.chunk
+        self.claimed = dict(journal.claims.crcs)
+        """Chunk -> CRC-32, as the former run left them; to be held against the disk."""
+        self.sealed = journal.claims.whole is not None
+        """Finished: checked, and on the disk."""
+        self.mismatches = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._have = bytearray(self.chunks)
+        self._next = 0
+        self._sum = hashlib.sha256()
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.entry.size // self.chunk)
+
+    def span(self, index: int) -> tuple[int, int]:
+        """First byte of a chunk, and the one after its last."""
+        return index * self.chunk, min((index + 1) * self.chunk, self.entry.size)
+
+    def open(self) -> int:
+        """The descriptor of the data file, opened once."""
+        with self._lock:
+            if self._fd is None:
+                if self._path.exists():
+                    self._path.chmod(0o664)  # a crash within publication leaves it read-only
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
+                os.ftruncate(self._fd, self.entry.size)
+                self._journal = Journal(self._journal_path, self.entry, self.chunk)
+            return self._fd
+
+    def close(self) -> None:
+        """Close what is open; the next `open` opens it again."""
+        with self._lock:
+            if self._fd is not None and self._journal is not None:
+                os.close(self._fd)
+                self._journal.close()
+                self._fd = self._journal = None
+
+    def kept(self, index: int) -> bool:
+        """Whether the bytes of a claimed chunk are what came; then they count as had."""
+        fd, (at, end) = self.open(), self.span(index)
+        block, crc = memoryview(bytearray(min(_BLOCK, end - at))), 0
+        while at < end:
+            read = disk.read_into(fd, block[: end - at], at)
+            if read == 0:
+                return False
+            crc, at = zlib.crc32(block[:read], crc), at + read
+        if crc != self.claimed[index]:
+            return False
+        with self._lock:
+            self._have[index] = 1
+        return True
+
+    def had(self, index: int, crc: int) -> None:
+        """All bytes of a chunk were written, and have this CRC-32."""
+        self.open()
+        with self._lock:
+            assert self._journal is not None
+            self._journal.claim(index, crc)
+            self._have[index] = 1
+
+    def advance(self) -> bool:
+        """Sum up what has come without a gap, unless another thread does; True when that finished the file.
+
+        Raises WeightsError where the file is not what its source announced; everything of it is forgotten then.
+        """
+        while self._ready() and self._hashing.acquire(blocking=False):
+            try:
+                while not self.sealed and self._ready():
+                    if self._next < self.chunks:
+                        self._add()
+                    else:
+                        self._seal()
+                        return True
+            finally:
+                self._hashing.release()
+        return False
+
+    def _ready(self) -> bool:
+        with self._lock:
+            return not self.sealed and (self._next == self.chunks or bool(self._have[self._next]))
+
+    def _add(self) -> None:
+        if self.entry.sha256:
+            fd, (at, end) = self.open(), self.span(self._next)
+            block = memoryview(bytearray(min(_BLOCK, end - at)))
+            while at < end:
+                read = disk.read_into(fd, block[: end - at], at)
+                if read == 0:  # somebody cut the file: the checksum will tell
+                    break
+                self._sum.update(block[:read])
+                at += read
+        with self._lock:
+            self._next += 1
+
+    def _seal(self) -> None:
+        found = self._sum.hexdigest()
+        fd = self.open()
+        if self.entry.sha256 and found != self.entry.sha256:
+            self.mismatches += 1
+            self.restart()
+            raise WeightsError(
+                Reason.CHECKSUM_MISMATCH,
+                f"SHA-256 is {found} and should be {self.entry.sha256}",
+                file=self.entry.path,
+                remedy="the source, a proxy or a mirror changes what it delivers: compare the file at its source",
+            )
+        disk.sync(fd)
+        with self._lock:
+            assert self._journal is not None
+            self._journal.finish()
+            self.sealed = True
+        self.close()
+
+    def restart(self) -> None:
+        """Forget all that has come."""
+        self.open()
+        with self._lock:
+            assert self._journal is not None
+            self._journal.restart()
+            self.claimed = {}
+            self._forget()

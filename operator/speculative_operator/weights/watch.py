@@ -1,0 +1,66 @@
+"""How far a fetch is: bytes, rate, stall. Fed by `crew`, read by `fetch` for its reports."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+from speculative_operator.domain.jobs import Progress
+
+_WINDOW_SECONDS = 30.0
+
+
+class Meter:
+    """Counts what came, from any thread."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = monotonic) -> None:
+        self._total = total
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._fetched = 0
+        self._file = ""
+        self._last = clock()
+        self._seen: deque[tuple[float, int]] = deque([(self._last, 0)])
+
+    def came(self, count: int, file: str) -> None:
+        """Bytes of `file` came from the source."""
+        with self._lock:
+            self._bytes += count
+            self._fetched += count
+            self._file = file
+            self._last = self._clock()
+
+    def kept(self, count: int) -> None:
+        """Bytes were there already. They count as had, not as rate."""
+        with self._lock:
+            self._bytes += count
+            self._last = self._clock()
+
+    def lost(self, count: int) -> None:
+        """Bytes that counted as had must be fetched again."""
+        with self._lock:
+            self._bytes -= count
+
+    @property
+    def fetched(self) -> int:
+        """Bytes that came from the source in this run."""
+        return self._fetched
+
+    @property
+    def left(self) -> int:
+        return self._total - self._bytes
+
+    def progress(self) -> Progress:
+        """As of now. The rate is that of the last half minute, or since the start where that is later."""
+        with self._lock:
+            now = self._clock()
+            self._seen.append((now, self._fetched))
+            while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_SECONDS:
+                self._seen.popleft()
+            then, before = self._seen[0]
+            rate = (self._fetched - before) / (now - then) if now > then else 0.0
+            stalled = now - self._last if self._bytes < self._total else 0.0
+            return Progress(self._bytes, self._total, rate, self._file, stalled)
