@@ -174,6 +174,22 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "weights": {"weights": {"secretName": "hf.token"}},
     "weights-empty": {"weights": {}},
+    "weights-all": {
+        "weights": {
+            "secretName": "sources",
+            "check": "Off",
+            "cache": {"claimName": "models"},
+            "hubEndpoint": "https://hub.example.com/mirror",
+            "s3Endpoint": "http://minio.storage.svc:9000",
+            "proxy": "http://proxy.example.com:3128",
+            "noProxy": [".svc", "10.0.0.0/8", "localhost", "*.example.com"],
+            "caConfigMap": "trusted",
+            "env": [{"name": "HF_HUB_DOWNLOAD_TIMEOUT", "value": "60"}],
+        }
+    },
+    "cache-made": {"weights.cache": {"size": "500Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}},
+    "cache-made-by-name": {"weights.cache": {"claimName": "models", "size": "1.5Ti"}},
+    "weights-check": {"weights.check": "Auto"},
     "rollout": {"rollout.strategy": "Recreate"},
     "target": {"target": "InferenceService"},
     "template": {
@@ -200,6 +216,7 @@ UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "env": ({"engine.env": [{"name": "A", "val": "x"}]}, "spec.engine.env[0].val"),
     "template": ({"template.containers": []}, "spec.template.containers"),
     "rollout": ({"rollout.canary": {}}, "spec.rollout.canary"),
-    "weights": ({"weights.cache": {"size": "200Gi"}}, "spec.weights.cache"),
+    "weights": ({"weights.mirror": "x"}, "spec.weights.mirror"),
+    "cache": ({"weights.cache": {"size": "1Gi", "path": "/mnt"}}, "spec.weights.cache.path"),
 }
 """Misspelt or misplaced fields, and how the refusal names them."""

@@ -123,7 +123,20 @@ RESTS = _present(
         "accelerator": _present(
             {"perReplica": _mostly(0, 1, 1, 2, 4), "hourlyCost": _mostly("5", "5.25", wrong=("5,2", ""))}
         ),
-        "weights": _present({"secretName": WORDS}),
+        "weights": _present(
+            {
+                "secretName": WORDS,
+                "check": _mostly("Auto", "Off", wrong=("off",)),
+                "cache": _present(
+                    {
+                        "claimName": WORDS,
+                        "size": _mostly("1Gi", "500Gi", 5, wrong=("0", "x")),
+                        "storageClassName": _mostly("fast", wrong=("F",)),
+                    }
+                ),
+                "hubEndpoint": _mostly("https://hub.example.com", "http://a:1/b", wrong=("hub", "https://a@b")),
+            }
+        ),
         "replicas": _mostly(0, 1, 1000, wrong=(1001,)),
         "template": _present(
             {

@@ -30,6 +30,21 @@ DECISION = {
     "tableVersion": 4,
     "numbers": {"gain": "+12%", "concurrency": "96.0"},
 }
+PIN = {"uri": "hf://a/b", "asked": "main", "resolved": "0" * 40, "newest": "1" * 40, "key": "0123456789abcdef"}
+PAIR = {
+    "verifier": "hf://a/b@main",
+    "speculator": "hf://a/c",
+    "hash": "0123456789",
+    "verifierPin": PIN,
+    "speculatorPin": PIN,
+    "verdict": "Compatible",
+    "checkedAt": MOMENT,
+    "repin": "once more",
+    "cache": "speculative-weights",
+    "previous": ["fedcba9876543210"],
+    "facts": "z:eJwrzkhMyUkFAAvHAqE=",
+    "failure": {"reason": "SourceUnreachable", "message": "no answer", "time": MOMENT, "job": "uid"},
+}
 WHOLE: dict[str, Any] = {
     "conditions": [
         {
@@ -48,7 +63,15 @@ WHOLE: dict[str, Any] = {
     "updatedReplicas": 2,
     "selector": "serving.speculative.dev/deployment=seen",
     "url": "http://seen.default.svc:8000",
-    "pair": {"verifier": "hf://a/b@main", "speculator": "hf://a/c", "hash": "0123456789"},
+    "pair": PAIR,
+    "nextPair": PAIR,
+    "weights": {
+        "text": "61%, 3m left",
+        "bytes": 10_000_000_000,
+        "totalBytes": 16_400_000_000,
+        "rate": "36MB/s",
+        "left": "3m",
+    },
     "engine": {
         "asked": "vLLM 0.32.0 quay.io/me/vllm:1",
         "version": "0.32.0+cu129",
@@ -177,9 +200,10 @@ def test_columns(bare_cluster: Cluster, seen: str) -> None:
     assert head == ["NAME", "READY", "METHOD", "K", "ACCEPT", "GAIN", "STATE", "REPLICAS", "AGE"]
     assert row[:8] == ["seen", "True", "draft_model", "4", "71%", "+31%", "On", "2"]
     head, row = _lines(bare_cluster, "specdep", seen, "-o", "wide")
-    assert head[9:] == ["VERIFIER", "SPECULATOR", "ENGINE", "TPOT", "RANGE", "COST/1K", "REASON"]
+    assert head[9:] == ["VERIFIER", "SPECULATOR", "ENGINE", "TPOT", "RANGE", "COST/1K", "WEIGHTS", "REASON"]
     assert row[9:] == [
-        "hf://Qwen/Qwen3-8B", "hf://Qwen/Qwen3-0.6B", "vLLM", "8.1ms", "-4%", "to", "+40%", "0.0009", "AllReady",
+        "hf://Qwen/Qwen3-8B", "hf://Qwen/Qwen3-0.6B", "vLLM", "8.1ms", "-4%", "to", "+40%", "0.0009", "61%,", "3m",
+        "left", "AllReady",
     ]  # fmt: skip
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from speculative_operator.api import rules
+from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.pod import EnvVar
-from speculative_operator.api.v1alpha1 import Engine, Spec, Speculation, Speculator, Verifier
+from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy
 
@@ -171,17 +171,33 @@ def _engine(spec: Spec) -> Iterator[Problem]:
         for argument in engine.args or ():
             if _flag(argument) in rules.RESERVED_FLAGS:
                 yield "engine.args", argument, "remove it, a field of the spec says it"
-    yield from _environment(engine)
+    yield from _environment("engine.env", engine.env)
 
 
 def _flag(argument: str) -> str:
     return argument.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
-def _environment(engine: Engine) -> Iterator[Problem]:
+def _weights(spec: Spec) -> Iterator[Problem]:
+    weights = spec.weights
+    if weights is None:
+        return
+    cache = weights.cache
+    if cache is not None and cache.size is None:
+        exists = "size is not set: set size, or remove it, the claim exists"
+        if cache.claim_name is None:
+            yield "weights.cache.size", None, "name a claim that exists, or give the size of one to be made"
+        if cache.storage_class_name is not None:
+            yield "weights.cache.storageClassName", cache.storage_class_name, exists
+        if cache.access_mode is not None:
+            yield "weights.cache.accessMode", str(cache.access_mode), exists
+    yield from _environment("weights.env", weights.env)
+
+
+def _environment(path: str, variables: tuple[EnvVar, ...] | None) -> Iterator[Problem]:
     seen: set[str] = set()
-    for index, variable in enumerate(engine.env or ()):
-        field = f"engine.env[{index}]"
+    for index, variable in enumerate(variables or ()):
+        field = f"{path}[{index}]"
         if variable.name in seen:
             yield f"{field}.name", variable.name, "name each variable once"
         seen.add(variable.name)
@@ -223,7 +239,7 @@ def _keys(spec: Spec) -> Iterator[Problem]:
             yield "template.metadata.labels", key, "belongs to the operator, which selects its pods by it: remove it"
     for field, keys in (("labels", metadata.labels), ("annotations", metadata.annotations)):
         for key in keys or ():
-            if not re.fullmatch(rules.KEY_PATTERN, key):
+            if not re.fullmatch(pod_rules.KEY_PATTERN, key):
                 yield f"template.metadata.{field}", key, "write NAME or DOMAIN/NAME"
 
 
@@ -235,6 +251,7 @@ CHECKS: tuple[Check, ...] = (
     _tokens,
     _schedule,
     _engine,
+    _weights,
     _accelerators,
     _keys,
 )

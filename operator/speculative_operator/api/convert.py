@@ -12,11 +12,15 @@ from speculative_operator.api import v1alpha1 as wire
 from speculative_operator.api.checks import accelerators_needed, check, check_name
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.scalars import seconds
+from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names, spec
 from speculative_operator.domain.table import KTable
 
 __all__ = ["SpecError", "to_domain"]
+
+_LONGEST_REPIN = 256
+"""Characters of the annotation that count: it is kept in status."""
 
 
 def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
@@ -42,7 +46,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         engine=_engine(wanted.engine),
         accelerator=_accelerator(wanted),
         replicas=wanted.replicas,
-        weights=spec.Weights(secret_name=(wanted.weights and wanted.weights.secret_name) or ""),
+        weights=_weights(wanted.weights or Weights(), str(annotations.get(names.ANNOTATION_REPIN) or "")),
         rollout_strategy=wanted.rollout.strategy,
         target=wanted.target,
         template=_plain(wanted.template),
@@ -123,6 +127,30 @@ def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
         product=given.product or "",
         per_replica=accelerators_needed(wanted.verifier) if given.per_replica is None else given.per_replica,
         hourly_cost=float(given.hourly_cost) if given.hourly_cost else None,
+    )
+
+
+def _weights(given: Weights, repin: str) -> spec.Weights:
+    return spec.Weights(
+        secret_name=given.secret_name or "",
+        check=given.check or spec.Check.AUTO,
+        cache=_cache(given.cache) if given.cache else None,
+        hub_endpoint=given.hub_endpoint or "",
+        s3_endpoint=given.s3_endpoint or "",
+        proxy=given.proxy or "",
+        no_proxy=given.no_proxy or (),
+        ca_config_map=given.ca_config_map or "",
+        env=tuple(_plain(variable) for variable in given.env or ()),
+        repin=repin[:_LONGEST_REPIN],
+    )
+
+
+def _cache(given: Cache) -> spec.Cache:
+    return spec.Cache(
+        claim=given.claim_name or names.CACHE_CLAIM,
+        size=given.size or "",
+        storage_class=given.storage_class_name or "",
+        access_mode=given.access_mode or spec.AccessMode.READ_WRITE_MANY,
     )
 
 

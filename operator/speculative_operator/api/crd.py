@@ -51,6 +51,7 @@ COLUMNS = [
     _column("TPOT", ".status.speculation.tpot", "Mean time per output token", wide=True),
     _column("Range", ".status.speculation.gainRange", "80 % interval of the gain", wide=True),
     _column("Cost/1k", ".status.speculation.costPer1kTokens", "Accelerator cost of 1000 output tokens", wide=True),
+    _column("Weights", ".status.weights.text", "Weights in the cache, or how far they are", wide=True),
     _column("Reason", _ready("reason"), "Why it is ready or not", wide=True),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speculative_operator.api import rules
+from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
@@ -49,6 +49,7 @@ _CLUSTER = """## Ways to ask
   `kubectl get specdep -A --field-selector spec.speculation.mode=Static`.
 - `kubectl scale specdep NAME --replicas 3`, and any autoscaler, through the scale subresource.
 - Annotation `{paused}: "true"` stops every action and every decision until it is removed.
+- Annotation `{repin}`, with any new value, resolves branches and tags anew: pods are replaced where they have moved.
 """
 
 
@@ -118,8 +119,9 @@ def _constraints() -> str:
         ("spec.speculator.promptLookup", rules.LOOKUP_RULES),
         ("spec.speculation", rules.SPECULATION_RULES),
         ("spec.engine", rules.ENGINE_RULES),
-        ("spec.engine.env[]", (*rules.ENV_RULES, *rules.SOURCE_RULES)),
-        ("spec.template.metadata", (*rules.KEY_RULES, *rules.LABEL_RULES)),
+        ("spec.weights.cache", rules.CACHE_RULES),
+        ("spec.engine.env[], spec.weights.env[]", (*pod_rules.ENV_RULES, *pod_rules.SOURCE_RULES)),
+        ("spec.template.metadata", (*pod_rules.KEY_RULES, *pod_rules.LABEL_RULES)),
     ):
         lines.append(f"**{title}**\n")
         lines += [f"- `{rule.id}`: {_message(rule.text)}" for rule in group]
@@ -159,6 +161,7 @@ def _ways() -> str:
         wide=", ".join(c["name"] for c in COLUMNS if "priority" in c),
         selectors=", ".join(f"`{path}`" for path in SELECTABLE),
         paused=names.ANNOTATION_PAUSED,
+        repin=names.ANNOTATION_REPIN,
     )
 
 

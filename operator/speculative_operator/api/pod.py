@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from speculative_operator.api.rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
+from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.scalars import EnvName, LabelValue, ObjectName, Quantity
 from speculative_operator.api.wire import Wire, ruled, with_rules
 

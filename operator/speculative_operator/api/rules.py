@@ -7,8 +7,8 @@ keep the rules within the API server's cost budget.
 
 from __future__ import annotations
 
-from speculative_operator.api.wire import Rule, literal
-from speculative_operator.domain import names
+from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
+from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
 
 NAME_LIMIT = 53
@@ -247,6 +247,30 @@ SPECULATION_RULES = (
     ),
 )
 
+CACHE_RULES = (
+    Rule(
+        "cache-claim",
+        "has(self.claimName) || has(self.size)",
+        "cache has no claimName and no size: name a claim that exists, or give the size of one to be made",
+        "size",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "cache-class-of-new",
+        "!has(self.storageClassName) || has(self.size)",
+        'storageClassName is "{self.storageClassName}" but size is not set: set size, or remove it, the claim exists',
+        "storageClassName",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "cache-access-of-new",
+        "!has(self.accessMode) || has(self.size)",
+        "accessMode is {self.accessMode} but size is not set: set size, or remove it, the claim exists",
+        "accessMode",
+        "FieldValueForbidden",
+    ),
+)
+
 _FLAG = "a.split('=')[0].split('.')[0].replace('_', '-')"
 _RESERVED = f"{_FLAG} in [{', '.join(repr(flag) for flag in RESERVED_FLAGS)}]"
 
@@ -336,58 +360,13 @@ SPEC_RULES = (
     ),
 )
 
-ENV_RULES = (
-    Rule(
-        "env-one-value",
-        "!(has(self.value) && has(self.valueFrom))",
-        'env "{self.name}" has value "{self.value}" and also valueFrom: keep one of them',
-        "value",
-    ),
-    Rule(
-        "env-reserved",
-        "!self.name.startsWith('SPECULATIVE_')",
-        'env is named "{self.name}" but the operator sets these: use another name',
-        "name",
-        "FieldValueForbidden",
-    ),
-)
-_SOURCES = "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef), has(self.resourceFieldRef)]"
-SOURCE_RULES = (
-    Rule(
-        "env-source-one",
-        f"{_SOURCES}.filter(given, given).size() == 1",
-        f"valueFrom names {{#{_SOURCES}.filter(given, given).size()}} sources: "
-        "name exactly one of configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef",
-    ),
-)
-KEY_PATTERN = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-"""Keys of labels and annotations: an optional domain, a slash, a name."""
-_KEY_FITS = f"key.matches({literal(f'^({KEY_PATTERN})$')})"
-KEY_RULES = (
-    Rule(
-        "key-form",
-        f"self.all(key, {_KEY_FITS})",
-        'key "{r}" is no key of a label or annotation: write NAME or DOMAIN/NAME',
-        among=f"self.filter(key, !{_KEY_FITS})",
-    ),
-)
-_OWN_KEY = f"key.startsWith('{names.GROUP}/') || key == '{names.LABEL_MANAGED_BY}'"
-LABEL_RULES = (
-    Rule(
-        "label-reserved",
-        f"!self.exists(key, {_OWN_KEY})",
-        f'label "{{self.filter(key, {_OWN_KEY})[0]}}" belongs to the operator, which selects its pods by it: remove it',
-        "",
-        "FieldValueForbidden",
-    ),
-)
-
 ALL_RULES = (
     *ROOT_RULES,
     *SPECULATOR_RULES,
     *LOOKUP_RULES,
     *SPECULATION_RULES,
     *ENGINE_RULES,
+    *CACHE_RULES,
     *SPEC_RULES,
     *ENV_RULES,
     *SOURCE_RULES,

@@ -85,6 +85,19 @@ Money = Annotated[
     str, Text(r"[0-9]{1,6}(\.[0-9]{1,6})?", 'write an amount without currency as a string, such as "5.00"', 13)
 ]
 
+Endpoint = Annotated[
+    str,
+    Text(
+        r"https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?",
+        "write a URL without credentials, such as https://hub.example.com",
+        512,
+    ),
+]
+Destination = Annotated[
+    str,
+    Text(r"[A-Za-z0-9.*\[:][A-Za-z0-9.:/\]-]*", "write a host, a domain or a network, such as .svc or 10.0.0.0/8", 253),
+]
+
 _DURATION = r"([0-9]{1,6}(\.[0-9]{1,6})?(us|ms|s|m))+"
 _UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 LONGEST_SECONDS = 600.0

@@ -43,16 +43,77 @@ class Condition(Wire):
     """Generation of the spec that the condition speaks of."""
 
 
+class PinStatus(Wire):
+    """One model and the version of it that was found."""
+
+    uri: Annotated[str, Field(max_length=1024)]
+    """Where it is, as in the spec."""
+    asked: Line | None = None
+    """Revision that the spec asks for; left out: the source's default."""
+    resolved: Line
+    """What that was when it was looked up: a commit of hf://, a digest of oci://, a hash over all files elsewhere."""
+    newest: Line | None = None
+    """What it has become since; left out while it is the same."""
+    key: Line | None = None
+    """Folder of this version in a cache, below `models/`."""
+
+
+class Failure(Wire):
+    """Why a Job that reads or fetches weights came to nothing."""
+
+    reason: Line
+    """One CamelCase word of docs/reasons.md."""
+    message: Sentence
+    """What happened, and what to do."""
+    time: Time
+    """When it was noticed; another Job is made a while later."""
+    job: Line | None = None
+    """uid of the Job."""
+
+
 class Pair(Wire):
-    """Verifier and speculator that the spec asks for, which are rolled together or not at all."""
+    """Verifier and speculator, which are rolled together or not at all."""
 
     verifier: Annotated[str, Field(max_length=1024)]
-    """URI and revision of the verifier."""
+    """URI and revision of the verifier: the pinned one where it is known."""
     speculator: Annotated[str, Field(max_length=1024)] | None = None
     """URI and revision of the speculator; the method alone where no weights draft."""
     hash: Line | None = None
     """Short hash of both, equal to the label serving.speculative.dev/pair of the pods, unless those are in hard off:
     then the label names the verifier alone."""
+    verifier_pin: PinStatus | None = None
+    """Version of the verifier."""
+    speculator_pin: PinStatus | None = None
+    """Version of the speculator."""
+    verdict: Line | None = None
+    """Compatible, Doubtful or Incompatible; left out where nothing was compared."""
+    checked_at: Time | None = None
+    """When the sources were last asked."""
+    repin: Line | None = None
+    """Value of the annotation serving.speculative.dev/repin that the pins were looked up for."""
+    cache: Line | None = None
+    """Claim in which both lie complete and verified."""
+    previous: Annotated[tuple[Line, ...], Field(max_length=4)] = ()
+    """Folders of the versions before, which the cache keeps for a way back."""
+    facts: Annotated[str, Field(max_length=16384)] | None = None
+    """What was read of both, packed. For the operator alone: its form may change at any time."""
+    failure: Failure | None = None
+    """Why the last Job for this pair came to nothing."""
+
+
+class Download(Wire):
+    """How far the weights are on their way into the cache."""
+
+    text: Line | None = None
+    """In a few words, such as `61%, 3m left` or `16.4GB`."""
+    bytes: Long | None = None
+    """Bytes that are there, of both models together."""
+    total_bytes: Long | None = None
+    """Bytes in all."""
+    rate: Line | None = None
+    """Bytes per second of late, such as `512MB/s`."""
+    left: Line | None = None
+    """Time left at this rate, such as `3m`."""
 
 
 class GainPercent(Wire):
@@ -199,7 +260,11 @@ class Status(Wire):
     url: Annotated[str, Field(max_length=1024)] | None = None
     """Where clients in the cluster reach the API of the engine."""
     pair: Pair | None = None
-    """Verifier and speculator that the pods run."""
+    """Verifier and speculator that the pods run, or are made of first."""
+    next_pair: Pair | None = None
+    """The pair that the spec asks for, while pods still run another: it is being read or fetched, or was refused."""
+    weights: Download | None = None
+    """The weights in the cache, where spec.weights.cache names one."""
     engine: EngineStatus | None = None
     """The engine as its pods report it."""
     warnings: Annotated[tuple[Caution, ...], Field(max_length=16)] = ()

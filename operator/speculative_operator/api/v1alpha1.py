@@ -11,6 +11,7 @@ from pydantic import Field
 
 from speculative_operator.api import rules, scalars
 from speculative_operator.api.pod import EnvVar, Template
+from speculative_operator.api.weights import Weights
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
@@ -62,7 +63,7 @@ class Verifier(Wire):
 
     model: scalars.ModelUri
     """Where the weights are: hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY:TAG, s3://BUCKET/PREFIX or
-    pvc://CLAIM/PATH. This release reports s3:// as UnsupportedSource."""
+    pvc://CLAIM/PATH. s3:// needs weights.cache; without it, it is reported as UnsupportedSource."""
     revision: scalars.Revision | None = None
     """hf:// only: branch, tag or commit. Default: the repository's main branch."""
     served_name: scalars.ServedName | None = None
@@ -239,13 +240,6 @@ class Accelerator(Wire):
     """Cost of one accelerator for one hour, such as "5.00", in any currency: for the cost per token in status."""
 
 
-class Weights(Wire):
-    """How weights reach the pods: the engine fetches them when a pod starts."""
-
-    secret_name: scalars.ObjectName | None = None
-    """Secret of the same namespace whose key HF_TOKEN holds the hub's token."""
-
-
 class Rollout(Wire):
     """How a change of the pods is carried out."""
 
@@ -274,7 +268,7 @@ class Spec(Wire):
     """Serving pods wanted. Autoscalers change it through the scale subresource: leave it out of what is applied
     then."""
     weights: Weights | None = None
-    """How weights reach the pods."""
+    """How weights reach the pods, and what is looked at before any pod is made."""
     rollout: Rollout = defaulted(Rollout)
     """How a change of the pods is carried out."""
     target: Target = Target.DEPLOYMENT

@@ -111,6 +111,8 @@ class ModelSource:
     scheme: Scheme
     location: str
     revision: str = ""
+    content: str = ""
+    """What the files were found to be, where no revision says it. No field of the wire."""
 
     @property
     def uri(self) -> str:
@@ -203,9 +205,48 @@ class AcceleratorRequest:
         return vendor_of(self.resource, self.per_replica)
 
 
+class Check(StrEnum):
+    """Whether pairs are looked at before pods are made of them."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+
+
+class AccessMode(StrEnum):
+    """How many nodes may mount a claim at once."""
+
+    READ_WRITE_MANY = "ReadWriteMany"
+    READ_WRITE_ONCE = "ReadWriteOnce"
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A claim that holds the weights of many models. It belongs to nobody and is never deleted."""
+
+    claim: str
+    size: str = ""
+    """Of a claim to be made where there is none; empty: it must exist."""
+    storage_class: str = ""
+    access_mode: AccessMode = AccessMode.READ_WRITE_MANY
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
     secret_name: str = ""
+    check: Check = Check.AUTO
+    cache: Cache | None = None
+    """None: the engine fetches the weights itself."""
+    hub_endpoint: str = ""
+    s3_endpoint: str = ""
+    proxy: str = ""
+    no_proxy: tuple[str, ...] = ()
+    ca_config_map: str = ""
+    env: tuple[Mapping[str, Any], ...] = ()
+    """Kubernetes EnvVar objects of the Jobs, as given."""
+    repin: str = ""
+    """Value of the annotation that has branches and tags resolved anew."""
+    bytes: int = 0
+    """Size of both models together, where their files were read; else 0. No field of the wire."""
 
 
 class RolloutStrategy(StrEnum):

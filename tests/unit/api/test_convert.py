@@ -15,6 +15,9 @@ from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     AcceleratorRequest,
+    AccessMode,
+    Cache,
+    Check,
     DeploymentSpec,
     EngineSettings,
     EngineType,
@@ -37,6 +40,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 
+MARKS = {"serving.speculative.dev/paused": "true", "serving.speculative.dev/repin": "2026-11-20"}
 WHOLE: dict[str, Any] = {
     "verifier": {
         "model": "hf://Qwen/Qwen3-8B",
@@ -82,7 +86,17 @@ WHOLE: dict[str, Any] = {
     },
     "accelerator": {"resource": "nvidia.com/gpu", "product": "H100-SXM", "perReplica": 4, "hourlyCost": "5.00"},
     "replicas": 2,
-    "weights": {"secretName": "hf"},
+    "weights": {
+        "secretName": "hf",
+        "check": "Off",
+        "cache": {"size": "500Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"},
+        "hubEndpoint": "https://hub.example.com",
+        "s3Endpoint": "http://minio:9000",
+        "proxy": "http://proxy:3128",
+        "noProxy": [".svc", "10.0.0.0/8"],
+        "caConfigMap": "trusted",
+        "env": [{"name": "A", "value": "1"}],
+    },
     "rollout": {"strategy": "Recreate"},
     "target": "LeaderWorkerSet",
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "a"}, "gone": None}},
@@ -91,7 +105,7 @@ WHOLE: dict[str, Any] = {
 
 def test_every_field_arrives() -> None:
     body = specdep()
-    body["metadata"] |= {"uid": "u", "generation": 7, "annotations": {"serving.speculative.dev/paused": "true"}}
+    body["metadata"] |= {"uid": "u", "generation": 7, "annotations": MARKS}
     body["spec"] = WHOLE
     spec = to_domain(body)
     assert (spec.name, spec.namespace, spec.uid, spec.generation, spec.paused) == ("pair", "default", "u", 7, True)
@@ -119,7 +133,18 @@ def test_every_field_arrives() -> None:
         ),
     )
     assert spec.accelerator == AcceleratorRequest("nvidia.com/gpu", "H100-SXM", 4, 5.0)
-    assert spec.weights == Weights("hf")
+    assert spec.weights == Weights(
+        "hf",
+        Check.OFF,
+        Cache("speculative-weights", "500Gi", "fast", AccessMode.READ_WRITE_ONCE),
+        "https://hub.example.com",
+        "http://minio:9000",
+        "http://proxy:3128",
+        (".svc", "10.0.0.0/8"),
+        "trusted",
+        ({"name": "A", "value": "1"},),
+        "2026-11-20",
+    )
     assert (spec.replicas, spec.rollout_strategy, spec.target) == (
         2,
         RolloutStrategy.RECREATE,
@@ -137,6 +162,18 @@ def test_defaults() -> None:
     assert spec.weights == Weights()
     assert not spec.paused
     assert spec.template == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"claimName": "models"}, Cache("models")),
+        ({"size": 5}, Cache("speculative-weights", "5")),
+        ({"claimName": "models", "size": "1Ti"}, Cache("models", "1Ti")),
+    ],
+)
+def test_caches(given: dict[str, Any], expected: Cache) -> None:
+    assert to_domain(specdep({"weights.cache": given})).weights == Weights(cache=expected)
 
 
 @pytest.mark.parametrize("engine", EngineType)

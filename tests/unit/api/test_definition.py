@@ -72,7 +72,7 @@ def test_later_booleans_have_no_default() -> None:
 
 def test_lists_of_named_things_are_keyed() -> None:
     keyed = {path: node["x-kubernetes-list-map-keys"] for path, node in NODES if "x-kubernetes-list-type" in node}
-    assert keyed == {"spec.engine.env": ["name"], "status.conditions": ["type"]}
+    assert keyed == {"spec.engine.env": ["name"], "spec.weights.env": ["name"], "status.conditions": ["type"]}
 
 
 def test_rules_name_fields_that_exist() -> None:
@@ -113,7 +113,7 @@ def test_columns_in_order() -> None:
         "Ready", "Method", "K", "Accept", "Gain", "State", "Replicas", "Age",
     ]  # fmt: skip
     assert [column["name"] for column in COLUMNS if column.get("priority") == 1] == [
-        "Verifier", "Speculator", "Engine", "TPOT", "Range", "Cost/1k", "Reason",
+        "Verifier", "Speculator", "Engine", "TPOT", "Range", "Cost/1k", "Weights", "Reason",
     ]  # fmt: skip
 
 
