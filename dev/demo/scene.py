@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "models"
 EXAMPLE = ROOT / "examples" / "speculative-deployment.yaml"
 OPERATOR_NAMESPACE = "speculative-system"
+OPERATOR = "deployment/speculative-operator"
+CHECK_PAIRS = "SPECULATIVE_CHECK_PAIRS"
 
 AUTO, STATIC, OFF = "auto", "static5", "off"
 STATIC_K = 5
@@ -71,11 +73,26 @@ def variants() -> list[Variant]:
     ]
 
 
-def install_operator(cluster: Cluster) -> None:
-    """`kubectl apply` of manifests/, and wait until the operator's pod is ready."""
-    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests" / "install.yaml"))
+def install_operator(cluster: Cluster, *, check_pairs: bool = False) -> None:
+    """`kubectl apply` of manifests/, and wait until the operator's pod is ready.
+
+    `check_pairs` as in the chart's value pairs.check. Off where the models of a scene are names only: nothing in the
+    cluster's network can be asked for them.
+    """
+    documents = list(yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text()))
+    (operator,) = [one for one in documents if one["kind"] == "Deployment"]
+    (container,) = operator["spec"]["template"]["spec"]["containers"]
+    (setting,) = [one for one in container["env"] if one["name"] == CHECK_PAIRS]
+    setting["value"] = str(check_pairs).lower()
+    cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(documents))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    _rollout(cluster, OPERATOR_NAMESPACE, "deployment/speculative-operator", 60)
+    _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 60)
+
+
+def check_pairs(cluster: Cluster) -> None:
+    """Have the operator, which is installed, inspect pairs from now on."""
+    cluster.kubectl("set", "env", "-n", OPERATOR_NAMESPACE, OPERATOR, f"{CHECK_PAIRS}=true")
+    _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 60)
 
 
 def apply(cluster: Cluster, objects: Iterable[Variant]) -> None:

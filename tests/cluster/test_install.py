@@ -117,6 +117,9 @@ def test_values_reach_the_operator(cluster: Cluster, monkeypatch: pytest.MonkeyP
         "tickSeconds=30",
         "leaderElection=false",
         "logLevel=DEBUG",
+        "pairs.check=false",
+        "image.repository=registry.example/operator",
+        "image.tag=v7",
         "settings.WORKERS=7",
         "settings.STALE_AFTER_SECONDS=45",
     )
@@ -128,6 +131,7 @@ def test_values_reach_the_operator(cluster: Cluster, monkeypatch: pytest.MonkeyP
     assert settings.prometheus_token_file == "/var/run/secrets/kubernetes.io/serviceaccount/token"
     assert settings.prometheus_ca_file == "/etc/speculative-operator/ca/ca.crt"
     assert (settings.tick_seconds, settings.leader_election, settings.log_level) == (30.0, False, "DEBUG")
+    assert (settings.check_pairs, settings.job_image) == (False, "registry.example/operator:v7")
     assert (settings.workers, settings.stale_after_seconds) == (7, 45.0)
 
 
@@ -211,6 +215,9 @@ OWN = f"{names.PLURAL}.{names.GROUP}"
         ("delete", "configmaps"),
         ("create", "networkpolicies.networking.k8s.io"),
         ("patch", "pods"),
+        ("get", "pods:log"),
+        ("delete", "jobs.batch"),
+        ("create", "persistentvolumeclaims"),
         ("create", "events.events.k8s.io"),
     ],
 )
@@ -224,6 +231,8 @@ def test_operator_may(installed: Cluster, verb: str, resource: str) -> None:
         ("get", "secrets"),
         ("create", "pods"),
         ("delete", "pods"),
+        ("delete", "persistentvolumeclaims"),
+        ("create", "pods:exec"),
         ("patch", OWN),
         ("delete", OWN),
         ("get", "nodes"),
