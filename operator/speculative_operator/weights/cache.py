@@ -62,9 +62,15 @@ class Cache:
 
     def use(self, key: str, user: str) -> None:
         """Note that `user` wants the version now: collection goes by the newest of these marks."""
+        mark = self.uses(key) / _UNFIT.sub("_", user.replace("/", "."))
         with disk.told(self.root):
-            self.uses(key).mkdir(exist_ok=True)
-            (self.uses(key) / _UNFIT.sub("_", user.replace("/", "."))).touch()
+            while True:
+                mark.parent.mkdir(exist_ok=True)
+                try:
+                    mark.touch()
+                except FileNotFoundError:  # a collection took the folder in between
+                    continue
+                return
 
     def manifest(self, key: str) -> Mapping[str, Any] | None:
         """That of a published version; None where there is none, or a file of it is missing or has another size."""

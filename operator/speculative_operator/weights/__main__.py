@@ -1,0 +1,127 @@
+"""`speculative-weights inspect|fetch`: what the operator's Jobs run.
+
+Exit status 0 with a result; 1 with an error as the result and one line on stderr; 2 wrong use of the command line; 143
+ended by SIGTERM (130 by SIGINT), to be gone on with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from speculative_operator.domain.jobs import Progress, encoded, progress_line
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights.collect import GRACE_SECONDS
+from speculative_operator.weights.command import Halt, fetched, inspected
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.fetch import Stopped
+
+TERMINATION_LOG = Path("/dev/termination-log")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run with `argv` (default: the process's arguments); the exit status."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    os.umask(0o002)  # a claim shared by a group stays writable for its members
+    stop, signals = Halt(), list[int]()
+
+    def asked(number: int, _: object) -> None:
+        signals.append(number)
+        stop.set()
+        if not stop.heeded and len(signals) == 1:
+            raise Stopped
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, asked)
+    try:
+        found = inspected(options) if options.command == "inspect" else fetched(options, _tell, stop)
+        return _left(options.result, found, 0)
+    except Stopped:
+        sys.stderr.write("ended before it was done; what has come is kept\n")
+        return 128 + signals[0]
+    except WeightsError as error:
+        sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
+        return _left(options.result, {"error": error.to_json()}, 1)
+    except Exception as error:
+        logging.exception("a defect of this program")
+        defect = WeightsError(Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="see the log of the Job")
+        return _left(options.result, {"error": defect.to_json()}, 1)
+
+
+def _tell(progress: Progress) -> None:
+    sys.stdout.write(progress_line(progress) + "\n")
+    sys.stdout.flush()
+
+
+def _left(file: Path | None, found: Mapping[str, Any], status: int) -> int:
+    """Write the result where it is wanted: a Job's as a termination message, else in the clear on stdout."""
+    file = file or (TERMINATION_LOG if TERMINATION_LOG.exists() else None)
+    if file is None:
+        sys.stdout.write(json.dumps(found) + "\n")
+        return status
+    try:
+        message = encoded(found)
+    except ValueError as error:
+        large = WeightsError(Reason.PAIR_UNREAD, f"what was read cannot be reported: {error}")
+        message, status = encoded({"error": large.to_json()}), 1
+        sys.stderr.write(f"error: {large}\n")
+    file.write_text(message, encoding="utf-8")
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="speculative-weights", description="Read or fetch the models of a pair. What a Job of the operator runs."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    inspecting = commands.add_parser("inspect", help="read what judging the pair needs; no weights")
+    fetching = commands.add_parser("fetch", help="bring both models into a cache")
+    for command in (inspecting, fetching):
+        _sides(command)
+    fetching.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")
+    fetching.add_argument("--object", default="local/local", metavar="NAMESPACE/NAME", help="who wants the pair")
+    fetching.add_argument(
+        "--keep", action="append", default=[], metavar="KEY", help="a version never to remove; may be repeated"
+    )
+    fetching.add_argument(
+        "--grace",
+        type=float,
+        default=GRACE_SECONDS,
+        metavar="SECONDS",
+        help="remove versions that nobody wanted for so long (default: %(default).0f)",
+    )
+    fetching.add_argument("--parallel", type=_count, default=8, metavar="N", help="streams (default: %(default)s)")
+    return parser
+
+
+def _sides(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--verifier", required=True, metavar="URI", help="hf://, oci://, s3:// or pvc://")
+    command.add_argument("--verifier-revision", metavar="REVISION", help="branch, tag, commit or digest")
+    command.add_argument("--speculator", metavar="URI")
+    command.add_argument("--speculator-revision", metavar="REVISION")
+    command.add_argument(
+        "--claims-at", type=Path, metavar="DIR", default=Path("/claims"), help="where claims are mounted"
+    )
+    command.add_argument(
+        "--result", type=Path, metavar="FILE", help=f"default: {TERMINATION_LOG}, or stdout where there is none"
+    )
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 64:
+        raise argparse.ArgumentTypeError(f"{number} is not between 1 and 64")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

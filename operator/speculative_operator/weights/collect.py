@@ -1,0 +1,72 @@
+"""Remove from a cache what nobody has wanted for a while. Called at the end of a fetch, and before one without room.
+
+Never removed is: what `keep` names, what another process has locked, what was used within the grace period. A version
+goes by one rename out of sight before its files are deleted, so that a crash leaves either all of it or rubbish, which
+the next collection takes away.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from speculative_operator.weights import disk
+from speculative_operator.weights.cache import MANIFEST, Cache
+
+GRACE_SECONDS = 24 * 3600.0
+_LOG = logging.getLogger(__name__)
+
+
+def collect(
+    cache: Path, *, keep: Collection[str] = (), grace: float = GRACE_SECONDS, now: float | None = None
+) -> tuple[str, ...]:
+    """Keys of the versions removed, complete ones and partial ones. `now` is in seconds since 1970, default: the clock.
+
+    Who wants a version leaves a mark first and takes the lock then (`fetch`), and marks are looked at under the lock:
+    so a version is never taken from under somebody who found it published.
+    """
+    place, at = Cache(cache), time.time() if now is None else now
+    with disk.told(cache):
+        for rubbish in _names(place.trash):
+            shutil.rmtree(rubbish, ignore_errors=True)
+        return tuple(key for key in _keys(place) if key not in keep and _collected(place, key, at - grace))
+
+
+def _keys(place: Cache) -> list[str]:
+    return sorted({path.name for folder in ("models", "partial", "uses") for path in _names(place.root / folder)})
+
+
+def _names(folder: Path) -> Iterator[Path]:
+    return folder.iterdir() if folder.is_dir() else iter(())
+
+
+def _collected(place: Cache, key: str, before: float) -> bool:
+    if _last_wanted(place, key) > before:
+        return False
+    with place.lock(key) as held:
+        if not held or _last_wanted(place, key) > before:
+            return False
+        found = [folder for folder in (place.model(key), place.partial(key)) if folder.exists()]
+        for folder in found:
+            _LOG.info("removing %s", folder)
+            place.discard(folder)
+        shutil.rmtree(place.uses(key), ignore_errors=True)
+        (place.root / "locks" / key).unlink(missing_ok=True)
+    return bool(found)
+
+
+def _last_wanted(place: Cache, key: str) -> float:
+    """Newest mark of use; where there is none, when the version was published or its fetch began."""
+    marks = [_changed(path) for path in _names(place.uses(key))]
+    traces = [place.model(key) / MANIFEST, place.partial(key), place.uses(key)]
+    return max(marks) if marks else max(_changed(path) for path in traces)
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

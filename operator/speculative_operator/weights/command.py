@@ -1,0 +1,171 @@
+"""What `speculative-weights` does: read or fetch both sides of a pair, and leave a result. Called by `__main__` alone.
+
+The operator's Jobs run it with the arguments of docs/weights.md; people and pipelines may run it by hand.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.jobs import Progress
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.weights import disk
+from speculative_operator.weights.cache import Cache
+from speculative_operator.weights.collect import collect
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.fetch import fetch, missing_bytes
+from speculative_operator.weights.inspect import inspect
+from speculative_operator.weights.source import Source
+from speculative_operator.weights.sources import open_source
+
+SIDES = ("verifier", "speculator")
+Told = Callable[[Progress], None]
+
+
+class Halt(threading.Event):
+    """Set when the process shall end."""
+
+    heeded = False
+    """While True somebody looks at the event, and must not be interrupted; at other times an exception may end it."""
+
+
+def inspected(options: Namespace) -> dict[str, Any]:
+    """Facts of both sides: `{"verifier": ..., "speculator": ...}`, as ModelFacts in JSON. Raises WeightsError."""
+    found: dict[str, Any] = {}
+    for side, wanted in _wanted(options).items():
+        with _of(side):
+            found[side] = inspect(open_source(wanted, options.claims_at)).to_json()
+    return found
+
+
+def fetched(options: Namespace, told: Told, stop: Halt) -> dict[str, Any]:
+    """Both sides in the cache. Per side `pin`, `key`, `bytes` and whether it was `cached` before; `seconds` of all;
+    `removed`: keys that collection took away. Raises WeightsError and Stopped.
+    """
+    began, place = time.monotonic(), Cache(options.cache)
+    with disk.told(options.cache):
+        options.cache.mkdir(parents=True, exist_ok=True)
+    place.prepare()
+    known, sources = _sorted_out(options, place)
+    keys = {pin.key for pin in known.values()} | {source.pin.key for source in sources.values()}
+    keep = {*options.keep, *keys}
+    cached = {side for side in SIDES if side in known or (side in sources and place.published(sources[side].pin.key))}
+    removed = _make_room(options, sources, keep)
+    shown = _Shown(told, {pin.key: _bytes(place, pin.key) for pin in known.values()}, sources)
+    for side, source in sources.items():
+        with _of(side), _heeding(stop):
+            fetch(source, options.cache, user=options.object, parallel=options.parallel, told=shown.of(side), stop=stop)
+    removed += collect(options.cache, keep=keep, grace=options.grace)
+    pins = {**known, **{side: source.pin for side, source in sources.items()}}
+    result: dict[str, Any] = {
+        side: {**_told_of(pins[side], place), "cached": side in cached} for side in SIDES if side in pins
+    }
+    return {**result, "seconds": round(time.monotonic() - began, 1), "removed": list(removed)}
+
+
+def _wanted(options: Namespace) -> dict[str, ModelSource]:
+    given: Mapping[str, Any] = vars(options)
+    return {side: _source(given[side], given[f"{side}_revision"] or "") for side in SIDES if given[side]}
+
+
+def _source(uri: str, revision: str) -> ModelSource:
+    """`hf://organisation/model@revision` is the same as the two apart. Raises WeightsError."""
+    scheme, _, location = uri.partition("://")
+    if scheme not in list(Scheme) or not location:
+        raise WeightsError(
+            Reason.UNSUPPORTED_SOURCE,
+            f"{uri} is no model source",
+            remedy="write hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY, s3://BUCKET/PREFIX or pvc://CLAIM/PATH",
+        )
+    if not revision and scheme != Scheme.PVC:
+        location, _, revision = location.partition("@")
+    return ModelSource(Scheme(scheme), location.rstrip("/"), revision)
+
+
+def _sorted_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[str, Source]]:
+    """Sides that lie in the cache already, and sources of the others. A pinned side that is cached asks nobody: so a
+    cluster without a way out starts pods as long as its cache holds."""
+    known: dict[str, Pin] = {}
+    sources: dict[str, Source] = {}
+    for side, wanted in _wanted(options).items():
+        with _of(side):
+            pin = Pin(wanted.scheme, wanted.location, wanted.revision, wanted.revision)
+            if _taken(place, pin, options.object):
+                known[side] = pin
+            else:
+                sources[side] = open_source(wanted, options.claims_at)
+    return known, sources
+
+
+def _taken(place: Cache, pin: Pin, user: str) -> bool:
+    """Whether the version is published; then it is marked as used, under its lock so that collection sees the mark."""
+    if place.published(pin.key) is None:
+        return False
+    place.use(pin.key, user)
+    with place.lock(pin.key, lambda: None):
+        return place.published(pin.key) is not None
+
+
+def _make_room(options: Namespace, sources: Mapping[str, Source], keep: set[str]) -> tuple[str, ...]:
+    """Look for room for all sides at once, before the first byte; collect where there is too little."""
+    missing = sum(missing_bytes(source, options.cache) for source in sources.values())
+    try:
+        disk.require_room(options.cache, missing)
+    except WeightsError:
+        removed = collect(options.cache, keep=keep, grace=options.grace)
+        missing = sum(missing_bytes(source, options.cache) for source in sources.values())
+        disk.require_room(options.cache, missing)
+        return removed
+    return ()
+
+
+class _Shown:
+    """Progress of both sides as one."""
+
+    def __init__(self, told: Told, cached: Mapping[str, int], sources: Mapping[str, Source]) -> None:
+        self._told = told
+        self._sizes = {side: sum(entry.size for entry in source.files()) for side, source in sources.items()}
+        self._total = sum(cached.values()) + sum(self._sizes.values())
+        self._done = sum(cached.values())
+
+    def of(self, side: str) -> Told:
+        """Who hears of the progress of `side`; the sides come one after the other."""
+        before = self._done
+        self._done += self._sizes[side]
+        return lambda one: self._told(replace(one, bytes=before + one.bytes, total=self._total))
+
+
+def _bytes(place: Cache, key: str) -> int:
+    return int((place.manifest(key) or {}).get("bytes", 0))
+
+
+def _told_of(pin: Pin, place: Cache) -> dict[str, Any]:
+    told = {"scheme": pin.scheme.value, "location": pin.location, "asked": pin.asked, "resolved": pin.resolved}
+    return {"pin": told, "key": pin.key, "bytes": _bytes(place, pin.key)}
+
+
+@contextmanager
+def _heeding(stop: Halt) -> Iterator[None]:
+    stop.heeded = True
+    try:
+        yield
+    finally:
+        stop.heeded = False
+
+
+@contextmanager
+def _of(side: str) -> Iterator[None]:
+    """Errors from within say which side they are of."""
+    try:
+        yield
+    except WeightsError as error:
+        error.side = error.side or side
+        raise
