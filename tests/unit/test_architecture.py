@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "domain": set(),
     "physics": {"domain"},
     "tuner": {"domain", "physics"},
-    "engines": {"domain", "physics"},
+    "engines": {"domain", "physics", "pairing"},
     "pairing": {"domain", "physics"},
     "weights": {"domain"},
     "sim": {"domain", "physics", "tuner", "engines"},

@@ -51,7 +51,8 @@ _KEYS = """
     proposal_type speculative_tokens verifier name_or_path transformer_layer_config
 
     dflash_config dspark_config block_size medusa_num_heads medusa_num_layers num_heads base_model_name_or_path
-    n_candidates emb_dim inner_dim top_k_tokens_per_head tie_weights
+    n_candidates emb_dim inner_dim top_k_tokens_per_head tie_weights backbone_hidden_size hc_count hc_mult
+    dspark_block_size dspark_noise_token_id dspark_target_layer_ids mtp_config num_aux_hidden_states sample_from_anchor
 """
 CONFIG_KEYS = frozenset(_KEYS.split())
 """Keys of `config.json` that are kept, at any depth. What they mean is for `pairing` to know. By paragraph: what the

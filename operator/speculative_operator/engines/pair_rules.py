@@ -1,0 +1,83 @@
+"""What the judge of pairs must know of an engine's release: the capability matrix and the adapters, asked for one spec.
+
+Called by reconcile and by `speculative check`. What a release reads is told only up to the release whose source was
+read: a later one may have learned more.
+"""
+
+from __future__ import annotations
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method
+from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.version import Version, parse
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.vllm.forms import FORMS
+from speculative_operator.pairing.rules import EngineRules
+
+READ_UP_TO: Version = (0, 32, 0)
+"""vLLM release whose source the lists below were read from."""
+
+RENAMES = (
+    ("eagle-", Method.EAGLE),
+    ("eagle3", Method.EAGLE3),
+    ("dflash", Method.DFLASH),
+    ("dspark", Method.DSPARK),
+)
+"""vLLM 0.32.0 config/speculative.py, __post_init__: parts of names, in the order in which they are looked for."""
+SPECULATORS_TYPES = frozenset({"eagle3", "peagle", "dflash", "dflash2", "dspark"})
+"""vLLM 0.32.0 transformers_utils/configs/speculators/algos.py."""
+MTP_TYPES = frozenset(
+    {
+        "bailing_hybrid", "bailing_moe_v3", "bailing_moe_v3_vl", "deepseek_mtp", "deepseek_v3", "deepseek_v32",
+        "deepseek_v4", "dots3_note", "ernie4_5_moe", "exaone4_5", "exaone_moe", "gemma4_assistant",
+        "gemma4_unified_assistant", "glm4_moe", "glm4_moe_lite", "glm5_next", "glm_moe_dsa", "glm_ocr", "hy_v3",
+        "hy_v4", "inkling_mm_model", "inkling_model", "intern_s2_preview", "interns2_mobius", "kimi_k3",
+        "longcat_flash", "mimo", "mimo_v2", "mimo_v2_flash", "mimo_v2_omni", "minimax_m3_vl", "mistral_large_3",
+        "nemotron_h", "nemotron_h_puzzle", "pangu_ultra_moe", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text",
+        "qwen3_5_text", "qwen3_next", "qwen4_exp", "qwen4_exp_text", "step3p5", "step3p7",
+    }
+)  # fmt: skip
+"""vLLM 0.32.0 config/speculative.py, hf_config_override: `model_type` of what it rewrites into modules. For the few
+that it knows by architecture the type is that of the family's config.json."""
+SAME_SIZE_SINCE: Version = (0, 14, 0)
+"""draft_model came back to vLLM with the check of `vocab_size` (vllm#24322)."""
+
+
+def rules_of(spec: DeploymentSpec) -> EngineRules:
+    """The rules of the engine and release that `spec` names. Never raises for a spec that has passed the API."""
+    engine = engine_for(spec)
+    refused = tuple(
+        (one.field, one.message) for one in engine.refusals(spec) if one.reason is not Reason.UNSUPPORTED_SOURCE
+    )
+    k = max(engine.knobs(spec).ks, default=0) if spec.speculates else 0
+    plain = EngineRules(spec.engine.type, spec.engine.version, refused, k or None)
+    version = parse(spec.engine.version)
+    if spec.engine.type is not EngineType.VLLM or version is None:
+        return plain
+    return _vllm(plain, version)
+
+
+def _vllm(plain: EngineRules, version: Version) -> EngineRules:
+    read = version <= READ_UP_TO
+    return EngineRules(
+        engine=plain.engine,
+        version=plain.version,
+        refusals=plain.refusals,
+        largest_k=plain.largest_k,
+        same_vocabulary_size=version >= SAME_SIZE_SINCE,
+        heterogeneous=version >= _heterogeneous_since(),
+        renames=RENAMES,
+        speculators_types=SPECULATORS_TYPES if read else None,
+        mtp_types=MTP_TYPES if read else None,
+        divisible_modules=True,
+        divisible_heads=True,
+        parallel_token=True,
+        stretches_positions=version >= READ_UP_TO,
+        checks_lengths=True,
+        checks_quantization=True,
+    )
+
+
+def _heterogeneous_since() -> Version:
+    """The first release of the matrix that maps vocabularies."""
+    return min(form.since for form in FORMS if form.variant is Variant.HETEROGENEOUS and not form.refused)

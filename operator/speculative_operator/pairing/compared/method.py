@@ -1,0 +1,95 @@
+"""Is the checkpoint of the method that the spec asks for, and can the engine read it and its verifier?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain.spec import Method
+from speculative_operator.pairing import drafter, reading
+from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.compared import modules
+from speculative_operator.pairing.findings import Finding
+from speculative_operator.pairing.pair import BLOCKS, INNER, Pair, error, warning
+
+_FIELD = "spec.speculator.method"
+_PARALLEL = "spec.speculator.parallelDrafting"
+
+
+def findings(pair: Pair) -> Iterator[Finding]:
+    if not pair.inside:
+        yield from _format(pair)
+        yield from _method(pair)
+        yield from _one_pass(pair)
+    yield from _inner_states(pair)
+
+
+def _method(pair: Pair) -> Iterator[Finding]:
+    found = pair.nature.method
+    if found is None or found is pair.method or _either_block(pair, found) or _holds_modules(pair):
+        return
+    values = (f"asked: {pair.method}", f"{found} ({pair.nature.told_by})")
+    renamed = _renamed(pair)
+    if renamed is not None:
+        message = f"{pair.rules.engine} takes it for {renamed} because of its name, whatever the spec says"
+        yield warning(Code.METHOD_DIFFERS, _FIELD, values, message, f"set spec.speculator.method: {renamed}")
+        return
+    message = f"the speculator is of method {found}, by its {pair.nature.told_by}: {pair.method} cannot load it"
+    yield error(Code.METHOD_DIFFERS, _FIELD, values, message, f"set spec.speculator.method: {found}")
+
+
+def _either_block(pair: Pair, found: Method) -> bool:
+    """True for block drafters told by a key that both kinds have."""
+    return {found, pair.method} <= BLOCKS and pair.nature.told_by == "dflash_config"
+
+
+def _holds_modules(pair: Pair) -> bool:
+    """True for a whole model that is named for the modules in it."""
+    return pair.method is Method.MTP and modules.modules(pair.drafter) is not None
+
+
+def _renamed(pair: Pair) -> Method | None:
+    name = pair.drafter.pin.location.lower()
+    if pair.method is not Method.DRAFT_MODEL:
+        return None
+    return next((method for part, method in pair.rules.renames if part in name), None)
+
+
+def _format(pair: Pair) -> Iterator[Finding]:
+    named, known = reading.text(pair.drafter.config, "speculators_model_type"), pair.rules.speculators_types
+    if not named or known is None or named in known:
+        return
+    message = (
+        f"{pair.rules.engine} {pair.rules.version} reads speculators checkpoints of type {', '.join(sorted(known))}, "
+        f"not {named}"
+    )
+    remedy = "name a speculator in one of these formats, or its original, unconverted checkpoint"
+    yield error(
+        Code.FORMAT_UNSUPPORTED, "speculator config.json speculators_model_type", (None, named), message, remedy
+    )
+
+
+def _one_pass(pair: Pair) -> Iterator[Finding]:
+    asked = pair.speculator.parallel_drafting
+    if pair.method in BLOCKS:
+        return
+    if pair.nature.parallel and not asked and pair.nature.method is pair.method:
+        message = "the drafter was trained to draft all tokens in one pass; drafting one by one, it drafts worse"
+        values = ("false", pair.nature.told_by)
+        yield warning(Code.PARALLEL_UNSET, _PARALLEL, values, message, "set it to true")
+    told = drafter.filler(pair.drafter)
+    if asked and not told and pair.rules.parallel_token and pair.drafter.config:
+        message = "drafting in one pass fills places with a token that config.json must name, and none is named"
+        remedy = "set it to false, or name a speculator that was trained for it"
+        yield error(Code.PARALLEL_UNTRAINED, _PARALLEL, ("true", "no pard_token or ptd_token_id"), message, remedy)
+
+
+def _inner_states(pair: Pair) -> Iterator[Finding]:
+    known, named = pair.rules.inner_states, reading.texts(pair.verifier.config, "architectures")
+    if known is None or not named or pair.method not in INNER or set(named) & known:
+        return
+    message = (
+        f"{pair.rules.engine} {pair.rules.version} is not known to yield hidden states from inside {named[0]}, which "
+        f"{pair.method} needs"
+    )
+    remedy = "use draft_model or ngram, or check the engine's list of models with EAGLE-3"
+    yield warning(Code.VERIFIER_UNSUPPORTED, "verifier config.json architectures", (named[0], None), message, remedy)

@@ -1,0 +1,98 @@
+"""Is ours the verifier that the speculator was made for? By the names in its files and in both model cards.
+
+A head trained for another checkpoint of the same shape loads and serves, and drafts almost in vain; nobody is told
+(vllm#41789, vllm#55605). Derivatives are between: quantized ones mostly keep acceptance, tuned ones may lose it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.spec import Scheme
+from speculative_operator.pairing import reading
+from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.findings import Finding
+from speculative_operator.pairing.pair import HEADS, Pair, info, warning
+
+_QUANTIZED = re.compile(
+    r"(?:[-_.](?:fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w4a16|w8a8|w8a16|w4a8|awq|gptq|gguf|bnb|4bit|8bit|quantized|"
+    r"dynamic|static|block|per[-_]?tensor|autoround|marlin|kv|g128|qat|q4_0|unquantized|bf16|fp16))+$"
+)
+"""Ends of names that tell another number format of the same weights."""
+_VENDOR = re.compile(r"^meta-(?=llama)")
+_REMEDY = "name the speculator that was trained for this verifier; measure acceptance before relying on this one"
+
+
+def findings(pair: Pair) -> Iterator[Finding]:
+    if pair.inside or pair.method not in HEADS:
+        return
+    field, named = made_for(pair.drafter)
+    if not named:
+        return
+    ours = pair.verifier.pin.location
+    if any(same(one, ours) for one in named):
+        return
+    values, shown = (ours, named[0]), named[0]
+    if derived := _derived(pair.verifier, named):
+        code, how = derived
+        if code is Code.VERIFIER_QUANTIZED:
+            message = f"{ours} is {how} {shown}, for which the speculator was trained: acceptance may be a little lower"
+            yield warning(code, field, values, message, "compare acceptance with that of the model it names")
+            return
+        message = (
+            f"{ours} is {how} {shown}, for which the speculator was trained: it writes other text by now, and "
+            "acceptance may be near zero where tuning changed most"
+        )
+        yield warning(code, field, values, message, _REMEDY)
+    elif pair.verifier.pin.scheme is not Scheme.HF and not pair.verifier.base_models:
+        message = f"the speculator was trained for {shown}; where our verifier lies does not tell whether it is that"
+        yield info(Code.VERIFIER_UNNAMED, field, values, message, "make sure that it is")
+    else:
+        message = (
+            f"the speculator was trained for {shown}, not for {ours}: it loads if the shapes agree, and acceptance may "
+            "be near zero"
+        )
+        yield warning(Code.VERIFIER_DIFFERS, field, values, message, _REMEDY)
+
+
+def made_for(facts: ModelFacts) -> tuple[str, tuple[str, ...]]:
+    """(field, names) of the verifier that a speculator says it was made for; no names where it does not tell."""
+    for path in (("speculators_config", "verifier", "name_or_path"), ("base_model_name_or_path",)):
+        if name := reading.text(facts.config, *path):
+            return f"speculator config.json {'.'.join(path)}", (name,)
+    return "speculator README.md base_model", tuple(one for one in facts.base_models if one)
+
+
+def same(one: str, other: str) -> bool:
+    """True when two names are of one model: the same repository, or a mirror or folder of the same last part."""
+    return _last(one) == _last(other) != ""
+
+
+def stem(name: str) -> str:
+    """The last part of a name without what tells its number format: `Qwen3-8B` of `RedHatAI/Qwen3-8B-FP8-dynamic`."""
+    return _QUANTIZED.sub("", _last(name))
+
+
+def _derived(verifier: ModelFacts, named: tuple[str, ...]) -> tuple[Code, str] | None:
+    """(code, how) when ours comes from one of `named`, or one of them is the same weights in another format."""
+    from_named = any(same(one, base) for one in named for base in verifier.base_models)
+    same_weights = any(stem(one) == stem(verifier.pin.location) != "" for one in named)
+    if same_weights or (from_named and _is_quantized(verifier)):
+        return Code.VERIFIER_QUANTIZED, "another number format of"
+    if from_named or any(stem(one) == stem(base) for one in named for base in verifier.base_models):
+        return Code.VERIFIER_FINE_TUNED, _HOW.get(verifier.relation, "derived from")
+    return None
+
+
+_HOW = {"finetune": "a fine-tune of", "merge": "a merge with", "adapter": "an adapter of"}
+
+
+def _is_quantized(facts: ModelFacts) -> bool:
+    return facts.relation == "quantized" or (not facts.relation and reading.quantization(facts) != "")
+
+
+def _last(name: str) -> str:
+    plain = name.strip().split("://", 1)[-1].split("@", 1)[0].rstrip("/").lower()
+    return _VENDOR.sub("", plain.rsplit("/", 1)[-1])

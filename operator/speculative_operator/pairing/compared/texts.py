@@ -1,0 +1,46 @@
+"""Do both know the same turns of a conversation? Added tokens, ends of texts, chat template.
+
+None of it keeps an engine from starting: the verifier's tokenizer and template are applied, and what it decides counts.
+A drafter that was used to others drafts worse around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from speculative_operator.domain.spec import Method
+from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.compared import vocabulary
+from speculative_operator.pairing.findings import Finding
+from speculative_operator.pairing.pair import Pair, info, warning
+
+_ENDS = ("bos_token", "eos_token")
+
+
+def findings(pair: Pair) -> Iterator[Finding]:
+    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    if pair.inside or vocabulary.differ(pair):
+        return
+    if ours.added_hash and theirs.added_hash and ours.added_hash != theirs.added_hash:
+        yield warning(
+            Code.ADDED_TOKENS_DIFFER, "speculator tokenizer.json added_tokens", (ours.added_hash, theirs.added_hash),
+            "tokens for roles, tools or thinking differ: drafts around them will be refused",
+            "prefer a speculator of the verifier's own generation",
+        )  # fmt: skip
+    if pair.method is not Method.DRAFT_MODEL:
+        return
+    yield from _ends(ours.special, theirs.special)
+    if ours.chat_template_hash and theirs.chat_template_hash and ours.chat_template_hash != theirs.chat_template_hash:
+        values = (ours.chat_template_hash, theirs.chat_template_hash)
+        message = "the verifier's template is applied; the draft model was tuned on prompts of another form"
+        yield info(Code.CHAT_TEMPLATE_DIFFERS, "speculator tokenizer_config.json chat_template", values, message)
+
+
+def _ends(ours: Mapping[str, str], theirs: Mapping[str, str]) -> Iterator[Finding]:
+    for name in _ENDS:
+        one, other = ours.get(name), theirs.get(name)
+        if one and other and one != other:
+            yield info(
+                Code.SPECIAL_TOKENS_DIFFER, f"speculator tokenizer_config.json {name}", (one, other),
+                "the draft model ends or begins texts otherwise; drafts there are refused",
+            )  # fmt: skip

@@ -1,0 +1,171 @@
+"""Do token ids mean the same to both? Tokenizer, size of the vocabulary, and the maps of heads that draft from a part.
+
+A drafter hands token ids to the verifier. Where they stand for other text, nothing is accepted but by chance; where
+they are beyond the verifier's embedding, the engine fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain.spec import Method
+from speculative_operator.pairing import drafter, reading
+from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.findings import Finding
+from speculative_operator.pairing.pair import INNER, Pair, error, info, warning
+
+PADDING = 0.02
+"""Share by which two embeddings of one vocabulary may differ: rows are padded to multiples of 64, 128 or more. Qwen2.5
+has 151,936 and 152,064 rows for one vocabulary, which is 0.08 %."""
+_MAP = ("d2t", "draft_id_to_target_id")
+
+
+def findings(pair: Pair) -> Iterator[Finding]:
+    if pair.inside:
+        return
+    yield from _tokenizers(pair)
+    if pair.method is Method.DRAFT_MODEL:
+        yield from _sizes_of_models(pair)
+    else:
+        yield from _size_of_head(pair)
+    if pair.method in INNER:
+        yield from _draft_vocabulary(pair)
+
+
+def differ(pair: Pair) -> bool | None:
+    """True when the vocabularies are known to differ, False when known to be one; None when unknown."""
+    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    if not ours.vocabulary_hash or not theirs.vocabulary_hash:
+        return None
+    return ours.vocabulary_hash != theirs.vocabulary_hash
+
+
+def padded(one: int, other: int) -> bool:
+    """True when two sizes may be one vocabulary with different padding."""
+    return abs(one - other) <= PADDING * max(one, other)
+
+
+def _tokenizers(pair: Pair) -> Iterator[Finding]:
+    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    field, values = "speculator tokenizer.json", (_named(ours.kind, ours.tokens), _named(theirs.kind, theirs.tokens))
+    different = differ(pair)
+    if pair.speculator.heterogeneous_vocabulary:
+        yield from _mapped(pair, different, values)
+        return
+    if not different:
+        return
+    if _akin(pair):
+        yield warning(
+            Code.VOCABULARY_DIFFERS, field, values,
+            "same family and size, but not every token is the same; drafts of the others are refused",
+            "compare the two tokenizers, and take the speculator made for this verifier",
+        )  # fmt: skip
+        return
+    remedy = "name a speculator with the verifier's tokenizer"
+    if pair.method is Method.DRAFT_MODEL and pair.rules.heterogeneous:
+        remedy += ", or set spec.speculator.heterogeneousVocabulary: true"
+    message = "token ids stand for other text than the verifier's: drafts would be accepted by chance only"
+    yield error(Code.VOCABULARY_DIFFERS, field, values, message, remedy)
+
+
+def _mapped(pair: Pair, different: bool | None, values: tuple[object, object]) -> Iterator[Finding]:
+    field = "spec.speculator.heterogeneousVocabulary"
+    if different is False and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.drafter):
+        message = "both models have one vocabulary; mapping it costs time in every step and rules out faster runners"
+        yield warning(Code.MAPPING_UNNEEDED, field, values, message, "set it to false")
+    elif different and not pair.rules.heterogeneous:
+        message = f"{pair.rules.engine} {pair.rules.version} cannot map one vocabulary to another"
+        yield error(Code.VOCABULARY_DIFFERS, field, values, message, "name a speculator with the verifier's tokenizer")
+    elif different:
+        message = "the vocabularies are mapped; what only one of them has is never drafted"
+        yield info(Code.VOCABULARY_MAPPED, field, values, message)
+
+
+def _sizes_of_models(pair: Pair) -> Iterator[Finding]:
+    ours, theirs = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.drafter)
+    if ours is None or theirs is None or ours == theirs or pair.speculator.heterogeneous_vocabulary:
+        return
+    field, values = "speculator config.json vocab_size", (ours, theirs)
+    if pair.rules.same_vocabulary_size:
+        padding = " (the same tokenizer with other padding)" if differ(pair) is False else ""
+        remedy = "name a speculator with the verifier's vocab_size"
+        if pair.rules.heterogeneous:
+            remedy += ", or set spec.speculator.heterogeneousVocabulary: true"
+        message = f"{pair.rules.engine} refuses a draft model of another vocab_size{padding}"
+        yield error(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, remedy)
+    elif not padded(ours, theirs) and differ(pair) is None:
+        message = "sizes differ by more than padding: the tokenizers are probably different"
+        yield warning(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, "name a speculator of the same family")
+    elif padded(ours, theirs):
+        yield info(Code.VOCABULARY_SIZE_DIFFERS, field, values, "one is padded further than the other")
+
+
+def _size_of_head(pair: Pair) -> Iterator[Finding]:
+    ours = reading.vocabulary_size(pair.verifier)
+    for field, theirs in _sizes_of_head(pair):
+        if ours is None or ours == theirs:
+            continue
+        if padded(ours, theirs):
+            message = "of one vocabulary with other padding, as it seems"
+            yield info(Code.VOCABULARY_SIZE_DIFFERS, field, (ours, theirs), message)
+            continue
+        message = "the head was trained for another vocabulary: its token ids are not the verifier's"
+        remedy = "name a speculator that was trained for this verifier"
+        yield error(Code.VOCABULARY_SIZE_DIFFERS, field, (ours, theirs), message, remedy)
+        return
+
+
+def _sizes_of_head(pair: Pair) -> Iterator[tuple[str, int]]:
+    """(field, tokens) of what tells the size of the vocabulary that the head was trained for."""
+    if size := reading.vocabulary_size(pair.drafter):
+        yield "speculator config.json vocab_size", size
+    mask = reading.shape(pair.drafter, "t2d")
+    if mask is not None and len(mask[1]) == 1 and mask[1][0] > 0:
+        yield f"speculator tensor {mask[0]}", mask[1][0]
+
+
+def _draft_vocabulary(pair: Pair) -> Iterator[Finding]:
+    ours = reading.vocabulary_size(pair.verifier)
+    drafts = drafter.draft_vocabulary_size(pair.drafter)
+    if drafts is None:
+        return
+    field = "speculator config.json draft_vocab_size"
+    if ours is not None and drafts > ours and not padded(drafts, ours):
+        message = "the head may draft ids beyond the verifier's vocabulary, which no embedding has"
+        remedy = "name a speculator that was trained for this verifier"
+        yield error(Code.DRAFT_VOCABULARY_TOO_LARGE, field, (ours, drafts), message, remedy)
+        return
+    found = reading.shape(pair.drafter, *_MAP)
+    if found is not None and found[1] != (drafts,):
+        yield _misshaped(f"speculator tensor {found[0]}", (drafts,), found[1])
+    partial = ours is not None and drafts < ours and not padded(drafts, ours)
+    if found is None and partial and reading.headers_read(pair.drafter):
+        message = f"the head drafts {drafts} of {ours} tokens, and no tensor d2t tells which: ids would be misread"
+        remedy = "export the speculator again with its d2t map, or name another"
+        yield error(Code.DRAFT_MAP_MISSING, "speculator tensor d2t", (ours, drafts), message, remedy)
+    head = reading.shape(pair.drafter, "lm_head.weight")
+    if head is not None and len(head[1]) == 2 and not reading.quantization(pair.drafter) and head[1][0] != drafts:
+        yield _misshaped(f"speculator tensor {head[0]}", (drafts,), head[1])
+
+
+def _misshaped(field: str, wanted: tuple[int, ...], found: tuple[int, ...]) -> Finding:
+    message = f"config.json promises {wanted[0]} drafted tokens (draft_vocab_size), which the tensor does not hold"
+    remedy = "take config.json and weights of one version of the speculator"
+    return error(Code.DRAFT_MAP_SHAPE, field, (None, found), message, remedy)
+
+
+def _akin(pair: Pair) -> bool:
+    """True when the tokenizers may differ by a few tokens only: one family, kind, number of tokens and rows."""
+    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    family = reading.model_type(pair.verifier)
+    head = pair.method is not Method.DRAFT_MODEL
+    return (
+        ours.kind == theirs.kind
+        and ours.tokens == theirs.tokens
+        and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.drafter)
+        and (head or (family != "" and family == reading.model_type(pair.drafter)))
+    )
+
+
+def _named(kind: str, tokens: int) -> str:
+    return f"{kind or 'unknown kind'}, {tokens} tokens"

@@ -1,0 +1,188 @@
+"""What a speculator's files say it is: method, what it reads of its verifier, what it may draft. Used by `compared`.
+
+A head is told from a whole model by what only heads have: a format of their own (`speculators_model_type`), an
+architecture of their own, keys such as `draft_vocab_size`, tensors such as `fc.weight` and `d2t`. The names are those
+that vLLM 0.32.0 goes by (config/speculative.py, model_executor/models/registry.py,
+transformers_utils/configs/speculators/algos.py) and those of the repositories that write the checkpoints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.spec import Method
+from speculative_operator.pairing import reading
+
+_SPECULATORS = {
+    "eagle": Method.EAGLE,
+    "eagle3": Method.EAGLE3,
+    "peagle": Method.EAGLE3,
+    "dflash": Method.DFLASH,
+    "dflash2": Method.DFLASH,
+    "dspark": Method.DSPARK,
+    "mtp": Method.MTP,
+    "mlp": Method.MLP_SPECULATOR,
+}
+_ARCHITECTURES: tuple[tuple[str, Method], ...] = (
+    (r"dspark", Method.DSPARK),
+    (r"dflash|lilicorr|museglimmerassistant", Method.DFLASH),
+    (r"eagle3|peagle", Method.EAGLE3),
+    (r"eagle", Method.EAGLE),
+    (r"medusa", Method.MEDUSA),
+    (r"mlpspeculator", Method.MLP_SPECULATOR),
+    (r"mtp|nextn|gemma4.*assistant", Method.MTP),
+)
+"""What an architecture's name contains, in lower case -> method; the first that matches counts."""
+_TYPES = {
+    "eagle": Method.EAGLE,
+    "medusa": Method.MEDUSA,
+    "mlp_speculator": Method.MLP_SPECULATOR,
+    "dflash": Method.DFLASH,
+    "gemma4_assistant": Method.MTP,
+    "gemma4_unified_assistant": Method.MTP,
+}
+_MODEL_LAYERS = 4
+"""A checkpoint of one format with whole models has more decoder layers than this when it is one; TinyLlama has 22,
+llama-68m 2: fewer prove nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What a checkpoint is, and how that is known."""
+
+    method: Method | None
+    """None: nothing tells."""
+    told_by: str = ""
+    """Key and value, or tensor and shape."""
+    parallel: bool = False
+    """True when it was trained to draft in one pass and the method has another form too (P-EAGLE, PARD)."""
+
+
+def nature(facts: ModelFacts) -> Nature:
+    """Method of a checkpoint, by its format, its architecture, its keys, its tensors, in this order."""
+    config = facts.config
+    return _by_format(config) or _by_architecture(config) or _by_keys(config) or _by_tensors(facts) or _whole(facts)
+
+
+def target_hidden_size(facts: ModelFacts) -> tuple[str, int] | None:
+    """(key, width) of the verifier's hidden states that a head reads; None where it does not tell.
+
+    A head that does not name another width reads one as wide as its own hidden states (vLLM 0.32.0 llama_eagle3.py).
+    """
+    inner = reading.decoder(facts.config)
+    for key in ("target_hidden_size", "backbone_hidden_size", "hidden_size", "emb_dim"):
+        for place in (facts.config, inner):
+            if width := reading.whole(place, key):
+                return key, width
+    return None
+
+
+def auxiliary_layers(facts: ModelFacts) -> tuple[str, tuple[int, ...]]:
+    """(key, layers) whose inputs a head reads, counted so that n, the verifier's number of layers, is its output.
+
+    `target_layer_ids` name the layer whose output is read, hence one less (vLLM 0.32.0
+    v1/worker/gpu/spec_decode/eagle/eagle3_utils.py). Empty where the head does not tell.
+    """
+    config = facts.config
+    for path in (
+        ("eagle_aux_hidden_state_layer_ids",),
+        ("aux_hidden_state_layer_ids",),
+        ("eagle_config", "eagle_aux_hidden_state_layer_ids"),
+    ):
+        if found := reading.indices(config, *path):
+            return ".".join(path), found
+    for path in (("dflash_config", "target_layer_ids"), ("dspark_target_layer_ids",), ("target_layer_ids",)):
+        if found := reading.indices(config, *path):
+            return ".".join(path), tuple(one + 1 for one in found)
+    return "", ()
+
+
+def uses_auxiliary(facts: ModelFacts) -> bool:
+    """False for an EAGLE-3 head that reads the last hidden states alone."""
+    return reading.at(facts.config, "eagle_config", "use_aux_hidden_state") is not False
+
+
+def draft_vocabulary_size(facts: ModelFacts) -> int | None:
+    """Tokens that a head can draft; None where that is its whole vocabulary."""
+    return reading.first_whole(facts.config, ("draft_vocab_size", "truncated_vocab_size"))
+
+
+def block(facts: ModelFacts) -> int | None:
+    """Tokens that a block drafter was trained to draft in one pass: its block less the place of the last real token,
+    where that is not drafted from (`sample_from_anchor`; DSpark's own checkpoints draft from it)."""
+    inner = (facts.config, reading.at(facts.config, "dflash_config"))
+    size = next((found for place in inner if (found := reading.first_whole(place, _BLOCK))), None)
+    if size is None:
+        return None
+    anchored = next(
+        (told for place in inner if isinstance(told := reading.at(place, "sample_from_anchor"), bool)), None
+    )
+    if anchored is None:
+        anchored = nature(facts).method is Method.DSPARK and not reading.text(facts.config, "speculators_model_type")
+    return size if anchored else size - 1
+
+
+_BLOCK = ("block_size", "dspark_block_size")
+_FILLERS = ("mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_id")
+"""Keys for the token that stands for places to fill (vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py)."""
+
+
+def filler(facts: ModelFacts) -> str:
+    """The key under which a drafter names its token for places to fill; empty where it has none."""
+    inner = (facts.config, reading.at(facts.config, "dflash_config"))
+    return next((key for place in inner for key in _FILLERS if isinstance(reading.at(place, key), int)), "")
+
+
+def _by_format(config: Mapping[str, Any]) -> Nature | None:
+    named = reading.text(config, "speculators_model_type")
+    method = _SPECULATORS.get(named)
+    return Nature(method, f"speculators_model_type {named}", named == "peagle") if method else None
+
+
+def _by_architecture(config: Mapping[str, Any]) -> Nature | None:
+    for named in reading.texts(config, "architectures"):
+        for pattern, method in _ARCHITECTURES:
+            if re.search(pattern, named.lower()):
+                return Nature(method, f"architectures {named}", "peagle" in named.lower())
+    kind = reading.text(config, "model_type")
+    told = _TYPES.get(kind) or (Method.MTP if kind.endswith("_mtp") else None)
+    return Nature(told, f"model_type {kind}") if told else None
+
+
+def _by_keys(config: Mapping[str, Any]) -> Nature | None:
+    if reading.whole(config, "medusa_num_heads"):
+        return Nature(Method.MEDUSA, "medusa_num_heads")
+    if reading.at(config, "dflash_config"):
+        return Nature(Method.DFLASH, "dflash_config")
+    one_layer = reading.whole(config, "num_hidden_layers") == 1
+    if one_layer and reading.first_whole(config, ("draft_vocab_size", "truncated_vocab_size")):
+        return Nature(Method.EAGLE3, "a draft vocabulary and one layer")
+    return None
+
+
+def _by_tensors(facts: ModelFacts) -> Nature | None:
+    if found := reading.shape(facts, "d2t"):
+        return Nature(Method.EAGLE3, f"tensor {found[0]}")
+    if name := next((name for name in facts.weights.shapes if name.startswith("medusa_head")), ""):
+        return Nature(Method.MEDUSA, f"tensor {name}")
+    found = reading.shape(facts, "fc.weight")
+    if found is None or len(found[1]) != 2 or reading.whole(facts.config, "num_hidden_layers") not in (1, 2):
+        return None
+    wide, narrow = found[1][1], found[1][0]
+    told = f"tensor {found[0]} {list(found[1])}"
+    return {2: Nature(Method.EAGLE, told), 3: Nature(Method.EAGLE3, told)}.get(wide // narrow if narrow > 0 else 0)
+
+
+def _whole(facts: ModelFacts) -> Nature:
+    count = reading.layers(facts)
+    if count is not None and count > _MODEL_LAYERS and reading.vocabulary_size(facts):
+        return Nature(Method.DRAFT_MODEL, f"{count} decoder layers and a vocabulary", bool(_pard(facts)))
+    return Nature(None)
+
+
+def _pard(facts: ModelFacts) -> int | None:
+    return reading.whole(facts.config, "pard_token")

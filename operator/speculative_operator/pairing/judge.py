@@ -1,0 +1,92 @@
+"""Is this speculator one for this verifier? Facts of both in, findings and what to expect out; pure.
+
+Called by the operator with what a Job has read, and by `speculative check` on a user's machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.spec import DeploymentSpec, Speculator
+from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.compared import (
+    blocks,
+    hidden,
+    method,
+    modules,
+    named,
+    numbers,
+    parallel,
+    positions,
+    texts,
+    vocabulary,
+)
+from speculative_operator.pairing.drafter import nature
+from speculative_operator.pairing.expected import expected
+from speculative_operator.pairing.findings import Finding, Kind, Verdict, ordered
+from speculative_operator.pairing.kinds import kind_of
+from speculative_operator.pairing.pair import Pair, error, info, largest_k
+from speculative_operator.pairing.rules import EngineRules
+
+_TOPICS: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
+    method.findings,
+    vocabulary.findings,
+    hidden.findings,
+    named.findings,
+    modules.findings,
+    blocks.findings,
+    parallel.findings,
+    positions.findings,
+    numbers.findings,
+    texts.findings,
+)
+
+
+def judge(
+    verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec, rules: EngineRules | None = None
+) -> Verdict:
+    """The verdict on `spec` by the facts of its models; `speculator` is None where the spec names no model for it.
+
+    What the facts do not tell is no finding against the pair. Never raises, whatever the models' files hold.
+    """
+    rules = rules or EngineRules(spec.engine.type, spec.engine.version)
+    asked = spec.speculator
+    found = [*_engine(rules), *positions.beyond(verifier, spec, rules), *parallel.of_verifier(verifier, spec, rules)]
+    if asked is None:
+        return Verdict(Kind.UNKNOWN, ordered(found))
+    if asked.method.draft_free:
+        k = largest_k(spec, rules)
+        return Verdict(Kind.DRAFT_FREE, ordered(found), expected(asked, spec.speculation.workload, k))
+    pair = _pair(verifier, speculator, spec, asked, rules)
+    if pair is None:
+        return Verdict(Kind.UNKNOWN, ordered([*found, *_unread(verifier, None)]))
+    found += [*_unread(verifier, None if pair.inside else pair.drafter)]
+    found += [one for topic in _TOPICS for one in topic(pair)]
+    kind = kind_of(pair)
+    outlook = None if kind is Kind.CROSS_FAMILY else expected(asked, spec.speculation.workload, pair.k)
+    return Verdict(kind, ordered(found), outlook)
+
+
+def _pair(
+    verifier: ModelFacts, drafter: ModelFacts | None, spec: DeploymentSpec, asked: Speculator, rules: EngineRules
+) -> Pair | None:
+    """None where a speculator of its own is needed and nothing is known of it."""
+    if drafter is None and not (asked.source is None and asked.method.may_sit_in_verifier):
+        return None
+    itself = drafter is not None and drafter.pin == verifier.pin and asked.method.may_sit_in_verifier
+    read = verifier if drafter is None or itself else drafter
+    return Pair(verifier, read, spec, asked, rules, nature(read), largest_k(spec, rules))
+
+
+def _engine(rules: EngineRules) -> Iterator[Finding]:
+    for field, message in rules.refusals:
+        cause, _, remedy = message.rpartition("; ")
+        yield error(Code.ENGINE_REFUSES, field, (None, None), cause or message, remedy or "see docs/engines.md")
+
+
+def _unread(verifier: ModelFacts, drafter: ModelFacts | None) -> Iterator[Finding]:
+    for side, facts in (("verifier", verifier), ("speculator", drafter)):
+        if facts is not None and not facts.config:
+            message = f"nothing could be read of the {side}'s configuration, so that little was compared"
+            yield info(Code.FACTS_MISSING, f"{side} config.json", (None, None), message)

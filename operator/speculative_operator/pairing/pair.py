@@ -1,0 +1,82 @@
+"""One pair with all that is known of it, made once by `judge` and handed to every module of `compared`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
+from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.drafter import Nature
+from speculative_operator.pairing.findings import Finding, Level
+from speculative_operator.pairing.rules import EngineRules
+
+HEADS = frozenset({Method.EAGLE, Method.EAGLE3, Method.DFLASH, Method.DSPARK, Method.MEDUSA, Method.MLP_SPECULATOR})
+"""Methods whose weights were trained on one verifier's hidden states."""
+BLOCKS = frozenset({Method.DFLASH, Method.DSPARK})
+INNER = frozenset({Method.EAGLE3, Method.DFLASH, Method.DSPARK})
+"""Methods that read hidden states from inside the verifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A verifier and a drafter of its own, for one spec and one engine."""
+
+    verifier: ModelFacts
+    drafter: ModelFacts
+    """The verifier itself where it drafts with modules of its own."""
+    spec: DeploymentSpec
+    speculator: Speculator
+    rules: EngineRules
+    nature: Nature
+    """What the drafter's files say."""
+    k: int
+    """The largest K that may occur."""
+
+    @property
+    def method(self) -> Method:
+        """As asked."""
+        return self.speculator.method
+
+    @property
+    def inside(self) -> bool:
+        """True when the verifier's own checkpoint holds what drafts."""
+        return self.drafter is self.verifier
+
+    @property
+    def separate_head(self) -> bool:
+        """True for a head that lies in files of its own and reads this verifier's hidden states."""
+        return not self.inside and (self.method in HEADS or self.method is Method.MTP)
+
+
+def largest_k(spec: DeploymentSpec, rules: EngineRules) -> int:
+    """The largest K that may occur: the engine adapter's, else that of the spec."""
+    if rules.largest_k is not None:
+        return max(1, rules.largest_k)
+    speculation = spec.speculation
+    if speculation.mode is Mode.STATIC:
+        if speculation.schedule is not None:
+            return max(1, *speculation.schedule.ks)
+        return speculation.num_speculative_tokens or speculation.max_speculative_tokens
+    return speculation.max_speculative_tokens
+
+
+def error(code: Code, field: str, values: tuple[object, object], message: str, remedy: str) -> Finding:
+    """An Error; `values` are the verifier's and the speculator's, None for none."""
+    return Finding(Level.ERROR, code.value, field, _shown(values[0]), _shown(values[1]), message, remedy)
+
+
+def warning(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
+    """A Warning."""
+    return Finding(Level.WARNING, code.value, field, _shown(values[0]), _shown(values[1]), message, remedy)
+
+
+def info(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
+    """Worth knowing."""
+    return Finding(Level.INFO, code.value, field, _shown(values[0]), _shown(values[1]), message, remedy)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return " x ".join(map(str, value)) or ""
+    return "" if value is None else str(value)

@@ -1,0 +1,48 @@
+"""What the judge must know of an engine's release: filled by `engines.pair_rules`, read by the modules of `compared`.
+
+`pairing` knows no engine. Every field has the value that finds least, so that an engine of which nothing is known
+leads to no Error that rests on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speculative_operator.domain.spec import EngineType, Method
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRules:
+    """One engine at one release, for one spec."""
+
+    engine: EngineType = EngineType.VLLM
+    version: str = ""
+    refusals: tuple[tuple[str, str], ...] = ()
+    """(field, message with remedy) of what the engine refuses of the spec whatever the files say."""
+    largest_k: int | None = None
+    """K that the engine is started with; None: unknown, then that of the spec counts."""
+    same_vocabulary_size: bool = False
+    """A draft_model whose `vocab_size` differs at all, padding included, is refused at start."""
+    heterogeneous: bool = False
+    """The engine can map one vocabulary to another."""
+    renames: tuple[tuple[str, Method], ...] = ()
+    """(part of the speculator's name, method): what the engine takes a `draft_model` of such a name for."""
+    speculators_types: frozenset[str] | None = None
+    """`speculators_model_type` that the release reads; None: unknown."""
+    mtp_types: frozenset[str] | None = None
+    """`model_type` of verifiers and drafters whose modules the release runs; None: unknown."""
+    inner_states: frozenset[str] | None = None
+    """Architectures of verifiers from which auxiliary hidden states can be taken (EAGLE-3, block drafters); None:
+    unknown."""
+    divisible_modules: bool = False
+    """A K above the number of mtp modules must be a multiple of it."""
+    divisible_heads: bool = False
+    """Attention heads of drafter and verifier must divide by their tensor parallel size."""
+    parallel_token: bool = False
+    """Drafting in one pass needs a token for places to fill in the drafter's `config.json`."""
+    stretches_positions: bool = False
+    """Heads that draft by the verifier's positions are served beyond their own `max_position_embeddings`."""
+    checks_lengths: bool = False
+    """A `maxModelLen` beyond what `config.json` allows is refused at start."""
+    checks_quantization: bool = False
+    """A quantization that differs from the checkpoint's own is refused at start."""
