@@ -1,0 +1,146 @@
+"""Fetching by real processes, killed by SIGKILL, ended by SIGTERM, three at once."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.weights.loopback import CHUNK, Client, Sent, Server, start
+from tests.unit.weights.shelf import KIB, Shelf, content
+
+from speculative_operator.domain.jobs import decoded, progress_of
+from speculative_operator.weights.journal import parsed
+
+MODEL = {
+    "config.json": b"{}",
+    "model-1.safetensors": content(7000 * KIB, 1),
+    "model-2.safetensors": content(5001 * KIB, 2),
+}
+TOTAL = sum(map(len, MODEL.values()))
+KEY = Shelf(MODEL).pin.key
+PARALLEL = 4
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(MODEL, rate=20e6) as server:
+        yield server
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+def assert_published(cache: Path) -> None:
+    folder = cache / "models" / KEY
+    assert {name: (folder / name).read_bytes() for name in MODEL} == MODEL
+    assert not (cache / "partial" / KEY).exists()
+
+
+def claimed(cache: Path, server: Server) -> dict[str, set[int]]:
+    """Chunks that the journals call complete."""
+    found: dict[str, set[int]] = {}
+    for entry in Client(server.url, Shelf(MODEL).pin).files():
+        journal = cache / "partial" / KEY / "journal" / entry.path
+        claims = parsed(journal.read_bytes(), entry)[0] if journal.exists() else None
+        if claims is not None:
+            found[entry.path] = set(claims.crcs)
+    return found
+
+
+def touched(answer: Sent) -> set[int]:
+    return set(range(answer.start // CHUNK, -(-answer.end // CHUNK)))
+
+
+def killed_at(server: Server, process: subprocess.Popen[str], served: int) -> None:
+    reached = threading.Event()
+    server.watch = lambda sent: reached.set() if sent >= served else None
+    while not reached.wait(0.02):
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    time.sleep(0.05)  # until the server has noticed, and stops counting what goes nowhere
+
+
+def test_ten_kills_cost_no_byte_of_a_complete_chunk(server: Server, tmp_path: Path) -> None:
+    chance = random.Random(20)
+    for point in sorted(chance.sample(range(TOTAL), 10)):
+        before, known = len(server.answers), claimed(tmp_path, server)
+        process = start(server.url, tmp_path, "--parallel", str(PARALLEL))
+        killed_at(server, process, max(point, server.count + 1))
+        for answer in server.answers[before:]:
+            assert not touched(answer) & known.get(answer.path, set()), "a complete chunk was asked for again"
+        now = claimed(tmp_path, server)
+        assert all(chunks <= now[path] for path, chunks in known.items()), "a complete chunk was lost"
+    process = start(server.url, tmp_path, "--parallel", str(PARALLEL))
+    status, _, err = ended(process)
+    assert status == 0, err
+    assert_published(tmp_path)
+    again = server.count - TOTAL
+    assert 0 < again <= 10 * PARALLEL * (CHUNK + 256 * KIB), "more than the chunks in flight came twice"
+
+
+def test_three_at_once_download_once(server: Server, tmp_path: Path) -> None:
+    processes = [start(server.url, tmp_path, "--object", f"space/number-{index}") for index in range(3)]
+    results = [ended(process) for process in processes]
+    assert [status for status, _, _ in results] == [0, 0, 0], results
+    assert server.count == TOTAL
+    assert_published(tmp_path)
+    assert sorted(mark.name for mark in (tmp_path / "uses" / KEY).iterdir()) == [f"space.number-{i}" for i in range(3)]
+    for _, out, _ in results:
+        told = [progress for line in out.splitlines() if (progress := progress_of(line))]
+        assert any(0 < one.bytes < TOTAL for one in told), "those who wait tell of the one who works"
+        assert {one.total for one in told} == {TOTAL}
+
+
+def test_sigterm_ends_it_and_what_has_come_is_kept(server: Server, tmp_path: Path) -> None:
+    process, reached = start(server.url, tmp_path, "--result", str(tmp_path / "result")), threading.Event()
+    server.watch = lambda sent: reached.set() if sent > TOTAL // 2 else None
+    assert reached.wait(20)
+    at = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    status, _, err = ended(process)
+    assert (status, err.splitlines()[-1]) == (143, "ended before it was done; what has come is kept")
+    assert time.monotonic() - at < 5
+    assert not (tmp_path / "result").exists()
+    assert sum(map(len, claimed(tmp_path, server).values())) * CHUNK > TOTAL // 4
+    assert ended(start(server.url, tmp_path))[0] == 0
+    assert_published(tmp_path)
+
+
+def test_a_cached_pair_needs_no_source(server: Server, tmp_path: Path) -> None:
+    assert ended(start(server.url, tmp_path))[0] == 0
+    status, _, err = ended(start("", tmp_path, "--result", str(tmp_path / "result")))
+    assert status == 0, err
+    result = decoded((tmp_path / "result").read_text())
+    assert result is not None
+    assert (result["verifier"]["key"], result["verifier"]["bytes"], result["verifier"]["cached"]) == (KEY, TOTAL, True)
+    status, _, err = ended(start("", tmp_path, model="hf://other/model"))
+    assert status == 1
+    assert "no way out" in err
+
+
+def test_a_real_volume_that_is_full_or_read_only_is_named(server: Server, tmp_path: Path) -> None:
+    """On a tmpfs in a mount namespace, where the system lets users have one."""
+    if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode:
+        pytest.skip("needs user namespaces with mounts")
+    for size, flags, reason in (("8m", "rw", "CacheFull"), ("64m", "ro", "CacheUnwritable")):
+        run = start_in_tmpfs(server.url, size, flags)
+        assert run.returncode == 1, run.stderr
+        assert json.loads(run.stdout.splitlines()[-1])["error"]["reason"] == reason
+
+
+def start_in_tmpfs(url: str, size: str, flags: str) -> subprocess.CompletedProcess[str]:
+    script = f'mount -t tmpfs -o size={size} none /mnt && mount -o remount,{flags} /mnt && exec "$@"'
+    within = ("unshare", "-rm", "sh", "-c", script, "sh")
+    process = start(url, Path("/mnt"), within=within)
+    out, err = process.communicate(timeout=30)
+    return subprocess.CompletedProcess(within, process.returncode, out, err)
