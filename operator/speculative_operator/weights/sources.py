@@ -24,6 +24,10 @@ def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:
     match source.scheme:
         case Scheme.PVC:
             return open_claim(source, claims_at)
+        case Scheme.HF:
+            from speculative_operator.weights.hub import open_hub
+
+            return open_hub(source)
         case _:
             raise WeightsError(
                 Reason.UNSUPPORTED_SOURCE, f"{source.uri}: models cannot be read from {source.scheme.value}:// yet"

@@ -1,0 +1,174 @@
+"""Models of the Hugging Face hub, or of a mirror that speaks as it does (`HF_ENDPOINT`).
+
+The hub's own library resolves revision to commit and lists files; tokens (`HF_TOKEN`, or the one of a logged-in user)
+and the endpoint are found by it. Bytes are read by range from the `resolve` addresses, which redirect to a store;
+where they led is remembered for a while, so that each further range of a file costs the hub no request.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import httpx
+from huggingface_hub import HfApi, get_token
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+from huggingface_hub.hf_api import ModelInfo
+
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.needed import needed
+from speculative_operator.weights.patience import Patience, within
+from speculative_operator.weights.source import Entry
+from speculative_operator.weights.transport import Transport, refusal
+
+_ENDPOINT = "https://huggingface.co"
+_LANDING_SECONDS = 300.0
+"""Addresses in the store are signed for an hour or more."""
+_LIMIT = re.compile(r"[;\s]t=(\d+)")
+"""Seconds until more may be asked, in the hub's header `RateLimit`."""
+_ADVICE = "put a token under the key HF_TOKEN into the Secret that the object names, or into the environment"
+
+
+@dataclass
+class HubSource:
+    """One commit."""
+
+    pin: Pin
+    entries: tuple[Entry, ...] = field(repr=False)
+    endpoint: str
+    transport: Transport = field(repr=False)
+    _landings: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
+
+    def files(self) -> tuple[Entry, ...]:
+        return self.entries
+
+    def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
+        url = f"{self.endpoint}/{self.pin.location}/resolve/{self.pin.resolved}/{quote(entry.path)}"
+        landing, until = self._landings.get(entry.path, ("", 0.0))
+        if landing and time.monotonic() < until:
+            try:
+                yield from self._blocks(landing, {}, (start, end), entry.path, signed=True)
+            except _LandingExpiredError as expired:
+                self._landings.pop(entry.path, None)
+                start = expired.at
+            else:
+                return
+        token = get_token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        yield from self._blocks(url, headers, (start, end), entry.path, signed=False)
+
+    def _blocks(
+        self, url: str, headers: dict[str, str], span: tuple[int, int], file: str, *, signed: bool
+    ) -> Iterator[bytes]:
+        def landed(address: str) -> None:
+            if httpx.URL(address).netloc != httpx.URL(url).netloc:
+                self._landings[file] = (address, time.monotonic() + _LANDING_SECONDS)
+
+        at = span[0]
+        try:
+            for block in self.transport.blocks(url, headers, span, file, landed):
+                at += len(block)
+                yield block
+        except WeightsError as error:
+            if signed and error.status is not None and 400 <= error.status < 500:
+                raise _LandingExpiredError(at) from error
+            raise
+
+
+class _LandingExpiredError(Exception):
+    """The store wants a newly signed address."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+
+def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource:
+    """`hf://organisation/model` at a branch, tag or commit. Raises WeightsError."""
+    patience = patience or Patience.from_environment()
+    endpoint = (os.environ.get("HF_ENDPOINT") or _ENDPOINT).rstrip("/")
+    transport = Transport(source.uri, lambda answer, file: _refused(source, answer, file), patience)
+    info = _info(source, endpoint, transport)
+    listed = [
+        Entry(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else "", f"git:{one.blob_id}")
+        for one in info.siblings or ()
+    ]
+    entries = needed(listed)
+    if not info.sha or not entries:
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the repository holds no file of a model")
+    pin = Pin(source.scheme, source.location, source.revision, info.sha)
+    return HubSource(pin, entries, endpoint, transport)
+
+
+def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo:
+    patience = transport.patience
+
+    def ask() -> ModelInfo:
+        api = HfApi(endpoint=endpoint)
+        revision = source.revision or None
+        with transport.told(""):
+            try:
+                return api.model_info(source.location, revision=revision, files_metadata=True, timeout=patience.read)
+            except HfHubHTTPError as error:
+                raise _refused(source, error.response, "") from error
+
+    try:
+        return within(patience.listing, source.uri, ask)
+    except HFValidationError as error:
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND,
+            f"{source.uri} is no name of a model on a hub ({error})",
+            remedy="write hf://ORGANISATION/MODEL",
+        ) from error
+    except OfflineModeIsEnabled as error:
+        raise WeightsError(
+            Reason.SOURCE_UNREACHABLE,
+            f"{source.uri}: HF_HUB_OFFLINE forbids to ask the hub",
+            remedy="name a mirror in HF_ENDPOINT, or bring the model by pvc://, oci:// or s3://",
+        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise WeightsError(
+            Reason.SOURCE_UNREACHABLE,
+            f"{source.uri}: {endpoint} does not answer as a hub does ({str(error)[:200]})",
+            remedy="look at HF_ENDPOINT, and at pages that proxies put in between",
+        ) from error
+
+
+def _refused(source: ModelSource, answer: httpx.Response, file: str) -> WeightsError:
+    """What a refusal of the hub means, by its header `X-Error-Code`, which says more than the status."""
+    error = refusal(source.uri, answer, file)
+    known, code = get_token() is not None, answer.headers.get("X-Error-Code", "")
+    host = answer.url.host
+    if code == "GatedRepo":
+        error.reason = Reason.SOURCE_UNAUTHORIZED
+        error.message = f"{source.uri} is gated at {host}, and " + (
+            "the token's account has no access to it" if known else "no token was given"
+        )
+        error.remedy = (
+            f"ask for access on the model's page, with the account of the token{'' if known else '; ' + _ADVICE}"
+        )
+    elif code == "RevisionNotFound":
+        error.reason = Reason.SOURCE_NOT_FOUND
+        error.message = f"{source.uri} has no revision {source.revision!r}"
+        error.remedy = "name a branch, a tag or a whole commit of this repository"
+    elif code == "EntryNotFound":
+        error.reason = Reason.SOURCE_NOT_FOUND
+        error.message = f"{source.uri} has no such file at this commit"
+    elif code == "RepoNotFound" or (error.status == 401 and not known):
+        # To whoever shows no token the hub tells private and absent models alike.
+        error.reason = Reason.SOURCE_NOT_FOUND if code else Reason.SOURCE_UNAUTHORIZED
+        error.message = f"{source.uri} does not exist at {host}, or is private"
+        error.remedy = "correct the name; if it is private, " + ("use a token that may read it" if known else _ADVICE)
+    elif error.reason is Reason.SOURCE_UNAUTHORIZED:
+        error.remedy = "the token in HF_TOKEN is refused: replace it, or give it the permission to read this repository"
+    elif error.reason is Reason.SOURCE_THROTTLED and error.retry_after is None:
+        limit = _LIMIT.search(answer.headers.get("RateLimit", ""))
+        error.retry_after = float(limit[1]) if limit else None
+    return error
