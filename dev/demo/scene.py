@@ -43,8 +43,10 @@ class Variant:
 def images() -> dict[str, Image]:
     """Image names of the manifests, each a program of this virtual environment."""
     scripts = Path(sys.executable).parent
+    # Jobs name a command of the operator's image, which is found where a container runtime would find it.
+    path = {"PATH": f"{scripts}:/usr/local/bin:/usr/bin:/bin"}
     return {
-        "speculative-operator:0.1.0": Image((str(scripts / "speculative-operator"),)),
+        "speculative-operator:0.1.0": Image((str(scripts / "speculative-operator"),), path),
         "speculative-operator/vllm-emulator:0.32.0": Image((str(scripts / "vllm-emulator"), "serve")),
     }
 

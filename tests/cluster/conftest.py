@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.podlab import PodLab
 
+from demo import scene
 from devcluster import Cluster, ClusterOptions, Image
 
 _NUMBERS = itertools.count(1)
@@ -16,8 +17,12 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def node_cluster(enclosures: None) -> Iterator[Cluster]:
-    """A cluster with a process node, a shell and Python as images, and quick back-off and syncs."""
-    images = {"shell": Image(("/bin/sh",)), "python": Image((sys.executable,), env={"FROM_IMAGE": "yes"})}
+    """A cluster with a process node, a shell, Python and the operator as images, and quick back-off and syncs."""
+    images = {
+        **scene.images(),
+        "shell": Image(("/bin/sh",)),
+        "python": Image((sys.executable,), env={"FROM_IMAGE": "yes"}),
+    }
     options = ClusterOptions(
         name=f"node-{os.getpid()}",
         images=images,
