@@ -29,9 +29,13 @@ def write_at(fd: int, data: bytes | memoryview, at: int) -> None:
 
 def append(fd: int, line: bytes) -> None:
     """`line` at the end of a file opened with O_APPEND, in one call: what a kill leaves of it is a beginning."""
-    write = os.write(fd, line)
-    if write != len(line):
+    if os.write(fd, line) != len(line):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def resize(fd: int, count: int) -> None:
+    """The file has `count` bytes; new ones are a hole."""
+    os.ftruncate(fd, count)
 
 
 def sync(fd: int) -> None:

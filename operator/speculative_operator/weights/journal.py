@@ -98,12 +98,12 @@ class Journal:
         if found is None:
             self.restart()
         elif good < len(text):
-            os.ftruncate(self._fd, good)
+            disk.resize(self._fd, good)
 
     def restart(self) -> None:
         """Forget every claim, for good: a `whole` that came back after a crash would be believed."""
         self.claims = Claims(self.claims.chunk)
-        os.ftruncate(self._fd, 0)
+        disk.resize(self._fd, 0)
         disk.append(self._fd, header(self._entry, self.claims.chunk))
         disk.sync(self._fd)
 

@@ -17,6 +17,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.journal import Journal
+from speculative_operator.weights.needed import check_path
 from speculative_operator.weights.source import Entry
 
 _BLOCK = 1 << 20
@@ -27,6 +28,7 @@ class Part:
 
     def __init__(self, entry: Entry, folder: Path, chunk: int) -> None:
         """Reads what a former run left in `folder`; opens nothing for long. Raises WeightsError and OSError."""
+        check_path(entry.path)
         self.entry = entry
         self._path = folder / "files" / entry.path
         self._journal_path = folder / "journal" / entry.path
@@ -69,7 +71,7 @@ class Part:
                 if self._path.exists():
                     self._path.chmod(0o664)  # a crash within publication leaves it read-only
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
-                os.ftruncate(self._fd, self.entry.size)
+                disk.resize(self._fd, self.entry.size)
                 self._journal = Journal(self._journal_path, self.entry, self.chunk)
             return self._fd
 
