@@ -162,6 +162,13 @@ def ensure(report: Report = announce, modules: tuple[Module, ...] = MODULES) -> 
     return Toolchain.of(programs)
 
 
+def program(module: Module, report: Report = announce) -> Path:
+    """The one program of a module that no cluster needs, built where it must be."""
+    ((_, directory, found),) = _look((module,))
+    (path,) = (found or _build(module, directory, report)).values()
+    return path
+
+
 def missing(modules: tuple[Module, ...] = MODULES) -> list[str]:
     """Names and versions of what `ensure` would have to build."""
     return [f"{module.name} {module.version}" for module, _, found in _look(modules) if not found]

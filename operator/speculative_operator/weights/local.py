@@ -87,7 +87,8 @@ def _opened(source: ModelSource, root: Path, within: Path | None) -> FolderSourc
             entries = tuple(pool.map(lambda entry: _summed(root, entry), listed))
     if not entries:
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the folder {root} holds no file of a model")
-    return FolderSource(root, Pin(source.scheme, source.location, source.revision, digest_of(entries)), entries)
+    pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
+    return FolderSource(root, held(source, pin), entries)
 
 
 def digest_of(entries: Iterable[Entry]) -> str:
@@ -96,6 +97,18 @@ def digest_of(entries: Iterable[Entry]) -> str:
     for entry in sorted(entries, key=lambda one: one.path):
         whole.update(f"{entry.path}\0{entry.size}\0{entry.sha256 or entry.etag}\n".encode())
     return f"sha256:{whole.hexdigest()}"
+
+
+def held(source: ModelSource, pin: Pin) -> Pin:
+    """`pin`, where the source was asked for that very version, or for none. Raises WeightsError otherwise: what has no
+    versions cannot be had as it was."""
+    if source.revision and source.revision != pin.resolved:
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND,
+            f"{source.uri} holds {pin.resolved[:19]}... now, and {source.revision[:19]}... was asked for",
+            remedy="its files were changed: put the former ones back, or leave out the revision for the present ones",
+        )
+    return pin
 
 
 def _listing(root: Path, within: Path | None) -> Iterator[Entry]:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.local import open_claim, open_folder
 from speculative_operator.weights.source import Source
 
@@ -28,7 +26,11 @@ def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:
             from speculative_operator.weights.hub import open_hub
 
             return open_hub(source)
-        case _:
-            raise WeightsError(
-                Reason.UNSUPPORTED_SOURCE, f"{source.uri}: models cannot be read from {source.scheme.value}:// yet"
-            )
+        case Scheme.OCI:
+            from speculative_operator.weights.oci import open_registry
+
+            return open_registry(source)
+        case Scheme.S3:
+            from speculative_operator.weights.s3 import open_bucket
+
+            return open_bucket(source)

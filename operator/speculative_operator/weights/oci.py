@@ -1,0 +1,225 @@
+"""Models in OCI registries, read by range from their blobs.
+
+Which layers are files: a layer whose annotation `org.opencontainers.image.title` (ORAS) or `org.cncf.model.filepath`
+(ModelPack) names a path and whose content is not packed is that file. A layer of an uncompressed tar (KitOps, images,
+`.tar` of ModelPack) is walked for its files, which are then read in place. Compressed layers have no ranges: they
+cannot be read here, only pulled by a node. Where `config.json` lies in exactly one folder, that folder is the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.needed import check_path, needed
+from speculative_operator.weights.patience import Patience, within
+from speculative_operator.weights.registry import Login, Reference, ask, refused
+from speculative_operator.weights.source import Entry
+from speculative_operator.weights.transport import Transport
+
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+_INDEX = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
+_NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath", "org.cnai.model.filepath")
+_FOLDER = "io.deis.oras.content.unpack"
+_PACKERS = ("application/vnd.cncf.model.", "application/vnd.cnai.model.", "application/vnd.kitops.modelkit.")
+_MOST_MANIFEST = 4 << 20
+"""Bytes; what the distribution specification asks registries to accept."""
+_MOST_FILES = 20_000
+_READ_AHEAD = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a file's bytes lie."""
+
+    digest: str
+    offset: int = 0
+
+
+@dataclass
+class RegistrySource:
+    """One manifest."""
+
+    pin: Pin
+    reference: Reference
+    transport: Transport = field(repr=False)
+    login: Login = field(repr=False)
+    entries: tuple[Entry, ...] = field(default=(), repr=False)
+    places: dict[str, _Place] = field(default_factory=dict, repr=False)
+
+    def files(self) -> tuple[Entry, ...]:
+        return self.entries
+
+    def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
+        place = self.places[entry.path]
+        yield from self.blob(place.digest, place.offset + start, place.offset + end, entry.path)
+
+    def blob(self, digest: str, start: int, end: int, file: str) -> Iterator[bytes]:
+        """Bytes of a blob; a token that has expired is renewed once."""
+        url, at = f"{self.reference.base}/blobs/{digest}", start
+        try:
+            for block in self.transport.blocks(url, self.login.headers(), (at, end), file, _nothing):
+                at += len(block)
+                yield block
+        except WeightsError as error:
+            if error.status not in (401, 403):
+                raise
+        else:
+            return
+        # Whether the token was old or the blob is withheld tells a request for what may be read for certain.
+        ask(
+            self.transport, self.login, f"{self.reference.base}/manifests/{self.pin.resolved}", f"{_MANIFEST}, {_INDEX}"
+        )
+        yield from self.transport.blocks(url, self.login.headers(), (at, end), file, _nothing)
+
+
+def _nothing(_: str) -> None:
+    """Where a registry redirects is not remembered: a redirect costs less than a token that has expired."""
+
+
+def open_registry(source: ModelSource, patience: Patience | None = None) -> RegistrySource:
+    """`oci://registry/repository` at a tag or digest. Raises WeightsError."""
+    patience = patience or Patience.from_environment()
+    reference = Reference.of(source.location, source.revision)
+    login = Login(reference, patience)
+    transport = Transport(f"oci://{reference.location}", lambda answer, file: refused(login, answer, file), patience)
+    return within(patience.listing, transport.uri, lambda: _opened(source, reference, transport, login))
+
+
+def _opened(source: ModelSource, reference: Reference, transport: Transport, login: Login) -> RegistrySource:
+    digest, manifest = _manifest(reference, reference.asked, transport, login)
+    pin = Pin(source.scheme, reference.location, reference.asked, digest)
+    if "manifests" in manifest:
+        chosen = _of_this_platform(manifest["manifests"], reference)
+        _, manifest = _manifest(reference, chosen, transport, login)
+    opened = RegistrySource(pin, reference, transport, login)
+    found = _at_home(dict(_files(opened, manifest)))
+    opened.places = {path: place for path, (_, place) in found.items()}
+    opened.entries = needed(entry for entry, _ in found.values())
+    if not opened.entries:
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND,
+            f"oci://{reference.location}: no layer of {reference.asked} is a file of a model",
+            remedy="publish files as layers with the annotation org.opencontainers.image.title, as `oras push` does",
+        )
+    return opened
+
+
+def _manifest(reference: Reference, asked: str, transport: Transport, login: Login) -> tuple[str, Mapping[str, Any]]:
+    answer = ask(transport, login, f"{reference.base}/manifests/{asked}", f"{_MANIFEST}, {_INDEX}")
+    digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+    if asked.startswith("sha256:") and asked != digest:
+        raise WeightsError(
+            Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the manifest {asked} has the digest {digest}"
+        )
+    try:
+        if len(answer.content) > _MOST_MANIFEST:
+            raise ValueError("too long")
+        manifest = json.loads(answer.content)
+        if not isinstance(manifest, dict) or not {"layers", "manifests"} & manifest.keys():
+            raise ValueError("neither layers nor manifests")
+    except ValueError as error:
+        raise _odd(reference, f"what is answered is no manifest ({error})") from error
+    return digest, manifest
+
+
+def _of_this_platform(manifests: Any, reference: Reference) -> str:
+    """Weights are the same on all platforms; where an index holds several, that of most clusters."""
+    try:
+        real = [one for one in manifests if (one.get("platform") or {}).get("os", "") != "unknown"]
+        first = next((one for one in real if (one.get("platform") or {}).get("architecture") == "amd64"), real[0])
+        return str(first["digest"])
+    except (AttributeError, KeyError, TypeError, IndexError) as error:
+        raise _odd(reference, "an index without manifests") from error
+
+
+def _files(source: RegistrySource, manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
+    try:
+        layers = [
+            (str(one["digest"]), int(one["size"]), str(one.get("mediaType", "")), one) for one in manifest["layers"]
+        ]
+        notes = [dict(one.get("annotations") or {}) for *_, one in layers]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _odd(source.reference, f"layers without digest or size ({error})") from error
+    for (digest, size, kind, _), note in zip(layers, notes, strict=True):
+        name = next((str(note[key]) for key in _NAMES if note.get(key)), "")
+        packed = "tar" in kind and (not name or note.get(_FOLDER) == "true" or kind.startswith(_PACKERS))
+        if packed:
+            yield from _packed(source, digest, size, kind)
+        elif name:
+            yield name, (Entry(name, size, digest.removeprefix("sha256:"), digest), _Place(digest))
+
+
+def _packed(source: RegistrySource, digest: str, size: int, kind: str) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
+    if kind.endswith(("gzip", "zstd")) or kind.endswith("+gz"):
+        raise WeightsError(
+            Reason.PAIR_UNREAD,
+            f"oci://{source.reference.location}: layer {digest[:19]} is compressed ({kind}): no ranges",
+            remedy="publish the files as layers of their own, or in uncompressed tars: weights hardly compress",
+        )
+    try:
+        with tarfile.open(fileobj=io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), mode="r:") as tar:
+            for count, member in enumerate(tar):
+                if count > _MOST_FILES:
+                    raise _odd(source.reference, f"more than {_MOST_FILES} files in layer {digest[:19]}")
+                path = member.name.removeprefix("./")
+                if member.isreg():
+                    check_path(path)
+                    entry = Entry(path, member.size, "", f"{digest}@{member.offset_data}")
+                    yield path, (entry, _Place(digest, member.offset_data))
+    except tarfile.TarError as error:
+        raise _odd(source.reference, f"layer {digest[:19]} is no tar ({error})") from error
+
+
+def _at_home(found: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:
+    """The folder that holds the only `config.json` becomes the root, as in images that keep a model below `/models`."""
+    homes = [PurePosixPath(path).parent for path in found if PurePosixPath(path).name == "config.json"]
+    if len(homes) != 1 or homes[0] == PurePosixPath("."):
+        return found
+    root = f"{homes[0]}/"
+    inside = {path.removeprefix(root): one for path, one in found.items() if path.startswith(root)}
+    return {path: (Entry(path, entry.size, entry.sha256, entry.etag), place) for path, (entry, place) in inside.items()}
+
+
+def _odd(reference: Reference, what: str) -> WeightsError:
+    return WeightsError(Reason.UNSUPPORTED_SOURCE, f"oci://{reference.location}: {what}")
+
+
+class _Blob(io.RawIOBase):
+    """A blob as a file to seek in."""
+
+    def __init__(self, source: RegistrySource, digest: str, size: int) -> None:
+        self._source, self._digest, self._size, self._at = source, digest, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        content = b"".join(self._source.blob(self._digest, self._at, end, ""))
+        buffer[: len(content)] = content
+        self._at = end
+        return len(content)

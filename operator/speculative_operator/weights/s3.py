@@ -1,0 +1,191 @@
+"""Models in S3 and whatever speaks it, by obstore: listing, signing and ranges.
+
+Settings and credentials come from the environment, under the names that Amazon's own tools use: `AWS_REGION`,
+`AWS_ENDPOINT_URL` (another service in place of Amazon's; `http://` is taken as meant), keys, session tokens, web
+identities of Kubernetes service accounts. A service named by `AWS_ENDPOINT_URL` without any credentials is asked
+unsigned, as are public buckets with `AWS_SKIP_SIGNATURE=true`.
+
+A prefix has no versions, so its pin is computed: sha256 over names, sizes and ETags of all files below it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore import exceptions
+from obstore.store import S3Store
+
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.local import digest_of, held
+from speculative_operator.weights.needed import needed
+from speculative_operator.weights.patience import Patience, within
+from speculative_operator.weights.source import Entry
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config
+
+_BLOCK = 1 << 20
+_LONGEST = timedelta(hours=24)
+"""Of one range; what bounds it is the silence in between."""
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_STATUS = re.compile(r"\b(?:status(?: code)?:? |status: )(\d{3})\b", re.IGNORECASE)
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_UNWELCOME = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "XAdminUserNotFound")
+_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
+
+@dataclass(frozen=True)
+class BucketSource:
+    """A prefix as it was listed."""
+
+    pin: Pin
+    entries: tuple[Entry, ...] = field(repr=False)
+    prefix: str
+    store: S3Store = field(repr=False)
+
+    def files(self) -> tuple[Entry, ...]:
+        return self.entries
+
+    def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
+        uri, at = self.pin.source.uri, start
+        with _told(uri, entry.path):
+            # Only the object that was listed: another under its name has another ETag.
+            result = obstore.get(
+                self.store,
+                f"{self.prefix}{entry.path}",
+                options={"range": (start, end), "if_match": entry.etag or None},
+            )
+            for came in result.stream(_BLOCK):
+                block = bytes(came)
+                at += len(block)
+                for cut in range(0, len(block), _BLOCK):
+                    yield block[cut : cut + _BLOCK]
+        if at < end:
+            raise WeightsError(
+                Reason.SOURCE_UNREACHABLE, f"{uri}: the answer ended at byte {at}, before byte {end}", file=entry.path
+            )
+
+
+def open_bucket(source: ModelSource, patience: Patience | None = None) -> BucketSource:
+    """`s3://bucket/prefix`. Raises WeightsError."""
+    patience = patience or Patience.from_environment()
+    bucket, _, path = source.location.partition("/")
+    prefix = f"{path.strip('/')}/" if path.strip("/") else ""
+    with _told(source.uri, ""):
+        store = S3Store(bucket, config=_config(), client_options=_client(patience), retry_config={"max_retries": 0})
+    listed = within(patience.listing, source.uri, lambda: list(_listing(store, prefix, source.uri)))
+    entries = needed(listed)
+    if not entries:
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND,
+            f"{source.uri}: no file of a model lies below this prefix",
+            remedy="correct bucket or prefix; it names the folder that holds config.json",
+        )
+    pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
+    return BucketSource(held(source, pin), entries, prefix, store)
+
+
+def _config() -> S3Config:
+    config: S3Config = {"virtual_hosted_style_request": False}
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        config["endpoint"] = endpoint
+        if not any(os.environ.get(name) for name in _CREDENTIALS):
+            config["skip_signature"] = True
+    if not os.environ.get("AWS_REGION") and not os.environ.get("AWS_DEFAULT_REGION"):
+        config["region"] = "us-east-1"
+    return config
+
+
+def _client(patience: Patience) -> ClientConfig:
+    options: ClientConfig = {
+        "allow_http": True,
+        "connect_timeout": timedelta(seconds=patience.connect),
+        "read_timeout": timedelta(seconds=patience.read),
+        "timeout": _LONGEST,
+    }
+    trusted = os.environ.get("SSL_CERT_FILE")
+    if trusted:
+        options["root_certificate"] = Path(trusted).read_bytes()
+    return options
+
+
+def _listing(store: S3Store, prefix: str, uri: str) -> Iterator[Entry]:
+    with _told(uri, ""):
+        for page in obstore.list(store, prefix.rstrip("/") or None):
+            for one in page:
+                # Some tools mark a folder by an empty object that ends with a slash.
+                if not one["path"].endswith("/") and one["path"].startswith(prefix):
+                    yield Entry(one["path"].removeprefix(prefix), int(one["size"]), "", one["e_tag"] or "")
+
+
+@contextmanager
+def _told(uri: str, file: str) -> Iterator[None]:
+    """Turns what obstore says into WeightsError; it tells the status only in its text."""
+    try:
+        yield
+    except exceptions.PreconditionError as error:
+        raise WeightsError(
+            Reason.CHECKSUM_MISMATCH,
+            f"{uri}: the object was replaced since it was listed",
+            file,
+            412,
+            "start again: the model is being published anew under this prefix",
+        ) from error
+    except FileNotFoundError as error:
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND, f"{uri}: there is no such object", file, 404, "correct bucket or prefix"
+        ) from error
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        status = 401 if isinstance(error, exceptions.UnauthenticatedError) else 403
+        raise _unauthorized(uri, file, status) from error
+    except (exceptions.BaseError, OSError, ValueError) as error:
+        raise _other(uri, file, str(error)) from error
+
+
+def _unauthorized(uri: str, file: str, status: int) -> WeightsError:
+    known = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
+    remedy = (
+        f"{_KEYS} are refused: replace them, or allow them to list the bucket and get its objects"
+        if known
+        else f"put {_KEYS} into the Secret that the object names, or give the service account a role"
+    )
+    return WeightsError(Reason.SOURCE_UNAUTHORIZED, f"{uri}: access is denied", file, status, remedy)
+
+
+def _other(uri: str, file: str, text: str) -> WeightsError:
+    """By what the service said: its code says more than the status, and services differ in the latter."""
+    told, code, words = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
+    status = int(told[1]) if told else None
+    if status in (401, 403) or (code and code[1] in _UNWELCOME):
+        return _unauthorized(uri, file, status or 403)
+    said = f"{code[1]}: {words[1]}" if code and words else _first_line(text)
+    if code and code[1].startswith("NoSuch"):
+        return WeightsError(Reason.SOURCE_NOT_FOUND, f"{uri}: {said}", file, status, "correct bucket or prefix")
+    throttled = status == 429 or (code is not None and code[1] == "SlowDown")
+    remedy = "look at AWS_ENDPOINT_URL, AWS_REGION, the network and the proxy"
+    if "certificate" in text.lower():
+        remedy = "put the certificate of the authority that signed it into a file, and its path into SSL_CERT_FILE"
+    reason = Reason.SOURCE_THROTTLED if throttled else Reason.SOURCE_UNREACHABLE
+    return WeightsError(reason, f"{uri}: {said}", file, status, remedy)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no answer")[:300]
