@@ -42,7 +42,7 @@ class Subject:
 
 def subject(body: Any, facts: Any = None) -> Subject:
     """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. Raises SpecError."""
-    spec = to_domain(_whole(body))
+    spec = to_domain(whole(body))
     given = _facts(facts)
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
@@ -52,7 +52,7 @@ def subject(body: Any, facts: Any = None) -> Subject:
     return Subject(spec, engine, policy_of(spec, knobs=knobs, facts=pair), tuple(stated.unknown(given)))
 
 
-def _whole(body: Any) -> dict[str, Any]:
+def whole(body: Any) -> dict[str, Any]:
     """An object with metadata, of whatever part of one was given."""
     if not isinstance(body, Mapping):
         raise SpecError("spec", body, "use a SpeculativeDeployment, or what is below its spec")

@@ -46,8 +46,7 @@ _TYPES = {
     "gemma4_unified_assistant": Method.MTP,
 }
 _MODEL_LAYERS = 4
-"""A checkpoint of one format with whole models has more decoder layers than this when it is one; TinyLlama has 22,
-llama-68m 2: fewer prove nothing."""
+"""Heads have at most so many decoder layers (P-EAGLE: 4), but for block drafters, which tell themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +178,21 @@ def _by_tensors(facts: ModelFacts) -> Nature | None:
 
 def _whole(facts: ModelFacts) -> Nature:
     count = reading.layers(facts)
-    if count is not None and count > _MODEL_LAYERS and reading.vocabulary_size(facts):
+    if count is None or not reading.vocabulary_size(facts):
+        return Nature(None)
+    if count > _MODEL_LAYERS or _complete(facts):
         return Nature(Method.DRAFT_MODEL, f"{count} decoder layers and a vocabulary", bool(_pard(facts)))
     return Nature(None)
+
+
+def _complete(facts: ModelFacts) -> bool:
+    """True when all tensors were seen, an embedding among them and nothing that only heads have."""
+    return (
+        reading.headers_read(facts)
+        and not reading.quantization(facts)
+        and reading.shape(facts, "embed_tokens.weight") is not None
+        and reading.shape(facts, "fc.weight", "d2t", "t2d") is None
+    )
 
 
 def _pard(facts: ModelFacts) -> int | None:

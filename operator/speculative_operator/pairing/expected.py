@@ -1,8 +1,9 @@
 """What acceptance published measurements promise for a method and a workload, with its interval. Called by `judge`.
 
 data/acceptance_profiles.csv holds one measurement a row: `S_j` is the share of drafts whose position j was accepted, at
-the K of the row; the source of each is named there. A measurement that was taken at several K counts once, with the K
-nearest above the one asked for.
+the K of the row; the source of each is named there. Where only the acceptance length was published, every draft is taken
+to have one chance, once those before it were accepted (arXiv 2211.17192, section 3.1), such that the length at that K
+comes out. A measurement that was taken at several K counts once, with the K nearest above the one asked for.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _distance(k: int, asked: int) -> tuple[bool, int]:
 
 @cache
 def profiles() -> tuple[Profile, ...]:
-    """Every row that tells at least the first position."""
+    """Every row."""
     text = (
         resources.files("speculative_operator.pairing").joinpath("data", "acceptance_profiles.csv").read_text("utf-8")
     )
@@ -96,7 +97,24 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def _profile(row: Mapping[str, str]) -> Profile:
+    k = int(row["K"])
     survival = tuple(float(row[f"S{j}"]) for j in range(1, POSITIONS + 1) if row[f"S{j}"])
     return Profile(
-        row["target"], row["method"], row["dataset"], row["workload_class"], int(row["K"]), survival, row["source"]
+        row["target"],
+        row["method"],
+        row["dataset"],
+        row["workload_class"],
+        k,
+        survival or even(float(row["accept_len"]), k),
+        row["source"],
     )
+
+
+def even(length: float, k: int) -> tuple[float, ...]:
+    """Survival of `k` positions with one chance for all, such that the acceptance length is `length` (1 to k + 1)."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        chance = (low + high) / 2.0
+        short = 1.0 + sum(chance**j for j in range(1, k + 1)) < length
+        low, high = (chance, high) if short else (low, chance)
+    return tuple(low**j for j in range(1, k + 1))

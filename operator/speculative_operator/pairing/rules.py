@@ -23,8 +23,8 @@ class EngineRules:
     """K that the engine is started with; None: unknown, then that of the spec counts."""
     same_vocabulary_size: bool = False
     """A draft_model whose `vocab_size` differs at all, padding included, is refused at start."""
-    heterogeneous: bool = False
-    """The engine can map one vocabulary to another."""
+    heterogeneous: bool | None = None
+    """Whether the engine can map one vocabulary to another; None: unknown."""
     renames: tuple[tuple[str, Method], ...] = ()
     """(part of the speculator's name, method): what the engine takes a `draft_model` of such a name for."""
     speculators_types: frozenset[str] | None = None

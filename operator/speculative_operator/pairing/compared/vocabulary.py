@@ -73,7 +73,7 @@ def _mapped(pair: Pair, different: bool | None, values: tuple[object, object]) -
     if different is False and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.drafter):
         message = "both models have one vocabulary; mapping it costs time in every step and rules out faster runners"
         yield warning(Code.MAPPING_UNNEEDED, field, values, message, "set it to false")
-    elif different and not pair.rules.heterogeneous:
+    elif different and pair.rules.heterogeneous is False:
         message = f"{pair.rules.engine} {pair.rules.version} cannot map one vocabulary to another"
         yield error(Code.VOCABULARY_DIFFERS, field, values, message, "name a speculator with the verifier's tokenizer")
     elif different:

@@ -1,0 +1,206 @@
+"""Tell whether a speculator fits its verifier, as the operator would, before anything is deployed.
+
+SPEC is a file with a SpeculativeDeployment (or what is below its spec). Or name the models: VERIFIER and SPECULATOR are
+local folders or URIs (hf://organisation/model@revision, oci://, s3://, pvc://claim/path with --claims-at). Only
+configuration, tokenizer and tensor headers are read. Without --method the speculator's files tell the method.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from speculative_operator.cli import files, tables
+from speculative_operator.cli.errors import FAILED, OK, USAGE, CommandError, UsageError
+
+if TYPE_CHECKING:
+    from speculative_operator.domain.artifact import ModelFacts
+    from speculative_operator.domain.spec import DeploymentSpec
+    from speculative_operator.pairing.findings import Verdict
+
+EPILOG = """examples:
+  speculative check pair.yaml
+  speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3 --k 3
+  speculative check ./llama ./drafter --method draft_model --tensor-parallel-size 4 --json
+
+exit status: 0 compatible (warnings included), 1 an Error was found, 2 something could not be read or wrong use"""
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments; `main` calls it."""
+    add = parser.add_argument
+    add("first", metavar="SPEC|VERIFIER", help="a file with the spec, or the verifier: folder or URI")
+    add("speculator", metavar="SPECULATOR", nargs="?", default="", help="folder or URI; only after VERIFIER")
+    add("--method", metavar="M", default="", help="method to draft with (default: what the speculator's files tell)")
+    add("--k", metavar="K", type=int, help="largest number of drafts (default: that of the API)")
+    add("--engine", metavar="ENGINE", default="", help="engine type (vLLM)")
+    add("--engine-version", metavar="V", default="", help="its release (the one served by default)")
+    add("--tensor-parallel-size", metavar="N", type=int, help="of the verifier (1)")
+    add("--max-model-len", metavar="N", type=int, help="longest request in tokens (the verifier's own limit)")
+    add("--workload", metavar="W", default="", help="what acceptance is expected for: Code, Chat, ... (Mixed)")
+    add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
+    add("--json", action="store_true", help="one object instead of a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, judge, print; the exit status. Raises CommandError."""
+    from speculative_operator.weights.errors import WeightsError
+
+    try:
+        spec, sides = _read(arguments)
+    except WeightsError as problem:
+        if arguments.json:
+            print(json.dumps({"error": problem.to_json()}))
+            return USAGE
+        raise CommandError(str(problem), status=USAGE) from None
+    verdict = _judged(spec, sides)
+    names = _names(arguments, sides)
+    if arguments.json:
+        from speculative_operator.pairing.report import to_json
+
+        told = to_json(verdict, {side: facts.pin for side, facts in sides.items()})
+        for side, name in names.items():
+            told["pins"][side]["model"] = name
+        print(json.dumps(told))
+    else:
+        _show(spec, sides, names, verdict)
+    return OK if verdict.compatible else FAILED
+
+
+def _judged(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict:
+    from speculative_operator.engines.pair_rules import rules_of
+    from speculative_operator.pairing.judge import judge
+
+    return judge(sides["verifier"], sides.get("speculator"), spec, rules_of(spec))
+
+
+def _read(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts]]:
+    """The spec, and the facts of its models by side. Raises WeightsError, CommandError."""
+    if arguments.first.lower().endswith(_FILES) and not Path(arguments.first).is_dir():
+        return _read_file(arguments)
+    sides = {"verifier": _facts_of(arguments.first, "verifier", arguments)}
+    if arguments.speculator:
+        sides["speculator"] = _facts_of(arguments.speculator, "speculator", arguments)
+    return _spec(_body(arguments, sides)), sides
+
+
+def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts]]:
+    named = ("method", "k", "engine", "engine_version", "tensor_parallel_size", "max_model_len", "workload")
+    given = [f"--{name.replace('_', '-')}" for name in named if getattr(arguments, name)]
+    if arguments.speculator or given:
+        what = "SPECULATOR" if arguments.speculator else given[0]
+        raise UsageError(f"{what} beside a file with a spec", "write it into the file, or name the models instead")
+    spec = _spec(files.document(arguments.first, "SPEC"))
+    wanted = {"verifier": spec.verifier.source, "speculator": spec.speculator.source if spec.speculator else None}
+    return spec, {
+        side: _facts(source, side, arguments.claims_at) for side, source in wanted.items() if source is not None
+    }
+
+
+def _spec(body: Any) -> DeploymentSpec:
+    from speculative_operator.api.convert import SpecError, to_domain
+    from speculative_operator.cli.subject import whole
+
+    try:
+        return to_domain(whole(body))
+    except SpecError as problem:
+        raise CommandError(str(problem), status=USAGE) from None
+
+
+def _body(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> dict[str, Any]:
+    """A spec that says what the command line does."""
+    size = {"tensorParallelSize": arguments.tensor_parallel_size, "maxModelLen": arguments.max_model_len}
+    drafts = {"mode": "Static", "numSpeculativeTokens": arguments.k} if arguments.k else {}
+    engine = {"type": arguments.engine, "version": arguments.engine_version}
+    speculator = {"method": arguments.method or _method(sides), "model": _uri(sides.get("speculator"))}
+    return {
+        "verifier": _given({"model": _uri(sides["verifier"]), **size}),
+        "speculator": _given(speculator),
+        "speculation": _given({**drafts, "workload": arguments.workload}),
+        "engine": _given(engine),
+    }
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value not in ("", None)}
+
+
+def _uri(facts: ModelFacts | None) -> str:
+    """The model's URI; for a folder of this machine one that the API takes, and which nothing reads."""
+    if facts is None:
+        return ""
+    folder = facts.pin.scheme == "pvc"
+    return f"pvc://local/{facts.pin.key}" if folder else facts.pin.source.uri
+
+
+def _method(sides: Mapping[str, ModelFacts]) -> str:
+    from speculative_operator.pairing.compared.modules import modules
+    from speculative_operator.pairing.drafter import nature
+
+    if "speculator" in sides:
+        found = nature(sides["speculator"]).method
+        if found is None:
+            raise UsageError("the speculator's files do not tell its method", "name it with --method")
+        return found.value
+    if modules(sides["verifier"]) is None:
+        raise UsageError("no SPECULATOR, and the verifier has no modules that draft", "name one, or --method ngram")
+    return "mtp"
+
+
+def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts:
+    """Facts of a folder or a URI."""
+    from speculative_operator.domain.spec import ModelSource, Scheme
+
+    scheme, mark, location = text.partition("://")
+    if not mark:
+        return _facts(Path(text), side, arguments.claims_at)
+    location, _, revision = location.partition("@")
+    if scheme not in set(Scheme) or not location:
+        known = ", ".join(f"{one.value}://" for one in Scheme)
+        raise UsageError(f"{side} {text}", f"name a folder, or a URI that starts with one of {known}")
+    return _facts(ModelSource(Scheme(scheme), location.rstrip("/"), revision), side, arguments.claims_at)
+
+
+def _facts(place: Any, side: str, claims_at: str) -> ModelFacts:
+    """Raises WeightsError, which then names the side."""
+    from speculative_operator.weights.errors import WeightsError
+    from speculative_operator.weights.inspect import inspect
+    from speculative_operator.weights.sources import open_folder, open_source
+
+    try:
+        folder = isinstance(place, Path)
+        return inspect(open_folder(place) if folder else open_source(place, Path(claims_at) if claims_at else None))
+    except WeightsError as problem:
+        problem.side = problem.side or side
+        raise
+
+
+def _names(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> dict[str, str]:
+    """Side -> the model as people know it: a folder as it was given, else the URI."""
+    given = {"verifier": arguments.first, "speculator": arguments.speculator}
+    folders = {side: text for side, text in given.items() if text and Path(text).is_dir()}
+    return {side: folders.get(side, facts.pin.source.uri) for side, facts in sides.items()}
+
+
+def _show(spec: DeploymentSpec, sides: Mapping[str, ModelFacts], names: Mapping[str, str], verdict: Verdict) -> None:
+    from speculative_operator.pairing import report
+
+    for side, facts in sides.items():
+        print(f"{side:<12}{names[side]} at {facts.pin.resolved}")
+    method = spec.speculator.method if spec.speculator else "none"
+    print(f"{'engine':<12}{spec.engine.type} {spec.engine.version}, method {method}")
+    print(f"{'kind':<12}{verdict.kind}: {report.KINDS[verdict.kind]}")
+    if verdict.expected is not None:
+        print(f"{'expected':<12}{report.expectation(verdict.expected)}")
+    if verdict.findings:
+        print()
+        tables.write(sys.stdout, report.HEADERS, report.rows(verdict))
+    errors, warnings = len(verdict.errors), len(verdict.warnings)
+    said = "compatible" if verdict.compatible else "not compatible"
+    print(f"\n{said}: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}")

@@ -1,0 +1,165 @@
+"""`speculative check`: the table, the object and the statuses, over models in folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.weights import made
+
+from speculative_operator.cli.main import main
+from speculative_operator.pairing import codes, report
+from speculative_operator.pairing.findings import Kind, Level
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pairs.md").read_text(encoding="utf-8")
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 8,
+    "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "dtype": "bfloat16",
+}  # fmt: skip
+HEAD = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1}
+
+
+def model(folder: Path, config: dict[str, Any], tensors: dict[str, tuple[int, ...]], token: str = "a") -> str:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(json.dumps(made.tokenizer({token: 0, "b": 1}, {"<end>": 2})))
+    made.safetensors(folder / "model.safetensors", {name: ("BF16", shape) for name, shape in tensors.items()})
+    return str(folder)
+
+
+@pytest.fixture
+def verifier(tmp_path: Path) -> str:
+    return model(tmp_path / "llama", LLAMA, {"model.embed_tokens.weight": (100, 64), "lm_head.weight": (100, 64)})
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> str:
+    return model(tmp_path / "head", HEAD, {"fc.weight": (64, 192), "lm_head.weight": (100, 64)})
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """(status, stdout, stderr)."""
+    status = main(["check", *words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_a_pair_that_fits(capsys: pytest.CaptureFixture[str], verifier: str, head: str) -> None:
+    status, out, err = run(capsys, verifier, head, "--k", "3")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith(f"verifier    {verifier} at sha256:")
+    assert lines[2] == "engine      vLLM 0.32.0, method eagle3"
+    assert lines[3].startswith("kind        PurposeTrained: ")
+    assert " tokens per verification [" in lines[4]
+    assert lines[-1] == "compatible: 0 errors, 0 warnings"
+
+
+def test_a_pair_that_does_not(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:
+    wide = model(tmp_path / "wide", {**HEAD, "hidden_size": 128}, {"fc.weight": (128, 384)})
+    status, out, _ = run(capsys, verifier, wide)
+    assert status == 1
+    assert out.splitlines()[-1] == "not compatible: 1 error, 0 warnings"
+    (row,) = (line for line in out.splitlines() if line.startswith("Error"))
+    for cell in ("HiddenSizeDiffers", "speculator config.json hidden_size", " 64 ", " 128 ", "name a speculator that"):
+        assert cell in row
+    assert next(line for line in out.splitlines() if line.startswith("LEVEL")).split() == list(report.HEADERS)
+
+
+def test_the_object(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:
+    other = model(
+        tmp_path / "other", {**LLAMA, "model_type": "qwen2"}, {"model.embed_tokens.weight": (100, 64)}, token="z"
+    )
+    status, out, _ = run(capsys, verifier, other, "--json", "--method", "draft_model", "--workload", "Code")
+    told = json.loads(out)
+    assert status == 1
+    assert (told["compatible"], told["kind"], told["expected"]) == (False, "CrossFamily", None)
+    assert told["pins"]["verifier"]["model"] == verifier
+    assert told["pins"]["speculator"]["resolved"].startswith("sha256:")
+    assert (told["findings"][0]["level"], told["findings"][0]["code"]) == ("Error", "VocabularyDiffers")
+    assert sorted(told["findings"][0]) == sorted(
+        ("level", "code", "field", "verifier", "speculator", "message", "remedy")
+    )
+
+
+def test_options_reach_the_judge(capsys: pytest.CaptureFixture[str], verifier: str, head: str) -> None:
+    def found(*words: str) -> set[str]:
+        return {one["code"] for one in json.loads(run(capsys, verifier, head, "--json", *words)[1])["findings"]}
+
+    assert "HeadsNotDivisible" in found("--tensor-parallel-size", "8")
+    assert "ContextBeyondVerifier" in found("--max-model-len", "4096")
+    assert "MethodDiffers" in found("--method", "eagle")
+    assert "EngineRefuses" in found("--engine-version", "0.5.0")
+    assert found("--engine", "SGLang", "--engine-version", "0.5.23") == set()
+
+
+def test_a_spec_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str, head: str) -> None:
+    claims, claim = tmp_path / "claims", "models"
+    claims.mkdir()
+    (claims / claim).symlink_to(Path(verifier).parent)
+    spec = tmp_path / "pair.yaml"
+    spec.write_text(
+        json.dumps({
+            "verifier": {"model": f"pvc://{claim}/llama"},
+            "speculator": {"method": "draft_model", "model": f"pvc://{claim}/head"},
+            "speculation": {"mode": "Static", "numSpeculativeTokens": 3},
+        })
+    )  # fmt: skip
+    status, out, err = run(capsys, str(spec), "--claims-at", str(claims))
+    assert status == 1, err
+    assert "MethodDiffers" in out
+    assert f"verifier    pvc://{claim}/llama at sha256:" in out
+    assert run(capsys, str(spec), head)[0] == 2
+    assert run(capsys, str(spec), "--k", "3")[0] == 2
+
+
+def test_without_a_speculator(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:
+    assert run(capsys, verifier)[0] == 2
+    assert run(capsys, verifier, "--method", "ngram")[1].splitlines()[-1] == "compatible: 0 errors, 0 warnings"
+    modules = model(
+        tmp_path / "mtp", {**LLAMA, "model_type": "deepseek_v3", "num_nextn_predict_layers": 1},
+        {"model.embed_tokens.weight": (100, 64), "model.layers.8.eh_proj.weight": (64, 128)},
+    )  # fmt: skip
+    status, out, _ = run(capsys, modules, "--k", "1")
+    assert status == 0
+    assert "InVerifier" in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("nowhere",), ("hf:///x",), ("ftp://a/b",), ("nowhere.yaml",), ("pvc://claim/path",)],
+)
+def test_what_cannot_be_read(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    status, out, err = run(capsys, *words)
+    assert (status if words != ("nowhere.yaml",) else 2, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_what_cannot_be_read_as_an_object(capsys: pytest.CaptureFixture[str], verifier: str) -> None:
+    status, out, _ = run(capsys, verifier, f"{verifier}/nothing", "--json")
+    told = json.loads(out)["error"]
+    assert status == 2
+    assert told["side"] == "speculator"
+    assert told["reason"] == "SourceNotFound"
+
+
+def test_a_broken_configuration_is_not_read(capsys: pytest.CaptureFixture[str], verifier: str, head: str) -> None:
+    (Path(head) / "config.json").write_text("{ not json")
+    assert run(capsys, verifier, head)[0] == 2
+
+
+def test_the_page_lists_what_the_code_says() -> None:
+    assert codes.table() in PAGE
+    assert set(codes.MEANINGS) == set(codes.Code)
+    for word in (*Level, *(f"`{kind}`" for kind in Kind), "| 0 | compatible", "| 1 | an Error", "| 2 | a model"):
+        assert word in PAGE
+    assert set(report.KINDS) == set(Kind)
+
+
+def test_every_code_is_used() -> None:
+    package = Path(codes.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "codes.py")
+    assert [code.name for code in codes.Code if f"Code.{code.name}" not in text] == []
