@@ -1,20 +1,19 @@
 """One file on its way into a cache: its bytes, its journal and its checksum. Owned by `fetch`, filled by `crew`.
 
-Chunks come in any order, a SHA-256 only in one: so it follows behind, reading what was written as far as there is no
+Chunks come in any order, a checksum only in one: so it follows behind, reading what was written as far as there is no
 gap (pages that are still in memory, unless there is little of it), and is done almost when the last chunk is. Python
-cannot keep the state of a SHA-256 over a restart: after one it begins anew, over the chunks that were there.
+cannot keep the state of a hash over a restart: after one it begins anew, over the chunks that were there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import zlib
 from pathlib import Path
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights import disk
+from speculative_operator.weights import checksum, disk
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.journal import Journal
 from speculative_operator.weights.needed import check_path
@@ -54,7 +53,7 @@ class Part:
     def _forget(self) -> None:
         self._have = bytearray(self.chunks)
         self._next = 0
-        self._sum = hashlib.sha256()
+        self._sum = checksum.begun(self.entry)
 
     @property
     def chunks(self) -> int:
@@ -128,7 +127,7 @@ class Part:
             return not self.sealed and (self._next == self.chunks or bool(self._have[self._next]))
 
     def _add(self) -> None:
-        if self.entry.sha256:
+        if checksum.told_of(self.entry)[0]:
             fd, (at, end) = self.open(), self.span(self._next)
             block = memoryview(bytearray(min(_BLOCK, end - at)))
             while at < end:
@@ -141,14 +140,14 @@ class Part:
             self._next += 1
 
     def _seal(self) -> None:
-        found = self._sum.hexdigest()
+        (kind, wanted), found = checksum.told_of(self.entry), self._sum.hexdigest()
         fd = self.open()
-        if self.entry.sha256 and found != self.entry.sha256:
+        if kind and found != wanted:
             self.mismatches += 1
             self.restart()
             raise WeightsError(
                 Reason.CHECKSUM_MISMATCH,
-                f"SHA-256 is {found} and should be {self.entry.sha256}",
+                f"the {kind} is {found} and should be {wanted}",
                 file=self.entry.path,
                 remedy="the source, a proxy or a mirror changes what it delivers: compare the file at its source",
             )

@@ -24,6 +24,7 @@ from speculative_operator.weights.cache import MANIFEST, Cache
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import Stopped, fetch, missing_bytes
 from speculative_operator.weights.limits import Limits
+from speculative_operator.weights.source import Entry
 
 MODEL = {
     "config.json": b'{"model_type": "small"}',
@@ -38,6 +39,11 @@ FIRST = "model-00001-of-00002.safetensors"
 
 def brought(shelf: Shelf, cache: Path, limits: Limits = BRISK, **options: Any) -> Path:
     return fetch(shelf, cache, user="space/object", told=options.pop("told", ignored), limits=limits, **options)
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -252,6 +258,20 @@ def test_a_file_that_is_wrong_twice_is_a_mismatch_and_leaves_nothing_to_resume_f
     healthy = Shelf(MODEL)
     assert contents(brought(healthy, tmp_path)) == MODEL
     assert sum(one.given for one in healthy.asked if one.entry.path == FIRST) == 700 * KIB
+
+
+def test_a_git_object_id_is_held_against_the_file_too(tmp_path: Path) -> None:
+    """`printf hello | git hash-object --stdin` says the id."""
+    entry = Entry("config.json", 5, etag="git:b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0")
+
+    class Git(Shelf):
+        def files(self) -> tuple[Entry, ...]:
+            return (entry,)
+
+    assert (brought(Git({"config.json": b"hello"}), made(tmp_path / "right")) / "config.json").read_bytes() == b"hello"
+    error = refusal(Git({"config.json": b"hullo"}), made(tmp_path / "wrong"))
+    assert error.reason is Reason.CHECKSUM_MISMATCH
+    assert "git object id" in error.message
 
 
 def test_a_stop_keeps_what_has_come(tmp_path: Path) -> None:
