@@ -1,0 +1,147 @@
+"""The arithmetic of memory in a sentence, and what would make a pair fit. Used by `memory`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from speculative_operator.domain.models import Accelerator
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.vendor import Vendor
+from speculative_operator.pairing.fit_room import Room
+from speculative_operator.physics.catalog import find_accelerator, rows
+
+_GIB = float(2**30)
+_MOST_RANKS = 64
+_MOST_PERCENT = 95
+_FEW = 4
+_PREFIXES = {Vendor.AMD: ("MI",), Vendor.INTEL_GPU: ("Intel",), Vendor.NEURON: ("Trainium",), Vendor.TPU: ("TPU",)}
+_OTHERS = tuple(prefix for found in _PREFIXES.values() for prefix in found)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """One change that would do, or do better."""
+
+    field: str
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.value} ({self.why})"
+
+
+def said(
+    found: Room,
+    length: int,
+    each: int,
+    spec: DeploymentSpec,
+    accelerator: Accelerator,
+    fits: bool | None,
+    unsure: tuple[str, ...],
+) -> str:
+    """One sentence with every term in GiB, and one on what the drafter costs."""
+    ranks = spec.verifier.tensor_parallel_size * spec.verifier.pipeline_parallel_size
+    where = f"each of {ranks} x {accelerator.name}" if ranks > 1 else accelerator.name
+    drafter = found.drafter.weight_bytes
+    weights = f"verifier {_gib(found.verifier.weight_bytes)}" + (f", speculator {_gib(drafter)}" if drafter else "")
+    verdict = {True: "Fits", False: "Does not fit", None: "Too close to call"}[fits]
+    budget = f"{found.share:.0%} of {_gib(found.memory_bytes)} GiB is {_gib(found.memory_bytes * found.share)} GiB"
+    left = found.cache_bytes
+    rest = f"less {weights} and reserve {_gib(found.reserve_bytes)}, leaves {_gib(left)} GiB for the KV cache"
+    text = f"{verdict}: on {where} {budget}; that, {rest}; {_held(found, length, each)}."
+    text += _cost(found, each)
+    return text + (f" Not certain: {'; '.join(unsure)}." if unsure else "")
+
+
+def suggested(
+    found: Room, length: int, each: int, spec: DeploymentSpec, accelerator: Accelerator, *, fits: bool | None
+) -> tuple[Suggestion, ...]:
+    """What to change, the least change first; nothing where all requests that may run are held."""
+    if fits is not True:
+        return tuple(_remedies(found, length, spec, accelerator))
+    most, held = spec.verifier.max_num_seqs, found.requests(each)
+    if most is not None and held < most:
+        why = f"{most} requests of {each:,} tokens do not fit at once: the engine would preempt some"
+        return (Suggestion("verifier.maxNumSeqs", str(max(int(held), 1)), why),)
+    return ()
+
+
+def known_products(spec: DeploymentSpec) -> list[str]:
+    """Names of the accelerators of the vendor that the spec asks for."""
+    vendor = spec.accelerator.vendor
+    names = [row["name"] for row in rows("accelerators")]
+    if vendor in _PREFIXES:
+        return [name for name in names if name.startswith(_PREFIXES[vendor])]
+    return [name for name in names if not name.startswith(_OTHERS)]
+
+
+def _held(found: Room, length: int, each: int) -> str:
+    one = f"a request of {length:,} tokens (maxModelLen) takes {_gib(found.request_bytes(length))} GiB"
+    if found.cache_bytes <= 0.0:
+        return f"the weights alone need more than there is, and {one}"
+    held = found.requests(length)
+    if held < 1.0:
+        return f"{one}, more than that: {found.longest():,} tokens would fit"
+    at = f", and {_count(found.requests(each))} of {each:,} tokens" if each < length else ""
+    return f"{one}, so {_count(held)} run at once{at}"
+
+
+def _cost(found: Room, each: int) -> str:
+    """What the drafter takes from the KV cache."""
+    now, without = found.tokens(each), found.without_drafter.tokens(each)
+    if now is None or without is None or without <= now:
+        return ""
+    return (
+        f" Without the speculator the KV cache would hold {without:,} tokens instead of {now:,}: "
+        f"hard off gives back {without - now:,} ({(without - now) / without:.1%})."
+    )
+
+
+def _remedies(found: Room, length: int, spec: DeploymentSpec, accelerator: Accelerator) -> Iterator[Suggestion]:
+    longest = found.longest()
+    if longest >= 16:
+        yield Suggestion("verifier.maxModelLen", str(longest), "the longest request that fits")
+    percent = round(found.share * 100)
+    if percent < _MOST_PERCENT and _holds(replace(found, share=_MOST_PERCENT / 100), length):
+        yield Suggestion("verifier.gpuMemoryUtilizationPercent", str(_MOST_PERCENT), f"{percent} % leaves too little")
+    if found.drafter.weight_bytes and _holds(found.without_drafter, length):
+        yield Suggestion("speculator", "none, or a smaller one", "the verifier alone fits")
+    if ranks := _ranks(found, length):
+        count = f"{ranks * spec.verifier.pipeline_parallel_size} x {accelerator.name}"
+        yield Suggestion("verifier.tensorParallelSize", str(ranks), f"on {count} it fits")
+    products = [
+        (other.memory_bytes, name)
+        for name in known_products(spec)
+        if (other := find_accelerator(name)) and _holds(replace(found, memory_bytes=other.memory_bytes), length)
+    ]
+    if products:
+        names = ", ".join(name for _, name in sorted(products)[:_FEW])
+        yield Suggestion("accelerator.product", names, "it fits there with as many accelerators")
+
+
+def _ranks(found: Room, length: int) -> int | None:
+    """The least power-of-two multiple of ranks that holds one request; weights and caches are split anew."""
+    ranks = found.verifier.ranks
+    while (ranks := ranks * 2) <= _MOST_RANKS:
+        factor = ranks / found.verifier.ranks
+        verifier = replace(found.verifier, weight_bytes=found.verifier.weight_bytes / factor, ranks=ranks)
+        own = found.drafter
+        if own.ranks == found.verifier.ranks:
+            own = replace(own, weight_bytes=own.weight_bytes / factor, ranks=ranks)
+        if _holds(replace(found, verifier=verifier, drafter=own), length):
+            return ranks
+    return None
+
+
+def _holds(found: Room, length: int) -> bool:
+    return found.request_bytes(length) <= found.cache_bytes
+
+
+def _gib(size: float) -> str:
+    return f"{size / _GIB:.1f}"
+
+
+def _count(requests: float) -> str:
+    return "any number" if math.isinf(requests) else f"{int(requests):,}"

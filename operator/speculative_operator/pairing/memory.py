@@ -1,0 +1,163 @@
+"""Does the pair fit the accelerator: weights of both, KV cache of both, and what is left for requests. Pure.
+
+Called by `reconcile` for the condition MemoryFits, by `speculative check` and, through `shapes`, for the tuner's facts.
+
+    room for KV = memory x gpuMemoryUtilizationPercent - weights of verifier and drafter - reserve
+    requests    = room / (KV of verifier and drafter for one request)
+
+Both as `physics.memory` has them, with real bytes and per accelerator. A verdict is `False` only where the pair cannot
+fit by the most generous reading: data-sheet gigabytes taken as gibibytes (an "80 GB" H100 has 79.6 GiB), and a reserve
+of 1 GB. In between `fits` is None: pods are made, and the engine has the last word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import Accelerator
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.pairing.fit_advice import Suggestion, known_products, said, suggested
+from speculative_operator.pairing.fit_config import decoder, number
+from speculative_operator.pairing.fit_room import Holding, Room, drafter_holding, room, verifier_holding
+from speculative_operator.pairing.fit_weights import AT_LOAD
+from speculative_operator.pairing.shapes import pair_facts, shape_of
+
+__all__ = ["Fit", "Suggestion", "fit", "pair_facts", "shape_of"]
+
+LEAST_RESERVE_BYTES = 1e9
+_GENEROUS = 2**30 / 1e9
+_OWN_MEMORY = ("offload", "hf-overrides", "kv-cache-memory", "language-model-only", "load-format")
+"""What in `engine.args` moves memory in a way that is not followed here: nothing is refused then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The arithmetic of one replica on one accelerator product. All `_bytes` are of the fullest accelerator."""
+
+    fits: bool | None
+    """None: not known, or too close to call."""
+    message: str
+    suggestions: tuple[Suggestion, ...] = ()
+    memory_bytes: float = 0.0
+    budget_bytes: float = 0.0
+    """The share of it that the engine may use."""
+    verifier_bytes: float = 0.0
+    speculator_bytes: float = 0.0
+    reserve_bytes: float = 0.0
+    kv_bytes: float = 0.0
+    """Left for the KV cache; below 0 where the weights do not fit."""
+    request_bytes: float = 0.0
+    """KV cache of one request of `max_model_len` tokens, of both models."""
+    request_speculator_bytes: float = 0.0
+    max_model_len: int = 0
+    longest: int = 0
+    """Tokens of the longest request that fits."""
+    requests: float = 0.0
+    """Requests of `max_model_len` tokens at once, not rounded; as vLLM prints it at start."""
+    context: int | None = None
+    requests_at_context: float | None = None
+    tokens: int | None = None
+    """KV cache of one engine in tokens, in requests of `context`, or of `max_model_len`."""
+    tokens_without_speculator: int | None = None
+    unsure: tuple[str, ...] = ()
+    """What could not be told; each keeps `fits` from being False."""
+
+    @property
+    def gives_back(self) -> int:
+        """Tokens of KV cache that running without the drafter gives back."""
+        return max((self.tokens_without_speculator or 0) - (self.tokens or 0), 0)
+
+    @property
+    def drafter_share(self) -> float:
+        """Share of the KV tokens that the drafter costs, weights and cache together."""
+        return self.gives_back / self.tokens_without_speculator if self.tokens_without_speculator else 0.0
+
+
+def fit(
+    verifier: ModelFacts,
+    speculator: ModelFacts | None,
+    spec: DeploymentSpec,
+    accelerator: Accelerator | None,
+    *,
+    context: int | None = None,
+) -> Fit:
+    """The arithmetic for `spec`; `context` is the observed length of a request in tokens."""
+    own = verifier_holding(verifier, spec)
+    drafter = drafter_holding(verifier, speculator, spec)
+    length = spec.verifier.max_model_len or number(decoder(verifier.config), "max_position")
+    if own is None or length is None:
+        return Fit(None, _untold(verifier, length))
+    if accelerator is None:
+        return _unknown_accelerator(own[0], drafter or Holding(), spec)
+    unsure = _unsure(verifier, drafter, spec, counted=own[1].counted)
+    found = room(accelerator, own[0], drafter or Holding(), spec)
+    fits = _verdict(found, length, certain=not unsure)
+    each = min(context or length, length)
+    without = found.without_drafter
+    figures = Fit(
+        fits=fits,
+        message="",
+        memory_bytes=found.memory_bytes,
+        budget_bytes=found.memory_bytes * found.share,
+        verifier_bytes=found.verifier.weight_bytes,
+        speculator_bytes=found.drafter.weight_bytes,
+        reserve_bytes=found.reserve_bytes,
+        kv_bytes=found.cache_bytes,
+        request_bytes=found.request_bytes(length),
+        request_speculator_bytes=found.drafter_request_bytes(length),
+        max_model_len=length,
+        longest=found.longest(),
+        requests=found.requests(length),
+        context=context,
+        requests_at_context=found.requests(each) if context else None,
+        tokens=found.tokens(each),
+        tokens_without_speculator=without.tokens(each),
+        unsure=unsure,
+    )
+    advice = suggested(found, length, each, spec, accelerator, fits=fits)
+    return replace(figures, message=said(found, length, each, spec, accelerator, fits, unsure), suggestions=advice)
+
+
+def _verdict(found: Room, length: int, *, certain: bool) -> bool | None:
+    if found.request_bytes(length) <= found.cache_bytes:
+        return True
+    generous = replace(found, memory_bytes=found.memory_bytes * _GENEROUS, reserve_bytes=LEAST_RESERVE_BYTES)
+    if certain and generous.request_bytes(length) > generous.cache_bytes:
+        return False
+    return None
+
+
+def _unsure(verifier: ModelFacts, drafter: Holding | None, spec: DeploymentSpec, *, counted: bool) -> tuple[str, ...]:
+    config = decoder(verifier.config)
+    asked = spec.verifier.quantization.lower()
+    told = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
+    arguments = [one for one in spec.engine.args if any(part in one for part in _OWN_MEMORY)]
+    found = [
+        ("" if drafter is not None else "what the speculator holds is not known"),
+        ("" if told else f"what quantization {asked} makes of the weights is not known"),
+        ("" if not counted else "the weights were counted from config.json, not read from the files"),
+        ("" if "compress_ratios" not in config else "pages of compressed caches are larger than what they hold"),
+        *(f"engine.args has {one.split('=')[0]}" for one in arguments),
+    ]
+    return tuple(one for one in found if one)
+
+
+def _untold(verifier: ModelFacts, length: int | None) -> str:
+    named = verifier.pin.location or "the verifier"
+    if length is None:
+        return (
+            f"{named}: config.json does not tell the longest context; set verifier.maxModelLen to have memory judged."
+        )
+    return f"{named}: config.json does not tell layers and KV heads in a form that is known here; memory is not judged."
+
+
+def _unknown_accelerator(own: Holding, drafter: Holding, spec: DeploymentSpec) -> Fit:
+    asked = spec.accelerator.product
+    held = (own.weight_bytes + drafter.weight_bytes) / 2**30
+    why = f"accelerator.product {asked} is not in the table" if asked else "accelerator.product is not set"
+    message = (
+        f"{why}, so memory is not judged: the weights need {held:.1f} GiB on each accelerator; "
+        f"set it to one of {', '.join(known_products(spec))}."
+    )
+    return Fit(None, message, verifier_bytes=own.weight_bytes, speculator_bytes=drafter.weight_bytes)
