@@ -46,9 +46,9 @@ _KEYS = """
 
     num_nextn_predict_layers mtp_num_hidden_layers mtp_num_layers num_mtp_modules n_predict mtp_layers
 
-    quantization_config quant_method quant_algo bits w_bit group_size q_group_size fmt activation_scheme weight_block_size
-    format config_groups num_bits kv_cache_scheme kv_cache_quant_algo load_in_4bit load_in_8bit weights input_activations
-    strategy
+    quantization_config quant_method quant_algo bits w_bit group_size q_group_size fmt activation_scheme
+    weight_block_size format config_groups num_bits kv_cache_scheme kv_cache_quant_algo load_in_4bit load_in_8bit
+    weights input_activations strategy
 
     bos_token_id eos_token_id pad_token_id mask_token_id
 
