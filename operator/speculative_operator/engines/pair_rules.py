@@ -39,6 +39,18 @@ MTP_TYPES = frozenset(
 )  # fmt: skip
 """vLLM 0.32.0 config/speculative.py, hf_config_override: `model_type` of what it rewrites into modules. For the few
 that it knows by architecture the type is that of the family's config.json."""
+_NO_INNER_STATES = """
+    AXK1 BailingMoe BailingMoeV2 BailingMoeV2_5 BailingMoeV3 Bloom Cohere Cohere2 Dbrx DeciLM DeepseekOCR
+    DeepseekOCR2 DeepseekVLV2 DotsOCR Ernie4_5_Moe Exaone Exaone4 ExaoneMoE ExaoneMoe Falcon FalconH1 FalconMamba
+    Gemma Gemma2 Gemma3 Gemma3n Glm4 Glm4Moe Glm4MoeLite GLM4V GPTJ GraniteMoe GraniteMoeHybrid GraniteMoeShared
+    GraniteMoeSWA HCXVisionV2 HrmText HyperCLOVAX HYV3 HYV4 InternLM2 IQuestLoopCoder Jamba Lfm2 Lfm2Moe LongcatFlash
+    LongcatFlashNgram Mamba Mamba2 Mixtral Molmo Moondream3 MoonshotKimia Nemotron Olmoe OlmoHybrid OPT Orion Ovis2_6
+    Ovis2_6_Moe PanguEmbedded PanguProMoEV2 PanguUltraMoE Param2MoE Phi3V Phi4MM PhiMoE Qwen2Moe Qwen4Exp Rnj1 Solar
+    StableLm Step3p5 Step3Text UnlimitedOCR Zamba2
+"""
+NO_INNER_STATES = frozenset(f"{name}ForCausalLM" for name in _NO_INNER_STATES.split())
+"""Text models of vLLM 0.32.0 model_executor/models/registry.py whose classes neither inherit SupportsEagle3 nor name
+auxiliary hidden states; for the others "Model does not support EAGLE3 interface" is not known to come."""
 SAME_SIZE_SINCE: Version = (0, 14, 0)
 """draft_model came back to vLLM with the check of `vocab_size` (vllm#24322)."""
 
@@ -69,6 +81,7 @@ def _vllm(plain: EngineRules, version: Version) -> EngineRules:
         renames=RENAMES,
         speculators_types=SPECULATORS_TYPES if read else None,
         mtp_types=MTP_TYPES if read else None,
+        no_inner_states=NO_INNER_STATES if read else frozenset(),
         divisible_modules=True,
         divisible_heads=True,
         parallel_token=True,

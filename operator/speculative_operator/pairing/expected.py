@@ -1,9 +1,9 @@
 """What acceptance published measurements promise for a method and a workload, with its interval. Called by `judge`.
 
 data/acceptance_profiles.csv holds one measurement a row: `S_j` is the share of drafts whose position j was accepted, at
-the K of the row; the source of each is named there. Where only the acceptance length was published, every draft is taken
-to have one chance, once those before it were accepted (arXiv 2211.17192, section 3.1), such that the length at that K
-comes out. A measurement that was taken at several K counts once, with the K nearest above the one asked for.
+the K of the row; the source of each is named there. Where only the acceptance length was published, every draft gets
+one chance, once those before it were accepted (arXiv 2211.17192, section 3.1), such that the length at that K comes
+out. A measurement that was taken at several K counts once, with the K nearest above the one asked for.
 """
 
 from __future__ import annotations

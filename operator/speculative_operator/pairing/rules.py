@@ -31,9 +31,8 @@ class EngineRules:
     """`speculators_model_type` that the release reads; None: unknown."""
     mtp_types: frozenset[str] | None = None
     """`model_type` of verifiers and drafters whose modules the release runs; None: unknown."""
-    inner_states: frozenset[str] | None = None
-    """Architectures of verifiers from which auxiliary hidden states can be taken (EAGLE-3, block drafters); None:
-    unknown."""
+    no_inner_states: frozenset[str] = frozenset()
+    """Architectures of verifiers from inside of which the release takes no hidden states (EAGLE-3, block drafters)."""
     divisible_modules: bool = False
     """A K above the number of mtp modules must be a multiple of it."""
     divisible_heads: bool = False

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain.spec import EngineSettings, EngineType, Method, Mode, Speculation
-from speculative_operator.engines.pair_rules import MTP_TYPES, rules_of
+from speculative_operator.engines.pair_rules import MTP_TYPES, NO_INNER_STATES, rules_of
 from speculative_operator.engines.registry import engine_for
 
 
@@ -49,12 +49,18 @@ def test_refusals_are_those_of_the_adapter_but_for_where_weights_lie() -> None:
 @pytest.mark.parametrize("engine", [EngineType.SGLANG, EngineType.TENSORRT_LLM, EngineType.TGI])
 def test_of_other_engines_nothing_is_claimed_that_was_not_read(engine: EngineType) -> None:
     rules = rules_of(replace(spec(), engine=at("1.0.0", engine)))
-    assert rules.mtp_types is rules.speculators_types is rules.inner_states is None
+    assert rules.mtp_types is rules.speculators_types is None
+    assert not rules.no_inner_states
     assert not any((rules.same_vocabulary_size, rules.divisible_heads, rules.checks_lengths, rules.parallel_token))
 
 
 def test_a_version_that_cannot_be_read_claims_nothing() -> None:
     assert rules_of(replace(spec(), engine=at("latest"))).mtp_types is None
+
+
+def test_architectures_without_inner_states() -> None:
+    assert {"MixtralForCausalLM", "Gemma3ForCausalLM"} <= NO_INNER_STATES
+    assert not {"LlamaForCausalLM", "Qwen3ForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM"} & NO_INNER_STATES
 
 
 def test_families_with_modules() -> None:

@@ -308,6 +308,16 @@ def test_what_a_checkpoint_is(
     assert nature(model).method is method
 
 
+def test_a_verifier_that_yields_no_inner_states() -> None:
+    mixtral = facts("mistralai/Mixtral-8x7B-Instruct-v0.1")
+    head = with_config(EAGLE3, vocab_size=32000)
+    assert found(judged(mixtral, head), Code.VERIFIER_UNSUPPORTED).level is Level.WARNING
+    plain = judged(mixtral, facts("yuhuili/EAGLE-mixtral-instruct-8x7B"), Method.EAGLE)
+    assert Code.VERIFIER_UNSUPPORTED not in {one.code for one in plain.findings}
+    later = judged(mixtral, head, version="0.40.0")
+    assert Code.VERIFIER_UNSUPPORTED not in {one.code for one in later.findings}
+
+
 def test_formats_of_speculators_by_release() -> None:
     old = with_config("RedHatAI/Qwen3-8B-speculator.eagle3", speculators_model_type="eagle")
     one = found(judged(facts(QWEN), old, Method.EAGLE), Code.FORMAT_UNSUPPORTED)

@@ -16,10 +16,11 @@ _PARALLEL = "spec.speculator.parallelDrafting"
 
 
 def findings(pair: Pair) -> Iterator[Finding]:
-    if not pair.inside:
-        yield from _format(pair)
-        yield from _method(pair)
-        yield from _one_pass(pair)
+    if pair.inside:
+        return
+    yield from _format(pair)
+    yield from _method(pair)
+    yield from _one_pass(pair)
     yield from _inner_states(pair)
 
 
@@ -84,12 +85,12 @@ def _one_pass(pair: Pair) -> Iterator[Finding]:
 
 
 def _inner_states(pair: Pair) -> Iterator[Finding]:
-    known, named = pair.rules.inner_states, reading.texts(pair.verifier.config, "architectures")
-    if known is None or not named or pair.method not in INNER or set(named) & known:
+    named = reading.texts(pair.verifier.config, "architectures")
+    if pair.method not in INNER or not named or named[0] not in pair.rules.no_inner_states:
         return
     message = (
-        f"{pair.rules.engine} {pair.rules.version} is not known to yield hidden states from inside {named[0]}, which "
-        f"{pair.method} needs"
+        f"{pair.rules.engine} {pair.rules.version} takes no hidden states from inside {named[0]}, which {pair.method} "
+        "needs"
     )
-    remedy = "use draft_model or ngram, or check the engine's list of models with EAGLE-3"
+    remedy = "use eagle, draft_model or ngram, or an image of the engine that has learned it"
     yield warning(Code.VERIFIER_UNSUPPORTED, "verifier config.json architectures", (named[0], None), message, remedy)
