@@ -75,7 +75,7 @@ class HubHandler(Handler):
     def _token(self) -> str:
         return self.headers.get("Authorization", "").removeprefix("Bearer ")
 
-    def _found(self, name: str, revision: str) -> Commit | None:
+    def _found(self, name: str, revision: str, path: str = "") -> Commit | None:
         """The commit; None after a refusal was sent."""
         access, token = self.server.access, self._token
         if token and token not in access.tokens:
@@ -83,7 +83,7 @@ class HubHandler(Handler):
         elif name not in self.server.repositories.names():
             self._refuse(404 if token else 401, "RepoNotFound", "Repository not found")
         else:
-            commit = self.server.repositories.commit(name, revision or "main")
+            commit = self.server.repositories.commit(name, revision or "main", path)
             if commit is None:
                 self._refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
             return commit
@@ -129,7 +129,7 @@ class HubHandler(Handler):
             self.json(200, told)
 
     def _resolve(self, name: str, revision: str, path: str, query: str) -> None:
-        commit = self._found(name, revision)
+        commit = self._found(name, revision, path)
         if commit is None:
             return
         allowed = self.server.access.gated.get(name)
@@ -150,7 +150,7 @@ class HubHandler(Handler):
         self.begin(302, {**told, "Location": place, "Content-Length": "0"})
 
     def _stored(self, name: str, revision: str, path: str, query: str) -> None:
-        commit = self.server.repositories.commit(name, revision)
+        commit = self.server.repositories.commit(name, revision, path)
         file = commit.files.get(path) if commit else None
         if self.headers.get("Authorization"):
             self.refuse(400, "only one way of authentication is allowed")

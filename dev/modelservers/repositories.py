@@ -42,25 +42,40 @@ class Repositories:
     """Everything below one folder. Safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._lock = threading.Lock()
         self._known: dict[tuple[str, int, int], tuple[str, str]] = {}
+        self._commits: dict[tuple[str, str], Commit] = {}
 
     def names(self) -> list[str]:
         """`org/name` of every repository."""
-        found = {path.relative_to(self._folder).as_posix() for path in self._folder.glob("*/*") if path.is_dir()}
+        found = {path.relative_to(self.folder).as_posix() for path in self.folder.glob("*/*") if path.is_dir()}
         return sorted({name.partition("@")[0] for name in found})
 
-    def commit(self, name: str, revision: str) -> Commit | None:
-        """At a branch or a commit; None where there is none."""
+    def commit(self, name: str, revision: str, path: str = "") -> Commit | None:
+        """At a branch or a commit; None where there is none. Who wants one file of a commit, and names it, is spared
+        a look at all the others."""
+        former = self._commits.get((name, revision))
+        if former is not None and path in former.files and self._is_as_it_was(former.files[path]):
+            return former
         organisation, _, model = name.partition("/")
-        branches = {"main": self._folder / organisation / model}
-        for path in (self._folder / organisation).glob(f"{model}@*"):
-            branches[path.name.partition("@")[2]] = path
+        branches = {"main": self.folder / organisation / model}
+        for place in (self.folder / organisation).glob(f"{model}@*"):
+            branches[place.name.partition("@")[2]] = place
         if revision in branches:
             return self._read(branches[revision]) if branches[revision].is_dir() else None
-        found = (self._read(path) for path in branches.values() if path.is_dir())
-        return next((commit for commit in found if commit.sha == revision), None)
+        found = (self._read(place) for place in branches.values() if place.is_dir())
+        asked = next((commit for commit in found if commit.sha == revision), None)
+        if asked is not None:
+            self._commits[name, revision] = asked
+        return asked
+
+    def _is_as_it_was(self, file: File) -> bool:
+        try:
+            stat = file.place.stat()
+        except OSError:
+            return False
+        return (str(file.place), stat.st_size, stat.st_mtime_ns) in self._known
 
     def _read(self, folder: Path) -> Commit:
         with self._lock:

@@ -15,6 +15,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -126,7 +127,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="holds a folder per bucket")
     with serving(parser.parse_args().folder.absolute()) as service:
         print(json.dumps(service.environment), flush=True)
-        signal.sigwait([signal.SIGINT, signal.SIGTERM])
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def _header(source: Source, entry: Entry) -> _Sum:
     with reading.understood(source, entry):
         if len(first) < 8 or length > MOST_HEADER or 8 + length > entry.size:
             raise ValueError(f"a header of {length} bytes in a file of {entry.size}")
-        rest = source.read(entry, len(first), 8 + length) if 8 + length > len(first) else iter(())
+        rest = reading.steadily(source, entry, len(first), 8 + length)
         found, end = _walked(chain([first[8 : 8 + length]], rest))
         if end + 8 + length != entry.size:
             raise ValueError(f"tensors end at byte {end + 8 + length} of a file of {entry.size}")

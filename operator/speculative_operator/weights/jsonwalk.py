@@ -87,9 +87,14 @@ class JsonWalk:
             self._at += 1
             return
         while True:
-            match = self._match(_NUMBERED)
-            yield _unescaped(match[1]), int(match[2])
-            if match[3] == "}":
+            # The common case without a call: this loop runs for every token of a vocabulary.
+            match = _NUMBERED.match(self._text, self._at)
+            if match is None:
+                match = self._match(_NUMBERED)
+            self._at = match.end()
+            name, number, end = match.groups()
+            yield _unescaped(name) if "\\" in name else name, int(number)
+            if end == "}":
                 return
 
     def scored(self) -> Iterator[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.source import Entry, Source
+
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 20.0
 
 
 def whole(source: Source, entry: Entry, most: int) -> bytes:
@@ -25,14 +30,28 @@ def whole(source: Source, entry: Entry, most: int) -> bytes:
 
 def part(source: Source, entry: Entry, start: int, end: int) -> bytes:
     """Bytes `start` to `end` (excluded), fewer where the file ends before."""
-    end = min(end, entry.size)
-    return b"".join(source.read(entry, start, end)) if end > start else b""
+    return b"".join(steadily(source, entry, start, min(end, entry.size)))
 
 
 def stream(source: Source, entry: Entry) -> Iterator[bytes]:
     """The file from its beginning; closing the iterator ends the transfer."""
-    if entry.size:
-        yield from source.read(entry, 0, entry.size)
+    yield from steadily(source, entry, 0, entry.size)
+
+
+def steadily(source: Source, entry: Entry, start: int, end: int) -> Iterator[bytes]:
+    """Bytes `start` to `end` (excluded); what breaks on the way is taken up again where it broke, a few times."""
+    at, failures = start, 0
+    while at < end:
+        try:
+            for block in source.read(entry, at, end):
+                at += len(block)
+                yield block
+        except WeightsError as error:
+            failures += 1
+            wait = error.retry_after or _PAUSE_SECONDS * failures
+            if not error.transient or failures >= _ATTEMPTS or wait > _LONGEST_PAUSE_SECONDS:
+                raise
+            time.sleep(wait)
 
 
 def json_object(source: Source, entry: Entry, most: int) -> Mapping[str, Any]:

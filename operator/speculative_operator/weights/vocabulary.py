@@ -7,8 +7,10 @@ that a model lists as added too are left out: whether they stand in the vocabula
 from __future__ import annotations
 
 import hashlib
+import operator
 from array import array
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 
 DIGITS = 16
 
@@ -33,14 +35,15 @@ class Vocabulary:
     def summed(self, left_out: Collection[bytes] = ()) -> tuple[int, str]:
         """How many tokens remain without `left_out`, and their hash; empty where none remain."""
         digest, count, numbers = hashlib.sha256(), 0, self._numbers
-        order = range(len(numbers))
-        ascending = all(numbers[at] <= numbers[at + 1] for at in range(len(numbers) - 1))
-        for at in order if ascending else sorted(order, key=numbers.__getitem__):
-            token = bytes(self._tokens[self._ends[at - 1] if at else 0 : self._ends[at]])
-            if token in left_out:
-                continue
-            digest.update(b"%d\0%b\n" % (numbers[at], token))
-            count += 1
+        ends, tokens = self._ends, bytes(self._tokens)
+        order: Iterable[int] = range(len(numbers))
+        if any(map(operator.gt, numbers, islice(numbers, 1, None))):
+            order = sorted(order, key=numbers.__getitem__)
+        for at in order:
+            token = tokens[ends[at - 1] if at else 0 : ends[at]]
+            if token not in left_out:
+                digest.update(b"%d\0%b\n" % (numbers[at], token))
+                count += 1
         return count, digest.hexdigest()[:DIGITS] if count else ""
 
 

@@ -148,7 +148,7 @@ def test_absent_model_revision_and_file_are_told_apart(hub: HubServer, monkeypat
     assert (revision.reason, revision.status) == (Reason.SOURCE_NOT_FOUND, 404)
     assert "'v9'" in revision.message
     source = opened()
-    (hub.repositories._folder / "org" / "base" / "config.json").rename(hub.repositories._folder / "gone")
+    (hub.repositories.folder / "org" / "base" / "config.json").rename(hub.repositories.folder / "gone")
     with pytest.raises(WeightsError) as caught:
         read(source, "config.json")
     assert (caught.value.reason, caught.value.file) == (Reason.SOURCE_NOT_FOUND, "config.json")
