@@ -61,7 +61,7 @@ def _collected(place: Cache, key: str, before: float) -> bool:
 def _last_wanted(place: Cache, key: str) -> float:
     """Newest mark of use; where there is none, when the version was published or its fetch began."""
     marks = [_changed(path) for path in _names(place.uses(key))]
-    traces = [place.model(key) / MANIFEST, place.partial(key), place.uses(key)]
+    traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]
     return max(marks) if marks else max(_changed(path) for path in traces)
 
 

@@ -78,16 +78,16 @@ def _wanted(options: Namespace) -> dict[str, ModelSource]:
 
 def _source(uri: str, revision: str) -> ModelSource:
     """`hf://organisation/model@revision` is the same as the two apart. Raises WeightsError."""
-    scheme, _, location = uri.partition("://")
+    scheme, _, location = uri.rstrip("/").partition("://")
     if scheme not in list(Scheme) or not location:
         raise WeightsError(
             Reason.UNSUPPORTED_SOURCE,
             f"{uri} is no model source",
             remedy="write hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY, s3://BUCKET/PREFIX or pvc://CLAIM/PATH",
         )
-    if not revision and scheme != Scheme.PVC:
+    if not revision and scheme == Scheme.HF:
         location, _, revision = location.partition("@")
-    return ModelSource(Scheme(scheme), location.rstrip("/"), revision)
+    return ModelSource(Scheme(scheme), location, revision)
 
 
 def _sorted_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[str, Source]]:

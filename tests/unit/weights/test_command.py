@@ -1,0 +1,239 @@
+"""The command line: arguments, results, errors that say their side."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.weights.shelf import COMMIT, KIB, Shelf, content
+
+from speculative_operator.domain.artifact import ModelFacts, Pin
+from speculative_operator.domain.jobs import decoded, progress_of
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.weights import __main__, command, disk
+from speculative_operator.weights.errors import WeightsError
+
+VERIFIER = Shelf({"config.json": b"{}", "model.safetensors": content(300 * KIB, 1)}, location="org/verifier")
+DRAFTER = Shelf({"config.json": b"{}", "model.safetensors": content(30 * KIB, 2)}, location="org/drafter")
+BOTH = ["--verifier", "hf://org/verifier", "--speculator", "hf://org/drafter"]
+PINNED = [*BOTH, "--verifier-revision", COMMIT, "--speculator-revision", COMMIT]
+
+
+@pytest.fixture(autouse=True)
+def signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the test run stay as they are; so do its umask and its log."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("os.umask", lambda _: None)
+    monkeypatch.setattr(__main__, "TERMINATION_LOG", Path("/nowhere/at/all"))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[ModelSource]:
+    """Sources that were asked for; each is one of the two shelves."""
+    asked: list[ModelSource] = []
+
+    def open_source(source: ModelSource, claims_at: Path | None) -> Shelf:
+        asked.append(source)
+        for shelf in (VERIFIER, DRAFTER):
+            if shelf.location == source.location:
+                return shelf
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri} is not there", status=404, remedy="correct the name")
+
+    monkeypatch.setattr(command, "open_source", open_source)
+    return asked
+
+
+Run = Callable[..., tuple[int, list[str], str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def ran(*arguments: str) -> tuple[int, list[str], str]:
+        status = __main__.main(arguments)
+        out, err = capsys.readouterr()
+        return status, out.splitlines(), err
+
+    return ran
+
+
+def test_fetch_brings_both_and_tells_what_it_did(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
+    result = tmp_path / "result"
+    status, out, _ = run("fetch", "--cache", str(tmp_path / "new"), *PINNED, "--object", "s/o", "--result", str(result))
+    assert status == 0
+    assert opened == [ModelSource(Scheme.HF, f"org/{side}", COMMIT) for side in ("verifier", "drafter")]
+    told = decoded(result.read_text())
+    assert told is not None
+    for side, shelf, size in (("verifier", VERIFIER, 300 * KIB + 2), ("speculator", DRAFTER, 30 * KIB + 2)):
+        assert told[side]["key"] == shelf.pin.key
+        assert (told[side]["bytes"], told[side]["cached"]) == (size, False)
+        assert told[side]["pin"]["resolved"] == COMMIT
+        assert (tmp_path / "new" / "models" / shelf.pin.key / "config.json").read_bytes() == b"{}"
+        assert (tmp_path / "new" / "uses" / shelf.pin.key / "s.o").exists()
+    assert told["removed"] == []
+    seen = [progress for line in out if (progress := progress_of(line))]
+    assert {one.total for one in seen} == {330 * KIB + 4}, "both sides are one download"
+    assert [one.bytes for one in seen] == sorted(one.bytes for one in seen)
+    assert seen[-1].bytes == 330 * KIB + 4
+
+
+def test_a_cached_side_is_not_opened(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
+    run("fetch", "--cache", str(tmp_path), *PINNED[:2], "--verifier-revision", COMMIT)
+    opened.clear()
+    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED)
+    assert status == 0
+    assert [source.location for source in opened] == ["org/drafter"]
+    told = json.loads(out[-1])
+    assert (told["verifier"]["cached"], told["speculator"]["cached"]) == (True, False)
+    opened.clear()
+    assert run("fetch", "--cache", str(tmp_path), *PINNED)[0] == 0
+    assert opened == []
+
+
+def test_a_revision_may_stand_in_the_uri(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
+    run("fetch", "--cache", str(tmp_path), "--verifier", "hf://org/verifier@v1.0/")
+    assert opened == [ModelSource(Scheme.HF, "org/verifier", "v1.0")]
+
+
+@pytest.mark.parametrize("uri", ["org/model", "gs://bucket/model", "hf://"])
+def test_what_is_no_source_is_named(tmp_path: Path, run: Run, uri: str) -> None:
+    status, out, err = run("fetch", "--cache", str(tmp_path), "--verifier", uri)
+    assert status == 1
+    assert uri in err
+    assert json.loads(out[-1])["error"]["reason"] == "UnsupportedSource"
+
+
+def test_an_error_says_its_side_and_comes_before_any_download(
+    tmp_path: Path, opened: list[ModelSource], run: Run
+) -> None:
+    before = len(VERIFIER.asked)
+    result, wrong = str(tmp_path / "result"), ["--verifier", "hf://org/verifier", "--speculator", "hf://org/missing"]
+    status, _, err = run("fetch", "--cache", str(tmp_path), *wrong, "--result", result)
+    assert status == 1
+    assert err == "error: speculator: hf://org/missing is not there; correct the name\n"
+    assert decoded(Path(result).read_text()) == {
+        "error": {
+            "reason": "SourceNotFound", "message": "hf://org/missing is not there", "remedy": "correct the name",
+            "status": 404, "side": "speculator",
+        }
+    }  # fmt: skip
+    assert len(VERIFIER.asked) == before
+
+
+def test_room_is_counted_for_both_and_made_by_collection(
+    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "models" / "0123"
+    old.mkdir(parents=True)
+    (old / ".speculative.json").write_text("{}")
+    for path in (old / ".speculative.json", old):
+        os.utime(path, (1, 1))
+    needed = 330 * KIB + 4 + (16 << 20)
+    monkeypatch.setattr(disk, "free", lambda _: needed if not old.exists() else needed - 1)
+    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED)
+    assert status == 0
+    assert json.loads(out[-1])["removed"] == ["0123"]
+    monkeypatch.setattr(disk, "free", lambda _: 100)
+    status, out, _ = run("fetch", "--cache", str(tmp_path), "--verifier", "hf://org/verifier")
+    assert status == 0, "what is published needs no room"
+
+
+def test_no_room_at_all_is_an_error(tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr(disk, "free", lambda _: 100)
+    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED)
+    assert status == 1
+    assert json.loads(out[-1])["error"]["reason"] == "CacheFull"
+
+
+def test_kept_versions_and_the_pair_itself_outlive_a_collection(
+    tmp_path: Path, opened: list[ModelSource], run: Run
+) -> None:
+    for key in ("kept", "other"):
+        (tmp_path / "models" / key).mkdir(parents=True)
+    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED, "--keep", "kept", "--grace", "0")
+    assert status == 0
+    assert json.loads(out[-1])["removed"] == ["other"]
+    left = {path.name for path in (tmp_path / "models").iterdir()}
+    assert left == {"kept", VERIFIER.pin.key, DRAFTER.pin.key}
+
+
+def facts(location: str, **config: Any) -> ModelFacts:
+    return ModelFacts(Pin(Scheme.HF, location, "", COMMIT), config)
+
+
+def test_inspect_reports_both(
+    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "inspect", lambda source: facts(source.location, hidden_size=64))
+    result = tmp_path / "result"
+    assert run("inspect", *BOTH, "--result", str(result))[0] == 0
+    told = decoded(result.read_text())
+    assert told is not None
+    assert ModelFacts.from_json(told["verifier"]) == facts("org/verifier", hidden_size=64)
+    assert ModelFacts.from_json(told["speculator"]) == facts("org/drafter", hidden_size=64)
+
+
+def test_inspect_of_a_verifier_alone(opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "inspect", lambda source: facts(source.location))
+    status, out, _ = run("inspect", "--verifier", "hf://org/verifier")
+    assert status == 0
+    assert list(json.loads(out[-1])) == ["verifier"]
+
+
+def test_facts_too_large_for_a_result_are_an_error_that_says_so(
+    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = content(6000).hex()
+    monkeypatch.setattr(command, "inspect", lambda source: facts(source.location, name=noise))
+    status, _, err = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
+    assert status == 1
+    told = decoded((tmp_path / "result").read_text())
+    assert told is not None
+    assert told["error"]["reason"] == "PairUnread"
+    assert "does not fit" in err
+
+
+def test_a_defect_leaves_a_result_and_a_traceback(
+    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(command, "inspect", lambda source: 1 // 0)
+    status, _, _ = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
+    assert status == 1
+    told = decoded((tmp_path / "result").read_text())
+    assert told is not None
+    assert told["error"]["reason"] == "Unknown"
+    assert "ZeroDivisionError" in told["error"]["message"]
+    assert "Traceback" in caplog.text
+
+
+def test_the_termination_log_is_where_a_result_goes_when_there_is_one(
+    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").touch()
+    monkeypatch.setattr(__main__, "TERMINATION_LOG", tmp_path / "log")
+    assert run("fetch", "--cache", str(tmp_path / "cache"), "--verifier", "hf://org/verifier")[0] == 0
+    assert decoded((tmp_path / "log").read_text()) is not None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["fetch", "--verifier", "hf://a/b"], ["inspect"], ["fetch", "--cache", "x", *BOTH, "--parallel", "0"]],
+)
+def test_wrong_use_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        __main__.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: speculative-weights" in capsys.readouterr().err
+
+
+def test_a_use_mark_is_renewed_for_a_cached_pair(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
+    run("fetch", "--cache", str(tmp_path), *PINNED, "--object", "s/o")
+    mark = tmp_path / "uses" / VERIFIER.pin.key / "s.o"
+    os.utime(mark, (1, 1))
+    run("fetch", "--cache", str(tmp_path), *PINNED, "--object", "s/o")
+    assert time.time() - mark.stat().st_mtime < 60
