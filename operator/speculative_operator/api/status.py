@@ -50,8 +50,9 @@ class PinStatus(Wire):
     """Where it is, as in the spec."""
     asked: Line | None = None
     """Revision that the spec asks for; left out: the source's default."""
-    resolved: Line
-    """What that was when it was looked up: a commit of hf://, a digest of oci://, a hash over all files elsewhere."""
+    resolved: Line | None = None
+    """What that was when it was looked up: a commit of hf://, a digest of oci://, a hash over all files elsewhere. Left
+    out until it is known."""
     newest: Line | None = None
     """What it has become since; left out while it is the same."""
     key: Line | None = None

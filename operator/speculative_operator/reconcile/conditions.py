@@ -1,4 +1,4 @@
-"""Conditions about serving: Ready, Progressing, Available, RolloutHealthy, and the checks of later releases.
+"""Conditions about serving: Ready, Progressing, Available, RolloutHealthy, and those of pairs that are not looked at.
 
 Called by `status`. Messages hold counts and states, never figures that move by themselves: a condition that changes is
 a write and an event.
@@ -17,23 +17,23 @@ from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.view import View
 
 LONGEST_MESSAGE = 2000
+_WEIGHTS = Condition(
+    ConditionType.WEIGHTS_READY, Truth.UNKNOWN, Reason.ENGINE_LOADS, "the engine loads the weights when a pod starts"
+)
+_MEMORY = Condition(ConditionType.MEMORY_FITS, Truth.UNKNOWN, Reason.NOT_CHECKED, "memory is not checked")
+UNDER_WAY = frozenset({Reason.INSPECTING, Reason.DOWNLOADING})
+"""Reasons to wait that pass by themselves."""
 
 
 def serving_conditions(view: View) -> tuple[Condition, ...]:
     """Conditions that follow from pods, Deployment and problems alone."""
+    found = {one.type: one for one in view.pairing.conditions} if view.pairing is not None else {}
     return (
         _ready(view),
         _progressing(view),
         _available(view),
         _rollout_healthy(view),
-        Condition(
-            ConditionType.WEIGHTS_READY,
-            Truth.UNKNOWN,
-            Reason.ENGINE_LOADS,
-            "the engine loads the weights when a pod starts",
-        ),
-        _pair(view),
-        Condition(ConditionType.MEMORY_FITS, Truth.UNKNOWN, Reason.NOT_CHECKED, "this release does not check memory"),
+        *(found.get(one.type, one) for one in (_WEIGHTS, _pair(view), _MEMORY)),
     )
 
 
@@ -76,6 +76,8 @@ def _stamped(condition: Condition, before: Mapping[str, Any], generation: int, n
 def _ready(view: View) -> Condition:
     if view.problems:
         return Condition(ConditionType.READY, Truth.FALSE, view.problems[0].reason, view.problems[0].message)
+    if view.hold is not None:
+        return view.hold
     hindrance = _hindrance(view)
     if hindrance is not None:
         return Condition(ConditionType.READY, Truth.FALSE, hindrance[0], _with_trouble(view, hindrance[1]))
@@ -102,6 +104,9 @@ def _progressing(view: View) -> Condition:
         return Condition(kind, Truth.FALSE, Reason.PAUSED, "paused by annotation: nothing is changed or decided")
     if view.problems:
         return Condition(kind, Truth.FALSE, view.problems[0].reason, view.problems[0].message)
+    if view.hold is not None:
+        waits = Truth.TRUE if view.hold.reason in UNDER_WAY else Truth.FALSE
+        return Condition(kind, waits, view.hold.reason, view.hold.message)
     if rollout.stalled:
         return Condition(kind, Truth.FALSE, Reason.ROLLOUT_STALLED, rollout.stalled)
     if rollout.exists and rollout.complete:
@@ -136,7 +141,7 @@ def _pair(view: View) -> Condition:
     if not view.spec.speculates:
         message = "no speculator is in use: nothing to compare"
         return Condition(ConditionType.PAIR_COMPATIBLE, Truth.UNKNOWN, Reason.NO_SPECULATOR, message)
-    message = "this release does not compare verifier and speculator; the engine does when it starts"
+    message = "verifier and speculator are not compared before they are served; the engine does when it starts"
     return Condition(ConditionType.PAIR_COMPATIBLE, Truth.UNKNOWN, Reason.NOT_CHECKED, message)
 
 

@@ -15,6 +15,12 @@ from speculative_operator.reconcile.world import Event
 NORMAL, WARNING = "Normal", "Warning"
 _WATCHED = (ConditionType.READY, ConditionType.METRICS_AVAILABLE, ConditionType.ROLLOUT_HEALTHY)
 """Conditions whose transitions are events; the others follow from these or are told by the history."""
+_OF_PAIRS = (ConditionType.PAIR_COMPATIBLE, ConditionType.MEMORY_FITS, ConditionType.WEIGHTS_READY)
+"""Conditions of which every new reason is an event, but for those that say that nothing was looked at."""
+_NOT_LOOKED = frozenset({Reason.NOT_CHECKED, Reason.NO_SPECULATOR, Reason.ENGINE_LOADS})
+_PROGRESS = frozenset({Reason.INSPECTING, Reason.DOWNLOADING})
+_WELL = frozenset({Reason.PAIR_MATCHES, Reason.MEMORY_SUFFICES, Reason.WEIGHTS_CACHED}) | _PROGRESS
+"""Reasons of these that are told as Normal."""
 _REFUSALS = frozenset(
     {
         Reason.SPEC_INVALID, Reason.RENDER_INVALID, Reason.UNSUPPORTED_BY_ENGINE, Reason.UNSUPPORTED_TARGET,
@@ -35,13 +41,35 @@ def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Act
 def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
     after = {text(one, "type"): one for one in mappings(new, "conditions")}
+    of_pairs = {text(after.get(kind, {}), "reason") for kind in _OF_PAIRS}
     for kind in _WATCHED:
         event = _transition(before.get(kind, {}), after.get(kind, {}))
-        if event is not None:
+        if event is not None and not (event.type is WARNING and event.reason.value in of_pairs):
             yield event
+    for kind in _OF_PAIRS:
+        yield from _of_pair(before.get(kind, {}), after.get(kind, {}))
     was, now = (text(conditions.get(ConditionType.PROGRESSING, {}), "reason") for conditions in (before, after))
     if now == Reason.PAUSED.value != was:
         yield Event(NORMAL, Reason.PAUSED, text(after[ConditionType.PROGRESSING], "message"))
+
+
+def _of_pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
+    """One event for each new reason, and for each new way in which a pair does not fit; figures alone are no news.
+
+    The weights are first read, then fetched: that they are read is told with the pair."""
+    reason = _reason(after)
+    if reason is None or reason in _NOT_LOOKED:
+        return
+    weights = text(after, "type") == ConditionType.WEIGHTS_READY.value
+    if weights and reason in (Reason.INSPECTING, Reason.PAIR_MISMATCH):
+        return
+    same = text(before, "reason") == reason.value
+    if reason is Reason.MEMORY_SUFFICES and text(before, "reason") != Reason.MEMORY_SHORT.value:
+        return  # no news, but after it did not
+    if same and (reason in _PROGRESS or reason in _WELL or text(before, "message") == text(after, "message")):
+        return
+    message = f"{text(after, 'type')}={text(after, 'status')}: {text(after, 'message')}"
+    yield Event(NORMAL if reason in _WELL else WARNING, reason, message)
 
 
 def _transition(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | None:
@@ -91,6 +119,8 @@ def _done(actions: Sequence[Action]) -> Iterator[Event]:
         yield Event(NORMAL, Reason.CREATED, f"created {', '.join(created)}")
     for action in actions:
         if isinstance(action, DeleteChild):
+            if action.kind == "Job":
+                continue  # what it brought was told
             yield Event(NORMAL, Reason.SPEC_CHANGED, f"deleted {action.why}")
         elif isinstance(action, ApplyChild) and action.reason in _TOLD:
             kind = WARNING if action.reason is Reason.REPAIRED else NORMAL

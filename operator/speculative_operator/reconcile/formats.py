@@ -67,3 +67,22 @@ def whole_percent(interval: Interval | None) -> dict[str, int] | None:
 def _significant(value: float) -> str:
     """Three digits that count, never an exponent."""
     return format(Decimal(f"{value:.3g}"), "f")
+
+
+def size(count: float) -> str:
+    """Bytes as `16.4GB`: decimal units, three digits that count."""
+    for unit, one in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= 0.9995 * one:
+            return f"{_significant(count / one)}{unit}"
+    return f"{max(count, 0.0):.0f}B"
+
+
+def duration(seconds: float) -> str:
+    """A time left, rounded up as coarsely as people read it: `40s`, `3m`, `2h10m`."""
+    if seconds < 60:
+        return f"{max(10 * math.ceil(seconds / 10), 10)}s"
+    minutes = math.ceil(seconds / 60)
+    if minutes < 60:
+        return f"{minutes}m"
+    tens = 10 * math.ceil(minutes / 10)
+    return f"{tens // 60}h{tens % 60}m" if tens % 60 else f"{tens // 60}h"

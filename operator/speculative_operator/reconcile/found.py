@@ -163,7 +163,7 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
 def _told(view: View) -> tuple[str, bool] | None:
     """Release and liveness that every ready pod tells alike; None while pods are replaced, disagree or keep silent."""
     ready = [pod.name for pod in view.pods if pod.ready]
-    if view.observation is None or not ready or view.problems or not view.rollout.complete:
+    if view.observation is None or not ready or view.problems or view.hold or not view.rollout.complete:
         return None
     windows = view.observation.windows
     told = {(windows[pod].engine_version[:64], windows[pod].live) if pod in windows else ("", None) for pod in ready}

@@ -73,6 +73,17 @@ def rolls(world: World, actions: Sequence[Action]) -> bool:
     return False
 
 
+def frozen(world: World, planned: Plan) -> Plan:
+    """What of a plan leaves pods as they are: their table, where they re-read it, and the word that it has changed."""
+    table = ("ConfigMap", names.child(world.spec.name, "table"))
+    kept = (one for one in planned.actions if isinstance(one, PokePod) or _of_table(one, table))
+    return Plan(tuple(kept), planned.problems)
+
+
+def _of_table(action: Action, table: tuple[str, str]) -> bool:
+    return isinstance(action, ApplyChild) and _key(action.manifest) == table
+
+
 def is_ours(world: World, child: Mapping[str, Any]) -> bool:
     """True when the object is the child's controller."""
     return any(
@@ -125,9 +136,10 @@ def _was_there(world: World, key: tuple[str, str]) -> bool:
     """True when the child had been made before: it was deleted, not yet to be created."""
     if key[0] == "PodMonitor":
         return False  # its kind may have come to the cluster just now
-    if world.applied:
+    if any(kind in KINDS for kind, _ in world.applied):
         return key in world.applied
-    return whole(world.status, "observedGeneration") == world.spec.generation and bool(world.children)
+    known = whole(world.status, "observedGeneration") == world.spec.generation
+    return known and any(kind in KINDS for kind, _ in world.children)
 
 
 def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[DeleteChild]:

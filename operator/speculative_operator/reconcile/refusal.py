@@ -10,7 +10,7 @@ from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import DeploymentSpec, Target
+from speculative_operator.domain.spec import DeploymentSpec, Scheme, Target
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile.conditions import stamped
 from speculative_operator.reconcile.events import events
@@ -20,8 +20,8 @@ from speculative_operator.reconcile.world import Event, Outcome
 _UNSEEN = "the object was refused before this could be known"
 
 
-def refusals(spec: DeploymentSpec, engine: Engine) -> tuple[Condition, ...]:
-    """Why `spec` cannot be served, the first reason first; empty when it can."""
+def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tuple[Condition, ...]:
+    """Why `spec` cannot be served, the first reason first; empty when it can. `jobs`: they can fetch weights."""
     found = [
         Condition(ConditionType.READY, Truth.FALSE, refused.reason, _sentence(refused.field, refused.message))
         for refused in engine.refusals(spec)
@@ -29,7 +29,19 @@ def refusals(spec: DeploymentSpec, engine: Engine) -> tuple[Condition, ...]:
     if spec.target is not Target.DEPLOYMENT:
         message = f"spec.target {spec.target} is not available in this release; use target: {Target.DEPLOYMENT}"
         found.insert(0, Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message))
+    found += [] if jobs or found else _unfetched(spec)
     return tuple(found)
+
+
+def _unfetched(spec: DeploymentSpec) -> list[Condition]:
+    """What only a Job could bring, where the operator cannot make any."""
+    sources = (spec.verifier.source, spec.speculator.source if spec.speculator is not None else None)
+    uris = [source.uri for source in sources if source is not None and source.scheme is Scheme.S3]
+    message = (
+        "is fetched by a Job of the operator's image, which the operator does not know; set its setting "
+        "SPECULATIVE_JOB_IMAGE"
+    )
+    return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{uri} {message}") for uri in uris]
 
 
 def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.reasons import ConditionType
-from speculative_operator.domain.spec import DeploymentSpec, ModelSource
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, serving_conditions, stamped
 from speculative_operator.reconcile.figures import FIGURES, speculation_status
 from speculative_operator.reconcile.found import engine_status, found_notices
 from speculative_operator.reconcile.history import decisions
-from speculative_operator.reconcile.reading import at, items, mapping, text
+from speculative_operator.reconcile.reading import at, items, mapping, mappings, text
+from speculative_operator.reconcile.records import shown
 from speculative_operator.reconcile.tuning import tuning_conditions
 from speculative_operator.reconcile.view import View
 from speculative_operator.render.labels import pair_hash
@@ -24,9 +26,18 @@ FIGURES_SECONDS = 30.0
 FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16
-_OF_PODS = ("pair", "engine", "warnings", "speculation", "decisions", "memory")
+_OF_PODS = ("pair", "nextPair", "weights", "engine", "warnings", "speculation", "decisions", "memory")
 """What stays as it was while pods run on as an earlier spec had them."""
-_APART = frozenset({"memory", "speculation", "conditions", "engine"})
+_APART = frozenset({"memory", "speculation", "conditions", "engine", "weights"})
+_BLOCKS = ("pair", "nextPair", "weights")
+"""Parts of the status that speak of the pair."""
+_UNLOOKED = (
+    (ConditionType.PAIR_COMPATIBLE, (Reason.NOT_CHECKED, Reason.NO_SPECULATOR)),
+    (ConditionType.MEMORY_FITS, (Reason.NOT_CHECKED,)),
+    (ConditionType.WEIGHTS_READY, (Reason.ENGINE_LOADS,)),
+)
+"""Conditions of the pair, with the reasons that say that nothing was looked at."""
+_DOWNLOADS = frozenset({Reason.DOWNLOADING.value, Reason.DOWNLOAD_STALLED.value})
 _ACKNOWLEDGED = "tableVersionInPods"
 """Follows each change of the table by seconds: it goes along, or waits like a figure."""
 _VERDICT = ConditionType.TUNING_CONVERGED.value
@@ -37,7 +48,7 @@ _SILENT = frozenset({"message", "observedAt"})
 def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: float) -> dict[str, Any]:
     """The complete status after this tick. `old` is the one before."""
     spec, rollout = view.spec, view.rollout
-    conditions = (*serving_conditions(view), *tuning_conditions(view, old, now))
+    conditions = (*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now))
     status: dict[str, Any] = {
         "conditions": stamped(conditions, old, spec.generation, now),
         "observedGeneration": spec.generation,
@@ -49,14 +60,36 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
     }
     if view.kept:
         status |= {key: old[key] for key in _OF_PODS if key in old}
-        return status
+        return _with_blocks(status, view)
     status["pair"] = _pair(spec)
     status |= _engine(view, old, now)
     status["speculation"] = speculation_status(view, old, now)
     status["decisions"] = decisions(view, old, now)
     if memory is not None:
         status["memory"] = memory.to_status()
-    return status
+    return _with_blocks(status, view)
+
+
+def _with_blocks(status: dict[str, Any], view: View) -> dict[str, Any]:
+    """What is known of the pair in place of what the spec says of it."""
+    if view.pairing is None:
+        return status
+    rest = {name: value for name, value in status.items() if name not in _BLOCKS}
+    return rest | {name: dict(block) for name, block in view.pairing.blocks.items() if block}
+
+
+def _standing(conditions: Sequence[Condition], view: View, old: Mapping[str, Any]) -> Iterator[Condition]:
+    """While nothing is looked at, what was found of the pair before stands."""
+    kinds = dict(_UNLOOKED) if view.kept and view.pairing is None else {}
+    before = {text(one, "type"): one for one in mappings(old, "conditions")}
+    for condition in conditions:
+        found = before.get(condition.type, {})
+        truth, reason = text(found, "status"), text(found, "reason")
+        known = truth in set(Truth) and reason in set(Reason)
+        if condition.type in kinds and known and reason not in kinds[condition.type]:
+            yield Condition(condition.type, Truth(truth), Reason(reason), text(found, "message"))
+        else:
+            yield condition
 
 
 def _engine(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -79,6 +112,8 @@ def should_write(old: Mapping[str, Any], new: Mapping[str, Any], last_write: flo
         return False
     if at(old, "engine", _ACKNOWLEDGED) != at(new, "engine", _ACKNOWLEDGED):
         return True
+    if _downloads(old) != _downloads(new):
+        return True
     return _verdict(old) != _verdict(new) or _moved(mapping(old, "speculation"), mapping(new, "speculation"))
 
 
@@ -89,8 +124,21 @@ def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
     return steady | {
         "engine": {key: value for key, value in mapping(status, "engine").items() if key != _ACKNOWLEDGED},
         "speculation": {key: value for key, value in block.items() if key not in FIGURES},
-        "conditions": [one for one in items(status, "conditions") if text(one, "type") != _VERDICT],
+        "conditions": [_still(one) for one in items(status, "conditions") if text(one, "type") != _VERDICT],
     }
+
+
+def _still(condition: Any) -> Any:
+    """A condition without the figures of a download, which move all the time."""
+    if text(condition, "type") != ConditionType.WEIGHTS_READY.value or text(condition, "reason") not in _DOWNLOADS:
+        return condition
+    return {name: value for name, value in condition.items() if name != "message"}
+
+
+def _downloads(status: Mapping[str, Any]) -> Any:
+    """The figures of a download."""
+    weights = [one for one in items(status, "conditions") if text(one, "type") == ConditionType.WEIGHTS_READY.value]
+    return mapping(status, "weights"), weights
 
 
 def _verdict(status: Mapping[str, Any]) -> list[Any]:
@@ -128,12 +176,8 @@ def _number(value: Any) -> float:
 
 
 def _pair(spec: DeploymentSpec) -> dict[str, Any]:
-    pair = {"verifier": _shown(spec.verifier.source), "hash": pair_hash(spec)}
+    pair = {"verifier": shown(spec.verifier.source), "hash": pair_hash(spec)}
     if spec.speculator is not None and spec.speculates:
         source = spec.speculator.source
-        pair["speculator"] = _shown(source) if source is not None else spec.speculator.method.value
+        pair["speculator"] = shown(source) if source is not None else spec.speculator.method.value
     return pair
-
-
-def _shown(source: ModelSource) -> str:
-    return f"{source.uri}@{source.revision}" if source.revision else source.uri

@@ -1,6 +1,6 @@
 """One tick of one object: what was seen in, what is to be done and said out. Called by the shell; joins the parts.
 
-    refusals -> table in force -> decide -> render -> plan -> status -> events
+    refusals -> pair -> table in force -> decide -> render -> plan -> status -> events
 
 Nothing here does I/O or fails on what others wrote: garbled status, children and pods read as empty. Harm to serving
 is the only unforgivable outcome: whatever cannot be rendered, understood or proven leaves running pods as they are.
@@ -18,23 +18,28 @@ from speculative_operator.domain.decision import Policy, State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.facts import pair_facts
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
 from speculative_operator.reconcile.desired import desired_children, without_drafter
+from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
 from speculative_operator.reconcile.history import PROBES, newest
-from speculative_operator.reconcile.plan import Plan, plan, rolls
+from speculative_operator.reconcile.jobs import of_jobs
+from speculative_operator.reconcile.pairing import Pairing, pairing_of
+from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, rolls
 from speculative_operator.reconcile.pods import Pod, of_another_pair, read_pods
-from speculative_operator.reconcile.reading import text, whole
+from speculative_operator.reconcile.reading import at, mapping, text, whole
+from speculative_operator.reconcile.records import written
 from speculative_operator.reconcile.refusal import invalid, refusals
 from speculative_operator.reconcile.rollout import Rollout, read_rollout
 from speculative_operator.reconcile.status import make_status
 from speculative_operator.reconcile.truth import InForce, table_in_force
-from speculative_operator.reconcile.view import View
+from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.reconcile.view import PairView, View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash
@@ -52,6 +57,17 @@ class _Look:
     observation: Observation | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One tick of one object, up to where it is known what pods may be made of."""
+
+    world: World
+    look: _Look
+    engine: Engine
+    memory: Memory | None
+    now: float
+
+
 def tick(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
     """What is to be done for one object, and what its status is to say.
 
@@ -61,25 +77,88 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     deployment = world.children.get(("Deployment", names.child(world.spec.name)))
     look = _Look(read_pods(world.pods), read_rollout(deployment, world.spec.replicas), observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
-    refused = refusals(world.spec, engine)
+    refused = refusals(world.spec, engine, jobs=bool(world.capabilities.job_image))
     if refused:
         return _stay(world, look, memory, (*refused, *world.problems), now)
-    policy = policy_of(world.spec, knobs=engine.knobs(world.spec), facts=pair_facts(world.spec))
-    in_force = table_in_force(world, policy)
-    held = remembered(world, memory, policy, in_force, now)
     if world.spec.paused:
+        policy = policy_of(world.spec, knobs=engine.knobs(world.spec), facts=tuner_facts(world.spec, None))
+        held = remembered(world, memory, policy, table_in_force(world, policy), now)
         return _stay(world, look, held, world.problems, now)
-    verdict = consider(held, observation, policy, in_force, _serving(world, look, in_force), now)
     try:
-        planned = _plan(world, look, engine, verdict, policy.knobs.actuator)
+        pairing = pairing_of(world, now)
     except RenderError as error:
-        problem = Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
-        return _stay(world, look, memory, (problem, *world.problems), now)
-    notices = (*engine.notices(world.spec), *unused(world.spec, policy.knobs))
-    view = replace(_view(world, look, policy, verdict, planned), notices=notices)
-    status = make_status(view, world.status, verdict.memory, now)
-    told = events(world.status, status, planned.actions)
-    return Outcome(planned.actions, status, told, verdict.memory, _probed(verdict))
+        return _stay(world, look, memory, (_unrendered(error), *world.problems), now)
+    if pairing.stages is not None:
+        # Pods do not depend on Jobs: what stands in a Job's way is told with the pair.
+        world = replace(world, problems=tuple(one for one in world.problems if not of_jobs(one.message)))
+    return _turned(_Turn(world, look, engine, memory, now), pairing)
+
+
+def _turned(turn: _Turn, pairing: Pairing) -> Outcome:
+    """The first choice that replaces no pod, else the last one, which is what is wanted."""
+    if not pairing.choices or (pairing.frozen and not _lives_on(turn, pairing)):
+        said = _said(turn.world, pairing, None)
+        return _stay(turn.world, turn.look, turn.memory, turn.world.problems, turn.now, said, pairing.actions)
+    wanted, rolls_pods = _served(turn, pairing, pairing.choices[-1])
+    for choice in pairing.choices[:-1] if rolls_pods else ():
+        outcome, replaces = _served(turn, pairing, choice)
+        if not replaces:
+            return outcome
+    return wanted
+
+
+def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, bool]:
+    """One tick with pods made of `choice`, and whether it would replace any."""
+    world, engine = replace(turn.world, spec=choice.told), turn.engine
+    policy = policy_of(choice.named, knobs=engine.knobs(choice.named), facts=tuner_facts(choice.named, pairing.facts))
+    if pairing.frozen:
+        policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
+    in_force = table_in_force(world, policy, pairing.same)
+    held = remembered(world, turn.memory, policy, in_force, turn.now)
+    verdict = consider(held, turn.look.observation, policy, in_force, _serving(world, turn.look, in_force), turn.now)
+    said = _said(turn.world, pairing, choice)
+    try:
+        planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator)
+    except RenderError as error:
+        problems = (_unrendered(error), *world.problems)
+        return _stay(turn.world, turn.look, held, problems, turn.now, said, pairing.actions), False
+    if pairing.frozen:
+        planned = frozen(turn.world, planned)
+    notices = (*engine.notices(choice.named), *unused(choice.named, policy.knobs), *pairing.notices)
+    view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said)
+    status = make_status(view, world.status, verdict.memory, turn.now)
+    actions = (*pairing.actions, *planned.actions)
+    told = events(world.status, status, actions)
+    replaces = turn.look.rollout.exists and rolls(world, (*planned.actions, *planned.held))
+    return Outcome(actions, status, told, verdict.memory, _probed(verdict)), replaces
+
+
+def _lives_on(turn: _Turn, pairing: Pairing) -> bool:
+    """True where the table of pods that must stay as they are can still be changed, because they re-read it."""
+    block = mapping(turn.world.status, "speculation")
+    table = turn.world.children.get(("ConfigMap", names.child(turn.world.spec.name, "table")))
+    live = turn.engine.knobs(pairing.choices[-1].named).actuator is Actuator.LIVE
+    told = text(block, "actuator") == Actuator.LIVE.value and at(block, "hardOff") is not True
+    return live and told and table is not None and is_ours(turn.world, table)
+
+
+def _said(world: World, pairing: Pairing, choice: Effective | None) -> PairView | None:
+    """What is to be said of the pair. The hash is that of what pods are made of, once they are."""
+    if pairing.stages is None:
+        return None
+    record = pairing.record
+    if record is not None and choice is not None and not pairing.frozen:
+        record = replace(record, hash=pair_hash(choice.told))
+    blocks = {
+        "pair": written(record) if record is not None else {},
+        "nextPair": written(pairing.coming) if pairing.coming is not None else {},
+        "weights": pairing.stages.download(),
+    }
+    return PairView(pairing.conditions, pairing.stages.hold, blocks)
+
+
+def _unrendered(error: RenderError) -> Condition:
+    return Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
 
 
 def _serving(world: World, look: _Look, in_force: InForce) -> Serving:
@@ -138,8 +217,17 @@ def _probed(verdict: Verdict) -> Reason | None:
     return reason if reason in PROBES else None
 
 
-def _stay(world: World, look: _Look, memory: Memory | None, problems: Sequence[Condition], now: float) -> Outcome:
-    """Nothing is done or decided; pods and their table stay as they are, and status keeps what it said of them."""
+def _stay(
+    world: World,
+    look: _Look,
+    memory: Memory | None,
+    problems: Sequence[Condition],
+    now: float,
+    pairing: PairView | None = None,
+    actions: tuple[Action, ...] = (),
+) -> Outcome:
+    """Nothing is decided or done to what serves; pods and their table stay as they are, and status keeps what it said
+    of them. `actions` are those of Jobs."""
     view = View(
         spec=world.spec,
         rollout=look.rollout,
@@ -149,7 +237,7 @@ def _stay(world: World, look: _Look, memory: Memory | None, problems: Sequence[C
         problems=tuple(problems),
         observation=look.observation,
         kept=True,
+        pairing=pairing,
     )
     status = make_status(view, world.status, None, now)
-    actions: tuple[Action, ...] = ()
     return Outcome(actions, status, events(world.status, status, actions), memory)

@@ -9,7 +9,7 @@ newer one in the cluster. It believes only what itself has rendered: a hand-edit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,20 +71,21 @@ class _Change:
     per_request: bool = False
 
 
-def table_in_force(world: World, policy: Policy) -> InForce:
+def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> InForce:
     """The table of the last tick, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
     says the table. Everything else keeps it, cut or stretched to the new sizes and with each K lowered to one that may
     occur: never to more drafts than before. Pods stay without a drafter only while the spec leaves that to the tuner,
-    for the pair that it was found for. While paused nothing changes, whatever the spec says.
+    for the pair that it was found for. While paused nothing changes, whatever the spec says. `same`: hashes that stand
+    for this pair too, such as before its versions were pinned.
     """
     spec, last = world.spec, _last(world)
     table, version = last.table, last.version
     if spec.paused:
         return InForce(table, version, hard_off=last.hard_off, per_request=last.per_request)
     old_pair = text(world.status, "pair", "hash")
-    fresh = bool(old_pair) and old_pair != pair_hash(spec)
+    fresh = bool(old_pair) and old_pair != pair_hash(spec) and old_pair not in same
     before = None if last.hard_off else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
         return InForce(None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.decision import Decision
@@ -14,6 +16,18 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """What is to be said of the pair, where it is looked at."""
+
+    conditions: tuple[Condition, ...]
+    """In place of those that say that nothing was looked at."""
+    hold: Condition | None
+    """Why pods are not made of the pair that the spec asks for; None when they are."""
+    blocks: Mapping[str, Any] = field(default_factory=dict)
+    """Parts of the status: `pair`, `nextPair`, `weights`; one that is empty is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +52,10 @@ class View:
     """What the engine adapter has to say of the spec."""
     kept: bool = False
     """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""
+    pairing: PairView | None = None
+    """None where pairs are not looked at, or not in this tick."""
+
+    @property
+    def hold(self) -> Condition | None:
+        """Why pods stay as they are although nothing is wrong with the manifests."""
+        return self.pairing.hold if self.pairing is not None else None

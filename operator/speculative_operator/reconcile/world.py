@@ -40,6 +40,9 @@ class World:
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""
+    kept: frozenset[str] = frozenset()
+    """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
+    a Job that tidies up must leave alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,4 +69,6 @@ def label_value(text: str) -> str:
 
 
 def _pin(source: ModelSource | None) -> str:
-    return f"{source.uri}@{source.revision}" if source else ""
+    if source is None:
+        return ""
+    return f"{source.uri}@{source.revision}" + (f"#{source.content}" if source.content else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,12 @@ START_SECONDS = 900
 """Loading, compiling, capturing graphs. Too small a budget kills pods that were coming up."""
 START_SECONDS_PER_K = 60
 DOWNLOAD_SECONDS = 1800
+DOWNLOAD_RATE = 50e6
+"""Bytes per second of a download that is slow but works."""
+LOAD_RATE = 100e6
+"""Bytes per second from a network file system that is slow but works."""
+LOAD_SECONDS = 300
+"""Share of a start's budget that is for reading weights: 30 GB at that rate."""
 _FOLDERS = {
     "HOME": names.CACHE_MOUNT,
     "HF_HOME": f"{names.CACHE_MOUNT}/huggingface",
@@ -62,9 +69,18 @@ def container(
 
 
 def startup_seconds(spec: DeploymentSpec, plan: Plan) -> int:
-    """More for every K whose graphs are captured, and for a download."""
-    download = any(source.scheme is Scheme.HF for source in _sources(spec))
-    return START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + (DOWNLOAD_SECONDS if download else 0)
+    """More for every K whose graphs are captured, and for the weights."""
+    return START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + weights_seconds(spec)
+
+
+def weights_seconds(spec: DeploymentSpec) -> int:
+    """Time that weights may take on top of a start that is quick to load them: more for a download, and for many bytes
+    where their number is known. The budgets of a start hold what LOAD_RATE loads in LOAD_SECONDS already."""
+    size = spec.weights.bytes
+    load = max(math.ceil(size / LOAD_RATE) - LOAD_SECONDS, 0)
+    if not any(source.scheme is Scheme.HF for source in _sources(spec)):
+        return load
+    return load + max(DOWNLOAD_SECONDS, math.ceil(size / DOWNLOAD_RATE))
 
 
 def environment(spec: DeploymentSpec, own: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
@@ -82,6 +98,19 @@ def hub(spec: DeploymentSpec, *, asked: bool = False) -> Iterator[Mapping[str, A
     elif spec.weights.secret_name:
         reference = {"name": spec.weights.secret_name, "key": TOKEN_KEY, "optional": True}
         yield {"name": TOKEN_KEY, "valueFrom": {"secretKeyRef": reference}}
+    if asked or any(source.scheme is Scheme.HF for source in _sources(spec)):
+        yield from reach(spec)
+
+
+def reach(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
+    """By which address and through what the hub is reached, in the spellings that its clients read."""
+    weights = spec.weights
+    if weights.hub_endpoint:
+        yield {"name": "HF_ENDPOINT", "value": weights.hub_endpoint}
+    if weights.proxy:
+        yield from ({"name": name, "value": weights.proxy} for name in ("HTTPS_PROXY", "HTTP_PROXY"))
+    if weights.no_proxy:
+        yield {"name": "NO_PROXY", "value": ",".join(weights.no_proxy)}
 
 
 def _sources(spec: DeploymentSpec) -> list[ModelSource]:

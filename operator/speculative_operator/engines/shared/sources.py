@@ -24,7 +24,8 @@ class Located:
 
 
 def locate(source: ModelSource, role: str) -> Located:
-    """`role` ("verifier" or "speculator") names the folder of an image. Raises ValueError for s3 (refused before).
+    """`role` ("verifier" or "speculator") names the folder of an image. Raises ValueError for s3: it was refused
+    before, or its weights lie in the claim of a cache.
 
     A claim is mounted whole, once, because hub caches link from one folder of it into another.
     """
@@ -37,7 +38,7 @@ def locate(source: ModelSource, role: str) -> Located:
     if source.scheme is Scheme.OCI:
         mount = f"{MODELS_MOUNT}/{role}"
         return Located(mount, image=ImageMount(source.location, mount))
-    raise ValueError(f"{source.uri}: this release cannot mount {source.scheme}://")
+    raise ValueError(f"{source.uri}: no engine loads {source.scheme}:// itself")
 
 
 def located(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ...]:
@@ -50,14 +51,18 @@ def located(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ...]:
 
 def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
     """What is wrong with the sources, in the order of the spec."""
-    yield from _refusals(spec.verifier.source, "spec.verifier.model")
+    cached = spec.weights.cache is not None
+    yield from _refusals(spec.verifier.source, "spec.verifier.model", cached=cached)
     if spec.speculator is not None and spec.speculator.source is not None:
-        yield from _refusals(spec.speculator.source, "spec.speculator.model")
+        yield from _refusals(spec.speculator.source, "spec.speculator.model", cached=cached)
 
 
-def _refusals(source: ModelSource, field: str) -> Iterator[Refusal]:
-    if source.scheme is Scheme.S3:
-        message = f"{field} {source.uri}: s3:// is not available in this release; use hf://, pvc:// or oci://"
+def _refusals(source: ModelSource, field: str, *, cached: bool) -> Iterator[Refusal]:
+    if source.scheme is Scheme.S3 and not cached:
+        message = (
+            f"{field} {source.uri}: engines do not load s3:// themselves; set spec.weights.cache, or use hf://, pvc:// "
+            "or oci://"
+        )
         yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)
     elif source.scheme is Scheme.PVC:
         claim, _, path = source.location.partition("/")

@@ -8,11 +8,12 @@ from importlib import resources
 
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Gap, PodWindow, Series
-from speculative_operator.domain.spec import DeploymentSpec, Scheme
+from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import images
 from speculative_operator.engines.base import EngineContainer, Notice, Refusal
 from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.shared.container import weights_seconds
 from speculative_operator.engines.shared.sources import located
 from speculative_operator.engines.vllm import checks, notices, reading
 from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments, drafts
@@ -27,7 +28,6 @@ _START_SECONDS = 900
 _START_SECONDS_PER_K = 60
 _START_SECONDS_RAISED = 120
 """For the graphs above the engine's own ceiling."""
-_DOWNLOAD_SECONDS = 1800
 
 
 class VllmEngine:
@@ -99,11 +99,9 @@ class VllmEngine:
 
 
 def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
-    """Never less than the 600 s that the engine gives itself; more for graphs, a vendor's compiler and a download."""
-    sources = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
-    download = any(source is not None and source.scheme is Scheme.HF for source in sources)
+    """Never less than the 600 s that the engine gives itself; more for graphs, a vendor's compiler and the weights."""
     more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
-    more += images.needs_of(spec).compile_seconds + (_DOWNLOAD_SECONDS if download else 0)
+    more += images.needs_of(spec).compile_seconds + weights_seconds(spec)
     return _START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + more
 
 

@@ -1,0 +1,187 @@
+"""Jobs that read or fetch the models of a pair: when one is made, what it brought, when another is tried. Used by
+`pairing`.
+
+A Job is never changed. One that was made for something else is deleted, and the next tick makes the one that is wanted.
+One that succeeded is deleted once status holds what it brought; one that failed stays for its log until the next try.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.reconcile.plan import is_ours
+from speculative_operator.reconcile.reading import mapping, text
+from speculative_operator.reconcile.records import Failure, Wanted, reason_of
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.hashing import canonical
+from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name
+
+KIND = "Job"
+_NO_RESULT = "the Job ended without a result; see the log of its pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How far a Job has come."""
+
+    actions: tuple[Action, ...] = ()
+    seen: JobSeen | None = None
+    """The Job while it runs; None where there is none yet."""
+    result: Mapping[str, Any] | None = None
+    """What it brought, once it has succeeded."""
+    failure: Failure | None = None
+    """Why it came to nothing, as long as no other is tried."""
+
+
+def inspection(world: World, wanted: Wanted, mark: str = "") -> JobInput:
+    """The Job that reads both models. Another `mark` makes it another Job."""
+    args = ["inspect", *_side("verifier", wanted.verifier)]
+    if wanted.speculator is not None:
+        args += _side("speculator", wanted.speculator)
+    return _input(world, Purpose.INSPECT, tuple(args), mark, claims=_claims(*wanted.sources))
+
+
+def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...]) -> JobInput | None:
+    """The Job that brings `models` into the cache, leaving folders `keep` alone; None where nothing is to be brought:
+    what lies in a claim is mounted from there."""
+    cache = world.spec.weights.cache
+    brought = [facts.pin for facts in models if facts.pin.scheme is not Scheme.PVC]
+    if cache is None or not brought:
+        return None
+    args = ["fetch", "--cache", CACHE]
+    for side, pin in zip(("verifier", "speculator"), brought, strict=False):
+        args += _side(side, pin.source)
+    wanted = tuple(args)
+    args += ["--object", f"{world.spec.namespace}/{world.spec.name}"]
+    for key in sorted(keep):
+        args += ["--keep", key]
+    return _input(world, Purpose.FETCH, tuple(args), canonical(wanted), cache=cache.claim)
+
+
+def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: float, now: float) -> Attempt:
+    """The Job `wanted`, made where it is missing, and what became of it. `failure` is what is known of the last one,
+    `pause` the seconds until another is tried after it. Raises RenderError."""
+    name = job_name(wanted.spec, wanted.purpose)
+    child = world.children.get((KIND, name))
+    waits = failure is not None and 0 <= now - failure.at < pause
+    if child is None:
+        return _missing(world, wanted, failure, now, waits=waits)
+    uid = text(child, "metadata", "uid")
+    if not is_ours(world, child):
+        message = f"{KIND} {name} exists and is not this object's; delete or rename it"
+        return Attempt(failure=_same(failure, Failure(Reason.NAME_CONFLICT, message, now, uid)))
+    if text(child, "metadata", "deletionTimestamp"):
+        return Attempt(failure=failure)
+    if text(child, "metadata", "annotations", names.ANNOTATION_WANTED) != wanted.wanted:
+        return Attempt((_deletion(child, "was made for something else"),))
+    seen = next((one for one in world.jobs if one.name == name), None)
+    if seen is None or seen.phase is Phase.RUNNING:
+        return Attempt(seen=seen, failure=failure)
+    return _ended(child, seen, failure, now, waits=waits)
+
+
+def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
+    """What removes the object's Job for `purpose`, which nobody waits for any more."""
+    child = world.children.get((KIND, job_name(world.spec, purpose)))
+    if child is None or not is_ours(world, child) or text(child, "metadata", "deletionTimestamp"):
+        return ()
+    return (_deletion(child, "is done"),) if text(child, "metadata", "uid") else ()
+
+
+def claim(world: World) -> tuple[Action, ...]:
+    """What makes the claim of the cache, where it is to be made and is not there. Raises RenderError."""
+    cache = world.spec.weights.cache
+    if cache is None or not cache.size or cache.claim in world.claims:
+        return ()
+    what = f"PersistentVolumeClaim {cache.claim}"
+    return (ApplyChild(cache_claim(world.spec, cache), Reason.CREATED, f"{what} is missing"),)
+
+
+def of_jobs(message: str) -> bool:
+    """True for a problem that speaks of a Job: pods do not depend on it."""
+    return message.startswith(f"{KIND} ")
+
+
+def _missing(world: World, wanted: JobInput, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
+    name = job_name(wanted.spec, wanted.purpose)
+    refused = next((one for one in world.problems if one.message.startswith(f"{KIND} {name}")), None)
+    if refused is not None and failure is None:
+        # A quota, an admission rule or a missing permission: waiting would not make the Job.
+        failure, waits = Failure(refused.reason, refused.message, now, ""), True
+    if waits:
+        return Attempt(failure=failure)
+    reason = Reason.INSPECTING if wanted.purpose is Purpose.INSPECT else Reason.DOWNLOADING
+    action = ApplyChild(job(wanted), reason, f"{KIND} {name} is missing")
+    return Attempt((action,), failure=failure)
+
+
+def _ended(child: Mapping[str, Any], seen: JobSeen, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
+    """What was known of an earlier failure stands until a Job succeeds: tries come and go, and are no news."""
+    if seen.phase is Phase.SUCCEEDED and seen.result is not None and "error" not in seen.result:
+        return Attempt(seen=seen, result=seen.result)
+    uid = text(child, "metadata", "uid")
+    if failure is None or failure.job != uid:
+        return Attempt(failure=_told(seen, uid, now))
+    return Attempt(failure=failure) if waits else Attempt((_deletion(child, "is tried again"),), failure=failure)
+
+
+def _told(seen: JobSeen, uid: str, now: float) -> Failure:
+    error = mapping(seen.result, "error")
+    if not error:
+        return Failure(Reason.SOURCE_UNREACHABLE, seen.trouble or _NO_RESULT, now, uid)
+    side, file, remedy = (text(error, name) for name in ("side", "file", "remedy"))
+    message = (f"{side}: " if side else "") + text(error, "message")
+    message += (f" ({file})" if file else "") + (f"; {remedy}" if remedy else "")
+    return Failure(reason_of(text(error, "reason")), message, now, uid)
+
+
+def _same(before: Failure | None, after: Failure) -> Failure:
+    """The failure as it was first noticed."""
+    return before if before is not None and before.job == after.job and before.reason is after.reason else after
+
+
+def _deletion(child: Mapping[str, Any], why: str) -> DeleteChild:
+    name = text(child, "metadata", "name")
+    return DeleteChild(KIND, name, text(child, "metadata", "uid"), f"{KIND} {name} {why}")
+
+
+def _input(
+    world: World, purpose: Purpose, args: tuple[str, ...], mark: str, *, claims: tuple[str, ...] = (), cache: str = ""
+) -> JobInput:
+    spec = world.spec
+    made_for = [purpose.value, mark, cache, _settings(spec), spec.uid, [] if cache else list(args)]
+    return JobInput(
+        spec=spec,
+        purpose=purpose,
+        wanted=hashlib.sha256(canonical(made_for).encode()).hexdigest()[:16],
+        image=world.capabilities.job_image,
+        args=args,
+        claims=claims,
+        cache=cache,
+        assigns_uids=world.capabilities.assigns_uids,
+    )
+
+
+def _settings(spec: DeploymentSpec) -> dict[str, Any]:
+    """What else decides whether a source can be read: a user who changes it wants another try at once."""
+    settings = asdict(spec.weights)
+    return {name: value for name, value in settings.items() if name not in ("check", "cache", "bytes")}
+
+
+def _side(side: str, source: ModelSource) -> list[str]:
+    args = [f"--{side}", source.uri]
+    return [*args, f"--{side}-revision", source.revision] if source.revision else args
+
+
+def _claims(*sources: ModelSource) -> tuple[str, ...]:
+    found = (source.location.partition("/")[0] for source in sources if source.scheme is Scheme.PVC)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,289 @@
+"""From the pair that a spec asks for to the pair that pods may be made of. Called by `tick` before it renders.
+
+    read (a Job)  ->  pin and compare  ->  fetch (a Job, with a cache)  ->  pods
+
+Until a pair has come all the way, pods stay as they are: those of the pair before go on, and its table with them. A
+pair that could not be read because a source did not answer is served unread, as without this module; one that a source
+refuses, or whose models do not fit each other, gets no pods at all. Branches and tags are resolved once; that one has
+moved is told, and followed only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.jobs import JobSeen, Purpose
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import Check, ModelSource, Scheme
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile import jobs, verdicts
+from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.desired import without_drafter
+from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
+from speculative_operator.reconcile.reading import mapping, text
+from speculative_operator.reconcile.records import (
+    Failure,
+    Known,
+    Record,
+    Wanted,
+    blank,
+    following,
+    packed,
+    read,
+    wanted_of,
+)
+from speculative_operator.reconcile.stages import Stage, Stages
+from speculative_operator.reconcile.verdicts import Judged
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.labels import pair_hash
+
+RECHECK_SECONDS = 6 * 3600.0
+"""Between two looks at whether a branch or a tag has moved."""
+BLOCKED_SECONDS = 300.0
+"""Until a Job is tried again that pods wait for: what was wrong is often put right by hand, in a Secret."""
+UNREAD_SECONDS = 3600.0
+"""The same where pods were made unread, and nothing waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What a tick may make pods of, and what is to be said of the pair."""
+
+    choices: tuple[Effective, ...]
+    """The last one is what is wanted; an earlier one is kept to as long as it replaces no pod and the last one would.
+    Empty: nothing may be made, and what runs is not known well enough to be kept at."""
+    stages: Stages | None = None
+    """How far the pair has come; None where nothing is looked at."""
+    record: Record | None = None
+    """`status.pair`"""
+    coming: Record | None = None
+    """`status.nextPair`"""
+    conditions: tuple[Condition, ...] = ()
+    """Those of the pair that are not as they would be without this module."""
+    frozen: bool = False
+    """True while the pods' template must not change."""
+    actions: tuple[Action, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    same: frozenset[str] = frozenset()
+    """Hashes that stand for the pair wanted: as the spec has it, and with its versions pinned."""
+    facts: PairFacts | None = None
+    """What the files tell the tuner."""
+
+
+def pairing_of(world: World, now: float) -> Pairing:
+    """The pairing of one object; `now` in unix seconds. Raises RenderError."""
+    spec, image = world.spec, world.capabilities.job_image
+    checks = bool(image) and world.capabilities.check_pairs and spec.weights.check is Check.AUTO
+    if not checks and not (image and spec.weights.cache is not None):
+        actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
+        return Pairing((as_written(spec),), actions=actions)
+    return _Way(world, now, checks=checks).pairing()
+
+
+class _Way:
+    """One tick's way of one pair, step by step."""
+
+    def __init__(self, world: World, now: float, *, checks: bool) -> None:
+        self._world, self._now, self._checks = world, now, checks
+        self._spec = world.spec
+        self._wanted = wanted_of(world.spec)
+        self._claim = world.spec.weights.cache.claim if world.spec.weights.cache is not None else ""
+        self._running = _running(world)
+        self._current = read(mapping(world.status, "pair"))
+        coming = read(mapping(world.status, "nextPair"))
+        held = (one for one in (self._current, coming) if one.covers(self._wanted))
+        self._record = next(held, None) or blank(self._wanted, world.spec)
+        self._mine = self._record is self._current
+        self._actions: list[Action] = []
+
+    def pairing(self) -> Pairing:
+        inspecting = self._inspect()
+        known = self._record.known
+        if known is None:
+            return self._unread(inspecting)
+        found = verdicts.judged(self._spec, known) if self._checks else None
+        self._record = replace(self._record, verdict=found.word if found is not None else "")
+        if found is not None and not found.verdict.compatible:
+            self._actions += jobs.leftover(self._world, Purpose.FETCH)
+            return self._held(Stages(Stage.MISMATCH, self._claim, judged=found, known=known))
+        stages = self._fetch(known, found)
+        if stages.stage is not Stage.READY:
+            return self._held(stages)
+        return self._ready(known, stages, found)
+
+    # -- steps
+
+    def _inspect(self) -> JobSeen | None:
+        """Reads the pair where it is not known, and looks now and then whether its branches have moved. The Job, while
+        one runs that the pair waits for."""
+        record = self._record
+        if record.known is not None and not self._due(record):
+            self._actions += jobs.leftover(self._world, Purpose.INSPECT)
+            return None
+        mark = timestamp(record.checked_at) if record.known is not None and record.checked_at is not None else ""
+        wanted = jobs.inspection(self._world, self._wanted, mark)
+        goes_on = record.known is None and not self._claim and record.failure is not None and not record.failure.final
+        pause = UNREAD_SECONDS if goes_on else BLOCKED_SECONDS
+        failure = record.failure if record.known is None else None
+        tried = jobs.attempt(self._world, wanted, failure, pause, self._now)
+        self._actions += tried.actions
+        facts = _facts(tried.result, self._wanted)
+        if tried.result is not None and facts is None:
+            message = "the Job's result cannot be read: operator and Job may be of two releases"
+            tried = replace(tried, failure=Failure(Reason.PAIR_UNREAD, message, self._now, ""))
+        if record.known is not None:
+            self._looked_again(facts, failed=tried.failure is not None)
+        elif facts is not None:
+            self._record = record.with_facts(*facts, self._now)
+        else:
+            self._record = replace(record, failure=tried.failure)
+        return tried.seen
+
+    def _due(self, record: Record) -> bool:
+        """True where a source that can move has not been asked for long."""
+        moves = any(_moves(source) for source in self._wanted.sources)
+        return moves and (record.checked_at is None or self._now - record.checked_at >= RECHECK_SECONDS)
+
+    def _looked_again(self, facts: tuple[ModelFacts, ModelFacts | None] | None, *, failed: bool) -> None:
+        if facts is None:
+            if failed:
+                self._record = replace(self._record, checked_at=self._now)
+            return
+        known = self._record.known
+        pairs = zip(known.models if known is not None else (), (one for one in facts if one is not None), strict=False)
+        newest = tuple(new.pin.resolved if new.pin.resolved != old.pin.resolved else "" for old, new in pairs)
+        self._record = replace(self._record, checked_at=self._now, newest=newest)
+
+    def _fetch(self, known: Known, found: Judged | None) -> Stages:
+        """Brings the pair into the cache, where there is one."""
+        record, ready = self._record, Stages(Stage.READY, self._claim, judged=found, known=known)
+        if not self._claim:
+            self._record = replace(record, cache="")
+            self._actions += jobs.leftover(self._world, Purpose.FETCH)
+            return ready
+        if record.cache == self._claim:
+            self._actions += jobs.leftover(self._world, Purpose.FETCH)
+            return ready
+        keep = {*self._world.kept, *self._current.keys, *self._current.previous, *record.keys}
+        wanted = jobs.fetching(self._world, known.models, tuple(keep))
+        if wanted is None:
+            self._record = replace(record, cache=self._claim)
+            return ready
+        self._actions += jobs.claim(self._world)
+        tried = jobs.attempt(self._world, wanted, record.failure, BLOCKED_SECONDS, self._now)
+        self._actions += tried.actions
+        self._record = replace(record, failure=tried.failure, cache=self._claim if tried.result is not None else "")
+        if tried.result is not None:
+            return ready
+        comes = tried.seen is not None and tried.seen.progress is not None
+        failure = None if comes else tried.failure
+        stage = Stage.FETCHING if failure is None else Stage.NOT_FETCHED
+        return Stages(stage, self._claim, judged=found, known=known, job=tried.seen, failure=failure)
+
+    # -- ends
+
+    def _unread(self, job: JobSeen | None) -> Pairing:
+        self._actions += jobs.leftover(self._world, Purpose.FETCH)
+        failure = self._record.failure
+        if failure is None:
+            stages = Stages(Stage.READING, self._claim, job=job)
+            # The pods that run are of what the spec says: nobody waits for a look at it.
+            goes_on = not self._claim and self._runs(as_written(self._spec))
+        else:
+            stages = Stages(Stage.UNREAD, self._claim, failure=failure)
+            goes_on = not self._claim and not failure.final
+        if not goes_on:
+            return self._held(stages)
+        record = replace(self._record, hash=pair_hash(self._spec), verdict="")
+        return self._made(Pairing((as_written(self._spec),), replace(stages, goes_on=True), record))
+
+    def _ready(self, known: Known, stages: Stages, found: Judged | None) -> Pairing:
+        spec, drafter = self._spec, self._spec.speculator
+        target, plain = pinned(spec, known, self._claim), as_written(spec)
+        record = following(self._record, None if self._mine else self._current)
+        if not known.adopted or known.drafter != drafter:
+            record = replace(record, facts=packed(replace(known, drafter=drafter, adopted=True)))
+        pairing = Pairing(
+            choices=(plain, target) if not self._claim and self._runs(plain) else (target,),
+            stages=stages,
+            record=record,
+            notices=tuple(_moved(record)),
+            facts=found.facts if found is not None else None,
+        )
+        return self._made(pairing)
+
+    def _held(self, stages: Stages) -> Pairing:
+        """Pods stay as they are. Where there are none yet, the pair is the one that they will be made of first."""
+        if not self._running:
+            return self._made(Pairing((), stages, self._record, frozen=True))
+        kept = None
+        known = self._current.known
+        if known is not None:
+            kept = standing(self._spec, known, self._current.asked, self._current.cache)
+        if kept is None or not self._runs(kept):
+            kept = as_written(self._spec) if self._runs(as_written(self._spec)) else None
+        current = self._record if self._mine else self._current
+        coming = None if self._mine else self._record
+        choices = (kept,) if kept is not None else ()
+        return self._made(Pairing(choices, stages, current, coming, frozen=True, notices=tuple(_moved(current))))
+
+    def _made(self, pairing: Pairing) -> Pairing:
+        known = self._record.known
+        hashes = {pair_hash(self._spec)}
+        if known is not None:
+            hashes.add(pair_hash(pinned(self._spec, known, self._claim).told))
+            hashes.add(pair_hash(pinned(self._spec, known, "").told))
+        conditions = pairing.stages.conditions(self._spec) if pairing.stages is not None else ()
+        return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))
+
+    def _runs(self, effective: Effective) -> bool:
+        """True where the pods' template was made of this pair, with its drafter or without."""
+        return self._running in (pair_hash(effective.told), pair_hash(without_drafter(effective.told)))
+
+
+def _running(world: World) -> str:
+    """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without one."""
+    deployment = world.children.get(("Deployment", names.child(world.spec.name)))
+    if deployment is None:
+        return ""
+    return text(deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+
+
+def _facts(result: Mapping[str, Any] | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:
+    """What a Job has read of both; None where that is not all that was asked for."""
+    if result is None:
+        return None
+    try:
+        verifier = ModelFacts.from_json(result["verifier"])
+        speculator = ModelFacts.from_json(result["speculator"]) if wanted.speculator is not None else None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return verifier, speculator
+
+
+def _moves(source: ModelSource) -> bool:
+    """True for what may be another version tomorrow, and can be asked about without reading all of it."""
+    if source.scheme is Scheme.HF:
+        commit = len(source.revision) == 40 and all(digit in "0123456789abcdef" for digit in source.revision)
+        return not commit
+    return source.scheme is Scheme.S3 or (source.scheme is Scheme.OCI and "@sha256:" not in source.location)
+
+
+def _moved(record: Record) -> list[Notice]:
+    known = record.known
+    found = []
+    for (uri, asked), newest, facts in zip(record.asked, record.newest, known.models if known else (), strict=False):
+        if newest:
+            message = (
+                f"{uri} {asked or 'as it is by default'} is {newest[:19]} now; pods keep {facts.pin.resolved[:19]} "
+                f"until revision in the spec, or the annotation {names.ANNOTATION_REPIN}, asks for another"
+            )
+            found.append(Notice(Reason.NEW_REVISION, message))
+    return found

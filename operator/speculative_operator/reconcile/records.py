@@ -1,0 +1,281 @@
+"""What is kept of a pair in status: its pins, what was read of it, and why a look at it came to nothing.
+
+`status.pair` is the pair that pods run or are made of first, `status.nextPair` the one that the spec asks for while
+they run another. Written by `pairing`; whatever stands there instead reads as nothing known.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any
+
+from speculative_operator.domain.artifact import ModelFacts, Pin
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Speculator
+from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, timestamp
+from speculative_operator.reconcile.reading import items, mapping, seconds_of, text
+
+_SIDES = ("verifier", "speculator")
+_MARK = "z:"
+_LARGEST = 1_000_000
+"""Bytes that packed facts may have when unpacked."""
+_PREVIOUS = 2
+"""Models of the pair before, whose folders a cache keeps for a way back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The models that a spec asks for."""
+
+    verifier: ModelSource
+    speculator: ModelSource | None
+    """None where no weights draft, and where they are the verifier's own."""
+    repin: str = ""
+
+    @property
+    def sources(self) -> tuple[ModelSource, ...]:
+        return (self.verifier, self.speculator) if self.speculator is not None else (self.verifier,)
+
+
+def wanted_of(spec: DeploymentSpec) -> Wanted:
+    """What pods of `spec` are made of, in whatever mode of speculation but Off."""
+    source = spec.speculator.source if spec.speculator is not None and spec.speculates else None
+    apart = source if source is not None and source.uri != spec.verifier.source.uri else None
+    return Wanted(spec.verifier.source, apart, spec.weights.repin)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A Job that came to nothing."""
+
+    reason: Reason
+    message: str
+    at: float
+    """unix seconds"""
+    job: str
+    """uid of the Job; empty where none could be made."""
+
+    @property
+    def final(self) -> bool:
+        """True where an engine would fail in the same way."""
+        return self.reason in (Reason.SOURCE_UNAUTHORIZED, Reason.SOURCE_NOT_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was read of a pair."""
+
+    verifier: ModelFacts
+    speculator: ModelFacts | None
+    drafter: Speculator | None = None
+    """How pods of this pair draft, once there may be any; the verifier's own weights included."""
+    adopted: bool = False
+    """True once pods may be made of the pair: then `drafter` holds."""
+
+    @property
+    def models(self) -> tuple[ModelFacts, ...]:
+        return (self.verifier, self.speculator) if self.speculator is not None else (self.verifier,)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One pair as status has it. Times in unix seconds."""
+
+    verifier: str
+    """For people: URI and version."""
+    speculator: str
+    hash: str = ""
+    """Of what pods were last made of; empty while none were."""
+    verdict: str = ""
+    checked_at: float | None = None
+    repin: str = ""
+    cache: str = ""
+    """Claim in which both models lie."""
+    previous: tuple[str, ...] = ()
+    facts: str = ""
+    """`Known`, packed."""
+    asked: tuple[tuple[str, str], ...] = ()
+    """(URI, revision) of verifier and speculator as the spec had them."""
+    newest: tuple[str, ...] = ()
+    """What these have become since; as long as `asked`."""
+    failure: Failure | None = None
+
+    @property
+    def known(self) -> Known | None:
+        """None where nothing was read yet."""
+        return unpacked(self.facts) if self.facts else None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Folders of the models in a cache."""
+        known = self.known
+        return tuple(facts.pin.key for facts in known.models) if known is not None else ()
+
+    def covers(self, wanted: Wanted) -> bool:
+        """True where all that is wanted was read, or could not be."""
+        if self.repin != wanted.repin:
+            return False
+        asks = tuple((one.uri, one.revision) for one in wanted.sources)
+        return self.asked[: len(asks)] == asks
+
+    def with_facts(self, verifier: ModelFacts, speculator: ModelFacts | None, now: float) -> Record:
+        """What was read now."""
+        facts = packed(Known(verifier, speculator))
+        newest = ("",) * len(self.asked)
+        return replace(self, facts=facts, checked_at=now, failure=None, cache="", verdict="", newest=newest)
+
+
+def blank(wanted: Wanted, spec: DeploymentSpec) -> Record:
+    """Of a pair of which nothing is known."""
+    speculator = spec.speculator if spec.speculates else None
+    own = wanted.speculator or (speculator.source if speculator is not None else None)
+    method = speculator.method.value if speculator is not None else ""
+    asked = tuple((one.uri, one.revision) for one in wanted.sources)
+    return Record(
+        verifier=shown(wanted.verifier),
+        speculator=shown(own) if own is not None else method,
+        repin=wanted.repin,
+        asked=asked,
+        newest=("",) * len(asked),
+    )
+
+
+def shown(source: ModelSource) -> str:
+    """A source with its revision, for people."""
+    return f"{source.uri}@{source.revision}" if source.revision else source.uri
+
+
+def packed(known: Known) -> str:
+    """As one short text."""
+    content: dict[str, Any] = {"verifier": known.verifier.to_json()}
+    if known.speculator is not None:
+        content["speculator"] = known.speculator.to_json()
+    if known.adopted:
+        content["drafter"] = asdict(known.drafter) if known.drafter is not None else None
+    raw = json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
+    return _MARK + base64.b64encode(zlib.compress(raw, 9)).decode()
+
+
+@lru_cache(maxsize=4096)
+def unpacked(facts: str) -> Known | None:
+    """Of `packed`; None for anything else."""
+    try:
+        content = json.loads(
+            zlib.decompressobj().decompress(base64.b64decode(facts.removeprefix(_MARK), validate=True), _LARGEST)
+        )
+        speculator, drafter = content.get("speculator"), content.get("drafter")
+        return Known(
+            verifier=ModelFacts.from_json(content["verifier"]),
+            speculator=ModelFacts.from_json(speculator) if speculator is not None else None,
+            drafter=_drafter(drafter) if drafter is not None else None,
+            adopted="drafter" in content,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, RecursionError):
+        return None
+
+
+def read(block: Mapping[str, Any]) -> Record:
+    """Of `status.pair` or `status.nextPair`."""
+    pins = list(takewhile(lambda pin: text(pin, "uri"), (mapping(block, f"{side}Pin") for side in _SIDES)))
+    facts = text(block, "facts")
+    return Record(
+        verifier=text(block, "verifier"),
+        speculator=text(block, "speculator"),
+        hash=text(block, "hash"),
+        verdict=text(block, "verdict"),
+        checked_at=seconds_of(text(block, "checkedAt")),
+        repin=text(block, "repin"),
+        cache=text(block, "cache"),
+        previous=tuple(key for key in items(block, "previous") if isinstance(key, str)),
+        facts=facts if facts and unpacked(facts) is not None else "",
+        asked=tuple((text(pin, "uri"), text(pin, "asked")) for pin in pins),
+        newest=tuple(text(pin, "newest") for pin in pins),
+        failure=_failure(mapping(block, "failure")),
+    )
+
+
+def written(record: Record) -> dict[str, Any]:
+    """The block of `record`; what is empty is left out, and all of it where nothing says which pair it is."""
+    if not record.verifier:
+        return {}
+    known = record.known
+    models: Iterable[ModelFacts | None] = known.models if known is not None else ()
+    pins = [facts.pin if facts is not None else None for facts in models]
+    pins += [None] * (len(record.asked) - len(pins))
+    block: dict[str, Any] = {
+        "verifier": record.verifier,
+        "speculator": record.speculator,
+        "hash": record.hash,
+        "verdict": record.verdict,
+        "checkedAt": timestamp(record.checked_at) if record.checked_at is not None else "",
+        "repin": record.repin,
+        "cache": record.cache,
+        "previous": list(record.previous),
+        "facts": record.facts,
+    }
+    for name, asked, pin, newest in zip(_SIDES, record.asked, pins, (*record.newest, "", ""), strict=False):
+        block[f"{name}Pin"] = _pin(asked, pin, newest)
+    if record.failure is not None:
+        block["failure"] = _written_failure(record.failure)
+    return {key: value for key, value in block.items() if value not in ("", [], None)}
+
+
+def keys(status: Mapping[str, Any]) -> frozenset[str]:
+    """Folders of caches that the object with this status uses, or may want back soon."""
+    records = [read(mapping(status, name)) for name in ("pair", "nextPair")]
+    return frozenset(key for record in records for key in (*record.keys, *record.previous))
+
+
+def following(record: Record, before: Record | None) -> Record:
+    """`record` with what a cache keeps of the pair `before` it."""
+    if before is None or before.facts == record.facts:
+        return record
+    gone = [key for key in (*before.keys, *before.previous) if key not in record.keys]
+    return replace(record, previous=tuple(dict.fromkeys(gone))[:_PREVIOUS])
+
+
+def _pin(asked: tuple[str, str], pin: Pin | None, newest: str) -> dict[str, str]:
+    resolved, key = (pin.resolved, pin.key) if pin is not None else ("", "")
+    block = {"uri": asked[0], "asked": asked[1], "resolved": resolved, "newest": newest, "key": key}
+    return {name: value for name, value in block.items() if value}
+
+
+def _failure(block: Mapping[str, Any]) -> Failure | None:
+    at = seconds_of(text(block, "time"))
+    if at is None:
+        return None
+    return Failure(reason_of(text(block, "reason")), text(block, "message"), at, text(block, "job"))
+
+
+def _written_failure(failure: Failure) -> dict[str, str]:
+    block = {
+        "reason": failure.reason.value,
+        "message": failure.message[:LONGEST_MESSAGE],
+        "time": timestamp(failure.at),
+        "job": failure.job,
+    }
+    return {key: value for key, value in block.items() if value}
+
+
+def reason_of(word: str) -> Reason:
+    """The reason that a Job gave; SourceUnreachable for none of ours."""
+    try:
+        return Reason(word)
+    except ValueError:
+        return Reason.SOURCE_UNREACHABLE
+
+
+def _drafter(data: Mapping[str, Any]) -> Speculator:
+    source = data.get("source")
+    rest = {name: value for name, value in data.items() if name not in ("method", "source")}
+    return Speculator(
+        method=Method(data["method"]),
+        source=ModelSource(**{**source, "scheme": Scheme(source["scheme"])}) if source is not None else None,
+        **rest,
+    )

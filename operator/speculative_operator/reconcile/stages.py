@@ -1,0 +1,167 @@
+"""How far a pair has come, in the words of conditions and status. Made by `pairing`, shown by `tick`.
+
+Messages change with transitions; only that of a running download has figures, and `status` writes those now and then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.jobs import JobSeen, Progress
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.reconcile import formats, verdicts
+from speculative_operator.reconcile.records import Failure, Known
+from speculative_operator.reconcile.verdicts import Judged
+
+STALLED_SECONDS = 60.0
+"""Without a byte for so long, a download is said to stand still."""
+
+
+class Stage(StrEnum):
+    READING = "Reading"
+    """A Job reads both models."""
+    UNREAD = "Unread"
+    """It came to nothing."""
+    MISMATCH = "Mismatch"
+    """The models do not fit each other."""
+    FETCHING = "Fetching"
+    NOT_FETCHED = "NotFetched"
+    """The Job that fetches came to nothing."""
+    READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Where the pair is, and all that is to be said of it."""
+
+    stage: Stage
+    claim: str = ""
+    """Of the cache; empty: the engine loads the weights."""
+    judged: Judged | None = None
+    known: Known | None = None
+    job: JobSeen | None = None
+    failure: Failure | None = None
+    goes_on: bool = False
+    """True where pods are made although nothing is known of the pair yet."""
+
+    @property
+    def hold(self) -> Condition | None:
+        """Why pods are not made of what the spec asks for; None where they are."""
+        if self.stage is Stage.READY or self.goes_on:
+            return None
+        if self.stage is Stage.READING:
+            return _not_ready(Reason.INSPECTING, f"pods wait until both models were read{_trouble(self.job)}")
+        if self.stage is Stage.FETCHING:
+            stalled = _stalled(self.job)
+            reason = Reason.DOWNLOAD_STALLED if stalled else Reason.DOWNLOADING
+            return _not_ready(reason, f"pods wait until the weights lie in claim {self.claim}; see WeightsReady")
+        if self.stage is Stage.MISMATCH and self.judged is not None:
+            found = verdicts.mismatch(self.judged)
+            return _not_ready(found.reason, f"no pod is made of this pair: {found.message}")
+        failure = self.failure
+        reason, why = (failure.reason, failure.message) if failure is not None else (Reason.UNKNOWN, "")
+        return _not_ready(reason, why)
+
+    def conditions(self, spec: DeploymentSpec) -> tuple[Condition, ...]:
+        """Those of PairCompatible, MemoryFits and WeightsReady that are not what they are without a look at pairs."""
+        found = (self._pair(spec), self._memory(), self._weights())
+        return tuple(one for one in found if one is not None)
+
+    def download(self) -> dict[str, Any]:
+        """`status.weights`"""
+        if not self.claim:
+            return {}
+        if self.stage is Stage.READY and self.known is not None:
+            total = _total(self.known)
+            return {"text": formats.size(total), "bytes": total, "totalBytes": total}
+        progress = _progress(self.job)
+        if self.stage is not Stage.FETCHING:
+            return {}
+        return _figures(progress) if progress is not None else {"text": "starting"}
+
+    def _pair(self, spec: DeploymentSpec) -> Condition | None:
+        kind = ConditionType.PAIR_COMPATIBLE
+        if self.judged is not None:
+            return verdicts.compatible(self.judged, spec)
+        if self.known is not None:
+            return None
+        if self.failure is not None:
+            if self.failure.final:
+                return Condition(kind, Truth.UNKNOWN, self.failure.reason, self.failure.message)
+            message = f"nothing was compared: {self.failure.message}"
+            return Condition(kind, Truth.UNKNOWN, Reason.PAIR_UNREAD, message)
+        message = "configuration, tokenizer and tensor headers of both models are being read"
+        return Condition(kind, Truth.UNKNOWN, Reason.INSPECTING, message + _trouble(self.job))
+
+    def _memory(self) -> Condition | None:
+        return verdicts.memory(self.judged) if self.judged is not None else None
+
+    def _weights(self) -> Condition | None:
+        kind = ConditionType.WEIGHTS_READY
+        if not self.claim:
+            return None
+        if self.failure is not None:
+            return Condition(kind, Truth.FALSE, self.failure.reason, self.failure.message)
+        if self.stage is Stage.READING:
+            return Condition(kind, Truth.FALSE, Reason.INSPECTING, "both models are read before they are fetched")
+        if self.stage is Stage.MISMATCH:
+            return Condition(kind, Truth.FALSE, Reason.PAIR_MISMATCH, "nothing is fetched for a pair that does not fit")
+        if self.stage is Stage.FETCHING:
+            return _downloading(self.job, self.claim)
+        total = formats.size(_total(self.known)) if self.known is not None else "all"
+        message = f"{total} of weights, complete and verified, in claim {self.claim}"
+        return Condition(kind, Truth.TRUE, Reason.WEIGHTS_CACHED, message)
+
+
+def _not_ready(reason: Reason, message: str) -> Condition:
+    return Condition(ConditionType.READY, Truth.FALSE, reason, message)
+
+
+def _trouble(job: JobSeen | None) -> str:
+    return f"; Job {job.name}: {job.trouble}" if job is not None and job.trouble else ""
+
+
+def _total(known: Known) -> int:
+    return sum(facts.weights.bytes for facts in known.models)
+
+
+def _progress(job: JobSeen | None) -> Progress | None:
+    return job.progress if job is not None else None
+
+
+def _stalled(job: JobSeen | None) -> bool:
+    progress = _progress(job)
+    return progress is not None and progress.stalled_seconds >= STALLED_SECONDS
+
+
+def _downloading(job: JobSeen | None, claim: str) -> Condition:
+    kind, progress = ConditionType.WEIGHTS_READY, _progress(job)
+    if progress is None:
+        return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, f"a Job fills claim {claim}{_trouble(job)}")
+    if _stalled(job):
+        message = (
+            f"no byte of {progress.file or 'any file'} came for a while; "
+            f"{formats.size(progress.bytes)} of {formats.size(progress.total)} are there. The Job keeps trying"
+        )
+        return Condition(kind, Truth.FALSE, Reason.DOWNLOAD_STALLED, message)
+    figures = _figures(progress)
+    parts = [f"{formats.size(progress.bytes)} of {formats.size(progress.total)}", figures.get("rate", "")]
+    parts.append(f"{figures['left']} left" if "left" in figures else "")
+    return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, ", ".join(part for part in parts if part))
+
+
+def _figures(progress: Progress) -> dict[str, Any]:
+    share = f"{int(100 * progress.bytes / progress.total)}%" if progress.total > 0 else "0%"
+    left = formats.duration(progress.seconds_left) if progress.seconds_left is not None else ""
+    figures = {
+        "text": f"{share}, {left} left" if left else share,
+        "bytes": progress.bytes,
+        "totalBytes": progress.total,
+        "rate": f"{formats.size(progress.rate)}/s" if progress.rate > 0 else "",
+        "left": left,
+    }
+    return {name: value for name, value in figures.items() if value != ""}

@@ -1,0 +1,136 @@
+"""What the files of a pair tell: whether it fits, whether there is memory for it, what the tuner may start from.
+
+The one door from `reconcile` to `pairing`'s judges. Verdicts are kept: at rest the same pair is asked about at every
+tick. Used by `pairing` and `tick`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines import facts as catalogue
+from speculative_operator.engines.pair_rules import rules_of
+from speculative_operator.pairing.findings import Expected, Finding, Verdict
+from speculative_operator.pairing.judge import judge
+from speculative_operator.pairing.memory import Fit, fit, pair_facts
+from speculative_operator.physics.catalog import find_accelerator
+from speculative_operator.reconcile.records import Known
+
+KEPT = 2048
+"""Verdicts kept, the latest used."""
+_MOST_FINDINGS = 8
+
+_verdicts: OrderedDict[bytes, Judged] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A pair, compared and measured."""
+
+    verdict: Verdict
+    fit: Fit
+    facts: PairFacts
+
+    @property
+    def word(self) -> str:
+        """In one word, for `status.pair.verdict`."""
+        if not self.verdict.compatible:
+            return "Incompatible"
+        return "Doubtful" if self.verdict.warnings else "Compatible"
+
+
+def judged(spec: DeploymentSpec, known: Known) -> Judged:
+    """The verdict on `spec`, whose models are those of `known`."""
+    key = sha256(repr((spec, known)).encode("utf-8", "surrogatepass")).digest()
+    found = _verdicts.pop(key, None)
+    if found is None:
+        found = _judged(spec, known)
+        while len(_verdicts) >= KEPT:
+            _verdicts.popitem(last=False)
+    _verdicts[key] = found
+    return found
+
+
+def tuner_facts(spec: DeploymentSpec, known: PairFacts | None) -> PairFacts:
+    """What the catalogue says of the spec's models, and where it is silent what their files do."""
+    listed = catalogue.pair_facts(spec)
+    if known is None:
+        return listed
+    silent = [one.name for one in fields(listed) if getattr(listed, one.name) is None]
+    return replace(listed, **{name: getattr(known, name) for name in silent})
+
+
+def compatible(found: Judged, spec: DeploymentSpec) -> Condition:
+    """PairCompatible, with every Error, or else every Warning, and what is to be expected."""
+    kind, verdict = ConditionType.PAIR_COMPATIBLE, found.verdict
+    if not verdict.compatible:
+        return mismatch(found)
+    if not spec.speculates:
+        return Condition(kind, Truth.UNKNOWN, Reason.NO_SPECULATOR, "no speculator is in use: nothing to compare")
+    outlook = f"{verdict.kind}{_expected(verdict.expected)}"
+    if verdict.warnings:
+        return Condition(kind, Truth.TRUE, Reason.PAIR_DOUBTFUL, f"{_listed(verdict.warnings)}. {outlook}")
+    return Condition(kind, Truth.TRUE, Reason.PAIR_MATCHES, outlook)
+
+
+def mismatch(found: Judged) -> Condition:
+    """PairCompatible=False, with every Error."""
+    message = _listed(found.verdict.errors)
+    return Condition(ConditionType.PAIR_COMPATIBLE, Truth.FALSE, Reason.PAIR_MISMATCH, message)
+
+
+def memory(found: Judged) -> Condition:
+    """MemoryFits, with the arithmetic."""
+    kind, message = ConditionType.MEMORY_FITS, found.fit.message
+    if found.fit.fits is None:
+        return Condition(kind, Truth.UNKNOWN, Reason.NOT_CHECKED, message)
+    if found.fit.fits:
+        return Condition(kind, Truth.TRUE, Reason.MEMORY_SUFFICES, message)
+    return Condition(kind, Truth.FALSE, Reason.MEMORY_SHORT, message)
+
+
+def _judged(spec: DeploymentSpec, known: Known) -> Judged:
+    judging, speculator = spec, known.speculator
+    if not spec.speculates:
+        judging, speculator = replace(spec, speculator=None), None
+    elif spec.speculator is not None and spec.speculator.source is not None and speculator is None:
+        speculator = known.verifier  # one checkpoint, named twice
+    product = spec.accelerator.product
+    accelerator = find_accelerator(product) if product else None
+    return Judged(
+        verdict=judge(known.verifier, speculator, judging, rules_of(judging)),
+        fit=fit(known.verifier, speculator, judging, accelerator),
+        facts=pair_facts(known.verifier, speculator, judging, accelerator),
+    )
+
+
+def _listed(findings: tuple[Finding, ...]) -> str:
+    told = ". ".join(_told(one) for one in findings[:_MOST_FINDINGS])
+    more = len(findings) - _MOST_FINDINGS
+    return f"{told}. {more} more" if more > 0 else told
+
+
+def _told(finding: Finding) -> str:
+    values = [
+        f"{whose} {value}"
+        for whose, value in (("verifier", finding.verifier), ("speculator", finding.speculator))
+        if value
+    ]
+    shown = f" ({', '.join(values)})" if values else ""
+    remedy = f"; {finding.remedy}" if finding.remedy else ""
+    return f"{finding.field}{shown}: {finding.message}{remedy}".rstrip(".")
+
+
+def _expected(expected: Expected | None) -> str:
+    if expected is None:
+        return ""
+    return (
+        f"; by {expected.profiles} published profiles, {expected.length:.1f} tokens per verification are to be "
+        f"expected at K {expected.k} ({expected.low:.1f} to {expected.high:.1f})"
+    )

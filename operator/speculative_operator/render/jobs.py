@@ -1,0 +1,180 @@
+"""Jobs that read and fetch models, and the claim that they fetch into. Called by `reconcile.jobs`.
+
+A Job's pod bears none of the labels by which Deployment and Service find serving pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.spec import Cache, DeploymentSpec
+from speculative_operator.engines.shared.container import TOKEN_KEY, reach
+from speculative_operator.render import labels, podspec
+from speculative_operator.render.environment import parsed
+from speculative_operator.render.hashing import hashed
+
+COMMAND = "speculative-weights"
+CLAIMS = "/claims"
+"""Claims that hold models are mounted below it by their names, read-only."""
+CACHE = "/cache"
+USER = 65532
+"""User id that the operator's image runs as."""
+KEPT_SECONDS = 3600
+"""A Job that came to nothing is kept so long for its log."""
+_TMP = "/tmp"  # noqa: S108  (a path in the pod)
+_AUTHORITIES = "/etc/speculative/ca"
+_AUTHORITIES_FILE = "ca-bundle.crt"
+_REGISTRIES = "/etc/speculative/registries"
+_SECRET_KEYS = (TOKEN_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
+_DOCKER_KEY = ".dockerconfigjson"
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What a Job may take."""
+
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+    deadline: int
+    """Seconds for the Job as a whole."""
+    tries: int
+    """Pods after the first."""
+    grace: int
+
+
+_SIZES = {
+    # Headers by range: seconds, and less than 200 MB of memory whatever the model's size. A Job that no node takes
+    # ends with the deadline, so that pods do not wait for ever for a look at their files.
+    Purpose.INSPECT: _Size({"cpu": "100m", "memory": "128Mi"}, {"cpu": "1", "memory": "512Mi"}, 300, 1, 5),
+    # A day for hundreds of GB over a slow line; each further pod goes on where the last one ended.
+    Purpose.FETCH: _Size({"cpu": "500m", "memory": "512Mi"}, {"cpu": "4", "memory": "2Gi"}, 86400, 6, 30),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobInput:
+    """Everything that one Job is made of."""
+
+    spec: DeploymentSpec
+    purpose: Purpose
+    wanted: str
+    """Hash of what it is for."""
+    image: str
+    args: tuple[str, ...]
+    claims: tuple[str, ...] = ()
+    """Claims that hold models to be read."""
+    cache: str = ""
+    """Claim to be written to; empty: none."""
+    assigns_uids: bool = True
+
+
+def job_name(spec: DeploymentSpec, purpose: Purpose) -> str:
+    """Name of the object's Job for `purpose`: one at a time."""
+    return names.child(spec.name, purpose.value)
+
+
+def job(inp: JobInput) -> dict[str, Any]:
+    """The Job: whole intent, labelled, owned by the object, and hashed. Raises RenderError."""
+    spec, size = inp.spec, _SIZES[inp.purpose]
+    volumes, mounts = _volumes(inp)
+    name = job_name(spec, inp.purpose)
+    purpose = {names.LABEL_JOB: inp.purpose.value}
+    values = {
+        "name": name,
+        "namespace": spec.namespace,
+        "labels": {**labels.common(spec), **purpose},
+        "annotations": {names.ANNOTATION_WANTED: inp.wanted},
+        "owner": labels.owner(spec),
+        "pod_labels": {names.LABEL_MANAGED_BY: names.OPERATOR, **purpose},
+        "tries": size.tries,
+        "deadline": size.deadline,
+        "kept_for": KEPT_SECONDS,
+        "grace_seconds": size.grace,
+        "run_as_user": None if inp.assigns_uids else USER,
+        "writes": bool(inp.cache),
+        "pull_secrets": _pull_secrets(spec),
+        "container": names.JOB_CONTAINER,
+        "image": inp.image,
+        "command": COMMAND,
+        "args": list(inp.args),
+        "env": podspec.environment((*_environment(spec), *spec.weights.env)),
+        "requests": size.requests,
+        "limits": size.limits,
+        "mounts": mounts,
+        "volumes": volumes,
+    }
+    return hashed(parsed("job", values))
+
+
+def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
+    """The claim of a cache. No object owns it: it outlives them all. Raises RenderError."""
+    values = {
+        "name": cache.claim,
+        "namespace": spec.namespace,
+        "labels": {names.LABEL_MANAGED_BY: names.OPERATOR},
+        "access_mode": cache.access_mode.value,
+        "storage_class": cache.storage_class,
+        "size": cache.size,
+    }
+    return hashed(parsed("persistentvolumeclaim", values))
+
+
+def _pull_secrets(spec: DeploymentSpec) -> list[Any]:
+    """Those of the serving pods: who needs them there has the operator's image behind the same registry."""
+    pod = spec.template.get("spec")
+    found = pod.get("imagePullSecrets") if isinstance(pod, Mapping) else None
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, Sequence) else []
+
+
+def _environment(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
+    """Variables in the order of the contract with `weights`; the user's come after and win."""
+    weights = spec.weights
+    yield _variable("HOME", _TMP)
+    yield _variable("HF_HOME", f"{_TMP}/huggingface")
+    if weights.secret_name:
+        for key in _SECRET_KEYS:
+            reference = {"name": weights.secret_name, "key": key, "optional": True}
+            yield {"name": key, "valueFrom": {"secretKeyRef": reference}}
+        yield _variable("DOCKER_CONFIG", _REGISTRIES)
+    yield from reach(spec)
+    if weights.s3_endpoint:
+        yield _variable("AWS_ENDPOINT_URL", weights.s3_endpoint)
+    if weights.ca_config_map:
+        for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+            yield _variable(name, f"{_AUTHORITIES}/{_AUTHORITIES_FILE}")
+
+
+def _variable(name: str, value: str) -> Mapping[str, Any]:
+    return {"name": name, "value": value}
+
+
+def _volumes(inp: JobInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    weights = inp.spec.weights
+    pairs = [_pair("tmp", {"emptyDir": {}}, _TMP, read_only=False)]
+    if inp.cache:
+        pairs.append(_pair("cache", _claim(inp.cache, read_only=False), CACHE, read_only=False))
+    for index, claim in enumerate(inp.claims):
+        pairs.append(_pair(f"claim-{index}", _claim(claim, read_only=True), f"{CLAIMS}/{claim}"))
+    if weights.secret_name:
+        items = [{"key": _DOCKER_KEY, "path": "config.json"}]
+        secret = {"secretName": weights.secret_name, "optional": True, "items": items}
+        pairs.append(_pair("registries", {"secret": secret}, _REGISTRIES))
+    if weights.ca_config_map:
+        pairs.append(_pair("authorities", {"configMap": {"name": weights.ca_config_map}}, _AUTHORITIES))
+    return [volume for volume, _ in pairs], [mount for _, mount in pairs]
+
+
+def _claim(name: str, *, read_only: bool) -> dict[str, Any]:
+    claim: dict[str, Any] = {"claimName": name}
+    return {"persistentVolumeClaim": claim | ({"readOnly": True} if read_only else {})}
+
+
+def _pair(
+    name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    mount: dict[str, Any] = {"name": name, "mountPath": path}
+    return {"name": name, **source}, mount | ({"readOnly": True} if read_only else {})

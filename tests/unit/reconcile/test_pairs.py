@@ -1,0 +1,512 @@
+"""Pairs on their way to pods, without a cache: what happens when ..."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.reconcile.paired import (
+    COMMITS,
+    DRAFT,
+    EAGLE,
+    FOREIGN,
+    LOOKING,
+    PAIRED,
+    VERIFIER,
+    Paired,
+    advance,
+    drawn,
+    hub,
+    serving,
+    told,
+)
+from tests.unit.reconcile.scripted import in_force
+from tests.unit.reconcile.worlds import Cluster, observed, settled, template
+
+from speculative_operator.api.status import Status
+from speculative_operator.domain import names
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import Check, Method, Mode, OffPolicy, Speculation, Speculator, Weights
+from speculative_operator.reconcile.pairing import BLOCKED_SECONDS, RECHECK_SECONDS, UNREAD_SECONDS
+from speculative_operator.render import Capabilities
+
+FOREIGN_EVENTS = [("Warning", "PairMismatch")]
+
+
+def state(cluster: Cluster, kind: str) -> tuple[str, str]:
+    condition = cluster.condition(kind)
+    return condition["status"], condition["reason"]
+
+
+# -- fresh
+
+
+def test_pods_are_made_once_the_pair_was_read() -> None:
+    cluster = Paired()
+    first = cluster.tick()
+    assert cluster.made == [Purpose.INSPECT]
+    assert not cluster.serves()
+    assert state(cluster, "Ready") == ("False", "Inspecting")
+    assert state(cluster, "Progressing") == ("True", "Inspecting")
+    assert state(cluster, "PairCompatible") == ("Unknown", "Inspecting")
+    assert told(first) == [("Normal", "Inspecting")]
+    assert cluster.look().actions == ()
+    assert cluster.args(Purpose.INSPECT) == [
+        "inspect", "--verifier", f"hf://{VERIFIER}", "--speculator", f"hf://{EAGLE}",
+    ]  # fmt: skip
+    cluster.read()
+    outcome = cluster.tick()
+    assert cluster.serves()
+    assert ("Normal", "PairMatches") in told(outcome)
+    assert ("Normal", "Created") in told(outcome)
+    assert state(cluster, "PairCompatible") == ("True", "PairMatches")
+    Status.model_validate(cluster.status)
+
+
+def test_the_engine_is_told_the_commits() -> None:
+    cluster = serving()
+    args = cluster.engine_args
+    assert args[args.index("--revision") + 1] == COMMITS[VERIFIER]
+    assert f'"revision":"{COMMITS[EAGLE]}"' in args[args.index("--speculative-config") + 1].replace(" ", "")
+    pair = cluster.status["pair"]
+    assert (pair["verifierPin"]["uri"], pair["verifierPin"]["resolved"]) == (f"hf://{VERIFIER}", COMMITS[VERIFIER])
+    assert pair["speculatorPin"]["resolved"] == COMMITS[EAGLE]
+    assert pair["verdict"] == "Compatible"
+    assert pair["hash"] == template(cluster.children["Deployment", "demo"])["metadata"]["labels"][names.LABEL_PAIR]
+    assert "nextPair" not in cluster.status
+    Status.model_validate(cluster.status)
+
+
+def test_the_job_is_removed_once_status_holds_what_it_read() -> None:
+    cluster = Paired()
+    cluster.tick()
+    cluster.read()
+    cluster.tick()
+    assert ("Job", "demo-inspect") in cluster.children
+    outcome = cluster.tick()
+    assert ("Job", "demo-inspect") not in cluster.children
+    assert outcome.events == (), "its end is no news"
+    assert cluster.made == [Purpose.INSPECT]
+
+
+def test_a_restart_of_the_operator_needs_no_job() -> None:
+    cluster = serving()
+    before, deployment = cluster.status, cluster.deployment
+    cluster.forget()
+    outcome = cluster.tick()
+    assert (outcome.actions, outcome.events) == ((), ())
+    assert cluster.status["pair"] == before["pair"]
+    assert cluster.status["conditions"] == before["conditions"]
+    assert cluster.deployment == deployment
+
+
+def test_what_is_at_rest_stays_so() -> None:
+    cluster = serving()
+    status = cluster.status
+    for _ in range(5):
+        outcome = cluster.tick()
+        assert (outcome.actions, outcome.events) == ((), ())
+    assert cluster.status == status
+
+
+def test_garbled_facts_are_read_anew_and_pods_stay() -> None:
+    cluster = serving()
+    deployment = cluster.deployment
+    cluster.status["pair"]["facts"] = "z:bm90aGluZw=="
+    cluster.tick()
+    assert cluster.made == [Purpose.INSPECT] * 2
+    assert cluster.deployment == deployment
+    advance(cluster)
+    assert cluster.deployment == deployment
+    assert state(cluster, "Ready") == ("True", "AllReady")
+
+
+@pytest.mark.parametrize("speculator", [Speculator(Method.NGRAM), None])
+def test_a_verifier_alone_is_pinned_too(speculator: Speculator | None) -> None:
+    cluster = serving(spec=replace(PAIRED, speculator=speculator))
+    assert "--revision" in cluster.engine_args
+    assert cluster.condition("PairCompatible")["reason"] == ("PairMatches" if speculator else "NoSpeculator")
+
+
+# -- off
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "weights"),
+    [
+        (Capabilities(), Weights()),
+        (replace(LOOKING, check_pairs=False), Weights()),
+        (replace(LOOKING, job_image=""), Weights()),
+        (LOOKING, Weights(check=Check.OFF)),
+    ],
+)
+def test_without_a_look_all_is_as_it_was(capabilities: Capabilities, weights: Weights) -> None:
+    cluster = Paired(spec=replace(PAIRED, weights=weights), capabilities=capabilities)
+    cluster.tick()
+    plain = Cluster(spec=PAIRED)
+    plain.tick()
+    assert cluster.status == plain.status
+    assert cluster.children == plain.children
+
+
+# -- a pair that does not fit
+
+
+def test_a_pair_that_does_not_fit_gets_no_pod() -> None:
+    cluster = Paired(spec=replace(PAIRED, speculator=drawn(FOREIGN)))
+    cluster.tick()
+    cluster.read()
+    outcome = cluster.tick()
+    assert not cluster.serves()
+    assert told(outcome) == FOREIGN_EVENTS
+    for kind in ("Ready", "PairCompatible"):
+        condition = cluster.condition(kind)
+        assert (condition["status"], condition["reason"]) == ("False", "PairMismatch")
+        assert "151936" in condition["message"]
+        assert "128256" in condition["message"]
+    assert cluster.status["pair"]["verdict"] == "Incompatible"
+    for _ in range(3):
+        assert cluster.tick().events == ()
+        assert not cluster.serves()
+    cluster.edit(speculator=drawn(EAGLE))
+    advance(cluster)
+    assert state(cluster, "Ready") == ("True", "AllReady")
+    assert cluster.made == [Purpose.INSPECT] * 2
+
+
+def test_pods_that_run_stay_when_the_next_pair_does_not_fit() -> None:
+    cluster = serving()
+    deployment, table = cluster.deployment, cluster.table
+    cluster.edit(speculator=drawn(FOREIGN), replicas=3)
+    outcomes = advance(cluster)
+    assert cluster.deployment == deployment, "not even another field of it is touched"
+    assert cluster.table == table
+    assert state(cluster, "Ready") == ("False", "PairMismatch")
+    assert [one for outcome in outcomes for one in told(outcome)] == [("Normal", "Inspecting"), *FOREIGN_EVENTS]
+    assert cluster.status["pair"]["speculatorPin"]["uri"] == f"hf://{EAGLE}"
+    assert cluster.status["nextPair"]["speculatorPin"]["uri"] == f"hf://{FOREIGN}"
+    assert cluster.status["nextPair"]["verdict"] == "Incompatible"
+    Status.model_validate(cluster.status)
+    cluster.edit(speculator=drawn(EAGLE), replicas=2)
+    cluster.settle()
+    assert cluster.deployment["spec"] == deployment["spec"], "the way back needs no rollout"
+    assert state(cluster, "Ready") == ("True", "AllReady")
+    assert cluster.made == [Purpose.INSPECT] * 2, "and no Job"
+    assert "nextPair" not in cluster.status
+
+
+def test_pods_of_a_refused_change_are_tuned_on() -> None:
+    cluster = serving()
+    cluster.edit(speculator=drawn(FOREIGN))
+    advance(cluster)
+    deployment, version = cluster.deployment, cluster.table["version"]
+    for _ in range(60):
+        cluster.tick(observed(cluster, batch=200, survival=0.2))
+        if cluster.table["version"] > version:
+            break
+    assert cluster.table["version"] == version + 1
+    assert cluster.status["speculation"]["tableVersion"] == version + 1
+    assert cluster.deployment == deployment
+    cluster.tick()
+    assert {one["metadata"]["annotations"][names.ANNOTATION_POKE] for one in cluster.pods} == {str(version + 1)}
+
+
+def test_the_table_of_a_pair_does_not_pass_to_the_next() -> None:
+    cluster = serving()
+    for _ in range(60):
+        cluster.tick(observed(cluster, batch=200, survival=0.2))
+        if cluster.table["version"] > 1:
+            break
+    rows = cluster.table["rows"]
+    cluster.edit(speculator=Speculator(Method.DRAFT_MODEL, hub(DRAFT)))
+    advance(cluster)
+    assert cluster.table["rows"] != rows
+    assert f"hf://{DRAFT}" == cluster.status["pair"]["speculatorPin"]["uri"]
+
+
+def test_an_operator_that_restarts_meanwhile_touches_nothing() -> None:
+    cluster = serving()
+    deployment = cluster.deployment
+    cluster.edit(speculator=drawn(FOREIGN))
+    advance(cluster)
+    cluster.forget()
+    for _ in range(3):
+        cluster.tick()
+    assert cluster.made == [Purpose.INSPECT] * 2, "what was read of the next pair is in status too"
+    assert cluster.deployment == deployment
+
+
+# -- a change while pods serve
+
+
+def test_pods_wait_for_a_look_at_the_next_pair() -> None:
+    cluster = serving()
+    deployment = cluster.deployment
+    cluster.edit(speculator=Speculator(Method.DRAFT_MODEL, hub(DRAFT)))
+    for _ in range(3):
+        cluster.tick()
+        assert cluster.deployment == deployment
+    assert state(cluster, "Ready") == ("False", "Inspecting")
+    cluster.read()
+    cluster.tick()
+    assert cluster.templates == 2
+    cluster.roll()
+    cluster.settle()
+    assert cluster.status["pair"]["speculatorPin"]["resolved"] == COMMITS[DRAFT]
+    assert cluster.templates == 2, "both sides at once"
+
+
+def test_another_method_with_the_same_models_is_judged_without_a_job() -> None:
+    cluster = serving()
+    deployment = cluster.deployment
+    cluster.edit(speculator=Speculator(Method.DFLASH, hub(EAGLE)))
+    cluster.tick()
+    assert cluster.made == [Purpose.INSPECT]
+    assert state(cluster, "PairCompatible")[1] == "PairMismatch"
+    assert cluster.deployment == deployment
+    cluster.edit(speculator=drawn(EAGLE))
+    cluster.tick()
+    assert state(cluster, "Ready") == ("True", "AllReady")
+
+
+def test_mode_off_and_back_needs_no_job() -> None:
+    cluster = serving()
+    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    advance(cluster)
+    assert "--speculative-config" not in cluster.engine_args
+    assert COMMITS[VERIFIER] in cluster.engine_args
+    assert state(cluster, "PairCompatible") == ("Unknown", "NoSpeculator")
+    cluster.edit(speculation=Speculation())
+    advance(cluster)
+    assert "--speculative-config" in cluster.engine_args
+    assert cluster.made == [Purpose.INSPECT]
+
+
+# -- sources that do not answer, or refuse
+
+
+def test_a_pair_that_cannot_be_read_is_served_unread() -> None:
+    cluster = Paired()
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, "SourceUnreachable", "huggingface.co does not answer")
+    outcome = cluster.tick()
+    assert cluster.serves()
+    assert "--revision" not in cluster.engine_args
+    assert ("Warning", "PairUnread") in told(outcome)
+    assert state(cluster, "PairCompatible") == ("Unknown", "PairUnread")
+    assert "huggingface.co does not answer" in cluster.condition("PairCompatible")["message"]
+    cluster.roll()
+    cluster.settle()
+    assert state(cluster, "Ready") == ("True", "AllReady")
+    Status.model_validate(cluster.status)
+
+
+def test_what_was_served_unread_is_pinned_with_the_next_rollout() -> None:
+    cluster = Paired()
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, "SourceUnreachable")
+    cluster.settle()
+    cluster.now += UNREAD_SECONDS
+    advance(cluster)
+    assert state(cluster, "PairCompatible") == ("True", "PairMatches")
+    assert cluster.templates == 1, "to pin it is no reason to restart pods"
+    assert "--revision" not in cluster.engine_args
+    table = cluster.table
+    cluster.edit(engine=replace(PAIRED.engine, args=("--enforce-eager",)))
+    advance(cluster)
+    assert cluster.templates == 2
+    assert COMMITS[VERIFIER] in cluster.engine_args
+    assert cluster.table == table, "it is the same pair: what was learned of it holds"
+
+
+def test_pods_of_an_operator_that_did_not_look_are_not_restarted_to_pin_them() -> None:
+    before = settled(spec=PAIRED)
+    cluster = Paired(status=before.status, children=before.children, pods=before.pods, uids=before.uids, templates=1)
+    outcome = cluster.tick()
+    assert cluster.condition("Ready")["status"] == "True"
+    assert told(outcome) == [("Normal", "Inspecting")]
+    advance(cluster)
+    assert cluster.templates == 1
+    assert state(cluster, "PairCompatible") == ("True", "PairMatches")
+    assert cluster.look().actions == ()
+
+
+@pytest.mark.parametrize("reason", ["SourceUnauthorized", "SourceNotFound"])
+def test_what_the_engine_could_not_load_either_gets_no_pod(reason: str) -> None:
+    cluster = Paired()
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, reason, "the hub says 401", remedy="name a Secret with HF_TOKEN", side="verifier")
+    outcome = cluster.tick()
+    assert not cluster.serves()
+    assert told(outcome) == [("Warning", reason)]
+    assert state(cluster, "PairCompatible") == ("Unknown", reason)
+    condition = cluster.condition("Ready")
+    assert (condition["status"], condition["reason"]) == ("False", reason)
+    assert condition["message"] == "verifier: the hub says 401; name a Secret with HF_TOKEN"
+    assert cluster.tick().events == ()
+    assert cluster.made == [Purpose.INSPECT]
+
+
+def test_a_refusal_is_asked_about_again_without_noise() -> None:
+    cluster = Paired()
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, "SourceUnauthorized", "the hub says 401")
+    cluster.tick()
+    status = cluster.status
+    cluster.now += BLOCKED_SECONDS
+    for _ in range(3):
+        assert cluster.tick().events == ()
+    assert cluster.made == [Purpose.INSPECT] * 2
+    assert cluster.status["conditions"] == status["conditions"]
+    cluster.fails(Purpose.INSPECT, "SourceUnauthorized", "the hub says 401")
+    assert cluster.tick().events == ()
+    cluster.now += BLOCKED_SECONDS
+    advance(cluster)
+    assert state(cluster, "Ready") == ("True", "AllReady"), "the Secret was put right"
+
+
+def test_another_secret_is_tried_at_once() -> None:
+    cluster = Paired()
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, "SourceUnauthorized")
+    cluster.tick()
+    cluster.edit(weights=Weights(secret_name="hf-token"))
+    advance(cluster)
+    assert cluster.made == [Purpose.INSPECT] * 2
+    assert state(cluster, "Ready") == ("True", "AllReady")
+
+
+def test_a_job_that_may_not_be_made_holds_up_nobody() -> None:
+    cluster = Paired()
+    problem = Condition(ConditionType.READY, Truth.FALSE, Reason.FORBIDDEN, "Job demo-inspect: exceeded quota")
+    cluster.problems = (problem,)
+    cluster.tick()
+    assert cluster.serves()
+    assert state(cluster, "PairCompatible") == ("Unknown", "PairUnread")
+    assert state(cluster, "Ready") == ("False", "NoPods")
+
+
+def test_a_job_of_somebody_else_is_left_alone() -> None:
+    cluster = Paired()
+    theirs: dict[str, Any] = {"metadata": {"name": "demo-inspect", "uid": "theirs"}}
+    cluster.children["Job", "demo-inspect"] = {"kind": "Job", **theirs}
+    cluster.tick()
+    assert cluster.children["Job", "demo-inspect"]["metadata"] == theirs["metadata"]
+    assert cluster.serves()
+    condition = cluster.condition("PairCompatible")
+    assert condition["reason"] == "PairUnread"
+    assert "exists and is not this object's" in condition["message"]
+
+
+# -- branches
+
+
+def test_a_moved_branch_is_told_and_not_followed() -> None:
+    cluster = serving()
+    cluster.now += RECHECK_SECONDS
+    cluster.commits[EAGLE] = "e" * 40
+    cluster.tick()
+    assert cluster.made == [Purpose.INSPECT] * 2
+    cluster.read()
+    outcome = cluster.tick()
+    assert told(outcome) == [("Warning", "NewRevisionAvailable")]
+    (warning,) = cluster.status["warnings"]
+    assert warning["reason"] == "NewRevisionAvailable"
+    assert "eeeeeeeeeeeeeeeeeee" in warning["message"]
+    assert cluster.status["pair"]["speculatorPin"]["newest"] == "e" * 40
+    assert "newest" not in cluster.status["pair"]["verifierPin"]
+    cluster.settle()
+    assert cluster.templates == 1
+    assert COMMITS[EAGLE] in " ".join(cluster.engine_args)
+    cluster.forget()
+    cluster.tick()
+    assert cluster.status["warnings"] == [warning]
+    Status.model_validate(cluster.status)
+
+
+def test_a_new_mark_follows_it() -> None:
+    cluster = serving()
+    cluster.commits[EAGLE] = "e" * 40
+    cluster.edit(weights=Weights(repin="2026-11-21"))
+    advance(cluster)
+    assert cluster.templates == 2
+    assert "e" * 40 in " ".join(cluster.engine_args)
+    cluster.edit(weights=Weights(repin="2026-11-22"))
+    advance(cluster)
+    assert cluster.templates == 2, "nothing has moved since"
+    assert cluster.made == [Purpose.INSPECT] * 3
+
+
+def test_a_commit_is_not_asked_about_again() -> None:
+    pinned = replace(
+        PAIRED,
+        verifier=replace(PAIRED.verifier, source=replace(hub(VERIFIER), revision=COMMITS[VERIFIER])),
+        speculator=Speculator(Method.EAGLE3, replace(hub(EAGLE), revision=COMMITS[EAGLE])),
+    )
+    cluster = serving(spec=pinned)
+    cluster.now += 10 * RECHECK_SECONDS
+    assert cluster.tick().actions == ()
+
+
+def test_a_look_that_fails_waits_for_the_next() -> None:
+    cluster = serving()
+    cluster.now += RECHECK_SECONDS
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, "SourceUnreachable")
+    outcome = cluster.tick()
+    assert outcome.events == ()
+    for _ in range(4):
+        cluster.tick()
+    assert cluster.made == [Purpose.INSPECT] * 2
+    assert ("Job", "demo-inspect") not in cluster.children
+    assert state(cluster, "Ready") == ("True", "AllReady")
+
+
+# -- hard off, pause
+
+
+def test_pods_without_drafter_keep_their_pinned_verifier(tuner: Any) -> None:
+    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
+    tuner.remove(in_force(cluster))
+    cluster.tick(observed(cluster))
+    cluster.roll()
+    cluster.settle()
+    assert cluster.status["speculation"]["hardOff"] is True
+    assert "--speculative-config" not in cluster.engine_args
+    assert COMMITS[VERIFIER] in cluster.engine_args
+    status = cluster.status
+    cluster.forget()
+    outcome = cluster.tick()
+    assert outcome.actions == ()
+    assert cluster.status["pair"] == status["pair"]
+    tuner.bring_back(in_force(cluster))
+    cluster.tick(observed(cluster))
+    cluster.tick()
+    assert f'"revision":"{COMMITS[EAGLE]}"' in " ".join(cluster.engine_args).replace(" ", "")
+
+
+def test_pods_in_hard_off_stay_as_they_are_when_the_next_pair_does_not_fit(tuner: Any) -> None:
+    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
+    tuner.remove(in_force(cluster))
+    cluster.tick(observed(cluster))
+    cluster.roll()
+    cluster.settle()
+    deployment = cluster.deployment
+    cluster.edit(speculator=drawn(FOREIGN))
+    advance(cluster)
+    assert cluster.deployment == deployment
+    assert cluster.status["speculation"]["hardOff"] is True
+    cluster.edit(speculator=drawn(EAGLE))
+    advance(cluster)
+    assert cluster.deployment["spec"] == deployment["spec"]
+
+
+def test_nothing_is_looked_at_while_paused() -> None:
+    cluster = serving()
+    before = cluster.status
+    cluster.edit(paused=True, speculator=drawn(FOREIGN))
+    for _ in range(3):
+        assert cluster.tick().actions == ()
+    assert cluster.status["pair"] == before["pair"]
+    assert state(cluster, "PairCompatible") == ("True", "PairMatches"), "of the pods that run"
