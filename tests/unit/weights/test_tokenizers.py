@@ -1,0 +1,186 @@
+"""Tokenizers in every form that models bring them in."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.weights import made
+
+from speculative_operator.domain.artifact import TokenizerFacts
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights import tokenizers
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.sources import open_folder
+from speculative_operator.weights.vocabulary import collected
+
+PLAIN = {"a": 0, "b": 1, "Ġé": 2, '"\\': 3}
+ADDED = {"<s>": 4, "</s>": 5}
+
+
+def facts(folder: Path, files: Mapping[str, Any]) -> TokenizerFacts:
+    """Of a folder with these files: texts and bytes as they are, the rest as JSON."""
+    for name, content in files.items():
+        text = content if isinstance(content, str | bytes) else json.dumps(content)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    source = open_folder(folder)
+    return tokenizers.facts_of(source, {entry.path: entry for entry in source.files()})
+
+
+def refused(folder: Path, files: Mapping[str, Any]) -> WeightsError:
+    with pytest.raises(WeightsError) as caught:
+        facts(folder, files)
+    return caught.value
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def sentencepiece(pieces: list[tuple[str, int]]) -> bytes:
+    """A model of these (text, type), with a trainer's settings behind."""
+    message = b""
+    for text, kind in pieces:
+        inner = b"\n" + varint(len(text.encode())) + text.encode() + b"\x15\x00\x00\x80\xbf"
+        inner += b"\x18" + varint(kind) if kind != 1 else b""
+        message += b"\n" + varint(len(inner)) + inner
+    return message + b"\x12\x02\x18\x07"
+
+
+@pytest.mark.parametrize("first", ["version", "added_tokens", "model"])
+@pytest.mark.parametrize("inner", ["type", "vocab", "merges"])
+def test_the_order_of_a_tokenizers_parts_does_not_matter(tmp_path: Path, first: str, inner: str) -> None:
+    text = made.tokenizer({**PLAIN, "<s>": 4}, ADDED)
+    text["model"] = {inner: text["model"][inner], **text["model"]}
+    found = facts(tmp_path, {"tokenizer.json": {first: text[first], **text}})
+    assert found == TokenizerFacts("BPE", 6, made.hash_by_hand(PLAIN.items()), made.hash_by_hand(ADDED.items()), {}, "")
+
+
+def test_tokens_listed_in_any_order_have_one_hash(tmp_path: Path) -> None:
+    backwards = dict(reversed(PLAIN.items()))
+    found = facts(tmp_path, {"tokenizer.json": made.tokenizer(backwards, {})})
+    assert found.vocabulary_hash == made.hash_by_hand(PLAIN.items())
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [({"a": 1, "b": 0}, False), ({"a": 0, "c": 1}, False), ({"b": 1, "a": 0}, True)],
+)
+def test_the_hash_is_of_tokens_and_numbers(tmp_path: Path, changed: dict[str, int], same: bool) -> None:
+    one = facts(tmp_path, {"tokenizer.json": made.tokenizer({"a": 0, "b": 1}, {})})
+    other = facts(tmp_path, {"tokenizer.json": made.tokenizer(changed, {})})
+    assert (one.vocabulary_hash == other.vocabulary_hash) is same
+
+
+def test_unigram_numbers_by_position(tmp_path: Path) -> None:
+    pieces = [["<unk>", 0], ["▁a", -1.5], ["b", -2e-3]]
+    text = {"added_tokens": [{"id": 0, "content": "<unk>"}], "model": {"type": "Unigram", "unk_id": 0, "vocab": pieces}}
+    found = facts(tmp_path, {"tokenizer.json": text})
+    assert (found.kind, found.tokens) == ("Unigram", 3)
+    assert found.vocabulary_hash == made.hash_by_hand([("▁a", 1), ("b", 2)])
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ({"vocab": {"a": 0}, "merges": []}, "BPE"),
+        ({"vocab": [["a", 0]]}, "Unigram"),
+        ({"type": "WordPiece", "vocab": {"a": 0}}, "WordPiece"),
+    ],
+)
+def test_kinds(tmp_path: Path, model: dict[str, Any], kind: str) -> None:
+    assert facts(tmp_path, {"tokenizer.json": {"added_tokens": [], "model": model}}).kind == kind
+
+
+def test_sentencepiece_has_the_hash_of_its_conversion(tmp_path: Path) -> None:
+    pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("▁the", 1), ("<0x0A>", 6), ("é" * 80, 1)]
+    found = facts(tmp_path, {"tokenizer.model": sentencepiece(pieces)})
+    assert (found.kind, found.tokens) == ("sentencepiece", 6)
+    assert found.added_hash == made.hash_by_hand([("<unk>", 0), ("<s>", 1), ("</s>", 2)])
+    converted = {text: number for number, (text, _) in enumerate(pieces)}
+    (tmp_path / "fast").mkdir()
+    fast = made.tokenizer(converted, {"<unk>": 0, "<s>": 1, "</s>": 2})
+    assert facts(tmp_path / "fast", {"tokenizer.json": fast}).vocabulary_hash == found.vocabulary_hash
+
+
+@pytest.mark.parametrize("name", ["tiktoken.model", "qwen.tiktoken", "tokenizer.model"])
+def test_tiktoken(tmp_path: Path, name: str) -> None:
+    ranks = {b"a": 0, b"\xff\x00": 1}
+    lines = b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items())
+    config = {"added_tokens_decoder": {"2": {"content": "<|end|>"}, "x": {"content": "y"}}}
+    found = facts(tmp_path, {name: lines, "tokenizer_config.json": config})
+    assert (found.kind, found.tokens) == ("tiktoken", 3)
+    assert found.added_hash == made.hash_by_hand([("<|end|>", 2)])
+
+
+def test_tekken(tmp_path: Path) -> None:
+    text = {"config": {"default_vocab_size": 131072}, "vocab": [{"rank": 0, "token_bytes": "AA=="}]}
+    found = facts(tmp_path, {"tekken.json": text})
+    assert (found.kind, found.tokens, len(found.vocabulary_hash)) == ("tekken", 131072, 16)
+
+
+def test_plain_vocabulary_with_added_tokens(tmp_path: Path) -> None:
+    found = facts(tmp_path, {"vocab.json": PLAIN, "merges.txt": "a b", "added_tokens.json": ADDED})
+    assert (found.kind, found.tokens) == ("BPE", 6)
+    assert found.vocabulary_hash == made.hash_by_hand(PLAIN.items())
+    assert found.added_hash == made.hash_by_hand(ADDED.items())
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    assert facts(tmp_path, {"config.json": {}}) == TokenizerFacts()
+
+
+def test_special_tokens_and_templates(tmp_path: Path) -> None:
+    files: dict[str, Any] = {
+        "special_tokens_map.json": {"bos_token": "<s>", "eos_token": "<old>"},
+        "tokenizer_config.json": {
+            "eos_token": {"content": "<e>", "lstrip": False},
+            "unk_token": None,
+            "chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d\n"}],
+        },
+    }
+    found = facts(tmp_path, files)
+    assert found.special == {"bos_token": "<s>", "eos_token": "<e>"}
+    files["chat_template.jinja"] = "d"
+    assert facts(tmp_path, files).chat_template_hash == found.chat_template_hash != ""
+    files["chat_template.jinja"] = "e"
+    assert facts(tmp_path, files).chat_template_hash != found.chat_template_hash
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", "{"),
+        ("tokenizer.json", "[]"),
+        ("tokenizer.json", '{"model": {"vocab": {"a": "b"}}}'),
+        ("tokenizer.json", '{"added_tokens": [{"id": 1}]}'),
+        ("tokenizer.json", '{"model": {"vocab": {"a": 99999999999999999999999}}}'),
+        ("tokenizer_config.json", "not json"),
+        ("tokenizer_config.json", "[1]"),
+        ("tokenizer.model", b"\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+        ("tokenizer.model", b"\n\x05abc"),
+        ("tokenizer.model", b"no lines of base64"),
+        ("tekken.json", '{"config": {}}'),
+        ("vocab.json", "[]"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, name: str, content: str | bytes) -> None:
+    error = refused(tmp_path, {name: content})
+    assert (error.reason, error.file) == (Reason.PAIR_UNREAD, name)
+    assert error.remedy
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers(0, 10**6), max_size=40), st.data())
+def test_a_vocabulary_is_what_it_was_made_of(tokens: dict[str, int], data: st.DataObject) -> None:
+    unique = {token: number for number, token in {number: token for token, number in tokens.items()}.items()}
+    left_out = data.draw(st.sets(st.sampled_from(sorted(unique)))) if unique else set()
+    remaining = [(token, number) for token, number in unique.items() if token not in left_out]
+    count, found = collected(unique.items()).summed({token.encode("utf-8", "surrogatepass") for token in left_out})
+    assert count == len(remaining)
+    assert found == (made.hash_by_hand(remaining) if remaining else "")
