@@ -88,12 +88,14 @@ bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (ab
 generate: toolchain ## write crds/, manifests/, RBAC, values schema and API reference from the code
 	@$(PY) -m speculative_operator.api.generate
 	@$(PY) -m speculative_operator.cli.engines_page
+	@$(PY) -m speculative_operator.cli.pairs_page
 	@$$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
 	  charts/speculative-operator --namespace speculative-system | $(PY) -m speculative_operator.api.generate --install -
 
 check-generated: $(STAMP) ## fail when a generated file differs from the code
 	@$(PY) -m speculative_operator.api.generate --check
 	@$(PY) -m speculative_operator.cli.engines_page --check
+	@$(PY) -m speculative_operator.cli.pairs_page --check
 
 image: ## container images of the operator and of the emulator
 	docker build --target operator -t speculative-operator:0.1.0 .

@@ -19,6 +19,7 @@ COMMANDS = {
     "simulate": "run policies over a trace and compare them with the best possible",
     "cases": "hold the model of step times against published measurements",
     "engines": "what each engine can do with each method, and what is refused",
+    "pairs": "which speculators are publicly known for a verifier",
     "check": "whether a speculator fits its verifier, by their files; with exit statuses for pipelines",
 }
 """Command -> what it does. Each is the module of that name beside this one."""
@@ -29,6 +30,7 @@ _EPILOG = """examples:
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
   speculative cases cases.csv --json
   speculative engines vLLM --method eagle3
+  speculative pairs Qwen/Qwen3-8B
   speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3
 
 exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted

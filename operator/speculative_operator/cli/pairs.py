@@ -1,0 +1,118 @@
+"""List the speculators that are publicly known for a verifier: method, K, published acceptance, and where it is said.
+
+VERIFIER is organisation/model, as in `spec.verifier.model`; quantizations are found by their names (Qwen3-8B-FP8). With
+it, the first line says what `speculator: {auto: true}` would take and why; without it every row is listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from speculative_operator.cli import tables
+from speculative_operator.cli.errors import FAILED, OK, UsageError
+from speculative_operator.cli.files import text
+from speculative_operator.domain.spec import Method
+from speculative_operator.pairing import catalogue
+from speculative_operator.pairing.catalogue import CatalogueError, Entry, Match
+
+EPILOG = """examples:
+  speculative pairs
+  speculative pairs Qwen/Qwen3-8B
+  speculative pairs RedHatAI/Qwen3-32B-FP8-dynamic --method eagle3 --json
+  speculative pairs my-org/my-model --base Qwen/Qwen3-14B --file our-pairs.csv
+
+docs/catalogue.md tells the columns of --file and the order of what is picked.
+
+exit status: 0 listed, 1 nothing is known for VERIFIER, 2 wrong use of the command line or of --file"""
+
+_LARGEST = 4 * 2**20
+_HEADERS = ("verifier", "speculator", "method", "K", "accepted", "for", "date", "source")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments; `main` calls it."""
+    parser.add_argument("verifier", metavar="VERIFIER", nargs="?", help="organisation/model; all rows without it")
+    parser.add_argument(
+        "--base", metavar="MODEL", action="append", default=[], help="what VERIFIER is derived from; may be repeated"
+    )
+    parser.add_argument("--method", metavar="M", help="rows of one method only")
+    parser.add_argument("--file", metavar="EXTRA", help="a CSV file of rows of your own, which go first")
+    parser.add_argument("--json", action="store_true", help="one object a row, with every field")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is asked for; the exit status. Raises UsageError."""
+    rows = _entries(arguments.file)
+    if arguments.method:
+        method = _method(arguments.method)
+        rows = tuple(one for one in rows if one.method is method)
+    if arguments.verifier is None:
+        _print([(None, one) for one in rows], plain=arguments.json)
+        return OK
+    found = catalogue.for_verifier(arguments.verifier, arguments.base, rows)
+    choice = catalogue.pick(arguments.verifier, arguments.base, among=rows)
+    if not arguments.json:
+        print(choice.reason)
+    if found:
+        _print(list(found), plain=arguments.json)
+    return OK if found else FAILED
+
+
+def _entries(file: str | None) -> tuple[Entry, ...]:
+    if file is None:
+        return catalogue.entries()
+    try:
+        return catalogue.entries(text(file, "--file", _LARGEST), file)
+    except CatalogueError as problem:
+        raise UsageError(f"--file {problem}") from None
+
+
+def _method(named: str) -> Method:
+    for method in Method:
+        if method.value == named.lower():
+            return method
+    raise UsageError(f"--method is {named!r}", f"name one of {', '.join(Method)}")
+
+
+def _print(rows: list[tuple[Match | None, Entry]], *, plain: bool) -> None:
+    if plain:
+        for match, one in rows:
+            print(json.dumps(_object(match, one)))
+    else:
+        tables.write(sys.stdout, _HEADERS, [_cells(one) for _, one in rows], frozenset((3,)))
+
+
+def _cells(one: Entry) -> tuple[str, ...]:
+    at = f" at K = {one.acceptance_k}" if one.acceptance_k else ""
+    return (
+        one.verifier,
+        one.speculator or "(part of the verifier)",
+        one.method.value + (", one pass" if one.one_pass else ""),
+        str(one.k or "-"),
+        f"{one.acceptance_length:.2f}{at}" if one.acceptance_length is not None else "-",
+        one.trained_for or "-",
+        one.date,
+        one.source,
+    )
+
+
+def _object(match: Match | None, one: Entry) -> dict[str, Any]:
+    return {
+        "verifier": one.verifier,
+        "speculator": one.speculator or None,
+        "method": one.method.value,
+        "parallelDrafting": one.one_pass,
+        "trainedFor": one.trained_for or None,
+        "k": one.k,
+        "acceptanceLength": one.acceptance_length,
+        "acceptanceK": one.acceptance_k,
+        "acceptanceOn": one.acceptance_on or None,
+        "acceptanceSource": one.acceptance_source or None,
+        "source": one.source,
+        "date": one.date,
+        "added": one.added,
+        "match": match.name.capitalize() if match is not None else None,
+    }

@@ -1,0 +1,151 @@
+"""Speculators that are publicly known for a verifier: data of the package, and rows that a user adds.
+
+Called by `speculative pairs`, and by `reconcile` for `speculator: {auto: true}`. The rows lie in `data/catalogue.csv`;
+each names its source. A row that cannot be read is an error with row, column, value and remedy, never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cache
+from importlib import resources
+
+from speculative_operator.domain.spec import Method
+from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry, parse
+from speculative_operator.pairing.names import stem, tail
+
+__all__ = ["CatalogueError", "Choice", "Entry", "Match", "entries", "for_verifier", "parse", "pick"]
+
+
+class Match(IntEnum):
+    """How an entry's verifier and ours are one; the smaller, the surer."""
+
+    EXACT = 0
+    """The same repository, or the same name elsewhere."""
+    DERIVED = 1
+    """The model card names it as the base of ours."""
+    NAMED = 2
+    """Our name is its name and a quantization's, such as `Qwen3-8B-FP8-dynamic`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was picked, or why nothing was."""
+
+    entry: Entry | None
+    reason: str
+    """A sentence, for the condition and the event."""
+    match: Match | None = None
+    others: int = 0
+    """Entries that would have done, too."""
+
+
+def entries(extra: str = "", name: str = "extra rows") -> tuple[Entry, ...]:
+    """All rows of the package, and those of `extra` (the text of a CSV file with the same columns).
+
+    A row of `extra` stands above one of the package for the same verifier, speculator and method. Raises
+    CatalogueError, which names `name` and the row.
+    """
+    own = tuple(replace(one, added=True) for one in (parse(extra, name) if extra.strip() else ()))
+    replaced = {one.key for one in own}
+    return (*own, *(one for one in _packaged() if one.key not in replaced))
+
+
+def for_verifier(
+    verifier: str, base_models: Sequence[str] = (), among: Sequence[Entry] | None = None
+) -> tuple[tuple[Match, Entry], ...]:
+    """Entries for `verifier` (`organisation/model`, with or without scheme and revision), the best first.
+
+    `base_models` are those of its model card: quantized and tuned derivatives are served by their base's entries.
+    """
+    found = [(match, one) for one in among or entries() if (match := _match(one, verifier, base_models)) is not None]
+    return tuple(sorted(found, key=lambda pair: (pair[0], *_rank(pair[1]))))
+
+
+def pick(
+    verifier: str,
+    base_models: Sequence[str] = (),
+    methods: Collection[Method] | None = None,
+    *,
+    one_pass: bool = True,
+    among: Sequence[Entry] | None = None,
+) -> Choice:
+    """The entry to take for `verifier`, of those that the engine can run.
+
+    `methods` are those that it serves (None: any); `one_pass` tells whether it drafts all tokens in one pass
+    (`speculator.parallelDrafting`). Surer matches go first; then a user's own rows in their order, entries for all
+    text, drafters made for the verifier before models of their own, those whose source tells K, the published
+    acceptance, the newer.
+    """
+    known = for_verifier(verifier, base_models, among)
+    if not known:
+        return Choice(
+            None, f"no speculator is known for {_shown(verifier)}: set speculator.method and speculator.model"
+        )
+    served = [
+        (match, one)
+        for match, one in known
+        if (methods is None or one.method in methods) and (one_pass or not one.one_pass)
+    ]
+    if not served:
+        unserved = ", ".join(sorted({one.method.value for _, one in known}))
+        return Choice(None, f"all that is known for {_shown(verifier)} is {unserved}, which this engine does not serve")
+    match, entry = served[0]
+    return Choice(entry, _reason(match, entry, verifier, len(served) - 1), match, len(served) - 1)
+
+
+@cache
+def _packaged() -> tuple[Entry, ...]:
+    file = resources.files("speculative_operator.pairing").joinpath("data", "catalogue.csv")
+    return parse(file.read_text(encoding="utf-8"), "catalogue.csv")
+
+
+def _shown(verifier: str) -> str:
+    return verifier.split("://", 1)[-1].split("@", 1)[0]
+
+
+def _match(entry: Entry, verifier: str, base_models: Sequence[str]) -> Match | None:
+    own = tail(entry.verifier)
+    if own == tail(verifier):
+        return Match.EXACT
+    if any(own == tail(base) for base in base_models):
+        return Match.DERIVED
+    names = {stem(name) for name in (verifier, *base_models)}
+    return Match.NAMED if stem(entry.verifier) in names else None
+
+
+def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
+    """Smaller is better; docs/catalogue.md tells the order."""
+    if entry.added:
+        return (False,)
+    newest = "".join(chr(0x7F - ord(letter)) for letter in entry.date.ljust(10, "0"))
+    return (
+        True,
+        bool(entry.trained_for),
+        entry.method is Method.DRAFT_MODEL,
+        entry.k is None,
+        -(entry.acceptance_length or 0.0),
+        newest,
+        entry.speculator,
+    )
+
+
+def _reason(match: Match, entry: Entry, verifier: str, others: int) -> str:
+    what = f"{entry.speculator or 'the drafting layers of the verifier'} ({entry.method.value})"
+    made = {
+        Match.EXACT: f"made for {entry.verifier}",
+        Match.DERIVED: f"made for {entry.verifier}, which {_shown(verifier)} is derived from",
+        Match.NAMED: f"made for {entry.verifier}, of which {_shown(verifier)} is a quantization by its name",
+    }[match]
+    figures = []
+    if entry.trained_for:
+        figures.append(f"for {entry.trained_for}")
+    if entry.acceptance_length is not None:
+        at = f" at K = {entry.acceptance_k}" if entry.acceptance_k else ""
+        figures.append(f"published acceptance length {entry.acceptance_length:g}{at} ({entry.acceptance_on})")
+    if entry.k is not None:
+        figures.append(f"K = {entry.k} by its source")
+    figures.append("the only one known" if not others else f"first of {others + 1} that the engine serves")
+    return f"picked {what}: {made}; {'; '.join(figures)}; source: {entry.source}"

@@ -1,0 +1,108 @@
+"""`speculative pairs`: what it lists and picks, a user's rows, its statuses, and the page that is made of the rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from speculative_operator.cli import pairs_page
+from speculative_operator.cli.main import main
+from speculative_operator.pairing.catalogue import entries
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "catalogue.md"
+EXTRA = "verifier,speculator,method,source,date\nQwen/Qwen3-8B,me/head,eagle3,our wiki,2026-08\n"
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """(status, stdout, stderr)."""
+    status = main(["pairs", *words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_lists_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys)
+    assert status == 0
+    assert len(out.splitlines()) == 1 + len(entries())
+    assert out.startswith("verifier ")
+
+
+def test_says_what_would_be_picked_and_lists_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "RedHatAI/Qwen3-8B-FP8-dynamic")
+    first, _, *rows = out.splitlines()
+    assert status == 0
+    assert first.startswith("picked RedHatAI/Qwen3-8B-speculator.eagle3 (eagle3): made for Qwen/Qwen3-8B")
+    assert all(line.startswith("Qwen/Qwen3-8B ") for line in rows)
+    assert rows[0].split()[1] == "RedHatAI/Qwen3-8B-speculator.eagle3"
+    assert any("draft_model, one pass" in line for line in rows)
+
+
+def test_one_object_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "nebius/whatever", "--base", "openai/gpt-oss-20b", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert rows[0] == {
+        "verifier": "openai/gpt-oss-20b",
+        "speculator": "amazon/GPT-OSS-20B-P-EAGLE",
+        "method": "eagle3",
+        "parallelDrafting": True,
+        "trainedFor": None,
+        "k": 5,
+        "acceptanceLength": 3.67,
+        "acceptanceK": 7,
+        "acceptanceOn": "mean of HumanEval, SPEED-Bench code, MT-Bench",
+        "acceptanceSource": rows[0]["source"],
+        "source": rows[0]["source"],
+        "date": "2026-03-13",
+        "added": False,
+        "match": "Derived",
+    }
+    assert {one["match"] for one in rows} == {"Derived"}
+
+
+def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--method", "DFlash", "--json")
+    assert {json.loads(line)["method"] for line in out.splitlines()} == {"dflash"}
+    status, _, err = run(capsys, "--method", "dflush")
+    assert status == 2
+    assert "name one of" in err
+
+
+def test_rows_of_ones_own_go_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text(EXTRA)
+    status, out, _ = run(capsys, "Qwen/Qwen3-8B", "--file", str(file), "--json")
+    assert status == 0
+    assert json.loads(out.splitlines()[0])["speculator"] == "me/head"
+
+
+def test_a_wrong_row_is_told_with_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text(EXTRA + "a/b,c/d,eagle9,x,2026\n")
+    status, out, err = run(capsys, "--file", str(file))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: --file {file}, row 3, column method: 'eagle9': use one of ")
+    assert err.count("\n") == 1
+    assert run(capsys, "--file", str(tmp_path / "absent.csv"))[0] == 1
+
+
+def test_an_unknown_verifier_has_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "org/unknown")
+    assert status == 1
+    assert out == "no speculator is known for org/unknown: set speculator.method and speculator.model\n"
+    assert run(capsys, "org/unknown", "--json")[:2] == (1, "")
+
+
+def test_the_page_is_the_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pairs_page.main(["--check"]) == 0
+    text = PAGE.read_text(encoding="utf-8")
+    stale = tmp_path / "catalogue.md"
+    stale.write_text(text.replace("| `eagle3` |", "| `eagle4` |", 1), encoding="utf-8")
+    assert pairs_page.main(["--check", "--page", str(stale)]) == 1
+    assert pairs_page.main(["--page", str(stale)]) == 0
+    assert stale.read_text(encoding="utf-8") == text
+    stale.write_text("# no marks\n", encoding="utf-8")
+    assert pairs_page.main(["--page", str(stale)]) == 2
+    assert "needs one line" in capsys.readouterr().err
