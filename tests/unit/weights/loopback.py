@@ -4,18 +4,21 @@ source in the place of real ones: `python -m tests.unit.weights.loopback fetch .
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import http.client
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest import mock
 
@@ -131,7 +134,7 @@ class Client:
 
 def opened(source: ModelSource, claims_at: Path | None) -> Client:
     """In place of `sources.open_source`."""
-    url = os.environ.get("LOOPBACK", "")
+    url = os.environ["LOOPBACK"]
     if not url:
         raise WeightsError(Reason.SOURCE_UNREACHABLE, f"{source.uri}: there is no way out of here")
     return Client(url, Pin(source.scheme, source.location, source.revision, COMMIT))
@@ -152,9 +155,33 @@ def start(
     )
 
 
+def forked(environment: dict[str, str], log: Path, arguments: Sequence[str]) -> BaseProcess:
+    """The command line in a process of its own that need not import anything anew. What it says goes to `log`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        [__name__, *(f"speculative_operator.weights.{name}" for name in ("hub", "oci", "s3"))]
+    )
+    process = context.Process(target=_run, args=(environment, str(log), list(arguments)), daemon=True)
+    process.start()
+    return process
+
+
+def _run(environment: dict[str, str], log: str, arguments: list[str]) -> None:
+    os.environ.update(environment)
+    with Path(log).open("a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.exit(main(arguments))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`speculative-weights` in small chunks, with the source of this module where `LOOPBACK` is set."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(command, "fetch", functools.partial(fetch, limits=BRISK)))
+        if "LOOPBACK" in os.environ:
+            stack.enter_context(mock.patch.object(command, "open_source", opened))
+        return __main__.main(arguments)
+
+
 if __name__ == "__main__":
-    with (
-        mock.patch.object(command, "open_source", opened),
-        mock.patch.object(command, "fetch", functools.partial(fetch, limits=BRISK)),
-    ):
-        sys.exit(__main__.main())
+    sys.exit(main())

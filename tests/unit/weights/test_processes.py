@@ -9,10 +9,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from tests.unit.weights.loopback import CHUNK, Client, Sent, Server, start
+from tests.unit.weights.loopback import CHUNK, Client, Sent, Server, forked, start
 from tests.unit.weights.shelf import KIB, Shelf, content
 
 from speculative_operator.domain.jobs import decoded, progress_of
@@ -60,29 +61,30 @@ def touched(answer: Sent) -> set[int]:
     return set(range(answer.start // CHUNK, -(-answer.end // CHUNK)))
 
 
-def killed_at(server: Server, process: subprocess.Popen[str], served: int) -> None:
+def killed_at(server: Server, process: BaseProcess, served: int) -> None:
     reached = threading.Event()
     server.watch = lambda sent: reached.set() if sent >= served else None
     while not reached.wait(0.02):
-        assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+        assert process.is_alive()
+    process.kill()
+    process.join()
     time.sleep(0.05)  # until the server has noticed, and stops counting what goes nowhere
 
 
 def test_ten_kills_cost_no_byte_of_a_complete_chunk(server: Server, tmp_path: Path) -> None:
     chance = random.Random(20)
+    arguments = ["fetch", "--cache", str(tmp_path), "--verifier", "hf://small/model", "--parallel", str(PARALLEL)]
     for point in sorted(chance.sample(range(TOTAL), 10)):
         before, known = len(server.answers), claimed(tmp_path, server)
-        process = start(server.url, tmp_path, "--parallel", str(PARALLEL))
+        process = forked({"LOOPBACK": server.url}, tmp_path / "log", arguments)
         killed_at(server, process, max(point, server.count + 1))
         for answer in server.answers[before:]:
             assert not touched(answer) & known.get(answer.path, set()), "a complete chunk was asked for again"
         now = claimed(tmp_path, server)
         assert all(chunks <= now[path] for path, chunks in known.items()), "a complete chunk was lost"
-    process = start(server.url, tmp_path, "--parallel", str(PARALLEL))
-    status, _, err = ended(process)
-    assert status == 0, err
+    process = forked({"LOOPBACK": server.url}, tmp_path / "log", arguments)
+    process.join()
+    assert process.exitcode == 0, (tmp_path / "log").read_text()
     assert_published(tmp_path)
     again = server.count - TOTAL
     assert 0 < again <= 10 * PARALLEL * (CHUNK + 256 * KIB), "more than the chunks in flight came twice"
