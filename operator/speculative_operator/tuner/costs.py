@@ -36,8 +36,21 @@ UNREST_WINDOWS = 40.0
 """Windows over which the unrest of step times is averaged: three minutes."""
 SPELLS = 4.0
 """Spells of unrest last some windows: so many times what neighbouring windows differ by is what distant ones do."""
+ALIKE = 0.1
+"""Only windows whose steps had as much to do, to this difference in log, are compared: what comes with load, context or
+K is no unrest."""
 MOST_UNREST = 0.5
 """Log standard deviation beyond which an engine cannot be more restless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One observation's windows together, as unrest is told from them."""
+
+    seconds: float
+    """Log seconds of a step, measured."""
+    size: float
+    """The same by the prior: what they had to do. No estimate that learns may take its place: it moves itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +62,18 @@ class CostEvidence:
     unrest: float = 0.0
     """Variance of log step time common to all K: large where others work on the same accelerator, so that a slow spell
     is not taken for the cost of the K that happened to run."""
-    missed: float | None = None
-    """Log seconds by which the last windows took longer than predicted."""
+    swing: float = 0.0
+    """Running mean of what neighbouring windows differ by, squared and halved, beyond noise."""
+    last: Look | None = None
+    """At the last windows."""
 
     def sized(self, basis: Basis) -> CostEvidence:
         """Itself, or nothing known where it was gathered for other knobs."""
         if len(self.mean) == basis.size:
             return self
-        return CostEvidence(np.zeros(basis.size), np.zeros((basis.size, basis.size)), self.unrest, self.missed)
+        return CostEvidence(
+            np.zeros(basis.size), np.zeros((basis.size, basis.size)), self.unrest, self.swing, self.last
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,37 +174,49 @@ def learn_costs(
     known = _fade(evidence.sized(basis), max(elapsed, 0.0))
     if not samples:
         return known
-    model = CostModel(prior, knobs, basis, known.mean, np.zeros((0, 0)))
     terms = np.array([sample.terms for sample in samples])
     local = _local(basis, samples)
-    rows = model.gradient(terms, local)
-    surprise = np.log([sample.seconds for sample in samples]) - model.log_seconds(terms, local)
+    seconds = np.log([sample.seconds for sample in samples])
     windows = np.array([sample.weight for sample in samples])
-    told = math.fsum(windows)
-    missed = float(windows @ surprise / max(told, 1e-9))
-    unrest = _unrest(known, missed, told)
-    trust = min((NOISE**2 + known.unrest) / (NOISE**2 + unrest), 1.0)
-    before = prior.precision + trust * known.precision
-    weights = windows / (NOISE**2 + unrest)
-    spread = np.sqrt(1.0 / np.maximum(weights, 1e-9) + np.sum(rows * np.linalg.solve(before, rows.T).T, axis=1))
+    share = windows / max(math.fsum(windows), 1e-9)
+    look = Look(float(share @ seconds), float(share @ np.log(terms.sum(axis=1))))
+    known = _doubted(known, prior, look, math.fsum(windows))
+    model = CostModel(prior, knobs, basis, known.mean, np.zeros((0, 0)))
+    rows = model.gradient(terms, local)
+    surprise = seconds - model.log_seconds(terms, local)
+    believed = np.sum(rows * np.linalg.solve(prior.precision + known.precision, rows.T).T, axis=1)
+    weights = windows / (NOISE**2 + known.unrest)
+    spread = np.sqrt(1.0 / np.maximum(weights, 1e-9) + believed)
     weights = weights * np.minimum(1.0, OUTLIER / np.maximum(np.abs(surprise) / spread, 1e-9))
     surprise = np.clip(surprise, -SURPRISE_LIMIT, SURPRISE_LIMIT)
     gained = rows.T @ (rows * weights[:, None])
-    mean = known.mean + np.linalg.solve(before + gained, rows.T @ (weights * surprise))
+    mean = known.mean + np.linalg.solve(prior.precision + known.precision + gained, rows.T @ (weights * surprise))
     limits = np.r_[np.full(len(TERMS), THETA_LIMIT), np.full(basis.size - len(TERMS), FORM_LIMIT)]
-    return CostEvidence(np.clip(mean, -limits, limits), trust * known.precision + gained, unrest, missed)
+    return CostEvidence(np.clip(mean, -limits, limits), known.precision + gained, known.unrest, known.swing, known.last)
 
 
-def _unrest(known: CostEvidence, missed: float, windows: float) -> float:
-    """Variance of the moment after `windows` that took `missed` longer (log) than predicted.
+def _doubted(known: CostEvidence, prior: Prior, look: Look, windows: float) -> CostEvidence:
+    """Evidence with the unrest that `windows` tell of.
 
     From differences of neighbours: what lasts, a slower machine or a K priced wrongly, jumps once and is no unrest.
+    When unrest rises, what was learned while it was not known counts as much less as its noise was larger, so that
+    what few windows said goes back to the prior.
     """
-    if known.missed is None:
-        return known.unrest
-    share = min(windows / UNREST_WINDOWS, 1.0)
-    extra = min(max(SPELLS * ((missed - known.missed) ** 2 / 2.0 - NOISE**2), 0.0), MOST_UNREST**2)
-    return known.unrest + share * (extra - known.unrest)
+    before, after = known.last, replace(known, last=look)
+    if before is None or abs(look.size - before.size) > ALIKE:
+        return after
+    apart = ((look.seconds - look.size) - (before.seconds - before.size)) ** 2 / 2.0 - NOISE**2
+    swing = known.swing + min(windows / UNREST_WINDOWS, 1.0) * (min(apart, MOST_UNREST**2) - known.swing)
+    # A mean of few windows scatters: what is within the noise itself is none.
+    unrest = SPELLS * max(swing - NOISE**2, 0.0)
+    after = replace(after, swing=swing, unrest=unrest)
+    trust = (NOISE**2 + known.unrest) / (NOISE**2 + unrest)
+    if trust >= 1.0:
+        return after
+    precision = trust * known.precision
+    told_of = trust * ((prior.precision + known.precision) @ known.mean)
+    mean = np.asarray(np.linalg.solve(prior.precision + precision, told_of), dtype=float)
+    return replace(after, mean=mean, precision=precision)
 
 
 def _local(basis: Basis, samples: tuple[StepSample, ...]) -> Array:

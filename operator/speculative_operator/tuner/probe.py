@@ -18,7 +18,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import edges, nearest
-from speculative_operator.tuner.judge import NEAR, incumbent_of
+from speculative_operator.tuner.judge import NEAR, incumbent_of, lift_of
 from speculative_operator.tuner.memory import FIRST_RETRY_SECONDS, Memory, Probe
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
@@ -71,7 +71,7 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     rows = np.arange(len(view.points))
     gain = (view.speed - view.speed[rows, incumbent][:, None])[here].mean(axis=0)
     spread = view.deviation_from(incumbent)[here].mean(axis=0)
-    worth = expected_improvement(gain, spread)
+    worth = expected_improvement(gain, spread) * float(lift_of(view, incumbent)[here].mean())
     # Whether the K in force is slow or everything is, only its neighbours can tell: they are tried once in any case.
     survey = (np.abs(np.arange(len(view.ks)) - incumbent[here[0]]) == 1) & (not memory.surveyed)
     affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
