@@ -21,8 +21,8 @@ from speculative_operator.weights.journal import parsed
 
 MODEL = {
     "config.json": b"{}",
-    "model-1.safetensors": content(7000 * KIB, 1),
-    "model-2.safetensors": content(5001 * KIB, 2),
+    "model-1.safetensors": content(3500 * KIB, 1),
+    "model-2.safetensors": content(2501 * KIB, 2),
 }
 TOTAL = sum(map(len, MODEL.values()))
 KEY = Shelf(MODEL).pin.key
@@ -31,7 +31,7 @@ PARALLEL = 4
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server(MODEL, rate=20e6) as server:
+    with Server(MODEL, rate=10e6) as server:
         yield server
 
 

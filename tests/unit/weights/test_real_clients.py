@@ -64,7 +64,7 @@ def hub(folder: Path) -> Iterator[Place]:
     for name in ("org/small", "org/gated"):
         laid_out(folder / "model" / name)
     with server.running():
-        yield Place(Scheme.HF, "org/small", {"HF_ENDPOINT": server.url}, server.ledger)
+        yield Place(Scheme.HF, "org/small", {"HF_ENDPOINT": server.url, "HF_HOME": str(folder)}, server.ledger)
 
 
 @contextlib.contextmanager
@@ -73,7 +73,7 @@ def registry(folder: Path) -> Iterator[Place]:
     server = RegistryServer(folder / "layouts")
     with server.running():
         location = f"{server.authority}/team/model:v1"
-        yield Place(Scheme.OCI, location, {"DOCKER_CONFIG": str(folder / "nobody")}, server.ledger)
+        yield Place(Scheme.OCI, location, {"DOCKER_CONFIG": str(folder / "nobody"), "HOME": str(folder)}, server.ledger)
 
 
 @contextlib.contextmanager
@@ -98,8 +98,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     kind: Callable[[Path], contextlib.AbstractContextManager[Place]] = getattr(request, "param", hub)
     for name in [name for name in os.environ if name.startswith(("AWS_", "HF_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setenv("NO_PROXY", "*")
     (tmp_path / "cache").mkdir()
     with kind(tmp_path) as made:
@@ -218,7 +216,7 @@ def test_ten_kills_cost_no_complete_chunk(place: Place, tmp_path: Path) -> None:
         place.order(Fault(slow_to=4e6))  # of each connection
     uri = f"{place.scheme.value}://{place.location}"
     arguments = ["fetch", "--cache", str(cache), "--verifier", uri, "--parallel", str(PARALLEL)]
-    environment = {**place.environment, "HOME": str(tmp_path), "HF_HOME": str(tmp_path), "NO_PROXY": "*"}
+    environment = {**place.environment, "NO_PROXY": "*"}
     kills = 0
     for point in sorted(chance.sample(range(TOTAL * 9 // 10), KILLS)):
         known = claimed(cache, source)
@@ -238,7 +236,7 @@ def test_ten_kills_cost_no_complete_chunk(place: Place, tmp_path: Path) -> None:
             time.sleep(0.1)  # until the server has noted what it was about to send
             for name, asked in spans(place.ledger.seen()).items():
                 assert not known.get(name, set()).intersection(*map(set, asked)), "a complete chunk was asked for again"
-    assert kills == KILLS if place.ledger is not None else kills > 0
+    assert kills == KILLS if place.ledger is not None else kills > KILLS // 2, "a service that cannot be slowed"
     process = forked(environment, tmp_path / "log", arguments)
     process.join()
     assert process.exitcode == 0, (tmp_path / "log").read_text()
