@@ -12,9 +12,8 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-import httpx
 from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.hf_api import ModelInfo
@@ -26,7 +25,7 @@ from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.needed import needed
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.source import Entry
-from speculative_operator.weights.transport import Transport, refusal
+from speculative_operator.weights.transport import Answer, Transport, refusal
 
 _ENDPOINT = "https://huggingface.co"
 _LANDING_SECONDS = 300.0
@@ -68,7 +67,7 @@ class HubSource:
         self, url: str, headers: dict[str, str], span: tuple[int, int], file: str, *, signed: bool
     ) -> Iterator[bytes]:
         def landed(address: str) -> None:
-            if httpx.URL(address).netloc != httpx.URL(url).netloc:
+            if urlsplit(address).netloc != urlsplit(url).netloc:
                 self._landings[file] = (address, time.monotonic() + _LANDING_SECONDS)
 
         at = span[0]
@@ -117,7 +116,13 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
             try:
                 return api.model_info(source.location, revision=revision, files_metadata=True, timeout=patience.read)
             except HfHubHTTPError as error:
-                raise _refused(source, error.response, "") from error
+                raise _refused(source, Answer.of(error.response), "") from error
+            except OfflineModeIsEnabled as error:
+                raise WeightsError(
+                    Reason.SOURCE_UNREACHABLE,
+                    f"{source.uri}: HF_HUB_OFFLINE forbids to ask the hub",
+                    remedy="unset it and name a mirror in HF_ENDPOINT, or bring the model by pvc://, oci:// or s3://",
+                ) from error
 
     try:
         return within(patience.listing, source.uri, ask)
@@ -127,12 +132,6 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
             f"{source.uri} is no name of a model on a hub ({error})",
             remedy="write hf://ORGANISATION/MODEL",
         ) from error
-    except OfflineModeIsEnabled as error:
-        raise WeightsError(
-            Reason.SOURCE_UNREACHABLE,
-            f"{source.uri}: HF_HUB_OFFLINE forbids to ask the hub",
-            remedy="name a mirror in HF_ENDPOINT, or bring the model by pvc://, oci:// or s3://",
-        ) from error
     except (ValueError, TypeError, KeyError) as error:
         raise WeightsError(
             Reason.SOURCE_UNREACHABLE,
@@ -141,11 +140,11 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
         ) from error
 
 
-def _refused(source: ModelSource, answer: httpx.Response, file: str) -> WeightsError:
+def _refused(source: ModelSource, answer: Answer, file: str) -> WeightsError:
     """What a refusal of the hub means, by its header `X-Error-Code`, which says more than the status."""
     error = refusal(source.uri, answer, file)
     known, code = get_token() is not None, answer.headers.get("X-Error-Code", "")
-    host = answer.url.host
+    host = answer.host
     if code == "GatedRepo":
         error.reason = Reason.SOURCE_UNAUTHORIZED
         error.message = f"{source.uri} is gated at {host}, and " + (

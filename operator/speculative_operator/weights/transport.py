@@ -1,34 +1,68 @@
 """Ranges of files over HTTP: one pool of connections, and whatever goes wrong in the operator's words. Used by `hub`
 and `oci`, which know where a file lies and what a refusal means there.
 
-Proxies (`HTTPS_PROXY`, `NO_PROXY`) and certificate authorities (`SSL_CERT_FILE`, `SSL_CERT_DIR`) are taken from the
-environment, by httpx. Redirects are followed; credentials stay with the host that they were meant for.
+Proxies (`HTTPS_PROXY`, `NO_PROXY`) are taken from the environment, by requests; certificate authorities too
+(`SSL_CERT_FILE`, `SSL_CERT_DIR`). Redirects are followed; credentials stay with the host that they were meant for.
+Bytes are taken as the socket gives them: the clients of the hub and of registries spend a multiple of the time on each.
 """
 
 from __future__ import annotations
 
 import email.utils
+import os
 import re
-import ssl
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.patience import Patience
 
+_BLOCK = 256 << 10
 _CONNECTIONS = 64
+_MOST_REDIRECTS = 8
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _TRUST = "put the certificate of the authority that signed it into a file, and its path into SSL_CERT_FILE"
 _LOOK = "look at the network, the proxy settings and the address"
 
-Refusal = Callable[[httpx.Response, str], WeightsError]
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said, whichever client asked it."""
+
+    status: int
+    reason: str
+    host: str
+    headers: Mapping[str, str]
+    """Names in any case."""
+    content: bytes
+    """Of a refusal or of a small answer; empty of a file."""
+
+    @classmethod
+    def of(cls, answer: httpx.Response | requests.Response) -> Answer:
+        """Reads the content, where it was not read yet."""
+        reason = answer.reason if isinstance(answer, requests.Response) else answer.reason_phrase
+        host = urlsplit(str(answer.url)).hostname or ""
+        return cls(answer.status_code, reason or "", host, answer.headers, answer.content)
+
+    @property
+    def refuses(self) -> bool:
+        return self.status >= 400
+
+
+Refusal = Callable[[Answer, str], WeightsError]
 """What an answer of status 400 or above means: (answer, file) -> error."""
 
 
@@ -42,96 +76,127 @@ class Transport:
     patience: Patience = field(default_factory=Patience.from_environment)
 
     def __post_init__(self) -> None:
-        limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-        timeout = httpx.Timeout(self.patience.read, connect=self.patience.connect)
-        with self.told(""):
-            self._client = httpx.Client(timeout=timeout, limits=limits, follow_redirects=True, max_redirects=8)
-        weakref.finalize(self, self._client.close)
+        self._session = session(self.patience)
+        weakref.finalize(self, self._session.close)
 
-    def get(self, url: str, headers: Mapping[str, str], file: str = "") -> httpx.Response:
-        """A small answer, whole. Raises WeightsError."""
-        with self.told(file):
-            answer = self._client.get(url, headers=dict(headers))
-        if answer.is_error:
-            raise self.refused(answer, file)
-        return answer
-
-    def ask(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
+    def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
         """An answer of whatever status, whole. Raises WeightsError where none comes."""
         with self.told(""):
-            return self._client.get(url, headers=dict(headers))
+            return Answer.of(self._get(url, headers, stream=False))
 
     def blocks(
         self, url: str, headers: Mapping[str, str], span: tuple[int, int], file: str, landed: Callable[[str], None]
     ) -> Iterator[bytes]:
-        """Bytes of `span` (end excluded) as they come, 64 KiB or less at once; `landed` is told where redirects led."""
+        """Bytes of `span` (end excluded) as they come, 256 KiB at most; `landed` is told where redirects led."""
         start, end = span
         asked = {**headers, "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-        with self.told(file), self._client.stream("GET", url, headers=asked) as answer:
-            if answer.is_error:
-                answer.read()
-                raise self.refused(answer, file)
-            landed(str(answer.url))
+        with self.told(file), self._get(url, asked, stream=True) as answer:
+            if answer.status_code >= 400:
+                raise self.refused(Answer.of(answer), file)
+            landed(answer.url)
             self._check_range(answer, start, end, file)
             at, watch = start, _Watch(self.patience)
-            for came in answer.iter_raw():
-                block = came[: end - at]
+            while at < end:
+                block = answer.raw.read1(min(_BLOCK, end - at), decode_content=False)
+                if not block:
+                    raise self._unreachable(file, f"the answer ended at byte {at}, before byte {end}")
                 at += len(block)
                 yield block
-                if at >= end:
-                    return
-                if watch.too_slow(len(block)):
+                if watch.too_slow(len(block)) and at < end:
                     raise self._unreachable(file, f"fewer than {self.patience.least_rate:g} bytes come per second")
-            raise self._unreachable(file, f"the answer ended at byte {at}, before byte {end}")
 
-    def _check_range(self, answer: httpx.Response, start: int, end: int, file: str) -> None:
+    def _get(self, url: str, headers: Mapping[str, str], *, stream: bool) -> requests.Response:
+        return self._session.get(url, headers=dict(headers), stream=stream, verify=trusted(), auth=_as_given)
+
+    def _check_range(self, answer: requests.Response, start: int, end: int, file: str) -> None:
         """A server may answer with the whole file; good enough from its beginning."""
-        if answer.status_code == httpx.codes.OK and start == 0:
+        if answer.status_code == requests.codes.ok and start == 0:
             return
         told = _RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
-        if answer.status_code != httpx.codes.PARTIAL_CONTENT or told is None or int(told[1]) != start:
+        if answer.status_code != requests.codes.partial or told is None or int(told[1]) != start:
             raise WeightsError(
                 Reason.UNSUPPORTED_SOURCE,
-                f"{self.uri}: {answer.url.host} does not serve ranges of files",
+                f"{self.uri}: {Answer.of(answer).host} does not serve ranges of files",
                 file=file,
                 status=answer.status_code,
                 remedy="let the mirror or proxy pass Range requests through",
             )
         if int(told[2]) < end - 1:
-            raise self.shorter(file, int(told[2]) + 1, end)
-
-    def shorter(self, file: str, ends: int, wanted: int) -> WeightsError:
-        """A file that ends before the size its source announced."""
-        return WeightsError(
-            Reason.CHECKSUM_MISMATCH,
-            f"{self.uri}: the file ends at byte {ends}, and {wanted} were announced",
-            file=file,
-            remedy="the mirror or proxy holds an incomplete copy: compare the file at its source",
-        )
+            raise WeightsError(
+                Reason.CHECKSUM_MISMATCH,
+                f"{self.uri}: the file ends at byte {int(told[2]) + 1}, and {end} were announced",
+                file=file,
+                remedy="the mirror or proxy holds an incomplete copy: compare the file at its source",
+            )
 
     def _unreachable(self, file: str, what: str, remedy: str = _LOOK) -> WeightsError:
         return WeightsError(Reason.SOURCE_UNREACHABLE, f"{self.uri}: {what}", file=file, remedy=remedy)
 
     @contextmanager
     def told(self, file: str) -> Iterator[None]:
-        """Turns what goes wrong on the way into WeightsError."""
+        """Turns what goes wrong on the way into WeightsError, whichever client meets it."""
         try:
             yield
-        except ssl.SSLError as error:
-            raise self._unreachable(file, f"no trust in the certificates ({error})", _TRUST) from error
-        except FileNotFoundError as error:
+        except _LATE as error:
+            raise self._unreachable(file, f"no byte within {self._waited(error):g} seconds") from error
+        except (requests.RequestException, httpx.HTTPError, httpx.InvalidURL, urllib3.exceptions.HTTPError) as error:
+            raise self._broken(error, file) from error
+        except OSError as error:
             raise self._unreachable(file, f"a file of certificates cannot be read ({error})", _TRUST) from error
-        except httpx.TimeoutException as error:
-            what = type(error).__name__.removesuffix("Timeout").lower()
-            seconds = self.patience.connect if isinstance(error, httpx.ConnectTimeout) else self.patience.read
-            raise self._unreachable(file, f"timed out: {what}, {seconds:g} seconds without a byte") from error
-        except httpx.ProxyError as error:
-            raise self._unreachable(file, f"the proxy refused ({error})", "look at HTTPS_PROXY and NO_PROXY") from error
-        except httpx.ConnectError as error:
-            remedy = _TRUST if "CERTIFICATE_VERIFY_FAILED" in str(error) else _LOOK
-            raise self._unreachable(file, f"cannot be reached ({error})", remedy) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._unreachable(file, f"the connection broke ({error or type(error).__name__})") from error
+
+    def _waited(self, error: Exception) -> float:
+        connecting = isinstance(error, httpx.ConnectTimeout | requests.ConnectTimeout)
+        return self.patience.connect if connecting else self.patience.read
+
+    def _broken(self, error: Exception, file: str) -> WeightsError:
+        text = str(error) or type(error).__name__
+        if "certificate" in text.lower() or isinstance(error, requests.exceptions.SSLError):
+            return self._unreachable(file, f"no trust in the certificates ({_short(text)})", _TRUST)
+        if isinstance(error, httpx.ProxyError | requests.exceptions.ProxyError):
+            return self._unreachable(
+                file, f"the proxy cannot be used ({_short(text)})", "look at HTTPS_PROXY and NO_PROXY"
+            )
+        if isinstance(error, httpx.ConnectError | requests.ConnectionError):
+            return self._unreachable(file, f"cannot be reached ({_short(text)})")
+        return self._unreachable(file, f"the connection broke ({_short(text)})")
+
+
+_LATE = (httpx.TimeoutException, requests.Timeout, urllib3.exceptions.TimeoutError)
+
+
+def session(patience: Patience) -> requests.Session:
+    """Connections with time limits, which requests has none of by itself, and without cookies."""
+    made = requests.Session()
+    made.max_redirects = _MOST_REDIRECTS
+    made.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    for scheme in ("http://", "https://"):
+        made.mount(scheme, _Timely(patience))
+    return made
+
+
+def trusted() -> str | bool:
+    """Certificate authorities to believe; True for those that come with the client."""
+    return os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR") or True
+
+
+class _Timely(HTTPAdapter):
+    def __init__(self, patience: Patience) -> None:
+        self._limits = (patience.connect, patience.read)
+        super().__init__(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
+
+    def send(self, request: Any, **settings: Any) -> requests.Response:  # type: ignore[override]
+        return super().send(request, **{**settings, "timeout": settings.get("timeout") or self._limits})
+
+
+def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Keeps requests from looking for other credentials in ~/.netrc."""
+    return request
+
+
+def _short(text: str) -> str:
+    """The innermost of errors that quote each other."""
+    inner = re.search(r"(?:\[Errno -?\d+\]|\[SSL: \w+\])[^\"'()]*", text)
+    return (inner[0] if inner else text)[:200].strip()
 
 
 class _Watch:
@@ -151,21 +216,21 @@ class _Watch:
         return slow
 
 
-def refusal(uri: str, answer: httpx.Response, file: str) -> WeightsError:
+def refusal(uri: str, answer: Answer, file: str) -> WeightsError:
     """What a status means anywhere; `hub` and `oci` say more where they know more."""
-    status = answer.status_code
-    where = f"{uri}: {answer.url.host} answers {status} {answer.reason_phrase}".rstrip()
+    status = answer.status
+    where = f"{uri}: {answer.host} answers {status} {answer.reason}".rstrip()
     wait = retry_after(answer.headers)
-    if status == httpx.codes.TOO_MANY_REQUESTS:
+    if status == 429:
         later = f"; asks to wait {wait:.0f} seconds" if wait is not None else ""
         remedy = "ask less at once, or with credentials: most sources allow more then"
         return WeightsError(Reason.SOURCE_THROTTLED, where + later, file, status, remedy, retry_after=wait)
-    if status >= 500 or status == httpx.codes.REQUEST_TIMEOUT:
+    if status >= 500 or status == 408:
         remedy = "nothing is to be done here: the source or a proxy before it fails"
         return WeightsError(Reason.SOURCE_UNREACHABLE, where, file, status, remedy, retry_after=wait)
-    if status == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+    if status == 416:
         return WeightsError(Reason.CHECKSUM_MISMATCH, f"{where}: the file is shorter than announced", file, status)
-    if status in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
+    if status in (404, 410):
         return WeightsError(Reason.SOURCE_NOT_FOUND, where, file, status, "correct the name or the revision")
     if status in (401, 403, 407, 451):
         remedy = "put user and password into HTTPS_PROXY" if status == 407 else ""

@@ -201,6 +201,14 @@ def test_a_short_copy_at_a_mirror(hub: HubServer, tmp_path: Path) -> None:
     assert caught.value.reason is Reason.CHECKSUM_MISMATCH
 
 
+def test_a_hub_that_must_not_be_asked(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.is_offline_mode", lambda: True)
+    error = refused()
+    assert error.reason is Reason.SOURCE_UNREACHABLE
+    assert "HF_HUB_OFFLINE" in error.message
+    assert hub.ledger.seen() == []
+
+
 def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

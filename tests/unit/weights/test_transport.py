@@ -21,7 +21,7 @@ from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.hub import open_hub
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.patience import Patience, within
-from speculative_operator.weights.transport import refusal, retry_after
+from speculative_operator.weights.transport import Answer, refusal, retry_after
 
 SHORT = Patience(connect=1.0, read=0.4)
 BASE = ModelSource(Scheme.HF, "org/base")
@@ -53,6 +53,7 @@ def test_an_authority_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         close_session()
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate_path))
         assert inspect(open_hub(BASE, SHORT)).config["model_type"] == "llama"
+        close_session()
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "absent.pem"))
         with pytest.raises(WeightsError) as caught:
             open_hub(BASE, SHORT)
@@ -129,8 +130,8 @@ def test_retry_after(told: str, seconds: float | None) -> None:
     ],
 )
 def test_statuses(status: int, reason: Reason, transient: bool) -> None:
-    answer = httpx.Response(status, request=httpx.Request("GET", "https://store.example/x?signature=secret"))
-    error = refusal("hf://org/base", answer, "config.json")
+    asked = httpx.Request("GET", "https://store.example/x?signature=secret")
+    error = refusal("hf://org/base", Answer.of(httpx.Response(status, request=asked)), "config.json")
     assert (error.reason, error.status, error.transient) == (reason, status, transient)
     assert "store.example" in error.message
     assert "secret" not in str(error)
@@ -153,3 +154,21 @@ def test_patience_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Patience.from_environment() == Patience(connect=2.5, read=2.5)
     monkeypatch.setenv("SPECULATIVE_SOURCE_TIMEOUT", "90")
     assert Patience.from_environment() == Patience(connect=10.0, read=90.0)
+
+
+def test_connections_are_kept(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A download of many ranges opens as many connections as it has readers."""
+    hub.store = ""
+    opened: list[object] = []
+    accept = hub.get_request
+
+    def counted() -> object:
+        opened.append(accept())
+        return opened[-1]
+
+    source = open_hub(BASE, SHORT)
+    entry = next(one for one in source.files() if one.path == "tokenizer.json")
+    monkeypatch.setattr(hub, "get_request", counted)
+    for start in range(20):
+        assert len(b"".join(source.read(entry, start, start + 7))) == 7
+    assert len(opened) == 1
