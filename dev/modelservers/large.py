@@ -54,14 +54,14 @@ LLAMA_405B = Shape(16384, 126, 53248, 1024, 128256, 191)
 LLAMA_70B = Shape(8192, 80, 28672, 1024, 128256, 30)
 
 
-def lay_out(folder: Path, shape: Shape) -> None:
-    """Config, tokenizer of 33 MB, index and sparse files of `shape`."""
+def lay_out(folder: Path, shape: Shape, tokens: int = 262_144) -> None:
+    """Config, tokenizer (33 MB), index and sparse files of `shape`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(_config(shape)))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [128001, 128008, 128009]}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "chat_template": "{{ x }}"}))
     with (folder / "tokenizer.json").open("w") as file:
-        json.dump(_tokenizer(262_144), file, ensure_ascii=False)
+        json.dump(_tokenizer(tokens), file, ensure_ascii=False)
     tensors = list(shape.tensors())
     size = -(-len(tensors) // shape.files)
     where: dict[str, str] = {}

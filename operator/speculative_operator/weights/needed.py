@@ -1,6 +1,6 @@
 """Which files of a model a server needs, and which names are fit to be files. Called by every source on its listing.
 
-The rule, in order; docs/pairs.md repeats it for users. Left out are:
+The rule, in order; docs/sources.md repeats it for users. Left out are:
 
 1. what begins with a dot, at any depth (`.gitattributes`, `.cache/`, `.speculative.json`);
 2. pictures, sound, films and papers;
