@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.reconcile.records import keys
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, JOB, OWNER, POD
 
 Key = tuple[str, str]
@@ -56,6 +57,8 @@ class Cache:
         self._for_whom: dict[Key, Key] = {}
         """(namespace, name) of a Job -> the object that it is for."""
         self._home: dict[str, Key] = {}
+        self._folders: dict[str, dict[str, frozenset[str]]] = {}
+        """Namespace -> object -> folders of caches that it uses, where it uses any."""
 
     def put(self, body: Body) -> Key | None:
         """Take a version of an object. The key to visit, or None when nothing changed that could matter."""
@@ -78,6 +81,8 @@ class Cache:
         self._home[uid] = home
         if kind == JOB.kind:
             self._for_whom[body["metadata"]["namespace"], body["metadata"]["name"]] = home
+        if kind == OWNER.kind:
+            self._note_folders(home, keys(body.get("status") or {}))
         return self._woken(home, body) if held is None or _differs(kind, held, slim) else None
 
     def remove(self, body: Body) -> Key | None:
@@ -127,8 +132,20 @@ class Cache:
             shelves = self._children.values()
         return {body["metadata"]["uid"]: body for shelf in shelves for body in shelf.values() if body["kind"] == kind}
 
+    def kept(self, key: Key) -> frozenset[str]:
+        """Folders of caches that other objects of the namespace use: what a Job of this one must not tidy away."""
+        others = self._folders.get(key[0], {}).items()
+        return frozenset(folder for name, folders in others if name != key[1] for folder in folders)
+
     def __len__(self) -> int:
         return len(self._owners)
+
+    def _note_folders(self, home: Key, folders: frozenset[str]) -> None:
+        namespace, name = home
+        if folders:
+            self._folders.setdefault(namespace, {})[name] = folders
+        elif namespace in self._folders:
+            self._folders[namespace].pop(name, None)
 
     def _woken(self, home: Key, body: Body) -> Key | None:
         """Whom news of `body` concerns. Of a claim, nobody: its Job waits for it, and tells."""
@@ -155,6 +172,8 @@ class Cache:
         held = shelf.get(slot)
         if held is not None and held["metadata"]["uid"] == uid:
             del shelf[slot]
+            if body["kind"] == OWNER.kind:
+                self._note_folders(home, frozenset())
             if body["kind"] == JOB.kind:
                 self._for_whom.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
         for index in (self._children, self._pods, self._workers, self._claims):

@@ -186,13 +186,16 @@ def _waiting(pod: Body) -> str:
 
 
 def _failure(pod: Body) -> str:
-    """How a pod ended badly that left no result; empty where it did not end badly."""
+    """How a pod ended badly; empty where it did not."""
     status = pod.get("status") or {}
     for end in _terminated(pod):
         if end.get("exitCode"):
             reason = f"{end.get('reason') or 'Error'}, exit code {end['exitCode']}"
             words = str(end.get("message") or "").strip()
-            return f"{reason}: {words}" if words and decoded(words) is None else reason
+            error = (decoded(words) or {}).get("error") if words else None
+            if isinstance(error, Mapping):
+                return str(error.get("message") or reason)
+            return f"{reason}: {words}" if words else reason
     if _phase(pod) == "Failed":
         return f"{status.get('reason') or 'Failed'}: {status.get('message') or ''}".removesuffix(": ")
     return ""

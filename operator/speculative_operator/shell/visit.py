@@ -164,6 +164,7 @@ class Visitor:
             jobs=jobs,
             # A claim by that name that somebody else made serves as well.
             claims=frozenset(snapshot.claims.keys() | claims),
+            kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)

@@ -248,6 +248,25 @@ def test_a_claim_belongs_to_all_objects_of_its_namespace_and_wakes_none() -> Non
     assert cache.held("PersistentVolumeClaim") == {}, "somebody else's"
 
 
+def test_folders_that_other_objects_use_are_kept_from_being_tidied_away() -> None:
+    cache = Cache()
+    for name, folder in (("gemma", "aaaa"), ("other", "bbbb"), ("third", "bbbb")):
+        body = owner(uid=name, pair={"previous": [folder]})
+        body["metadata"]["name"] = name
+        cache.put(body)
+    assert cache.kept(KEY) == {"bbbb"}
+    assert cache.kept(("ns", "other")) == {"aaaa", "bbbb"}
+    assert cache.kept(("elsewhere", "gemma")) == frozenset()
+    moved = owner(2, uid="gemma", pair={})
+    cache.put(moved)
+    assert cache.kept(("ns", "other")) == {"bbbb"}
+    for name in ("other", "third"):
+        body = owner(uid=name)
+        body["metadata"]["name"] = name
+        cache.remove(body)
+    assert cache.kept(KEY) == frozenset()
+
+
 def test_managed_fields_are_dropped_but_for_who_scales() -> None:
     cache = Cache()
     cache.put(owner())

@@ -122,6 +122,7 @@ def unschedulable() -> dict[str, Any]:
         (pod("Pending", waiting={}), ""),
         (pod(running={}), ""),
         (ended(137, reason="OOMKilled"), "OOMKilled, exit code 137"),
+        (ended(1, encoded({"error": {"message": "hf://a/b is gated"}})), "hf://a/b is gated"),
         ({**pod("Failed"), "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"}}, "Evicted: disk"),
     ],
 )

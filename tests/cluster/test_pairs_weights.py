@@ -1,0 +1,140 @@
+"""The operator's own Jobs, run by hand on a cluster with a node: real models, tiny ones, through a hub to a claim."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.podlab import PodLab
+from tests.cluster.test_pairs_jobs import JobLab
+
+from speculative_operator.api.convert import to_domain
+from speculative_operator.domain import names
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render import jobs as manifests
+from speculative_operator.settings import Settings
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import CLAIM, JOB
+from speculative_operator.shell.telemetry import Telemetry
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT.parent / "shared" / "tiny-models"
+HUB = "http://hub.{namespace}.svc:8080"
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """What the hub serves: `tiny/target`, `tiny/draft`, `tiny/eagle3`. Not below /tmp, which pods have of their own."""
+    if not MODELS.exists():
+        pytest.skip(f"no models at {MODELS}")
+    made = ROOT / "build" / f"hub-{os.getpid()}"
+    for name in ("target", "draft", "eagle3"):
+        shutil.copytree(MODELS / name, made / "tiny" / name)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+async def jobs(lab: PodLab, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobLab]:
+    """A namespace with a hub in it."""
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from modelservers.hub import main; main()"
+    args = ["-c", code, str(ROOT / "dev"), "--folder", str(folder), "--host", "0.0.0.0", "--port", "8080"]
+    probe = {"httpGet": {"path": "/_control", "port": 8080}, "periodSeconds": 1}
+    lab.pod("hub", {"name": "hub", "image": "python", "args": args, "readinessProbe": probe}, labels={"app": "hub"})
+    lab.create("services", "hub", spec={"selector": {"app": "hub"}, "ports": [{"port": 8080}]})
+    lab.ready("hub")
+    monkeypatch.setenv("KUBECONFIG", str(lab.cluster.kubeconfig))
+    kube = Kube(Settings(), Telemetry())
+    await kube.start()
+    yield JobLab(lab, kube)
+    await kube.close()
+
+
+def spec_of(lab: PodLab, name: str = "gemma", verifier: str = "hf://tiny/target") -> DeploymentSpec:
+    body = {
+        "verifier": {"model": verifier},
+        "speculator": {"method": "draft_model", "model": "hf://tiny/draft"},
+        "weights": {
+            "hubEndpoint": HUB.format(namespace=lab.namespace),
+            "cache": {"size": "1Gi", "accessMode": "ReadWriteOnce"},
+        },
+    }
+    meta = {"name": name, "namespace": lab.namespace, "uid": "o", "generation": 1}
+    return to_domain({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": body})
+
+
+async def run(jobs: JobLab, spec: DeploymentSpec, purpose: Purpose, *args: str, cache: str = "") -> JobSeen:
+    """One Job of the operator's making, to its end."""
+    made = manifests.job(
+        manifests.JobInput(spec, purpose, "4711", "speculative-operator:0.1.0", args, cache=cache, assigns_uids=False)
+    )
+    made["metadata"].pop("ownerReferences")
+    started = time.monotonic()
+    stored = await jobs.kube.apply(JOB, made)
+    seen = await jobs.until("ended", lambda seen: seen.phase is not Phase.RUNNING)
+    print(f"{purpose}: {time.monotonic() - started:.1f} s")
+    await jobs.kube.delete(JOB, jobs.lab.namespace, made["metadata"]["name"], stored["metadata"]["uid"])
+    jobs.lab.until(lambda: not jobs.lab.exists("jobs", made["metadata"]["name"]))
+    return seen
+
+
+PAIR = ("--verifier", "hf://tiny/target", "--speculator", "hf://tiny/draft")
+
+
+async def test_a_pair_is_read_pinned_and_brought_into_the_claim(jobs: JobLab) -> None:
+    lab, spec = jobs.lab, spec_of(jobs.lab)
+    read = await run(jobs, spec, Purpose.INSPECT, "inspect", *PAIR)
+    assert (read.phase, read.trouble) == (Phase.SUCCEEDED, "")
+    assert read.result is not None
+    verifier, drafter = (ModelFacts.from_json(read.result[side]) for side in ("verifier", "speculator"))
+    config = json.loads((MODELS / "target" / "config.json").read_text())
+    assert verifier.config["hidden_size"] == config["hidden_size"]
+    assert verifier.tokenizer.vocabulary_hash == drafter.tokenizer.vocabulary_hash
+    assert len(verifier.pin.resolved) == 40
+
+    claim = manifests.cache_claim(spec, spec.weights.cache or pytest.fail("no cache"))
+    await jobs.kube.apply(CLAIM, claim)
+    pins = ("--verifier-revision", verifier.pin.resolved, "--speculator-revision", drafter.pin.resolved)
+    words = ("fetch", "--cache", manifests.CACHE, *PAIR, *pins, "--object", f"{lab.namespace}/gemma")
+    brought = await run(jobs, spec, Purpose.FETCH, *words, cache=claim["metadata"]["name"])
+    assert brought.phase is Phase.SUCCEEDED, brought
+    assert brought.result is not None
+    assert not brought.result["verifier"]["cached"]
+    again = await run(jobs, spec, Purpose.FETCH, *words, cache=claim["metadata"]["name"])
+    assert again.result is not None
+    assert again.result["verifier"]["cached"]
+
+    mount = {"name": "c", "mountPath": "/models/it", "subPath": f"models/{verifier.pin.key}", "readOnly": True}
+    volume = {"name": "c", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+    sums = lab.run("cd /models/it && sha256sum *", volumes=[volume], container={"volumeMounts": [mount]})
+    here = lab.run(f"cd {MODELS / 'target'} && sha256sum *", "here")
+    assert set(sums.splitlines()) >= {line for line in here.splitlines() if "train_info" not in line}
+
+
+async def test_a_model_that_is_not_there_ends_the_job_with_the_reason(jobs: JobLab) -> None:
+    spec = spec_of(jobs.lab)
+    seen = await run(jobs, spec, Purpose.INSPECT, "inspect", "--verifier", "hf://tiny/missing")
+    assert seen.phase is Phase.FAILED
+    assert seen.result is not None
+    assert "tiny/missing" in seen.result["error"]["message"]
+
+
+async def test_a_hub_that_nobody_answers_for_is_told_apart(jobs: JobLab) -> None:
+    spec = spec_of(jobs.lab)
+    away = replace(spec, weights=replace(spec.weights, hub_endpoint="http://no-such-hub.invalid"))
+    seen = await run(jobs, away, Purpose.INSPECT, "inspect", *PAIR)
+    assert seen.phase is Phase.FAILED
+    assert seen.result is not None
+    assert seen.result["error"]["reason"] == "SourceUnreachable"
