@@ -14,7 +14,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,8 @@ class Cache:
             _write_manifest(grown, pin, entries)
             for folder, _, names in os.walk(grown):
                 for name in names:
-                    (Path(folder) / name).chmod(0o444)
+                    with suppress(PermissionError):  # begun by a Job of another user id; the mount is read-only anyway
+                        (Path(folder) / name).chmod(0o444)
                 disk.sync_folder(Path(folder))
             if final.exists():
                 self.discard(final)

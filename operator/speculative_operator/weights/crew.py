@@ -59,7 +59,7 @@ class Crew:
         """Return when all parts are sealed; raise the first failure, or Stopped. `beat` is called often (0.25 s)."""
         self._longest = self._limits.run(self._meter.left, parallel)
         self._queue.extend(run for part in parts if not part.sealed for run in runs_of(part, self._longest))
-        threads = [self._hire() for _ in range(min(parallel, len(self._queue)))]
+        threads = [self._hire() for _ in range(parallel if self._queue else 0)]
         try:
             while not self._finished():
                 if self._asked_to_stop.is_set():

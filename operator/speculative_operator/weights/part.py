@@ -67,7 +67,7 @@ class Part:
         """The descriptor of the data file, opened once."""
         with self._lock:
             if self._fd is None:
-                if self._path.exists():
+                if self._path.exists() and not os.access(self._path, os.W_OK):
                     self._path.chmod(0o664)  # a crash within publication leaves it read-only
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
                 disk.resize(self._fd, self.entry.size)

@@ -81,6 +81,14 @@ def test_published_files_are_read_only_and_nothing_else_is_left(tmp_path: Path) 
     assert [path.name for path in (tmp_path / "uses" / folder.name).iterdir()] == ["space.object"]
 
 
+def test_files_of_another_user_id_are_published_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chmod(path: Path, mode: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", chmod)
+    assert contents(brought(Shelf(MODEL), tmp_path)) == MODEL
+
+
 def test_requests_are_runs_of_whole_chunks_that_never_overlap(tmp_path: Path) -> None:
     shelf = Shelf({"a": content(2000 * KIB)})
     brought(shelf, tmp_path, limits=replace(BRISK, runs_per_stream=2), parallel=4)
