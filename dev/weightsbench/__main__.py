@@ -7,9 +7,9 @@ Four comparisons, each with files of its own size and both clients writing to th
 - `plain`: as fast as the machine goes, without checksums, against curl alone;
 - `checked`: as fast as the machine goes, with checksums, against curl and sha256sum.
 
-Ratios are curl's seconds over the fetch's: 1 is as fast, more is faster. `ratio` is the median of the rounds, `best` that
-of each one's fastest round, which other work on the machine disturbs least. Seconds of processor time are told too:
-those of curl, and those of the whole process that fetches, start and imports included.
+Ratios are curl's seconds over the fetch's: 1 is as fast, more is faster. `ratio` is the median of the rounds, `best`
+that of each one's fastest round, which other work on the machine disturbs least. What resolving and listing take before,
+imports included, is told apart. Seconds of processor time are those of curl, and of the whole process that fetches.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ def compared(kind: str, names: Sequence[str], repositories: Path, given: argpars
         "ratios": [round(ratio, 3) for ratio in ratios],
         "best": round(min(one["seconds"] for one in theirs) / min(one["seconds"] for one in ours), 3),
         "curl_seconds": round(statistics.median(one["seconds"] for one in theirs), 2),
+        "open_seconds": round(statistics.median(one["open_seconds"] for one in ours), 2),
         "fetch_seconds": round(statistics.median(one["seconds"] for one in ours), 2),
         "curl_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in theirs), 2),
         "fetch_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in ours), 2),
