@@ -51,7 +51,8 @@ class Weights(Wire):
     """Where weights are kept between pods. A change of either model then waits until both lie there. Left out: the
     engine fetches them when a pod starts."""
     hub_endpoint: scalars.Endpoint | None = None
-    """Address of a hub in place of huggingface.co, for hf://."""
+    """Address of a hub in place of huggingface.co, for hf://. Jobs and engines that fetch weights themselves use it; so
+    for proxy, noProxy and caConfigMap."""
     s3_endpoint: scalars.Endpoint | None = None
     """Address of an S3 service in place of Amazon's, for s3://."""
     proxy: scalars.Endpoint | None = None

@@ -19,13 +19,15 @@ from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.reconcile.plan import is_ours
-from speculative_operator.reconcile.reading import mapping, text
+from speculative_operator.reconcile.reading import mapping, seconds_of, text
 from speculative_operator.reconcile.records import Failure, Wanted, reason_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import canonical
-from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name
+from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine
 
 KIND = "Job"
+OVERDUE_SECONDS = 600.0
+"""Twice the deadline of a Job that reads."""
 _NO_RESULT = "the Job ended without a result; see the log of its pod"
 
 
@@ -85,7 +87,7 @@ def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: floa
         return Attempt((_deletion(child, "was made for something else"),))
     seen = next((one for one in world.jobs if one.name == name), None)
     if seen is None or seen.phase is Phase.RUNNING:
-        return Attempt(seen=seen, failure=failure)
+        return Attempt(seen=seen, failure=failure or _overdue(child, wanted.purpose, seen, now))
     return _ended(child, seen, failure, now, waits=waits)
 
 
@@ -122,6 +124,17 @@ def _missing(world: World, wanted: JobInput, failure: Failure | None, now: float
     reason = Reason.INSPECTING if wanted.purpose is Purpose.INSPECT else Reason.DOWNLOADING
     action = ApplyChild(job(wanted), reason, f"{KIND} {name} is missing")
     return Attempt((action,), failure=failure)
+
+
+def _overdue(child: Mapping[str, Any], purpose: Purpose, seen: JobSeen | None, now: float) -> Failure | None:
+    """Why a Job that reads is waited for no longer: a queue that suspends it stops the clock of its deadline."""
+    made = seconds_of(text(child, "metadata", "creationTimestamp"))
+    if purpose is not Purpose.INSPECT or made is None or now - made < OVERDUE_SECONDS:
+        return None
+    name = text(child, "metadata", "name")
+    why = seen.trouble if seen is not None and seen.trouble else "it does not run"
+    message = f"{KIND} {name} has not ended for {OVERDUE_SECONDS / 60:.0f} minutes: {why}"
+    return Failure(Reason.PAIR_UNREAD, message, now, text(child, "metadata", "uid"))
 
 
 def _ended(child: Mapping[str, Any], seen: JobSeen, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
@@ -174,7 +187,8 @@ def _input(
 def _settings(spec: DeploymentSpec) -> dict[str, Any]:
     """What else decides whether a source can be read: a user who changes it wants another try at once."""
     settings = asdict(spec.weights)
-    return {name: value for name, value in settings.items() if name not in ("check", "cache", "bytes")}
+    kept = {name: value for name, value in settings.items() if name not in ("check", "cache", "bytes")}
+    return kept | {"engine": list(of_engine(spec))}
 
 
 def _side(side: str, source: ModelSource) -> list[str]:

@@ -27,7 +27,7 @@ from speculative_operator.reconcile import jobs, verdicts
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
-from speculative_operator.reconcile.reading import mapping, text
+from speculative_operator.reconcile.reading import mapping, mappings, text
 from speculative_operator.reconcile.records import (
     Failure,
     Known,
@@ -50,6 +50,10 @@ BLOCKED_SECONDS = 300.0
 """Until a Job is tried again that pods wait for: what was wrong is often put right by hand, in a Secret."""
 UNREAD_SECONDS = 3600.0
 """The same where pods were made unread, and nothing waits."""
+
+
+_OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE"})
+"""Variables of an engine that finds models where no Job looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +133,8 @@ class _Way:
             return None
         mark = timestamp(record.checked_at) if record.known is not None and record.checked_at is not None else ""
         wanted = jobs.inspection(self._world, self._wanted, mark)
-        goes_on = record.known is None and not self._claim and record.failure is not None and not record.failure.final
-        pause = UNREAD_SECONDS if goes_on else BLOCKED_SECONDS
+        waits = self._claim or record.failure is None or self._final(record.failure)
+        pause = BLOCKED_SECONDS if waits else UNREAD_SECONDS
         failure = record.failure if record.known is None else None
         tried = jobs.attempt(self._world, wanted, failure, pause, self._now)
         self._actions += tried.actions
@@ -145,6 +149,15 @@ class _Way:
         else:
             self._record = replace(record, failure=tried.failure)
         return tried.seen
+
+    def _final(self, failure: Failure) -> bool:
+        """True where the engine would be refused like the Job. Images are pulled by the kubelet, with its own secrets;
+        and an engine that the pod template or HF_HUB_OFFLINE gives another way to its weights may well have them."""
+        if not failure.final or any(source.scheme is Scheme.OCI for source in self._wanted.sources):
+            return False
+        containers = mappings(self._spec.template, "spec", "containers")
+        own = any(one.get("env") or one.get("envFrom") for one in containers)
+        return not own and not any(one.get("name") in _OWN_WAYS for one in self._spec.engine.env)
 
     def _due(self, record: Record) -> bool:
         """True where a source that can move has not been asked for long."""
@@ -198,7 +211,7 @@ class _Way:
             goes_on = not self._claim and self._runs(as_written(self._spec))
         else:
             stages = Stages(Stage.UNREAD, self._claim, failure=failure)
-            goes_on = not self._claim and not failure.final
+            goes_on = not self._claim and not self._final(failure)
         if not goes_on:
             return self._held(stages)
         record = replace(self._record, hash=pair_hash(self._spec), verdict="")

@@ -90,7 +90,7 @@ class Stages:
         if self.known is not None:
             return None
         if self.failure is not None:
-            if self.failure.final:
+            if self.failure.final and not self.goes_on:
                 return Condition(kind, Truth.UNKNOWN, self.failure.reason, self.failure.message)
             message = f"nothing was compared: {self.failure.message}"
             return Condition(kind, Truth.UNKNOWN, Reason.PAIR_UNREAD, message)

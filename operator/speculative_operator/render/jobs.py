@@ -12,7 +12,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import Cache, DeploymentSpec
-from speculative_operator.engines.shared.container import TOKEN_KEY, reach
+from speculative_operator.engines.shared.container import TOKEN_KEY, authorities, reach
 from speculative_operator.render import labels, podspec
 from speculative_operator.render.environment import parsed
 from speculative_operator.render.hashing import hashed
@@ -26,10 +26,12 @@ USER = 65532
 KEPT_SECONDS = 3600
 """A Job that came to nothing is kept so long for its log."""
 _TMP = "/tmp"  # noqa: S108  (a path in the pod)
-_AUTHORITIES = "/etc/speculative/ca"
-_AUTHORITIES_FILE = "ca-bundle.crt"
 _REGISTRIES = "/etc/speculative/registries"
 _SECRET_KEYS = (TOKEN_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
+_REACHING = frozenset(
+    {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy",
+     "http_proxy", "no_proxy"}
+)  # fmt: skip
 _DOCKER_KEY = ".dockerconfigjson"
 
 
@@ -101,7 +103,7 @@ def job(inp: JobInput) -> dict[str, Any]:
         "image": inp.image,
         "command": COMMAND,
         "args": list(inp.args),
-        "env": podspec.environment((*_environment(spec), *spec.weights.env)),
+        "env": podspec.environment((*_environment(spec), *of_engine(spec), *spec.weights.env)),
         "requests": size.requests,
         "limits": size.limits,
         "mounts": mounts,
@@ -121,6 +123,11 @@ def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
         "size": cache.size,
     }
     return hashed(parsed("persistentvolumeclaim", values))
+
+
+def of_engine(spec: DeploymentSpec) -> tuple[Mapping[str, Any], ...]:
+    """Variables of the engine that say how it reaches the hub: what it may load, a Job may read."""
+    return tuple(variable for variable in spec.engine.env if variable.get("name") in _REACHING)
 
 
 def _pull_secrets(spec: DeploymentSpec) -> list[Any]:
@@ -144,8 +151,7 @@ def _environment(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
     if weights.s3_endpoint:
         yield _variable("AWS_ENDPOINT_URL", weights.s3_endpoint)
     if weights.ca_config_map:
-        for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
-            yield _variable(name, f"{_AUTHORITIES}/{_AUTHORITIES_FILE}")
+        yield from authorities()
 
 
 def _variable(name: str, value: str) -> Mapping[str, Any]:
@@ -164,7 +170,7 @@ def _volumes(inp: JobInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]
         secret = {"secretName": weights.secret_name, "optional": True, "items": items}
         pairs.append(_pair("registries", {"secret": secret}, _REGISTRIES))
     if weights.ca_config_map:
-        pairs.append(_pair("authorities", {"configMap": {"name": weights.ca_config_map}}, _AUTHORITIES))
+        pairs.append(_pair("authorities", {"configMap": {"name": weights.ca_config_map}}, names.AUTHORITIES_MOUNT))
     return [volume for volume, _ in pairs], [mount for _, mount in pairs]
 
 

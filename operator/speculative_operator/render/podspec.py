@@ -80,6 +80,8 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
     if inp.live:
         pairs.append(_config("table", table_name(inp.spec.name), names.TABLE_MOUNT))
         pairs.append(_config("payload", payload_name(inp.spec.name), names.PAYLOAD_MOUNT))
+    if _trusts_others(inp):
+        pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
     volumes = [volume for volume, _ in pairs]
     mounts = [mount for _, mount in pairs]
     for volume, mount in _models(inp):
@@ -87,6 +89,12 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
             volumes.append(volume)
         mounts.append(mount)
     return volumes, mounts
+
+
+def _trusts_others(inp: RenderInput) -> bool:
+    """True where the engine reaches a source by certificate authorities of the user's."""
+    told = any(str(one.get("value", "")).startswith(f"{names.AUTHORITIES_MOUNT}/") for one in inp.container.env)
+    return told and bool(inp.spec.weights.ca_config_map)
 
 
 def table_name(name: str) -> str:

@@ -27,7 +27,19 @@ from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import Check, Method, Mode, OffPolicy, Speculation, Speculator, Weights
+from speculative_operator.domain.spec import (
+    Check,
+    Method,
+    Mode,
+    ModelSource,
+    OffPolicy,
+    Scheme,
+    Speculation,
+    Speculator,
+    Weights,
+)
+from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.jobs import OVERDUE_SECONDS
 from speculative_operator.reconcile.pairing import BLOCKED_SECONDS, RECHECK_SECONDS, UNREAD_SECONDS
 from speculative_operator.render import Capabilities
 
@@ -346,6 +358,57 @@ def test_what_the_engine_could_not_load_either_gets_no_pod(reason: str) -> None:
     assert condition["message"] == "verifier: the hub says 401; name a Secret with HF_TOKEN"
     assert cluster.tick().events == ()
     assert cluster.made == [Purpose.INSPECT]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": replace(PAIRED.engine, env=({"name": "HF_HUB_OFFLINE", "value": "1"},))},
+        {"template": {"spec": {"containers": [{"name": "engine", "envFrom": [{"secretRef": {"name": "hf"}}]}]}}},
+        {"verifier": replace(PAIRED.verifier, source=ModelSource(Scheme.OCI, "quay.io/models/qwen:v1"))},
+    ],
+)
+def test_an_engine_with_another_way_to_its_weights_is_not_held_up_by_a_refusal(change: dict[str, Any]) -> None:
+    cluster = Paired(spec=replace(PAIRED, **change))
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, "SourceUnauthorized", "401")
+    cluster.tick()
+    assert cluster.serves()
+    assert state(cluster, "PairCompatible") == ("Unknown", "PairUnread")
+
+
+def test_jobs_reach_the_hub_as_the_engine_does() -> None:
+    token = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "mine", "key": "token"}}}
+    others = {"name": "NCCL_DEBUG", "value": "INFO"}
+    cluster = Paired(spec=replace(PAIRED, engine=replace(PAIRED.engine, env=(token, others))))
+    cluster.tick()
+    (container,) = cluster.children["Job", "demo-inspect"]["spec"]["template"]["spec"]["containers"]
+    assert token in container["env"]
+    assert others not in container["env"]
+
+
+def test_a_job_that_is_suspended_for_ever_holds_up_nobody() -> None:
+    cluster = Paired()
+    cluster.tick()
+    cluster.children["Job", "demo-inspect"]["metadata"]["creationTimestamp"] = timestamp(cluster.now)
+    cluster.now += OVERDUE_SECONDS
+    cluster.tick()
+    assert cluster.serves()
+    assert "has not ended for 10 minutes" in cluster.condition("PairCompatible")["message"]
+    cluster.read()
+    advance(cluster)
+    assert state(cluster, "PairCompatible") == ("True", "PairMatches"), "late is better than never"
+    assert cluster.made == [Purpose.INSPECT]
+
+
+def test_a_refused_spec_leaves_what_was_found_standing() -> None:
+    cluster = serving()
+    before = cluster.status
+    cluster.edit(engine=replace(PAIRED.engine, version="0.1.0"))
+    assert cluster.tick().actions == ()
+    assert state(cluster, "Ready")[0] == "False"
+    assert state(cluster, "PairCompatible") == ("True", "PairMatches")
+    assert cluster.status["pair"] == before["pair"]
 
 
 def test_a_refusal_is_asked_about_again_without_noise() -> None:

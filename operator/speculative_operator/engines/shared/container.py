@@ -100,6 +100,14 @@ def hub(spec: DeploymentSpec, *, asked: bool = False) -> Iterator[Mapping[str, A
         yield {"name": TOKEN_KEY, "valueFrom": {"secretKeyRef": reference}}
     if asked or any(source.scheme is Scheme.HF for source in _sources(spec)):
         yield from reach(spec)
+        if spec.weights.ca_config_map:
+            yield from authorities()
+
+
+def authorities() -> Iterator[Mapping[str, Any]]:
+    """Where the certificate authorities of `spec.weights.caConfigMap` are, in the spellings that clients read."""
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+        yield {"name": name, "value": f"{names.AUTHORITIES_MOUNT}/{names.AUTHORITIES_KEY}"}
 
 
 def reach(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
