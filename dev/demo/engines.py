@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.load import read_records
-from demo.scene import NAMESPACE, ROOT, SceneError, service_url, wait_ready
+from demo.scene import NAMESPACE, ROOT, UNREAD, SceneError, service_url, wait_ready
 from devcluster.cluster import Cluster
 from devcluster.options import Image
 from speculative_operator.domain import names
@@ -43,7 +43,7 @@ class Ask:
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": metadata,
-            "spec": {**spec, **self.spec},
+            "spec": {**spec, **UNREAD, **self.spec},
         }
 
 

@@ -12,6 +12,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -69,8 +70,8 @@ async def send(
     return record
 
 
-async def replay(plan: dict[str, Any], out: TextIO, stream_every: int) -> None:
-    """Send every arrival to every target at its time, and wait for the last answer."""
+async def replay(plan: dict[str, Any], out: TextIO, stream_every: int, enough: Callable[[], bool]) -> None:
+    """Send every arrival to every target at its time until it is `enough`, and wait for the last answer."""
     timeout = aiohttp.ClientTimeout(total=plan["timeout"])
     # shorter than the five seconds after which the engine closes an idle connection
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3.0)
@@ -86,6 +87,8 @@ async def replay(plan: dict[str, Any], out: TextIO, stream_every: int) -> None:
         async with asyncio.TaskGroup() as tasks:
             for arrival in plan["arrivals"]:
                 await asyncio.sleep(max(0.0, started + arrival["at"] - time.monotonic()))
+                if enough():
+                    break
                 for target in plan["targets"]:
                     tasks.create_task(one(target, arrival))
 
@@ -95,10 +98,11 @@ def main() -> int:
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--stream-every", type=int, default=16)
+    parser.add_argument("--until", type=Path, help="send nothing more once this file exists")
     options = parser.parse_args()
     plan = json.loads(options.plan.read_text())
     with options.out.open("w") as out:
-        asyncio.run(replay(plan, out, options.stream_every))
+        asyncio.run(replay(plan, out, options.stream_every, lambda: bool(options.until and options.until.exists())))
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from demo import engines, report, surface
+from demo import engines, pairs, report, surface
 from demo.arrivals import BUNDLED, Arrival, Profile, read_azure, warp
 from demo.figures import (
     FIRST_VERSION,
@@ -118,8 +118,9 @@ class Demo:
         ready = self._serve()
         played = self._replay(watcher)
         others = self._others()
-        summary = self._summary(played, setup, ready, others)
-        self._report(played, summary, others)
+        paired = self._pairs()
+        summary = self._summary(played, setup, ready, others, paired)
+        self._report(played, summary, others, paired)
         return summary
 
     def _say(self, text: str) -> None:
@@ -128,9 +129,9 @@ class Demo:
     def _set_up(self) -> Watcher:
         self._say("starting a Kubernetes cluster on this machine")
         begin = Cluster.start_detached if self.settings.keep else Cluster.start
-        self.cluster = begin(options(self.settings.name, engines.images(ENGINES)), self._say)
+        self.cluster = begin(options(self.settings.name, {**engines.images(ENGINES), **pairs.images()}), self._say)
         self._say("installing the operator: kubectl apply -f manifests/install.yaml")
-        install_operator(self.cluster)
+        install_operator(self.cluster, check_pairs=True)
         self.cluster.kubectl("create", "namespace", NAMESPACE)
         spec = to_domain(self._variants[0].manifest)
         return Watcher(self.cluster.kubeconfig, self.cluster.prometheus_url, NAMESPACE, engine_for(spec))
@@ -157,6 +158,16 @@ class Demo:
         for one in seen.refused:
             self._say(f"{one['name']}: {one['reason']}, {one['message']}")
         return seen
+
+    def _pairs(self) -> pairs.Seen | None:
+        """Real models on their way, last of all."""
+        if self.settings.alone:
+            return None
+        assert self.cluster is not None
+        if reason := pairs.absent():
+            self._say(reason)
+            return None
+        return pairs.play(self.cluster, self.settings.out, self._say)
 
     def _arrivals(self) -> list[Arrival]:
         trace = read_azure(WHOLE_TRACE if WHOLE_TRACE.exists() else BUNDLED)
@@ -248,7 +259,9 @@ class Demo:
         records, restarts = read_records(out), watcher.restarts()
         return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions)
 
-    def _summary(self, played: Played, setup: float, ready: float, others: engines.Seen | None) -> dict[str, Any]:
+    def _summary(
+        self, played: Played, setup: float, ready: float, others: engines.Seen | None, paired: pairs.Seen | None
+    ) -> dict[str, Any]:
         phases = Phases.of(self.settings.seconds)
         sights = played.timeline.sights
         auto = sights.get(AUTO, [])
@@ -276,6 +289,8 @@ class Demo:
         if others is not None:
             checks["every other engine serves"] = others.all_serve
             checks["what no engine can do gets a reason and no pod"] = others.none_crashes
+        if paired is not None:
+            checks |= paired.checks()
         for name, good in checks.items():
             self.console.print(f"  [{'green' if good else 'red'}]{'yes' if good else 'NO '}[/] {name}", highlight=False)
         return {
@@ -288,6 +303,7 @@ class Demo:
             "requests": {"total": len(played.records), "failed": failed},
             "pod_restarts": played.restarts,
             "engines": {"serve": len(others.served), "refused": len(others.refused)} if others else None,
+            "pairs": paired.summary() if paired else None,
             "tpot_ms": {"auto": tpot[AUTO], "static5": tpot[STATIC], "off": tpot[OFF]},
             "first_version": {
                 "tpot_ms": {"auto": FIRST_VERSION.auto, "off": FIRST_VERSION.off},
@@ -301,13 +317,15 @@ class Demo:
         conditions = {entry["type"]: entry for entry in status.get("conditions", [])}
         return unix(conditions["Ready"]["lastTransitionTime"])
 
-    def _report(self, played: Played, summary: dict[str, Any], others: engines.Seen | None) -> None:
+    def _report(
+        self, played: Played, summary: dict[str, Any], others: engines.Seen | None, paired: pairs.Seen | None
+    ) -> None:
         path = self.settings.out / "report.html"
         decisions = [(unix(entry["time"]) - played.started, entry["reason"]) for entry in played.decisions]
         phases = Phases.of(self.settings.seconds)
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], phases)
         auto = played.timeline.sights.get(AUTO, [])
-        page = {**self._page(played, summary), "others": others}
+        page = {**self._page(played, summary), "others": others, "paired": paired}
         known = surface.learned(self._variants[0].manifest, played.status)
         report.write(path, figure, surface.plot(known, auto), page)
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")

@@ -22,6 +22,8 @@ EXAMPLE = ROOT / "examples" / "speculative-deployment.yaml"
 OPERATOR_NAMESPACE = "speculative-system"
 OPERATOR = "deployment/speculative-operator"
 CHECK_PAIRS = "SPECULATIVE_CHECK_PAIRS"
+UNREAD = {"weights": {"check": "Off"}}
+"""In the spec of objects whose models are names only."""
 
 AUTO, STATIC, OFF = "auto", "static5", "off"
 STATIC_K = 5
@@ -58,8 +60,9 @@ def options(name: str = "demo", more: Mapping[str, Image] | None = None) -> Clus
 
 
 def variants() -> list[Variant]:
-    """The example as it is, with speculation fixed at K = 5, and without."""
+    """The example as it is, with speculation fixed at K = 5, and without; its models are not looked at."""
     example = yaml.safe_load(EXAMPLE.read_text())
+    example["spec"] |= UNREAD
     name = example["metadata"]["name"]
 
     def variant(role: str, suffix: str, **speculation: Any) -> Variant:
@@ -78,7 +81,7 @@ def variants() -> list[Variant]:
 def install_operator(cluster: Cluster, *, check_pairs: bool = False) -> None:
     """`kubectl apply` of manifests/, and wait until the operator's pod is ready.
 
-    `check_pairs` as in the chart's value pairs.check. Off where the models of a scene are names only: nothing in the
+    `check_pairs` as the chart's value pairs.check. Off where all models of a scene are names only: nothing in the
     cluster's network can be asked for them.
     """
     documents = list(yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text()))
@@ -88,12 +91,6 @@ def install_operator(cluster: Cluster, *, check_pairs: bool = False) -> None:
     setting["value"] = str(check_pairs).lower()
     cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(documents))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 60)
-
-
-def check_pairs(cluster: Cluster) -> None:
-    """Have the operator, which is installed, inspect pairs from now on."""
-    cluster.kubectl("set", "env", "-n", OPERATOR_NAMESPACE, OPERATOR, f"{CHECK_PAIRS}=true")
     _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 60)
 
 

@@ -96,10 +96,14 @@ async def test_the_load_generator_reports_every_request(tmp_path: Path) -> None:
         "arrivals": arrivals,
     }
     with out.open("w") as file:
-        await asyncio.wait_for(replay(plan, file, stream_every=2), 10)
+        await asyncio.wait_for(replay(plan, file, stream_every=2, enough=lambda: False), 10)
+    with (tmp_path / "short.jsonl").open("w") as file:
+        said = iter((False, False, True))
+        await asyncio.wait_for(replay(plan, file, stream_every=2, enough=lambda: next(said)), 10)
     await runner.cleanup()
     from demo.load import read_records
 
+    assert {record["number"] for record in read_records(tmp_path / "short.jsonl")} == {0, 1}
     records = {record["number"]: record for record in read_records(out)}
     assert [records[n]["failed"] for n in range(4)] == [False, False, True, True]
     assert records[0]["ttft"] is not None

@@ -1,0 +1,335 @@
+"""The demo's part on pairs: real models, tiny ones, on their way from a hub in the cluster's network to a pod.
+
+Inspected, pinned, fetched into a claim, mounted read-only; then the speculator is changed under load, and a speculator
+of another verifier is refused. Called by `run` after the engines; run alone by `python -m demo.pairs`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo.load import read_records
+from demo.scene import NAMESPACE, ROOT, SceneError, install_operator, options, service_url
+from devcluster.cluster import Cluster
+from devcluster.options import Image
+from speculative_operator.domain import names
+
+MODELS = ROOT.parent / "shared" / "tiny-models"
+TARGET, DRAFT, HEAD = "target", "draft", "eagle3"
+HUB, PORT = "hub", 8080
+NAME, MISFIT = "tiny", "tiny-misfit"
+RATE, LONGEST_SECONDS, SETTLE_SECONDS = 5.0, 150.0, 2.0
+"""Requests per second, how long at most, and how long before and after the change."""
+SPECULATORS = {
+    DRAFT: {"method": "draft_model", "model": f"hf://tiny/{DRAFT}"},
+    HEAD: {"method": "eagle3", "model": f"hf://tiny/{HEAD}"},
+}
+Say = Callable[[str], None]
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What became of the pair, and of the one that does not fit. Seconds from when it was applied, bytes."""
+
+    inspected: float = 0.0
+    fetched: float = 0.0
+    ready: float = 0.0
+    bytes: int = 0
+    pins: dict[str, str] = field(default_factory=dict)
+    loaded: list[str] = field(default_factory=list)
+    """Folders of the claim, which the pod mounts read-only, that its engine is told to load."""
+    rolled: float = 0.0
+    requests: int = 0
+    failed: int = 0
+    failures: list[str] = field(default_factory=list)
+    verifier_fetched: float = 0.0
+    """How often the hub sent the verifier's weights, by bytes."""
+    refused: Json = field(default_factory=dict)
+    """Condition PairCompatible of the pair that does not fit."""
+    pods_of_refused: int = 0
+    table: str = ""
+    """What `speculative check` prints of it."""
+
+    def checks(self) -> dict[str, bool]:
+        """What the demo holds this part to."""
+        return {
+            "a pair arrives pinned and is mounted read-only": len(self.pins) == 2 and len(self.loaded) == 2,
+            "another speculator rolls in without a failed request": self.rolled > 0 < self.requests and not self.failed,
+            "a verifier that is there is not fetched again": 0.9 < self.verifier_fetched < 1.1,
+            "a speculator of another verifier is refused before a pod exists": self.refused.get("status") == "False"
+            and self.pods_of_refused == 0,
+        }
+
+    def summary(self) -> Json:
+        """For the demo's last line."""
+        return {
+            "inspected_seconds": round(self.inspected, 1),
+            "fetched_seconds": round(self.fetched, 1),
+            "ready_seconds": round(self.ready, 1),
+            "bytes": self.bytes,
+            "roll_seconds": round(self.rolled, 1),
+            "requests": {"total": self.requests, "failed": self.failed},
+            "verifier_fetched": round(self.verifier_fetched, 2),
+            "refused": {"reason": self.refused.get("reason"), "pods": self.pods_of_refused},
+        }
+
+
+def absent() -> str:
+    """Why this part cannot be played; empty where it can."""
+    return "" if all((MODELS / name / "config.json").exists() for name in (TARGET, DRAFT, HEAD)) else (
+        f"no tiny models at {MODELS}: the part on pairs is left out"
+    )  # fmt: skip
+
+
+def images() -> dict[str, Image]:
+    """The hub's image, a program of this tree."""
+    program = (sys.executable, "-m", "modelservers.hub")
+    return {"model-hub:dev": Image(program, {"PYTHONPATH": str(ROOT / "dev")})}
+
+
+def play(cluster: Cluster, out: Path, say: Say) -> Seen:
+    """All of it; `out` is a folder that the node sees."""
+    serve_hub(cluster, out / "hub")
+    return roundtrip(cluster, out, say)
+
+
+def roundtrip(cluster: Cluster, out: Path, say: Say) -> Seen:
+    """All of it but for the hub, which serves."""
+    seen = Seen()
+    say("kubectl apply: tiny models from a hub in the cluster's network, by way of a claim")
+    _arrive(cluster, seen)
+    pins = ", ".join(f"{side} {pin[:8]}" for side, pin in seen.pins.items())
+    say(f"inspected in {seen.inspected:.1f} s, pinned: {pins}")
+    say(f"{seen.bytes / 1e6:.1f} MB in the claim after {seen.fetched:.1f} s, ready after {seen.ready:.1f} s")
+    say("kubectl patch: another speculator for the same verifier, under load; and one that was made for another")
+    _apply(cluster, MISFIT, f"hf://tiny/{DRAFT}", HEAD)
+    _roll(cluster, out, seen)
+    say(f"rolled in {seen.rolled:.1f} s: {seen.requests} requests, {seen.failed} failed; the verifier was fetched "
+        f"{seen.verifier_fetched:.0f} time")  # fmt: skip
+    _refuse(cluster, seen)
+    say(f"{MISFIT}: {seen.refused.get('reason')}, {seen.refused.get('message')}")
+    seen.table = _checked(cluster, out)
+    say(f"speculative check, of the same pair:\n\n{seen.table}")
+    return seen
+
+
+# -- the hub
+
+
+def serve_hub(cluster: Cluster, folder: Path, *more: str) -> None:
+    """A hub with copies of the models in `folder`, as a pod with a Service, ready. `more` arguments of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in (TARGET, DRAFT, HEAD):
+        shutil.copytree(MODELS / name, folder / "tiny" / name)
+    labels = {"app": HUB}
+    arguments = ["--folder", str(folder), "--host", "0.0.0.0", "--port", str(PORT), *more]  # noqa: S104  the pod's
+    container: Json = {"name": HUB, "image": "model-hub:dev", "args": arguments}
+    container["readinessProbe"] = {"httpGet": {"path": "/_control", "port": PORT}, "periodSeconds": 1}
+    pod = {"kind": "Pod", "spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
+    ports = [{"port": 80, "targetPort": PORT}]
+    service = {"kind": "Service", "spec": {"selector": labels, "ports": ports}}
+    meta = {"name": HUB, "namespace": NAMESPACE, "labels": labels}
+    items = [{"apiVersion": "v1", "metadata": meta, **one} for one in (pod, service)]
+    cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=30s", "-n", NAMESPACE, f"pod/{HUB}")
+
+
+def asked(cluster: Cluster) -> Json:
+    """What the hub has sent so far."""
+    answer = cluster.inside(
+        [sys.executable, "-c", "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())",
+         f"{service_url(cluster, HUB)}/_control"],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    told, _ = answer.communicate(timeout=20)
+    return dict(json.loads(told))
+
+
+# -- the pair
+
+
+def manifest(name: str, verifier: str, speculator: str) -> Json:
+    """An object whose weights come through the hub into a claim."""
+    spec = {
+        "verifier": {"model": verifier, "servedName": name, "maxModelLen": 2048, "maxNumSeqs": 8},
+        "speculator": SPECULATORS[speculator],
+        "speculation": {"mode": "Static", "numSpeculativeTokens": 3, "maxSpeculativeTokens": 3},
+        "engine": {"version": "0.32.0", "image": "speculative-operator/vllm-emulator:0.32.0"},
+        "accelerator": {"product": "H100-SXM"},
+        "rollout": {"strategy": "RollingUpdate"},
+        "weights": {
+            "hubEndpoint": f"http://{HUB}.{NAMESPACE}.svc",
+            "cache": {"size": "1Gi", "accessMode": "ReadWriteOnce"},
+        },
+    }
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec}
+
+
+def _apply(cluster: Cluster, name: str, verifier: str, speculator: str) -> None:
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(manifest(name, verifier, speculator)))
+
+
+def _until(what: str, look: Callable[[], Any], seconds: float) -> Any:
+    """Look until there is something. Raises SceneError."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise SceneError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.25)
+    return found
+
+
+def _get(cluster: Cluster, kind: str, name: str) -> Json:
+    found: Json = json.loads(cluster.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json").stdout)
+    return found
+
+
+def _status(cluster: Cluster, name: str) -> Json:
+    return _get(cluster, "specdep", name).get("status") or {}
+
+
+def condition(status: Mapping[str, Any], kind: str) -> Json:
+    """One condition of a status; empty where it has none."""
+    return next((dict(one) for one in status.get("conditions") or () if one["type"] == kind), {})
+
+
+def _arrive(cluster: Cluster, seen: Seen) -> None:
+    started = time.monotonic()
+    _apply(cluster, NAME, f"hf://tiny/{TARGET}", DRAFT)
+
+    def look() -> Json | None:
+        status = _status(cluster, NAME)
+        pair, now = status.get("pair") or {}, time.monotonic() - started
+        if pair.get("verdict") and not seen.inspected:
+            seen.inspected = now
+        if pair.get("cache") and not seen.fetched:
+            seen.fetched = now
+        return status if condition(status, "Ready").get("status") == "True" else None
+
+    try:
+        status = _until(f"{NAME} is ready", look, 90)
+    except SceneError as error:
+        raise SceneError(f"{error}; {json.dumps(_status(cluster, NAME).get('conditions'))}") from None
+    seen.ready = time.monotonic() - started
+    pair = status["pair"]
+    seen.pins = {side: pair[f"{side}Pin"]["resolved"] for side in ("verifier", "speculator")}
+    seen.bytes = int((status.get("weights") or {}).get("bytes") or 0)
+    keys = [pair[f"{side}Pin"]["key"] for side in ("verifier", "speculator")]
+    seen.loaded = [key for key in keys if _loads(_pods(cluster, NAME)[0], key)]
+
+
+def _pods(cluster: Cluster, name: str) -> list[Json]:
+    """Serving pods of an object that are not on their way out."""
+    selector = f"{names.LABEL_DEPLOYMENT}={name}"
+    found = json.loads(cluster.kubectl("get", "pods", "-n", NAMESPACE, "-l", selector, "-o", "json").stdout)["items"]
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def _loads(pod: Mapping[str, Any], key: str) -> bool:
+    """True when the engine's arguments name a folder of the cache, and the claim can only be read."""
+    claims = {one["name"] for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one}
+    (engine,) = pod["spec"]["containers"]
+    mounts = [one for one in engine["volumeMounts"] if one["name"] in claims]
+    paths = [f"{one['mountPath']}/models/{key}" for one in mounts if one.get("readOnly")]
+    return any(path in argument for path in paths for argument in engine["args"])
+
+
+# -- the roll, and what is refused
+
+
+def _roll(cluster: Cluster, out: Path, seen: Seen) -> None:
+    """Change the speculator while requests come, until every pod is of the new pair."""
+    records, enough = out / "pairs-requests.jsonl", out / "pairs-enough"
+    for path in (records, enough):
+        path.unlink(missing_ok=True)
+    (before,) = _pods(cluster, NAME)
+    sender = _load(cluster, out, records, enough)
+    try:
+        time.sleep(SETTLE_SECONDS)
+        started = time.monotonic()
+        patch = json.dumps({"spec": {"speculator": SPECULATORS[HEAD]}})
+        cluster.kubectl("patch", "specdep", NAME, "-n", NAMESPACE, "--type=merge", "-p", patch)
+
+        def rolled() -> bool:
+            pods = _pods(cluster, NAME)
+            other = all(pod["metadata"]["uid"] != before["metadata"]["uid"] for pod in pods)
+            return bool(pods) and other and condition(pods[0].get("status") or {}, "Ready").get("status") == "True"
+
+        _until(f"{NAME} is rolled", rolled, LONGEST_SECONDS - 10)
+        seen.rolled = time.monotonic() - started
+        time.sleep(SETTLE_SECONDS)
+        enough.touch()
+        sender.wait(60)
+    finally:
+        if sender.poll() is None:
+            sender.terminate()
+            sender.wait(10)
+    answered = read_records(records)
+    seen.requests = len(answered)
+    seen.failures = [f"{one['at']:.1f} s: {one.get('error') or one.get('status')}" for one in answered if one["failed"]]
+    seen.failed = len(seen.failures)
+    sent = asked(cluster)["bytesByPath"]
+    weights = MODELS / TARGET / "model.safetensors"
+    through = sum(count for path, count in sent.items() if TARGET in path and path.endswith(weights.name))
+    seen.verifier_fetched = through / weights.stat().st_size
+
+
+def _load(cluster: Cluster, out: Path, records: Path, enough: Path) -> subprocess.Popen[bytes]:
+    """Send requests evenly until there is a file `enough`."""
+    count = int(RATE * LONGEST_SECONDS)
+    arrivals = [{"number": n, "at": n / RATE, "prompt": 60, "output": 40} for n in range(count)]
+    targets = [{"name": NAME, "model": NAME, "url": service_url(cluster, NAME)}]
+    plan = out / "pairs-plan.json"
+    plan.write_text(json.dumps({"timeout": 30.0, "targets": targets, "arrivals": arrivals}))
+    argv = [sys.executable, "-m", "demo.load", "--plan", str(plan), "--out", str(records), "--until", str(enough)]
+    return cluster.inside(argv, env={"PYTHONPATH": str(ROOT / "dev")})
+
+
+def _refuse(cluster: Cluster, seen: Seen) -> None:
+    def refused() -> Json:
+        found = condition(_status(cluster, MISFIT), "PairCompatible")
+        return found if found.get("status") == "False" else {}
+
+    seen.refused = _until(f"{MISFIT} is refused", refused, 30)
+    seen.pods_of_refused = len(_pods(cluster, MISFIT))
+
+
+def _checked(cluster: Cluster, out: Path) -> str:
+    """The table that a user gets of the pair before it is applied."""
+    spec = out / f"{MISFIT}.json"
+    spec.write_text(json.dumps(manifest(MISFIT, f"hf://tiny/{DRAFT}", HEAD)))
+    command = [str(Path(sys.executable).parent / "speculative"), "check", str(spec)]
+    check = cluster.inside(command, env={"HF_ENDPOINT": service_url(cluster, HUB)}, stdout=subprocess.PIPE)
+    told, _ = check.communicate(timeout=30)
+    return str(told.decode())
+
+
+def main() -> int:
+    """This part alone, on a cluster of its own."""
+    if reason := absent():
+        print(reason)
+        return 0
+    out = ROOT / "build" / "demo"
+    out.mkdir(parents=True, exist_ok=True)
+    with Cluster.start(options("pairs", images())) as cluster:
+        install_operator(cluster, check_pairs=True)
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        started = time.monotonic()
+        seen = play(cluster, out, lambda text: print(f"{time.monotonic() - started:5.1f} s  {text}", flush=True))
+    print(json.dumps(seen.summary()))
+    print(json.dumps(seen.checks(), indent=2))
+    return 0 if all(seen.checks().values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
