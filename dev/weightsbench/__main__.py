@@ -1,15 +1,17 @@
 """`python -m weightsbench`: seconds of a fetch and of curl, turn about, on the same server; the last line is JSON.
 
-Four comparisons, each with files of its own size and both clients writing to the same folder:
+Comparisons, both clients writing to the same file system:
 
 - `link`: a link that all connections share, at `--rate`: fetched, checked, synced and published, against curl alone;
 - `connection`: the same rate for each connection, as stores of hubs limit them;
-- `plain`: as fast as the machine goes, without checksums, against curl alone;
+- `unlimited`: as fast as the machine goes, without checksums, against curl alone;
+- `synced`: the same against curl and sync(1), since nothing is published before it is on the disk;
 - `checked`: as fast as the machine goes, with checksums, against curl and sha256sum.
 
 Ratios are curl's seconds over the fetch's: 1 is as fast, more is faster. `ratio` is the median of the rounds, `best`
-that of each one's fastest round, which other work on the machine disturbs least. What resolving and listing take before,
-imports included, is told apart. Seconds of processor time are those of curl, and of the whole process that fetches.
+that of each one's fastest round, which other work on the machine disturbs least. What resolving and listing take
+before, imports included, is told apart. Seconds of processor time are those of curl, and of the whole process that
+fetches.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from pathlib import Path
 from typing import Any
 
 _MODEL = "bench/model"
+_AFTER = {"synced": ["sync"], "checked": ["sha256sum"]}
+"""What curl's files go through before the clock stops."""
 
 
 def written(folder: Path, files: int, count: int) -> list[str]:
@@ -58,15 +62,15 @@ def served(folder: Path, rate: float, each: bool) -> Iterator[str]:
             server.terminate()
 
 
-def curl(url: str, names: Sequence[str], place: Path, checked: bool) -> dict[str, float]:
-    """Seconds of curl for all files, one after the other on one connection, and of sha256sum where asked for."""
+def curl(url: str, names: Sequence[str], place: Path, after: Sequence[str]) -> dict[str, float]:
+    """Seconds of curl for all files, one after the other on one connection, and of the program `after` over them."""
     wanted = [part for name in names for part in ("-o", str(place / name), f"{url}/{_MODEL}/resolve/main/{name}")]
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(["curl", "-sSf", *wanted], check=True)
-    if checked:
-        subprocess.run(["sha256sum", *names], cwd=place, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if after:
+        subprocess.run([*after, *names], cwd=place, check=True, stdout=subprocess.DEVNULL)
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = usage.ru_utime + usage.ru_stime - before.ru_utime - before.ru_stime
     return {"seconds": time.monotonic() - began, "cpu_seconds": used}
 
 
@@ -91,9 +95,9 @@ def compared(kind: str, names: Sequence[str], repositories: Path, given: argpars
             for first in (True, False) if number % 2 else (False, True):
                 with tempfile.TemporaryDirectory(dir=given.folder) as place:
                     if first:
-                        ours.append(fetched(url, Path(place), kind == "plain", given.parallel))
+                        ours.append(fetched(url, Path(place), kind in ("unlimited", "synced"), given.parallel))
                     else:
-                        theirs.append(curl(url, names, Path(place), kind == "checked"))
+                        theirs.append(curl(url, names, Path(place), _AFTER.get(kind, ())))
             if number == 0:  # warms up: page cache of the served files, first compilation of modules
                 ours, theirs = [], []
             else:
@@ -125,7 +129,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=100.0, help="MB/s of the limited link")
     parser.add_argument("--parallel", type=int, default=8)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
-    parser.add_argument("--only", nargs="*", default=["link", "connection", "plain", "checked"])
+    parser.add_argument("--only", nargs="*", default=["link", "connection", "unlimited", "synced", "checked"])
     given = parser.parse_args()
     repositories = Path(tempfile.mkdtemp(prefix="weightsbench-", dir=given.folder))
     try:
