@@ -1,7 +1,7 @@
 """List the speculators that are publicly known for a verifier: method, K, published acceptance, and where it is said.
 
 VERIFIER is organisation/model, as in `spec.verifier.model`; quantizations are found by their names (Qwen3-8B-FP8). With
-it, the first line says what `speculator: {auto: true}` would take and why; without it every row is listed.
+it, the first line says which one to take and why; without it every row is listed.
 """
 
 from __future__ import annotations
