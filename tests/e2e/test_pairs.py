@@ -1,0 +1,173 @@
+"""Pairs on the whole way: from a hub in the cluster's network through claim and pods, and what may go wrong on it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import NAMESPACE, Stage, until
+
+from demo import pairs, scene
+from devcluster.cluster import Cluster
+from speculative_operator.domain import names
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+LONG = 150.0
+"""seconds: a machine that does much else at the same time takes its time."""
+TOKEN = "hf_let_me_in"
+TARGET = f"hf://tiny/{pairs.TARGET}"
+JOB = names.LABEL_JOB
+
+
+@pytest.fixture(scope="module")
+def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Cluster, operator that inspects pairs, and a hub one of whose models is gated."""
+    if reason := pairs.absent():
+        pytest.skip(reason)
+    folder = scene.ROOT / "build" / f"hub-e2e-{os.getpid()}"  # what is below /tmp, pods have of their own
+    with Cluster.start(scene.options(f"pairs-{os.getpid()}", pairs.images())) as cluster:
+        scene.install_operator(cluster, check_pairs=True)
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        try:
+            pairs.serve_hub(cluster, folder, "--gated", "tiny/gated", "--token", TOKEN)
+            shutil.copytree(folder / "tiny" / pairs.DRAFT, folder / "tiny" / "gated")
+            yield Stage(cluster, tmp_path_factory.mktemp("stage"))
+        finally:
+            shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def swept(stage: Stage) -> Iterator[None]:
+    """Accelerators are few: nothing of one test outlives it, but for the claim."""
+    yield
+    stage.cluster.kubectl("delete", "specdep", "--all", "-n", NAMESPACE)
+    order(stage)
+    until(lambda: not stage.items("pods", "-l", names.LABEL_DEPLOYMENT), LONG)
+
+
+def deploy(stage: Stage, name: str, speculator: str = pairs.DRAFT, verifier: str = TARGET, **weights: Any) -> None:
+    body = copy.deepcopy(pairs.manifest(name, verifier, pairs.DRAFT))
+    body["spec"]["speculator"]["model"] = f"hf://tiny/{speculator}"
+    body["spec"]["weights"] |= weights
+    stage.apply(body)
+
+
+def order(stage: Stage, *faults: dict[str, Any]) -> None:
+    """What the hub does wrong from now on."""
+    code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
+    url = f"{scene.service_url(stage.cluster, pairs.HUB)}/_control"
+    assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(20) == 0
+
+
+def jobs(stage: Stage, purpose: str) -> list[dict[str, Any]]:
+    return stage.items("jobs", "-l", f"{JOB}={purpose}")
+
+
+def status(stage: Stage, name: str) -> dict[str, Any]:
+    return dict(stage.get("specdep", name).get("status") or {})
+
+
+def sent(stage: Stage, model: str) -> float:
+    """How often the hub has sent a model's weights, by bytes."""
+    weights = pairs.MODELS / model / "model.safetensors"
+    told = pairs.asked(stage.cluster)["bytesByPath"].items()
+    through: int = sum(count for path, count in told if f"tiny/{model}" in path and weights.name in path)
+    return through / weights.stat().st_size
+
+
+def test_arrival_roll_and_refusal(stage: Stage, tmp_path: Path) -> None:
+    """As the demo plays it."""
+    folder = scene.ROOT / "build" / f"pairs-{os.getpid()}"
+    folder.mkdir(parents=True)
+    try:
+        seen = pairs.roundtrip(stage.cluster, folder, print)
+    finally:
+        shutil.rmtree(folder)
+    checks = seen.checks()
+    assert all(checks.values()), (checks, seen)
+    assert "HiddenSizeDiffers" in seen.table
+
+
+def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:
+    order(stage, {"path": "safetensors", "slow_to": 60_000})
+    deploy(
+        stage,
+        "slow",
+        verifier=f"hf://tiny/{pairs.TARGET}",
+        cache={"claimName": "other", "size": "1Gi", "accessMode": "ReadWriteOnce"},
+    )
+    until(
+        lambda: any(pod["status"].get("phase") == "Running" for pod in stage.items("pods", "-l", f"{JOB}=fetch")), LONG
+    )
+    (pod,) = stage.items("pods", "-l", f"{JOB}=fetch")
+    assert names.LABEL_DEPLOYMENT not in pod["metadata"]["labels"]
+    assert not stage.pods("slow"), "no pod before both models lie there"
+    until(lambda: "%" in ((status(stage, "slow").get("weights") or {}).get("text") or ""), LONG)
+    wide = stage.cluster.kubectl("get", "specdep", "slow", "-n", NAMESPACE, "-o", "wide").stdout
+    assert "WEIGHTS" in wide
+    assert "%" in wide
+    # Killed in the middle, it is made again.
+    stage.cluster.kubectl("delete", "pod", pod["metadata"]["name"], "-n", NAMESPACE, "--grace-period=0", "--force")
+    order(stage)
+    scene.wait_ready(stage.cluster, "slow", LONG)
+
+
+def test_three_objects_share_one_verifier(stage: Stage) -> None:
+    before = sent(stage, pairs.TARGET)
+    fresh = {"claimName": "shared", "size": "1Gi", "accessMode": "ReadWriteOnce"}
+    for name in ("one", "two", "three"):
+        deploy(stage, name, cache=fresh)
+    for name in ("one", "two", "three"):
+        scene.wait_ready(stage.cluster, name, LONG)
+    read = sent(stage, pairs.TARGET) - before
+    assert 0.9 < read < 1.4, "headers are read by each, weights once"
+
+
+def test_a_gated_model_names_the_secret_and_comes_when_there_is_one(stage: Stage) -> None:
+    deploy(stage, "gated", "gated")
+
+    def refused() -> dict[str, Any]:
+        found = stage.condition("gated", "PairCompatible")
+        return found if found.get("reason") == "SourceUnauthorized" else {}
+
+    told = until(refused, LONG)
+    assert told["status"] == "Unknown"
+    assert "tiny/gated" in told["message"]
+    assert "HF_TOKEN" in told["message"] or "secret" in told["message"].lower()
+    assert not stage.pods("gated")
+    stage.cluster.kubectl("create", "secret", "generic", "hub", "-n", NAMESPACE, f"--from-literal=HF_TOKEN={TOKEN}")
+    deploy(stage, "gated", "gated", secretName="hub")
+    scene.wait_ready(stage.cluster, "gated", LONG)
+
+
+def test_without_the_hub_what_is_cached_serves_on_and_the_operator_may_restart(stage: Stage) -> None:
+    deploy(stage, "steady")
+    scene.wait_ready(stage.cluster, "steady", LONG)
+    (before,) = stage.pods("steady")
+    stage.cluster.kubectl("scale", "-n", scene.OPERATOR_NAMESPACE, scene.OPERATOR, "--replicas=0")
+    order(stage, {"path": "tiny/", "status": 503})
+    stage.cluster.kubectl("scale", "-n", scene.OPERATOR_NAMESPACE, scene.OPERATOR, "--replicas=1")
+    stage.cluster.kubectl("delete", "pod", before["metadata"]["name"], "-n", NAMESPACE)
+    scene.wait_ready(stage.cluster, "steady", LONG)
+    (after,) = until(
+        lambda: [pod for pod in stage.pods("steady") if pod["metadata"]["uid"] != before["metadata"]["uid"]], 60
+    )
+    assert after["metadata"]["labels"][names.LABEL_PAIR] == before["metadata"]["labels"][names.LABEL_PAIR]
+    assert not jobs(stage, "fetch")
+
+
+def test_a_hub_that_does_not_answer_keeps_no_pod_from_being_made_without_a_cache(stage: Stage) -> None:
+    order(stage, {"path": "tiny/", "status": 503})
+    body = pairs.manifest("unread", TARGET, pairs.DRAFT)
+    del body["spec"]["weights"]["cache"]
+    stage.apply(body)
+    until(lambda: stage.condition("unread", "PairCompatible").get("reason") == "PairUnread", 120)
+    until(lambda: stage.pods("unread"), 30)
