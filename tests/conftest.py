@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from devcluster import Cluster, ClusterOptions
 from devcluster.enclosure import REMEDY, forbidden_reason
 from devcluster.toolchain import missing
+
+# How long an example takes says more of what else the machine does than of the code: speed is `make bench`'s.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def _given_cluster(directory: Path) -> Cluster | None:

@@ -7,7 +7,6 @@ of another verifier is refused. Called by `run` after the engines; run alone by 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -16,15 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from demo import hub
+from demo.hub import DRAFT, HEAD, TARGET, Json
 from demo.load import read_records
 from demo.scene import NAMESPACE, ROOT, SceneError, install_operator, options, service_url
 from devcluster.cluster import Cluster
-from devcluster.options import Image
 from speculative_operator.domain import names
 
-MODELS = ROOT.parent / "shared" / "tiny-models"
-TARGET, DRAFT, HEAD = "target", "draft", "eagle3"
-HUB, PORT = "hub", 8080
 NAME, MISFIT = "tiny", "tiny-misfit"
 RATE, LONGEST_SECONDS, SETTLE_SECONDS = 5.0, 150.0, 2.0
 """Requests per second, how long at most, and how long before and after the change."""
@@ -32,8 +33,8 @@ SPECULATORS = {
     DRAFT: {"method": "draft_model", "model": f"hf://tiny/{DRAFT}"},
     HEAD: {"method": "eagle3", "model": f"hf://tiny/{HEAD}"},
 }
+COLUMNS = ("level", "code", "field", "verifier", "speculator", "remedy")
 Say = Callable[[str], None]
-Json = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -56,8 +57,8 @@ class Seen:
     refused: Json = field(default_factory=dict)
     """Condition PairCompatible of the pair that does not fit."""
     pods_of_refused: int = 0
-    table: str = ""
-    """What `speculative check` prints of it."""
+    findings: list[dict[str, str]] = field(default_factory=list)
+    """What `speculative check` finds in it."""
 
     def checks(self) -> dict[str, bool]:
         """What the demo holds this part to."""
@@ -66,7 +67,8 @@ class Seen:
             "another speculator rolls in without a failed request": self.rolled > 0 < self.requests and not self.failed,
             "a verifier that is there is not fetched again": 0.9 < self.verifier_fetched < 1.1,
             "a speculator of another verifier is refused before a pod exists": self.refused.get("status") == "False"
-            and self.pods_of_refused == 0,
+            and self.pods_of_refused == 0
+            and bool(self.findings),
         }
 
     def summary(self) -> Json:
@@ -79,26 +81,17 @@ class Seen:
             "roll_seconds": round(self.rolled, 1),
             "requests": {"total": self.requests, "failed": self.failed},
             "verifier_fetched": round(self.verifier_fetched, 2),
-            "refused": {"reason": self.refused.get("reason"), "pods": self.pods_of_refused},
+            "refused": {
+                "reason": self.refused.get("reason"),
+                "pods": self.pods_of_refused,
+                "findings": [one["code"] for one in self.findings],
+            },
         }
 
 
-def absent() -> str:
-    """Why this part cannot be played; empty where it can."""
-    return "" if all((MODELS / name / "config.json").exists() for name in (TARGET, DRAFT, HEAD)) else (
-        f"no tiny models at {MODELS}: the part on pairs is left out"
-    )  # fmt: skip
-
-
-def images() -> dict[str, Image]:
-    """The hub's image, a program of this tree."""
-    program = (sys.executable, "-m", "modelservers.hub")
-    return {"model-hub:dev": Image(program, {"PYTHONPATH": str(ROOT / "dev")})}
-
-
 def play(cluster: Cluster, out: Path, say: Say) -> Seen:
-    """All of it; `out` is a folder that the node sees."""
-    serve_hub(cluster, out / "hub")
+    """All of it; plans and records go into `out`."""
+    hub.serve(cluster, ROOT / "build" / "hub")
     return roundtrip(cluster, out, say)
 
 
@@ -116,42 +109,19 @@ def roundtrip(cluster: Cluster, out: Path, say: Say) -> Seen:
     say(f"rolled in {seen.rolled:.1f} s: {seen.requests} requests, {seen.failed} failed; the verifier was fetched "
         f"{seen.verifier_fetched:.0f} time")  # fmt: skip
     _refuse(cluster, seen)
-    say(f"{MISFIT}: {seen.refused.get('reason')}, {seen.refused.get('message')}")
-    seen.table = _checked(cluster, out)
-    say(f"speculative check, of the same pair:\n\n{seen.table}")
+    seen.findings = _checked(cluster, out)
+    say(f"{MISFIT}: {seen.refused.get('reason')}, {seen.pods_of_refused} pods; speculative check of the same pair:")
     return seen
 
 
-# -- the hub
-
-
-def serve_hub(cluster: Cluster, folder: Path, *more: str) -> None:
-    """A hub with copies of the models in `folder`, as a pod with a Service, ready. `more` arguments of it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for name in (TARGET, DRAFT, HEAD):
-        shutil.copytree(MODELS / name, folder / "tiny" / name)
-    labels = {"app": HUB}
-    arguments = ["--folder", str(folder), "--host", "0.0.0.0", "--port", str(PORT), *more]  # noqa: S104  the pod's
-    container: Json = {"name": HUB, "image": "model-hub:dev", "args": arguments}
-    container["readinessProbe"] = {"httpGet": {"path": "/_control", "port": PORT}, "periodSeconds": 1}
-    pod = {"kind": "Pod", "spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
-    ports = [{"port": 80, "targetPort": PORT}]
-    service = {"kind": "Service", "spec": {"selector": labels, "ports": ports}}
-    meta = {"name": HUB, "namespace": NAMESPACE, "labels": labels}
-    items = [{"apiVersion": "v1", "metadata": meta, **one} for one in (pod, service)]
-    cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=30s", "-n", NAMESPACE, f"pod/{HUB}")
-
-
-def asked(cluster: Cluster) -> Json:
-    """What the hub has sent so far."""
-    answer = cluster.inside(
-        [sys.executable, "-c", "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())",
-         f"{service_url(cluster, HUB)}/_control"],
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
-    told, _ = answer.communicate(timeout=20)
-    return dict(json.loads(told))
+def table(seen: Seen) -> Table:
+    """Findings on the pair that is refused, for a terminal."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in COLUMNS:
+        made.add_column(column.capitalize(), overflow="fold")
+    for one in seen.findings:
+        made.add_row(*(one.get(column, "") for column in COLUMNS))
+    return made
 
 
 # -- the pair
@@ -167,7 +137,7 @@ def manifest(name: str, verifier: str, speculator: str) -> Json:
         "accelerator": {"product": "H100-SXM"},
         "rollout": {"strategy": "RollingUpdate"},
         "weights": {
-            "hubEndpoint": f"http://{HUB}.{NAMESPACE}.svc",
+            "hubEndpoint": hub.URL,
             "cache": {"size": "1Gi", "accessMode": "ReadWriteOnce"},
         },
     }
@@ -278,8 +248,8 @@ def _roll(cluster: Cluster, out: Path, seen: Seen) -> None:
     seen.requests = len(answered)
     seen.failures = [f"{one['at']:.1f} s: {one.get('error') or one.get('status')}" for one in answered if one["failed"]]
     seen.failed = len(seen.failures)
-    sent = asked(cluster)["bytesByPath"]
-    weights = MODELS / TARGET / "model.safetensors"
+    sent = hub.asked(cluster)["bytesByPath"]
+    weights = hub.MODELS / TARGET / "model.safetensors"
     through = sum(count for path, count in sent.items() if TARGET in path and path.endswith(weights.name))
     seen.verifier_fetched = through / weights.stat().st_size
 
@@ -304,28 +274,29 @@ def _refuse(cluster: Cluster, seen: Seen) -> None:
     seen.pods_of_refused = len(_pods(cluster, MISFIT))
 
 
-def _checked(cluster: Cluster, out: Path) -> str:
-    """The table that a user gets of the pair before it is applied."""
+def _checked(cluster: Cluster, out: Path) -> list[dict[str, str]]:
+    """The findings that a user gets of the pair before it is applied."""
     spec = out / f"{MISFIT}.json"
     spec.write_text(json.dumps(manifest(MISFIT, f"hf://tiny/{DRAFT}", HEAD)))
-    command = [str(Path(sys.executable).parent / "speculative"), "check", str(spec)]
-    check = cluster.inside(command, env={"HF_ENDPOINT": service_url(cluster, HUB)}, stdout=subprocess.PIPE)
-    told, _ = check.communicate(timeout=30)
-    return str(told.decode())
+    command = [str(Path(sys.executable).parent / "speculative"), "check", str(spec), "--json"]
+    check = cluster.inside(command, env={"HF_ENDPOINT": service_url(cluster, hub.NAME)}, stdout=subprocess.PIPE)
+    told, _ = check.communicate(timeout=60)
+    return list(json.loads(told).get("findings") or ())
 
 
 def main() -> int:
     """This part alone, on a cluster of its own."""
-    if reason := absent():
+    if reason := hub.absent():
         print(reason)
         return 0
     out = ROOT / "build" / "demo"
     out.mkdir(parents=True, exist_ok=True)
-    with Cluster.start(options("pairs", images())) as cluster:
+    with Cluster.start(options("pairs", hub.images())) as cluster:
         install_operator(cluster, check_pairs=True)
         cluster.kubectl("create", "namespace", NAMESPACE)
         started = time.monotonic()
         seen = play(cluster, out, lambda text: print(f"{time.monotonic() - started:5.1f} s  {text}", flush=True))
+    Console().print(table(seen))
     print(json.dumps(seen.summary()))
     print(json.dumps(seen.checks(), indent=2))
     return 0 if all(seen.checks().values()) else 1

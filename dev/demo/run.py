@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from demo import engines, pairs, report, surface
+from demo import engines, hub, pairs, report, surface
 from demo.arrivals import BUNDLED, Arrival, Profile, read_azure, warp
 from demo.figures import (
     FIRST_VERSION,
@@ -129,7 +129,7 @@ class Demo:
     def _set_up(self) -> Watcher:
         self._say("starting a Kubernetes cluster on this machine")
         begin = Cluster.start_detached if self.settings.keep else Cluster.start
-        self.cluster = begin(options(self.settings.name, {**engines.images(ENGINES), **pairs.images()}), self._say)
+        self.cluster = begin(options(self.settings.name, {**engines.images(ENGINES), **hub.images()}), self._say)
         self._say("installing the operator: kubectl apply -f manifests/install.yaml")
         install_operator(self.cluster, check_pairs=True)
         self.cluster.kubectl("create", "namespace", NAMESPACE)
@@ -164,10 +164,12 @@ class Demo:
         if self.settings.alone:
             return None
         assert self.cluster is not None
-        if reason := pairs.absent():
+        if reason := hub.absent():
             self._say(reason)
             return None
-        return pairs.play(self.cluster, self.settings.out, self._say)
+        seen = pairs.play(self.cluster, self.settings.out, self._say)
+        self.console.print(pairs.table(seen))
+        return seen
 
     def _arrivals(self) -> list[Arrival]:
         trace = read_azure(WHOLE_TRACE if WHOLE_TRACE.exists() else BUNDLED)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.e2e.conftest import NAMESPACE, Stage, until
 
-from demo import pairs, scene
+from demo import hub, pairs, scene
 from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 
@@ -23,22 +23,22 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 LONG = 150.0
 """seconds: a machine that does much else at the same time takes its time."""
 TOKEN = "hf_let_me_in"
-TARGET = f"hf://tiny/{pairs.TARGET}"
+TARGET = f"hf://tiny/{hub.TARGET}"
 JOB = names.LABEL_JOB
 
 
 @pytest.fixture(scope="module")
 def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Cluster, operator that inspects pairs, and a hub one of whose models is gated."""
-    if reason := pairs.absent():
+    if reason := hub.absent():
         pytest.skip(reason)
     folder = scene.ROOT / "build" / f"hub-e2e-{os.getpid()}"  # what is below /tmp, pods have of their own
-    with Cluster.start(scene.options(f"pairs-{os.getpid()}", pairs.images())) as cluster:
+    with Cluster.start(scene.options(f"pairs-{os.getpid()}", hub.images())) as cluster:
         scene.install_operator(cluster, check_pairs=True)
         cluster.kubectl("create", "namespace", NAMESPACE)
         try:
-            pairs.serve_hub(cluster, folder, "--gated", "tiny/gated", "--token", TOKEN)
-            shutil.copytree(folder / "tiny" / pairs.DRAFT, folder / "tiny" / "gated")
+            hub.serve(cluster, folder, "--gated", "tiny/gated", "--token", TOKEN)
+            shutil.copytree(folder / "tiny" / hub.DRAFT, folder / "tiny" / "gated")
             yield Stage(cluster, tmp_path_factory.mktemp("stage"))
         finally:
             shutil.rmtree(folder)
@@ -53,8 +53,8 @@ def swept(stage: Stage) -> Iterator[None]:
     until(lambda: not stage.items("pods", "-l", names.LABEL_DEPLOYMENT), LONG)
 
 
-def deploy(stage: Stage, name: str, speculator: str = pairs.DRAFT, verifier: str = TARGET, **weights: Any) -> None:
-    body = copy.deepcopy(pairs.manifest(name, verifier, pairs.DRAFT))
+def deploy(stage: Stage, name: str, speculator: str = hub.DRAFT, verifier: str = TARGET, **weights: Any) -> None:
+    body = copy.deepcopy(pairs.manifest(name, verifier, hub.DRAFT))
     body["spec"]["speculator"]["model"] = f"hf://tiny/{speculator}"
     body["spec"]["weights"] |= weights
     stage.apply(body)
@@ -63,7 +63,7 @@ def deploy(stage: Stage, name: str, speculator: str = pairs.DRAFT, verifier: str
 def order(stage: Stage, *faults: dict[str, Any]) -> None:
     """What the hub does wrong from now on."""
     code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
-    url = f"{scene.service_url(stage.cluster, pairs.HUB)}/_control"
+    url = f"{scene.service_url(stage.cluster, hub.NAME)}/_control"
     assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(20) == 0
 
 
@@ -77,8 +77,8 @@ def status(stage: Stage, name: str) -> dict[str, Any]:
 
 def sent(stage: Stage, model: str) -> float:
     """How often the hub has sent a model's weights, by bytes."""
-    weights = pairs.MODELS / model / "model.safetensors"
-    told = pairs.asked(stage.cluster)["bytesByPath"].items()
+    weights = hub.MODELS / model / "model.safetensors"
+    told = hub.asked(stage.cluster)["bytesByPath"].items()
     through: int = sum(count for path, count in told if f"tiny/{model}" in path and weights.name in path)
     return through / weights.stat().st_size
 
@@ -93,7 +93,7 @@ def test_arrival_roll_and_refusal(stage: Stage, tmp_path: Path) -> None:
         shutil.rmtree(folder)
     checks = seen.checks()
     assert all(checks.values()), (checks, seen)
-    assert "HiddenSizeDiffers" in seen.table
+    assert "HiddenSizeDiffers" in {one["code"] for one in seen.findings}
 
 
 def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:
@@ -101,7 +101,7 @@ def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:
     deploy(
         stage,
         "slow",
-        verifier=f"hf://tiny/{pairs.TARGET}",
+        verifier=f"hf://tiny/{hub.TARGET}",
         cache={"claimName": "other", "size": "1Gi", "accessMode": "ReadWriteOnce"},
     )
     until(
@@ -121,13 +121,13 @@ def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:
 
 
 def test_three_objects_share_one_verifier(stage: Stage) -> None:
-    before = sent(stage, pairs.TARGET)
+    before = sent(stage, hub.TARGET)
     fresh = {"claimName": "shared", "size": "1Gi", "accessMode": "ReadWriteOnce"}
     for name in ("one", "two", "three"):
         deploy(stage, name, cache=fresh)
     for name in ("one", "two", "three"):
         scene.wait_ready(stage.cluster, name, LONG)
-    read = sent(stage, pairs.TARGET) - before
+    read = sent(stage, hub.TARGET) - before
     assert 0.9 < read < 1.4, "headers are read by each, weights once"
 
 
@@ -166,7 +166,7 @@ def test_without_the_hub_what_is_cached_serves_on_and_the_operator_may_restart(s
 
 def test_a_hub_that_does_not_answer_keeps_no_pod_from_being_made_without_a_cache(stage: Stage) -> None:
     order(stage, {"path": "tiny/", "status": 503})
-    body = pairs.manifest("unread", TARGET, pairs.DRAFT)
+    body = pairs.manifest("unread", TARGET, hub.DRAFT)
     del body["spec"]["weights"]["cache"]
     stage.apply(body)
     until(lambda: stage.condition("unread", "PairCompatible").get("reason") == "PairUnread", 120)

@@ -360,7 +360,7 @@ async def _stop(runner: web.AppRunner) -> None:
     await asyncio.gather(*left, return_exceptions=True)
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait until it is so. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  what is waited for knows nothing of tests

@@ -51,7 +51,7 @@ class Rig:
         self.relisted += 1
 
     async def visit(self) -> None:
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             key = await self.queue.get()
         assert key is not None
         self.queue.done(key)

@@ -62,7 +62,7 @@ async def running(**settings: Any) -> AsyncIterator[Running]:
         yield Running(operator, endpoints, task)
     finally:
         operator.stop.set()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             await asyncio.gather(task, return_exceptions=True)
 
 
@@ -180,7 +180,7 @@ async def test_losing_the_lease_ends_the_process(api: FakeApi) -> None:
         lease = api.find("Lease")[0]
         await api.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "thief", "renewTime": "now"}})
         with pytest.raises(LostLeadershipError, match="thief"):
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(30.0):
                 await run.task
 
 
@@ -231,7 +231,7 @@ async def test_a_stuck_worker_fails_the_liveness_probe(api: FakeApi, monkeypatch
 
         monkeypatch.setattr(run.operator.visitor, "visit", never)
         await api.put(OWNER, owner())
-        await asyncio.wait_for(stuck.wait(), 5.0)
+        await asyncio.wait_for(stuck.wait(), 30.0)
         assert (await run.get("/healthz"))[0] == 200
         monkeypatch.setattr(run.operator.queue, "_clock", lambda: asyncio.get_running_loop().time() + 1e6)
         status, text = await run.get("/healthz")
@@ -273,7 +273,7 @@ async def test_a_watch_that_dies_ends_the_process(api: FakeApi, monkeypatch: pyt
 
         monkeypatch.setattr(run.operator.informer, "run", dies)
         with pytest.raises(RuntimeError, match="the watch died"):
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(30.0):
                 await run.task
 
 

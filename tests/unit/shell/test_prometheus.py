@@ -96,14 +96,14 @@ def test_a_redirect_is_not_followed(server: PrometheusServer) -> None:
 
 def test_a_server_that_hangs_is_a_timeout(server: PrometheusServer) -> None:
     def hang(_: object) -> None:
-        server.done.wait(5.0)
+        server.done.wait(15.0)
 
     server.answer = hang
     started = time.monotonic()
     found = gap(client(server).fetch("a", NOW))
     assert found.reason is Reason.PROMETHEUS_TIMEOUT
     assert "0.5 s" in found.message
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 4.5
 
 
 def test_a_server_that_drips_is_a_timeout_too(server: PrometheusServer) -> None:
@@ -117,7 +117,7 @@ def test_a_server_that_drips_is_a_timeout_too(server: PrometheusServer) -> None:
     server.answer = drip
     started = time.monotonic()
     assert gap(client(server).fetch("a", NOW)).reason is Reason.PROMETHEUS_TIMEOUT
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 4.5
 
 
 def test_nobody_listening_is_an_error_with_a_stable_message() -> None:
