@@ -73,8 +73,10 @@ async def send(
 async def replay(plan: dict[str, Any], out: TextIO, stream_every: int, enough: Callable[[], bool]) -> None:
     """Send every arrival to every target at its time until it is `enough`, and wait for the last answer."""
     timeout = aiohttp.ClientTimeout(total=plan["timeout"])
-    # shorter than the five seconds after which the engine closes an idle connection
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3.0)
+    # A connection for each request. A server that ends closes its idle connections, and what a client sends on one of
+    # them at that instant is lost whatever the server does (RFC 9112, 9.3.1: clients send again). That is no answer of
+    # the server, and answers are what is counted here.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
 
         async def one(target: dict[str, str], arrival: dict[str, Any]) -> None:
