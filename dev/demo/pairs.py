@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from demo import hub
 from demo.hub import DRAFT, HEAD, TARGET, Json
 from demo.load import read_records
 from demo.scene import NAMESPACE, ROOT, SceneError, install_operator, options, service_url
 from devcluster.cluster import Cluster
+from speculative_operator.cli import findings
 from speculative_operator.domain import names
 
 NAME, MISFIT = "tiny", "tiny-misfit"
@@ -33,7 +32,6 @@ SPECULATORS = {
     DRAFT: {"method": "draft_model", "model": f"hf://tiny/{DRAFT}"},
     HEAD: {"method": "eagle3", "model": f"hf://tiny/{HEAD}"},
 }
-COLUMNS = ("level", "code", "field", "verifier", "speculator", "remedy")
 Say = Callable[[str], None]
 
 
@@ -112,16 +110,6 @@ def roundtrip(cluster: Cluster, out: Path, say: Say) -> Seen:
     seen.findings = _checked(cluster, out)
     say(f"{MISFIT}: {seen.refused.get('reason')}, {seen.pods_of_refused} pods; speculative check of the same pair:")
     return seen
-
-
-def table(seen: Seen) -> Table:
-    """Findings on the pair that is refused, for a terminal."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in COLUMNS:
-        made.add_column(column.capitalize(), overflow="fold")
-    for one in seen.findings:
-        made.add_row(*(one.get(column, "") for column in COLUMNS))
-    return made
 
 
 # -- the pair
@@ -296,7 +284,7 @@ def main() -> int:
         cluster.kubectl("create", "namespace", NAMESPACE)
         started = time.monotonic()
         seen = play(cluster, out, lambda text: print(f"{time.monotonic() - started:5.1f} s  {text}", flush=True))
-    Console().print(table(seen))
+    Console().print(findings.table(seen.findings))
     print(json.dumps(seen.summary()))
     print(json.dumps(seen.checks(), indent=2))
     return 0 if all(seen.checks().values()) else 1

@@ -47,6 +47,7 @@ from demo.screen import Scene, Screen, save_picture
 from demo.watch import Timeline, Watcher
 from devcluster.cluster import Cluster
 from speculative_operator.api.convert import to_domain
+from speculative_operator.cli import findings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import engine_for
 
@@ -168,7 +169,7 @@ class Demo:
             self._say(reason)
             return None
         seen = pairs.play(self.cluster, self.settings.out, self._say)
-        self.console.print(pairs.table(seen))
+        self.console.print(findings.table(seen.findings))
         return seen
 
     def _arrivals(self) -> list[Arrival]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speculative_operator.cli import files, tables
+from speculative_operator.cli import files, findings
 from speculative_operator.cli.errors import FAILED, OK, USAGE, CommandError, UsageError
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _show(spec: DeploymentSpec, sides: Mapping[str, ModelFacts], names: Mapping[
         print(f"{'expected':<12}{report.expectation(verdict.expected)}")
     if verdict.findings:
         print()
-        tables.write(sys.stdout, report.HEADERS, report.rows(verdict))
+        findings.write(sys.stdout, report.findings(verdict))
     errors, warnings = len(verdict.errors), len(verdict.warnings)
     said = "compatible" if verdict.compatible else "not compatible"
     print(f"\n{said}: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}")

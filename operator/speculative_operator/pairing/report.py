@@ -9,8 +9,6 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing.findings import Expected, Finding, Kind, Verdict
 
-HEADERS = ("LEVEL", "CODE", "FIELD", "VERIFIER", "SPECULATOR", "MESSAGE", "REMEDY")
-
 KINDS: Mapping[Kind, str] = {
     Kind.SAME_FAMILY: "a smaller model of the verifier's family drafts",
     Kind.QUANTIZED_TWIN: "the verifier's own weights in another number format draft",
@@ -23,9 +21,9 @@ KINDS: Mapping[Kind, str] = {
 """What each kind is; docs/pairs.md explains them."""
 
 
-def rows(verdict: Verdict) -> list[tuple[str, ...]]:
-    """One row of HEADERS for each finding; `-` where there is no value."""
-    return [tuple(cell or "-" for cell in _cells(one)) for one in verdict.findings]
+def findings(verdict: Verdict) -> list[dict[str, str]]:
+    """Parts of each finding by name; empty where there is no value."""
+    return [dict(zip(_FIELDS, _cells(one), strict=True)) for one in verdict.findings]
 
 
 def reason(verdict: Verdict) -> Reason:
@@ -66,7 +64,7 @@ def to_json(verdict: Verdict, pins: Mapping[str, Pin]) -> dict[str, Any]:
             "length": round(expected.length, 3), "low": round(expected.low, 3), "high": round(expected.high, 3),
             "k": expected.k, "measurements": expected.profiles, "source": expected.source,
         },
-        "findings": [dict(zip(_FIELDS, _cells(one), strict=True)) for one in verdict.findings],
+        "findings": findings(verdict),
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.weights import made
 
+from speculative_operator.cli import findings
 from speculative_operator.cli.main import main
 from speculative_operator.pairing import codes, report
 from speculative_operator.pairing.findings import Kind, Level
@@ -65,7 +66,9 @@ def test_a_pair_that_does_not(capsys: pytest.CaptureFixture[str], tmp_path: Path
     (row,) = (line for line in out.splitlines() if line.startswith("Error"))
     for cell in ("HiddenSizeDiffers", "speculator config.json hidden_size", " 64 ", " 128 ", "name a speculator that"):
         assert cell in row
-    assert next(line for line in out.splitlines() if line.startswith("LEVEL")).split() == list(report.HEADERS)
+    assert next(line for line in out.splitlines() if line.startswith("LEVEL")).split() == [
+        name.upper() for name in findings.COLUMNS
+    ]
 
 
 def test_the_object(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:

@@ -355,7 +355,8 @@ def test_reasons_and_lines_for_conditions() -> None:
         "speculator config.json hidden_size: the head reads hidden states 4096 wide, the verifier's are 8192 wide: the "
         "engine would fail (verifier 8192, speculator 4096); name a speculator that was trained for this verifier"
     )
-    assert len(report.rows(wrong)[0]) == len(report.HEADERS)
+    first = report.findings(wrong)[0]
+    assert (first["code"], first["verifier"], first["speculator"]) == ("HiddenSizeDiffers", "8192", "4096")
 
 
 def test_facts_survive_their_journey_through_a_job() -> None:
