@@ -18,7 +18,7 @@ from tests.cluster.test_pairs_jobs import JobLab
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
+from speculative_operator.domain.jobs import Exit, JobSeen, Phase, Purpose
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render import jobs as manifests
 from speculative_operator.settings import Settings
@@ -129,6 +129,31 @@ async def test_a_model_that_is_not_there_ends_the_job_with_the_reason(jobs: JobL
     assert seen.phase is Phase.FAILED
     assert seen.result is not None
     assert "tiny/missing" in seen.result["error"]["message"]
+
+
+async def test_what_another_try_cannot_help_ends_a_download_with_its_first_pod(jobs: JobLab) -> None:
+    """A Job that fetches has six tries more, minutes apart; `kubectl get jobs` says Failed at once."""
+    spec = spec_of(jobs.lab)
+    claim = manifests.cache_claim(spec, spec.weights.cache or pytest.fail("no cache"))
+    await jobs.kube.apply(CLAIM, claim)
+    words = ("fetch", "--cache", manifests.CACHE, "--speculator", "hf://tiny/missing")
+    made = manifests.job(
+        manifests.JobInput(
+            spec, Purpose.FETCH, "4711", "speculative-operator:0.1.0", words,
+            cache=claim["metadata"]["name"], assigns_uids=False,
+        )
+    )  # fmt: skip
+    made["metadata"].pop("ownerReferences")
+    await jobs.kube.apply(JOB, made)
+    seen = await jobs.until("ended", lambda seen: seen.phase is not Phase.RUNNING)
+    assert seen.phase is Phase.FAILED
+    assert seen.result is not None
+    assert (seen.result["error"]["side"], seen.result["error"]["reason"]) == ("speculator", "SourceNotFound")
+    status = jobs.lab.get("jobs", made["metadata"]["name"])["status"]
+    ends = {one["type"]: one["reason"] for one in status["conditions"]}
+    assert ends["Failed"] == "PodFailurePolicy"
+    assert status["failed"] == 1
+    assert f"exit code {Exit.FINAL}" in next(one["message"] for one in status["conditions"] if one["type"] == "Failed")
 
 
 async def test_a_hub_that_nobody_answers_for_is_told_apart(jobs: JobLab) -> None:

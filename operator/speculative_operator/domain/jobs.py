@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 MOST_BYTES = 4096
@@ -25,6 +25,18 @@ class Purpose(StrEnum):
 
     INSPECT = "inspect"
     FETCH = "fetch"
+
+
+class Exit(IntEnum):
+    """Exit statuses of `speculative-weights`. `render.jobs` tells the Job controller which end a Job at once."""
+
+    DONE = 0
+    AGAIN = 1
+    """Another try may do better, without anybody changing anything."""
+    MISUSED = 2
+    """Wrong use of the command line; what argparse gives."""
+    FINAL = 3
+    """Another try would end in the same way."""
 
 
 class Phase(StrEnum):

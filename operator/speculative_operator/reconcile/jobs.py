@@ -56,11 +56,12 @@ def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...]
     """The Job that brings `models` into the cache, leaving folders `keep` alone; None where nothing is to be brought:
     what lies in a claim is mounted from there."""
     cache = world.spec.weights.cache
-    brought = [facts.pin for facts in models if facts.pin.scheme is not Scheme.PVC]
+    sides = zip(("verifier", "speculator"), (facts.pin for facts in models), strict=False)
+    brought = [(side, pin) for side, pin in sides if pin.scheme is not Scheme.PVC]
     if cache is None or not brought:
         return None
     args = ["fetch", "--cache", CACHE]
-    for side, pin in zip(("verifier", "speculator"), brought, strict=False):
+    for side, pin in brought:
         args += _side(side, pin.source)
     wanted = tuple(args)
     args += ["--object", f"{world.spec.namespace}/{world.spec.name}"]

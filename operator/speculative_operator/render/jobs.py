@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.jobs import Exit, Purpose
 from speculative_operator.domain.spec import Cache, DeploymentSpec
 from speculative_operator.engines.shared.container import TOKEN_KEY, authorities, reach
 from speculative_operator.render import labels, podspec
@@ -25,7 +25,7 @@ USER = 65532
 """User id that the operator's image runs as."""
 KEPT_SECONDS = 3600
 """A Job that came to nothing is kept so long for its log."""
-_TMP = "/tmp"  # noqa: S108  (a path in the pod)
+TMP = "/tmp"  # noqa: S108  (a path in the pod)
 _REGISTRIES = "/etc/speculative/registries"
 _SECRET_KEYS = (TOKEN_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
 _REACHING = frozenset(
@@ -33,6 +33,8 @@ _REACHING = frozenset(
      "http_proxy", "no_proxy"}
 )  # fmt: skip
 _DOCKER_KEY = ".dockerconfigjson"
+Placed = tuple[dict[str, Any], dict[str, Any]]
+"""A volume and its mount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class _Size:
     grace: int
 
 
-_SIZES = {
+SIZES = {
     # Headers by range: seconds, and less than 200 MB of memory whatever the model's size. A Job that no node takes
     # ends with the deadline, so that pods do not wait for ever for a look at their files.
     Purpose.INSPECT: _Size({"cpu": "100m", "memory": "128Mi"}, {"cpu": "1", "memory": "512Mi"}, 300, 1, 5),
@@ -81,7 +83,7 @@ def job_name(spec: DeploymentSpec, purpose: Purpose) -> str:
 
 def job(inp: JobInput) -> dict[str, Any]:
     """The Job: whole intent, labelled, owned by the object, and hashed. Raises RenderError."""
-    spec, size = inp.spec, _SIZES[inp.purpose]
+    spec, size = inp.spec, SIZES[inp.purpose]
     volumes, mounts = _volumes(inp)
     name = job_name(spec, inp.purpose)
     purpose = {names.LABEL_JOB: inp.purpose.value}
@@ -93,6 +95,7 @@ def job(inp: JobInput) -> dict[str, Any]:
         "owner": labels.owner(spec),
         "pod_labels": {names.LABEL_MANAGED_BY: names.OPERATOR, **purpose},
         "tries": size.tries,
+        "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
         "deadline": size.deadline,
         "kept_for": KEPT_SECONDS,
         "grace_seconds": size.grace,
@@ -103,7 +106,7 @@ def job(inp: JobInput) -> dict[str, Any]:
         "image": inp.image,
         "command": COMMAND,
         "args": list(inp.args),
-        "env": podspec.environment((*_environment(spec), *of_engine(spec), *spec.weights.env)),
+        "env": variables(spec),
         "requests": size.requests,
         "limits": size.limits,
         "mounts": mounts,
@@ -125,6 +128,23 @@ def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
     return hashed(parsed("persistentvolumeclaim", values))
 
 
+def variables(spec: DeploymentSpec) -> list[dict[str, Any]]:
+    """Environment of whatever reads sources, in a Job or in a serving pod."""
+    return podspec.environment((*_environment(spec), *of_engine(spec), *spec.weights.env))
+
+
+def credentials(spec: DeploymentSpec) -> list[Placed]:
+    """Volumes of the same, with their mounts: logins to registries, certificate authorities."""
+    weights, found = spec.weights, []
+    if weights.secret_name:
+        items = [{"key": _DOCKER_KEY, "path": "config.json"}]
+        secret = {"secretName": weights.secret_name, "optional": True, "items": items}
+        found.append(placed("registries", {"secret": secret}, _REGISTRIES))
+    if weights.ca_config_map:
+        found.append(placed("authorities", {"configMap": {"name": weights.ca_config_map}}, names.AUTHORITIES_MOUNT))
+    return found
+
+
 def of_engine(spec: DeploymentSpec) -> tuple[Mapping[str, Any], ...]:
     """Variables of the engine that say how it reaches the hub: what it may load, a Job may read."""
     return tuple(variable for variable in spec.engine.env if variable.get("name") in _REACHING)
@@ -140,8 +160,8 @@ def _pull_secrets(spec: DeploymentSpec) -> list[Any]:
 def _environment(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
     """Variables in the order of the contract with `weights`; the user's come after and win."""
     weights = spec.weights
-    yield _variable("HOME", _TMP)
-    yield _variable("HF_HOME", f"{_TMP}/huggingface")
+    yield _variable("HOME", TMP)
+    yield _variable("HF_HOME", f"{TMP}/huggingface")
     if weights.secret_name:
         for key in _SECRET_KEYS:
             reference = {"name": weights.secret_name, "key": key, "optional": True}
@@ -159,18 +179,12 @@ def _variable(name: str, value: str) -> Mapping[str, Any]:
 
 
 def _volumes(inp: JobInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    weights = inp.spec.weights
-    pairs = [_pair("tmp", {"emptyDir": {}}, _TMP, read_only=False)]
+    pairs = [placed("tmp", {"emptyDir": {}}, TMP, read_only=False)]
     if inp.cache:
-        pairs.append(_pair("cache", _claim(inp.cache, read_only=False), CACHE, read_only=False))
+        pairs.append(placed("cache", _claim(inp.cache, read_only=False), CACHE, read_only=False))
     for index, claim in enumerate(inp.claims):
-        pairs.append(_pair(f"claim-{index}", _claim(claim, read_only=True), f"{CLAIMS}/{claim}"))
-    if weights.secret_name:
-        items = [{"key": _DOCKER_KEY, "path": "config.json"}]
-        secret = {"secretName": weights.secret_name, "optional": True, "items": items}
-        pairs.append(_pair("registries", {"secret": secret}, _REGISTRIES))
-    if weights.ca_config_map:
-        pairs.append(_pair("authorities", {"configMap": {"name": weights.ca_config_map}}, names.AUTHORITIES_MOUNT))
+        pairs.append(placed(f"claim-{index}", _claim(claim, read_only=True), f"{CLAIMS}/{claim}"))
+    pairs += credentials(inp.spec)
     return [volume for volume, _ in pairs], [mount for _, mount in pairs]
 
 
@@ -179,8 +193,7 @@ def _claim(name: str, *, read_only: bool) -> dict[str, Any]:
     return {"persistentVolumeClaim": claim | ({"readOnly": True} if read_only else {})}
 
 
-def _pair(
-    name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def placed(name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True) -> Placed:
+    """A volume and its mount at `path`."""
     mount: dict[str, Any] = {"name": name, "mountPath": path}
     return {"name": name, **source}, mount | ({"readOnly": True} if read_only else {})

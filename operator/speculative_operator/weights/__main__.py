@@ -1,7 +1,7 @@
 """`speculative-weights inspect|fetch`: what the operator's Jobs run.
 
-Exit status 0 with a result; 1 with an error as the result and one line on stderr; 2 wrong use of the command line; 143
-ended by SIGTERM (130 by SIGINT), to be gone on with.
+Exit status 0 with a result; 1 or 3 with an error as the result and one line on stderr, 3 where another try would fail
+in the same way; 2 wrong use of the command line; 143 ended by SIGTERM (130 by SIGINT), to be gone on with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from speculative_operator.domain.jobs import Progress, encoded, progress_line
+from speculative_operator.domain.jobs import Exit, Progress, encoded, progress_line
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.collect import GRACE_SECONDS
 from speculative_operator.weights.command import Halt, fetched, inspected
@@ -28,7 +28,10 @@ TERMINATION_LOG = Path("/dev/termination-log")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run with `argv` (default: the process's arguments); the exit status."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if not options.verifier and not options.speculator:
+        parser.error("--verifier or --speculator is wanted: neither was given")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     os.umask(0o002)  # a claim shared by a group stays writable for its members
@@ -44,17 +47,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, asked)
     try:
         found = inspected(options) if options.command == "inspect" else fetched(options, _tell, stop)
-        return _left(options.result, found, 0)
+        return _left(options.result, found, Exit.DONE)
     except Stopped:
         sys.stderr.write("ended before it was done; what has come is kept\n")
         return 128 + signals[0]
     except WeightsError as error:
         sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
-        return _left(options.result, {"error": error.to_json()}, 1)
+        return _left(options.result, {"error": error.to_json()}, _exit(error))
     except Exception as error:
         logging.exception("a defect of this program")
         defect = WeightsError(Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="see the log of the Job")
-        return _left(options.result, {"error": defect.to_json()}, 1)
+        return _left(options.result, {"error": defect.to_json()}, _exit(defect))
+
+
+def _exit(error: WeightsError) -> Exit:
+    return Exit.FINAL if error.final else Exit.AGAIN
 
 
 def _tell(progress: Progress) -> None:
@@ -72,7 +79,7 @@ def _left(file: Path | None, found: Mapping[str, Any], status: int) -> int:
         message = encoded(found)
     except ValueError as error:
         large = WeightsError(Reason.PAIR_UNREAD, f"what was read cannot be reported: {error}")
-        message, status = encoded({"error": large.to_json()}), 1
+        message, status = encoded({"error": large.to_json()}), _exit(large)
         sys.stderr.write(f"error: {large}\n")
     file.write_text(message, encoding="utf-8")
     return status
@@ -84,9 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     inspecting = commands.add_parser("inspect", help="read what judging the pair needs; no weights")
-    fetching = commands.add_parser("fetch", help="bring both models into a cache")
-    for command in (inspecting, fetching):
-        _sides(command)
+    fetching = commands.add_parser("fetch", help="bring both models, or one, into a cache")
+    _sides(inspecting, alone=False)
+    _sides(fetching, alone=True)
     fetching.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")
     fetching.add_argument("--object", default="local/local", metavar="NAMESPACE/NAME", help="who wants the pair")
     fetching.add_argument(
@@ -103,8 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _sides(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--verifier", required=True, metavar="URI", help="hf://, oci://, s3:// or pvc://")
+def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
+    """`alone`: a speculator may come without its verifier, which lies elsewhere."""
+    command.add_argument("--verifier", required=not alone, metavar="URI", help="hf://, oci://, s3:// or pvc://")
     command.add_argument("--verifier-revision", metavar="REVISION", help="branch, tag, commit or digest")
     command.add_argument("--speculator", metavar="URI")
     command.add_argument("--speculator-revision", metavar="REVISION")

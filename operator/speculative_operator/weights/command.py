@@ -24,7 +24,7 @@ from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch, missing_bytes
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.source import Source
-from speculative_operator.weights.sources import open_source
+from speculative_operator.weights.sources import named, open_source
 
 SIDES = ("verifier", "speculator")
 Told = Callable[[Progress], None]
@@ -97,7 +97,7 @@ def _sorted_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[
     sources: dict[str, Source] = {}
     for side, wanted in _wanted(options).items():
         with _of(side):
-            pin = Pin(wanted.scheme, wanted.location, wanted.revision, wanted.revision)
+            pin = named(wanted)
             if _taken(place, pin, options.object):
                 known[side] = pin
             else:

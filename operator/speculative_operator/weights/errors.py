@@ -29,6 +29,12 @@ class WeightsError(Exception):
         """True when asking again later may help without anybody changing anything."""
         return self.reason in (Reason.SOURCE_THROTTLED, Reason.SOURCE_UNREACHABLE, Reason.CHECKSUM_MISMATCH)
 
+    @property
+    def final(self) -> bool:
+        """True when all tries are over and another process would fail in the same way, until somebody changes
+        something. A file that was wrong came wrong twice."""
+        return self.reason not in (Reason.SOURCE_THROTTLED, Reason.SOURCE_UNREACHABLE, Reason.UNKNOWN)
+
     def __str__(self) -> str:
         where = f" ({self.file})" if self.file else ""
         return f"{self.message}{where}" + (f"; {self.remedy}" if self.remedy else "")

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.local import open_claim, open_folder
 from speculative_operator.weights.source import Source
 
-__all__ = ["open_folder", "open_source"]
+__all__ = ["named", "open_folder", "open_source"]
+
+
+def named(source: ModelSource) -> Pin:
+    """The version that `source` names, asking nobody: the same key as of the opened source where it names a commit or
+    digest, and where it names anything else a key that no version has."""
+    if source.scheme is not Scheme.OCI:
+        return Pin(source.scheme, source.location, source.revision, source.revision)
+    from speculative_operator.weights.registry import Reference
+
+    reference = Reference.of(source.location, source.revision)
+    return Pin(source.scheme, reference.location, reference.asked, reference.asked)
 
 
 def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:

@@ -28,6 +28,7 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Phase, Progress, Purpose
 from speculative_operator.domain.spec import Cache, Method, ModelSource, Scheme, Speculator, Weights
+from speculative_operator.reconcile import jobs
 from speculative_operator.reconcile.pairing import BLOCKED_SECONDS
 from speculative_operator.reconcile.records import keys
 from speculative_operator.reconcile.status import should_write
@@ -105,6 +106,20 @@ def test_a_cache_needs_no_checks(check_pairs: bool) -> None:
     cluster = serving(spec=with_cache(), capabilities=replace(LOOKING, check_pairs=check_pairs))
     assert key(VERIFIER) in cluster.engine_args[0]
     assert state(cluster, "PairCompatible") == (("True", "PairMatches") if check_pairs else ("Unknown", "NotChecked"))
+
+
+@pytest.mark.parametrize(("side", "name"), [("verifier", EAGLE), ("speculator", VERIFIER)])
+def test_beside_a_model_in_a_claim_the_other_is_fetched_under_its_own_name(side: str, name: str) -> None:
+    """An error of the Job names the side that it was given."""
+    cluster = Paired()
+    facts = {"verifier": cluster.facts(VERIFIER), "speculator": cluster.facts(EAGLE)}
+    lying = Pin(Scheme.PVC, "theirs/model", "", "sha256:" + "0" * 64)
+    facts[side] = replace(facts[side], pin=lying)
+    job = jobs.fetching(replace(cluster.world(), spec=with_cache()), tuple(facts.values()), ())
+    assert job is not None
+    other = {"verifier": "speculator", "speculator": "verifier"}[side]
+    assert job.args[3:7] == (f"--{other}", f"hf://{name}", f"--{other}-revision", COMMITS[name])
+    assert f"--{side}" not in job.args
 
 
 def test_a_claim_that_is_there_is_left_alone() -> None:

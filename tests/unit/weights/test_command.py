@@ -13,7 +13,7 @@ import pytest
 from tests.unit.weights.shelf import COMMIT, KIB, Shelf, content
 
 from speculative_operator.domain.artifact import ModelFacts, Pin
-from speculative_operator.domain.jobs import decoded, progress_of
+from speculative_operator.domain.jobs import Exit, decoded, progress_of
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights import __main__, command, disk
@@ -103,7 +103,7 @@ def test_a_revision_may_stand_in_the_uri(tmp_path: Path, opened: list[ModelSourc
 @pytest.mark.parametrize("uri", ["org/model", "gs://bucket/model", "hf://"])
 def test_what_is_no_source_is_named(tmp_path: Path, run: Run, uri: str) -> None:
     status, out, err = run("fetch", "--cache", str(tmp_path), "--verifier", uri)
-    assert status == 1
+    assert status == Exit.FINAL
     assert uri in err
     assert json.loads(out[-1])["error"]["reason"] == "UnsupportedSource"
 
@@ -114,7 +114,7 @@ def test_an_error_says_its_side_and_comes_before_any_download(
     before = len(VERIFIER.asked)
     result, wrong = str(tmp_path / "result"), ["--verifier", "hf://org/verifier", "--speculator", "hf://org/missing"]
     status, _, err = run("fetch", "--cache", str(tmp_path), *wrong, "--result", result)
-    assert status == 1
+    assert status == Exit.FINAL
     assert err == "error: speculator: hf://org/missing is not there; correct the name\n"
     assert decoded(Path(result).read_text()) == {
         "error": {
@@ -146,7 +146,7 @@ def test_room_is_counted_for_both_and_made_by_collection(
 def test_no_room_at_all_is_an_error(tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr(disk, "free", lambda _: 100)
     status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED)
-    assert status == 1
+    assert status == Exit.FINAL
     assert json.loads(out[-1])["error"]["reason"] == "CacheFull"
 
 
@@ -191,7 +191,7 @@ def test_facts_too_large_for_a_result_are_an_error_that_says_so(
     noise = content(6000).hex()
     monkeypatch.setattr(command, "inspect", lambda source: facts(source.location, name=noise))
     status, _, err = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
-    assert status == 1
+    assert status == Exit.FINAL
     told = decoded((tmp_path / "result").read_text())
     assert told is not None
     assert told["error"]["reason"] == "PairUnread"
@@ -203,7 +203,7 @@ def test_a_defect_leaves_a_result_and_a_traceback(
 ) -> None:
     monkeypatch.setattr(command, "inspect", lambda source: 1 // 0)
     status, _, _ = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
-    assert status == 1
+    assert status == Exit.AGAIN
     told = decoded((tmp_path / "result").read_text())
     assert told is not None
     assert told["error"]["reason"] == "Unknown"
@@ -222,13 +222,90 @@ def test_the_termination_log_is_where_a_result_goes_when_there_is_one(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["fetch", "--verifier", "hf://a/b"], ["inspect"], ["fetch", "--cache", "x", *BOTH, "--parallel", "0"]],
+    [
+        [],
+        ["fetch", "--verifier", "hf://a/b"],
+        ["fetch", "--cache", "x"],
+        ["inspect"],
+        ["inspect", *BOTH[2:]],
+        ["fetch", "--cache", "x", *BOTH, "--parallel", "0"],
+    ],
 )
 def test_wrong_use_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         __main__.main(arguments)
     assert ended.value.code == 2
     assert "usage: speculative-weights" in capsys.readouterr().err
+
+
+def test_a_speculator_alone_is_brought_and_named_as_what_it_is(
+    tmp_path: Path, opened: list[ModelSource], run: Run
+) -> None:
+    """Where the verifier lies in a claim of the user's."""
+    status, out, _ = run("fetch", "--cache", str(tmp_path), "--speculator", "hf://org/drafter")
+    assert status == Exit.DONE
+    assert json.loads(out[-1])["speculator"]["key"] == DRAFTER.pin.key
+    assert "verifier" not in json.loads(out[-1])
+    status, out, _ = run("fetch", "--cache", str(tmp_path), "--speculator", "hf://org/missing")
+    assert (status, json.loads(out[-1])["error"]["side"]) == (Exit.FINAL, "speculator")
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (Reason.SOURCE_UNAUTHORIZED, Exit.FINAL),
+        (Reason.SOURCE_NOT_FOUND, Exit.FINAL),
+        (Reason.UNSUPPORTED_SOURCE, Exit.FINAL),
+        (Reason.PAIR_UNREAD, Exit.FINAL),
+        (Reason.CHECKSUM_MISMATCH, Exit.FINAL),
+        (Reason.CACHE_FULL, Exit.FINAL),
+        (Reason.CACHE_UNWRITABLE, Exit.FINAL),
+        (Reason.SOURCE_THROTTLED, Exit.AGAIN),
+        (Reason.SOURCE_UNREACHABLE, Exit.AGAIN),
+    ],
+)
+def test_the_exit_status_tells_whether_another_try_may_help(
+    opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch, reason: Reason, status: Exit
+) -> None:
+    def inspect(source: Shelf) -> ModelFacts:
+        raise WeightsError(reason, "it went wrong")
+
+    monkeypatch.setattr(command, "inspect", inspect)
+    assert run("inspect", *BOTH)[0] == status
+
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("location", "revision"),
+    [
+        ("ghcr.io/team/model", DIGEST),
+        ("ghcr.io/team/model:v1", DIGEST),
+        (f"ghcr.io/team/model@{DIGEST}", ""),
+        (f"ghcr.io/team/model:v1@{DIGEST}", ""),
+    ],
+)
+def test_a_cached_version_by_its_digest_asks_no_registry(
+    tmp_path: Path, opened: list[ModelSource], run: Run, location: str, revision: str
+) -> None:
+    pin = Pin(Scheme.OCI, "ghcr.io/team/model", DIGEST, DIGEST)
+    (tmp_path / "models" / pin.key).mkdir(parents=True)
+    (tmp_path / "models" / pin.key / ".speculative.json").write_text('{"files": [], "bytes": 7}')
+    asked = ["--verifier", f"oci://{location}", *(["--verifier-revision", revision] if revision else [])]
+    status, out, _ = run("fetch", "--cache", str(tmp_path), *asked)
+    assert status == Exit.DONE
+    told = json.loads(out[-1])["verifier"]
+    assert (told["key"], told["cached"], told["bytes"]) == (pin.key, True, 7)
+    assert opened == []
+
+
+@pytest.mark.parametrize("location", ["ghcr.io/team/model", "ghcr.io/team/model:v1"])
+def test_a_tag_may_have_moved_and_is_asked_about(
+    tmp_path: Path, opened: list[ModelSource], run: Run, location: str
+) -> None:
+    run("fetch", "--cache", str(tmp_path), "--verifier", f"oci://{location}")
+    assert [source.location for source in opened] == [location]
 
 
 def test_a_use_mark_is_renewed_for_a_cached_pair(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:

@@ -136,7 +136,7 @@ def test_a_real_volume_that_is_full_or_read_only_is_named(server: Server, tmp_pa
         pytest.skip("needs user namespaces with mounts")
     for size, flags, reason in (("8m", "rw", "CacheFull"), ("64m", "ro", "CacheUnwritable")):
         run = start_in_tmpfs(server.url, size, flags)
-        assert run.returncode == 1, run.stderr
+        assert run.returncode == 3, run.stderr
         assert json.loads(run.stdout.splitlines()[-1])["error"]["reason"] == reason
 
 
