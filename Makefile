@@ -39,7 +39,7 @@ demo-keep: $(STAMP) ## the same, and leave the cluster up
 down: $(STAMP) ## end the cluster that demo-keep left
 	@$(PY) -m devcluster down --name demo
 
-test: lint types unit bench-tuner-short golden contract cluster e2e ## everything that CI runs
+test: lint types toolchain unit bench-tuner-short golden contract cluster e2e ## everything that CI runs
 
 lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .

@@ -31,8 +31,9 @@ class Reporter:
 
 def build(_arguments: argparse.Namespace) -> int:
     """Build what is missing and print where every program lies."""
-    tools = toolchain.ensure(Reporter())
-    for name, path in vars(tools).items():
+    report = Reporter()
+    tools = toolchain.ensure(report)
+    for name, path in {**vars(tools), **toolchain.ensure_extras(report)}.items():
         print(f"{name.replace('_', '-'):24} {path}")
     return 0
 

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ _KUBERNETES = "1.36.3"
 _ETCD = "3.6.16"
 _PROMETHEUS = "3.15.0"  # the module's v0.315.0
 _HELM = "4.3.1"
+_VERSITYGW = "1.8.0"
+_TRIED_AGAIN_SECONDS = 3600.0
+"""Until a build that nobody depends on and that failed is tried again: minutes for each `make` would be too many."""
 
 Report = Callable[[str], None]
 
@@ -98,6 +102,16 @@ MODULES = (
         usual_minutes=2,
     ),
 )
+VERSITYGW = Module(
+    name="versitygw",
+    version=_VERSITYGW,
+    package="github.com/versity/versitygw/cmd/versitygw",
+    programs={"versitygw": ("--version",)},
+    ldflags=f"-s -w -X main.Version={_VERSITYGW}",
+    usual_minutes=4,
+)
+EXTRAS = (VERSITYGW,)
+"""What no cluster needs and some tests want: they are skipped where it cannot be built."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,33 @@ def program(module: Module, report: Report = announce) -> Path:
     return path
 
 
+def ensure_extras(report: Report = announce, modules: tuple[Module, ...] = EXTRAS) -> dict[str, Path]:
+    """What is there of the programs that no cluster needs, built where it can be. A failure is told and kept for
+    `failure`, and stands in nobody's way."""
+    programs: dict[str, Path] = {}
+    for module, directory, found in _look(modules):
+        programs.update(found)
+        note = _note(directory)
+        if found or (note.exists() and time.time() - note.stat().st_mtime < _TRIED_AGAIN_SECONDS):
+            continue
+        report(f"building {module.name} {module.version}: usually {module.usual_minutes:.0f} minutes on 2 cores, once")
+        try:
+            programs.update(_build(module, directory, report))
+        except (DevClusterError, OSError) as error:
+            note.write_text(f"{error}\n")
+            report(f"{module.name} {module.version} was not built, tests that want it are skipped: {error}")
+        else:
+            note.unlink(missing_ok=True)
+    return programs
+
+
+def failure(module: Module) -> str:
+    """Why the last build of a module failed; empty where none has."""
+    ((_, directory, found),) = _look((module,))
+    note = _note(directory)
+    return note.read_text().strip() if not found and note.exists() else ""
+
+
 def missing(modules: tuple[Module, ...] = MODULES) -> list[str]:
     """Names and versions of what `ensure` would have to build."""
     return [f"{module.name} {module.version}" for module, _, found in _look(modules) if not found]
@@ -180,6 +221,11 @@ def _look(modules: tuple[Module, ...]) -> Iterator[tuple[Module, Path, dict[str,
     for module in modules:
         directory = cache_root() / f"{module.name}-{content_key(module, SOURCES, go_version)}"
         yield module, directory, _in_cache(module, directory) or _on_path(module)
+
+
+def _note(directory: Path) -> Path:
+    """Holds why a build into `directory` failed."""
+    return directory.with_name(f".{directory.name}.failed")
 
 
 def _in_cache(module: Module, directory: Path) -> dict[str, Path]:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from devcluster import DevClusterError, gobuild, toolchain
-from devcluster.toolchain import MODULES, Module, content_key
+from devcluster.toolchain import EXTRAS, MODULES, Module, content_key
+from modelservers import s3
 
 # What `go` does as far as a build is concerned, told by files beside it: `program` is what it builds, `builds` counts.
 _FAKE_GO = """#!/bin/sh
@@ -96,6 +97,37 @@ def test_failing_build_says_what_the_compiler_said_and_publishes_nothing(home: P
     assert toolchain.missing((module,)) == ["thing 1.2.3"]
     (home / "bin" / "broken").unlink()
     assert _ensure(module)["thing"].exists()
+
+
+def test_a_program_that_no_cluster_needs_stands_in_nobodys_way(
+    home: Path, module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its failure is told, kept for the tests that are skipped for it, and not repeated with every `make`."""
+    said: list[str] = []
+    (home / "bin" / "broken").touch()
+    assert toolchain.ensure_extras(said.append, (module,)) == {}
+    assert "expected package" in said[-1]
+    assert "expected package" in toolchain.failure(module)
+    assert toolchain.ensure_extras(said.append, (module,)) == {}
+    assert _builds(home) == 1
+    (home / "bin" / "broken").unlink()
+    monkeypatch.setattr(toolchain, "_TRIED_AGAIN_SECONDS", 0.0)
+    programs = toolchain.ensure_extras(said.append, (module,))
+    assert programs["thing"].exists()
+    assert toolchain.ensure_extras(said.append, (module,)) == programs
+    assert (_builds(home), toolchain.failure(module)) == (2, "")
+
+
+def test_a_skipped_test_says_why(home: Path, module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = dataclasses.replace(module, programs={"thing": ("--version",)})
+    monkeypatch.setattr(toolchain, "VERSITYGW", module)
+    assert s3.unbuilt() == "versitygw is not built: `make toolchain` does, once"
+    (home / "bin" / "broken").touch()
+    toolchain.ensure_extras(lambda _line: None, (module,))
+    assert "expected package" in s3.unbuilt()
+    (home / "bin" / "broken").unlink()
+    toolchain.program(module)
+    assert s3.unbuilt() == ""
 
 
 def test_program_of_another_version_is_not_published(home: Path, module: Module) -> None:
@@ -211,12 +243,13 @@ def test_environment_of_the_caller_does_not_change_a_build(monkeypatch: pytest.M
 
 
 def test_every_module_has_pinned_sources_of_its_version() -> None:
-    versions = {module.name: module.version for module in MODULES}
+    versions = {module.name: module.version for module in (*MODULES, *EXTRAS)}
     major, minor, patch = versions["prometheus"].split(".")
     pins = {
         "kubernetes": f"k8s.io/kubernetes v{versions['kubernetes']}",
         "etcd": f"go.etcd.io/etcd/server/v3 v{versions['etcd']}",
         "helm": f"helm.sh/helm/v4 v{versions['helm']}",
+        "versitygw": f"github.com/versity/versitygw v{versions['versitygw']}",
         # Prometheus 3.15.0 is the Go module's v0.315.0.
         "prometheus": f"github.com/prometheus/prometheus v0.{major}{int(minor):02}.{patch}",
     }

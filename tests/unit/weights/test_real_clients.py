@@ -78,8 +78,8 @@ def registry(folder: Path) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def bucket(folder: Path) -> Iterator[Place]:
-    if not s3.built():
-        pytest.skip("versitygw is not built: `python -m modelservers.s3` does (4 minutes, once)")
+    if why := s3.unbuilt():
+        pytest.skip(why)
     (folder / "buckets").mkdir()
     with s3.serving(folder / "buckets") as service:
         service.upload(laid_out(folder / "model"), "models", "team/one")

@@ -26,8 +26,8 @@ TENSORS = "model-00002-of-00002.safetensors"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.Service]:
-    if not s3.built():
-        pytest.skip("versitygw is not built: `python -m modelservers.s3` does (4 minutes, once)")
+    if why := s3.unbuilt():
+        pytest.skip(why)
     folder = tmp_path_factory.mktemp("s3")
     (folder / "buckets").mkdir()
     with s3.serving(folder / "buckets") as running:
