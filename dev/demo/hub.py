@@ -34,14 +34,14 @@ def images() -> dict[str, Image]:
     return {IMAGE: Image(program, {"PYTHONPATH": str(ROOT / "dev")})}
 
 
-def serve(cluster: Cluster, folder: Path, *more: str) -> None:
-    """A hub with copies of the models in `folder`, as a pod with a Service, ready. `more` arguments of it.
+def serve(cluster: Cluster, folder: Path, *more: str, models: Path = MODELS) -> None:
+    """A hub with copies of `models` in `folder`, as a pod with a Service, ready. `more` arguments of it.
 
     The folder must not be below /tmp, which every pod has of its own.
     """
     shutil.rmtree(folder, ignore_errors=True)
     for name in (TARGET, DRAFT, HEAD):
-        shutil.copytree(MODELS / name, folder / "tiny" / name)
+        shutil.copytree(models / name, folder / "tiny" / name)
     labels = {"app": NAME}
     arguments = ["--folder", str(folder), "--host", "0.0.0.0", "--port", str(PORT), *more]  # noqa: S104  the pod's
     container: Json = {"name": NAME, "image": IMAGE, "args": arguments}

@@ -1,4 +1,5 @@
-"""What the harness puts on the cluster: models as a volume, SpeculativeDeployments that the real engine serves.
+"""What the harness puts on the cluster: SpeculativeDeployments whose models come from a hub in the cluster's network by
+way of a cache, and that the real engine serves.
 
 The operator comes from manifests/install.yaml as in the demo; the image of the engine is mapped to a local program.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo import hub
 from demo import scene as demo_scene
 from devcluster.options import ClusterOptions, Image
 from realengine import paths
@@ -19,9 +21,11 @@ from realengine.image import RATES
 from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.domain import names
 
-NAMESPACE = "models"
+NAMESPACE = demo_scene.NAMESPACE
 IMAGE = f"vllm/vllm-openai:v{paths.VLLM}"
-CLAIM = "tiny-models"
+CACHE = {"claimName": "weights", "size": "1Gi", "accessMode": "ReadWriteOnce"}
+DRAFTERS = {"draft_model": hub.DRAFT, "eagle3": hub.HEAD}
+"""Methods whose speculator is a model of its own, and which."""
 MAX_NUM_SEQS = 16
 SCRAPE_SECONDS = 2
 _BY_OPERATOR = frozenset({"HF_HOME", "VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "VLLM_NO_USAGE_STATS", "HF_HUB_OFFLINE"})
@@ -57,7 +61,7 @@ class Wish:
             "metadata": {"name": self.name, "namespace": NAMESPACE},
             "spec": {
                 "verifier": {
-                    "model": f"pvc://{CLAIM}/target",
+                    "model": f"hf://tiny/{hub.TARGET}",
                     "servedName": "tiny",
                     "maxModelLen": 1024,
                     "maxNumSeqs": MAX_NUM_SEQS,
@@ -68,12 +72,18 @@ class Wish:
                 "engine": {"version": paths.VLLM, "image": IMAGE, "args": list(CPU_FLAGS), "env": env},
                 "accelerator": {"perReplica": 0},
                 "rollout": {"strategy": "RollingUpdate"},
+                "weights": {"hubEndpoint": hub.URL, "cache": CACHE},
             },
         }
 
+    @property
+    def drafts(self) -> str:
+        """The method that pods draft by; empty where they do not."""
+        return "" if self.mode == "Off" else self.method
+
     def _speculator(self) -> dict[str, Any]:
-        folder = {"draft_model": "draft", "eagle3": "eagle3"}.get(self.method)
-        return {"method": self.method} | ({"model": f"pvc://{CLAIM}/{folder}"} if folder else {})
+        model = DRAFTERS.get(self.method)
+        return {"method": self.method} | ({"model": f"hf://tiny/{model}"} if model else {})
 
 
 def options(name: str, python: Path) -> ClusterOptions:
@@ -82,7 +92,7 @@ def options(name: str, python: Path) -> ClusterOptions:
     variables = {key: value for key, value in environment(Path("/tmp")).items() if key not in _BY_OPERATOR}  # noqa: S108
     return ClusterOptions(
         name=name,
-        images={**demo_scene.images(), IMAGE: Image(program, variables)},
+        images={**demo_scene.images(), **hub.images(), IMAGE: Image(program, variables)},
         accelerators={},
         scrape_interval_seconds=SCRAPE_SECONDS,
         node_settings={"visible": _prefixes(python)},
@@ -96,29 +106,3 @@ def _prefixes(python: Path) -> list[str]:
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return told.stdout.split()
-
-
-def volume(models: Path) -> list[dict[str, Any]]:
-    """The models as a claim: a volume that points to the folder that holds them."""
-    capacity = {"storage": "1Gi"}
-    common = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": CLAIM},
-            "spec": {
-                **common,
-                "capacity": capacity,
-                "hostPath": {"path": str(models.resolve())},
-                "persistentVolumeReclaimPolicy": "Retain",
-                "claimRef": {"namespace": NAMESPACE, "name": CLAIM},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM, "namespace": NAMESPACE},
-            "spec": {**common, "resources": {"requests": capacity}, "volumeName": CLAIM},
-        },
-    ]

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from demo import hub
 from demo.scene import OPERATOR_NAMESPACE, SceneError, install_operator
 from devcluster.cluster import Cluster
 from devcluster.errors import DevClusterError
@@ -25,6 +26,8 @@ from realengine.models import ModelsError, made
 from speculative_operator.domain import names
 
 PLAY_SECONDS = 3600.0
+HUB = paths.ROOT / "build" / "hub-e2e-vllm"
+"""What the hub serves; not below /tmp, of which every pod has its own."""
 LEAST_RATIO = 0.99
 PAYLOAD = "payload"
 PARTS = ("retunes", "pairs", "tuning", PAYLOAD)
@@ -46,11 +49,10 @@ def options() -> argparse.Namespace:
 
 
 def prepared(cluster: Cluster, models: Path) -> None:
-    """The operator from manifests/, the namespace and the models."""
-    install_operator(cluster)
+    """The operator from manifests/ as it is, which looks at pairs, the namespace, and a hub that has the models."""
+    install_operator(cluster, check_pairs=True)
     cluster.kubectl("create", "namespace", scene.NAMESPACE)
-    documents = {"apiVersion": "v1", "kind": "List", "items": scene.volume(models)}
-    cluster.kubectl("apply", "-f", "-", input=json.dumps(documents))
+    hub.serve(cluster, HUB, models=models)
 
 
 def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import aiohttp
 
-from realengine.e2e import retunes, rollouts, tables, trouble, tuning
+from realengine.e2e import retunes, rollouts, tables, trouble, tuning, weights
 from realengine.e2e.report import Report
 from realengine.e2e.stage import Stage
 from realengine.e2e.steps import NAME, PROMPTS, Play, Traffic
@@ -28,6 +28,7 @@ async def speculate(play: Play) -> None:
     """A draft model: tables, retunes, bad tables."""
     play.report.begin("A draft model, retuned while it serves")
     await rollouts.change(play, Wish("draft_model", schedule=tables.BY_LOAD), "a draft model")
+    await weights.anew(play)
     await tables.follow(play, tables.BY_LOAD)
     await retunes.retune(play, RETUNES)
     await trouble.bad_tables(play)
@@ -74,6 +75,7 @@ async def play_all(options: argparse.Namespace, report: Report) -> None:
         report.begin("Over the whole run")
         report.check("no request failed", bool(answers) and not failed, f"{failed} of {len(answers)}")
         report.check("no engine was restarted", not restarts, f"{restarts} restarts in {len(play.restarts)} pods")
+        await weights.once(play)
         report.figures |= {
             "requests": {"total": len(answers), "failed": failed},
             "retunes": play.retunes,

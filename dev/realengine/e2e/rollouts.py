@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from realengine.e2e import weights
 from realengine.e2e.steps import NAME, Play, Traffic, distinct, ready
 from realengine.scene import Wish
 
@@ -17,6 +18,7 @@ async def change(play: Play, wish: Wish, what: str, *, synthetic: bool = False) 
     if not await stage.pods(NAME):
         await stage.apply(wish)
         await ready(stage, 1)
+        await weights.check(play, wish.drafts, what)
         return
     old = (await stage.pod(NAME))["metadata"]
     play.note_restarts(await stage.pods(NAME))
@@ -27,7 +29,7 @@ async def change(play: Play, wish: Wish, what: str, *, synthetic: bool = False) 
     async with Traffic(client, _WIDTH, TOKENS, _PAUSE):
         await stage.apply(wish)
         generation = int((await stage.get(NAME))["metadata"]["generation"])
-        await ready(stage, generation)
+        await ready(stage, generation, without=old["uid"])
     answers = asked[before:]
     failed = [answer for answer in answers if answer.error]
     new = (await stage.pod(NAME))["metadata"]
@@ -37,6 +39,7 @@ async def change(play: Play, wish: Wish, what: str, *, synthetic: bool = False) 
         not failed and old["uid"] != new["uid"],
         f"{len(answers)} requests in {seconds:.0f} s" + "".join(f"; {one.error}" for one in failed[:3]),
     )
+    await weights.check(play, wish.drafts, what)
 
 
 def outputs(play: Play) -> None:

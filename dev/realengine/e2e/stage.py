@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 from kubernetes import client, config
 
+from demo import hub
 from realengine import counters
 from realengine.counters import Counters
 from realengine.scene import NAMESPACE, Wish
@@ -120,6 +121,25 @@ class Stage:
             self._core.read_namespaced_pod_log, pod, NAMESPACE, container=names.CONTAINER, _request_timeout=(3, 30)
         )
         return "\n".join(line for line in str(text).splitlines() if " HTTP/1.1" not in line)
+
+    async def end(self, pod: str) -> None:
+        """Delete a pod at once, as the loss of its node would."""
+        await self._json(self._core.delete_namespaced_pod, pod, NAMESPACE, grace_period_seconds=0)
+
+    # -- hub -----------------------------------------------------------------------------------------------------------
+
+    async def sent(self) -> dict[str, int]:
+        """Bytes that the hub has sent, by path."""
+        return dict((await self._ask(f"{await self.url(hub.NAME)}/_control"))["bytesByPath"])
+
+    async def files(self, model: str) -> dict[str, int]:
+        """Path -> bytes of what the hub has of a model."""
+        tree = await self._ask(f"{await self.url(hub.NAME)}/api/models/{model}/tree/main")
+        return {one["path"]: int(one["size"]) for one in tree}
+
+    async def _ask(self, url: str) -> Any:
+        async with self._http.get(url, timeout=aiohttp.ClientTimeout(total=10)) as response:
+            return await response.json()
 
     # -- engines -------------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class Play:
     retunes: int = 0
     restarts: dict[str, int] = field(default_factory=dict)
     """Pod -> restarts of its containers, as last seen."""
+    models: set[str] = field(default_factory=set)
+    """What pods were held to load, by its name at the hub."""
 
     def note_restarts(self, pods: Sequence[dict[str, Any]]) -> None:
         """Remember how often the containers of these pods were restarted."""
@@ -58,8 +60,9 @@ class Play:
         return Client(await self.stage.url(NAME), "tiny", self.synthetic if synthetic else self.answers)
 
 
-async def ready(stage: Stage, generation: int, seconds: float = START_SECONDS) -> None:
-    """Wait until the object of at least that generation serves and no older pod is left."""
+async def ready(stage: Stage, generation: int, seconds: float = START_SECONDS, *, without: str = "") -> None:
+    """Wait until the object of at least that generation serves and no older pod is left: one pod, which is not that of
+    uid `without`. While a pair is on its way the former one serves, and the object is as ready as it was."""
 
     async def served() -> bool:
         body = await stage.get(NAME)
@@ -70,7 +73,7 @@ async def ready(stage: Stage, generation: int, seconds: float = START_SECONDS) -
             for kind in ("Ready", "RolloutHealthy")
         )
         pods = await stage.pods(NAME)
-        return fresh and len(pods) == 1
+        return fresh and len(pods) == 1 and pods[0]["metadata"]["uid"] != without
 
     await until(f"{NAME} serves generation {generation}", served, seconds, every=0.5)
 
