@@ -117,6 +117,35 @@ class Download(Wire):
     """Time left at this rate, such as `3m`."""
 
 
+class StartRecord(Wire):
+    """One start of an engine."""
+
+    pod: Line
+    """Name of the pod."""
+    started: Time
+    """When its container started."""
+    seconds: Long
+    """From then until the pod was ready."""
+    bytes: Long | None = None
+    """Weights of the pair that it loaded; left out where their files were not read."""
+
+
+class Startup(Wire):
+    """How long engines take to start, and what their startup probe gives them for it."""
+
+    load_seconds: Long | None = None
+    """Median of the starts below: loading, compiling and capturing graphs together."""
+    rate: Line | None = None
+    """Bytes of weights per second of such a start, such as `320MB/s`: their median."""
+    budget_seconds: Long | None = None
+    """Budget of the startup probe of the pods' template. What is measured changes it with the next change of the
+    template, never by itself."""
+    template: Line | None = None
+    """Tells that template from others. For the operator alone."""
+    starts: Annotated[tuple[StartRecord, ...], Field(max_length=8)] = ()
+    """The last starts, the latest first."""
+
+
 class GainPercent(Wire):
     """A gain in tokens per second, in percent, with its 80 % interval."""
 
@@ -266,6 +295,8 @@ class Status(Wire):
     """The pair that the spec asks for, while pods still run another: it is being read or fetched, or was refused."""
     weights: Download | None = None
     """The weights in the cache, where spec.weights.cache names one."""
+    startup: Startup | None = None
+    """How long starts take, once a pod was ready."""
     engine: EngineStatus | None = None
     """The engine as its pods report it."""
     warnings: Annotated[tuple[Caution, ...], Field(max_length=16)] = ()

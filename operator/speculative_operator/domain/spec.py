@@ -191,6 +191,9 @@ class EngineSettings:
     """Kubernetes EnvVar objects, as given."""
     live: bool = True
     """False where pods were found not to re-read their table: K then changes by a rollout. No field of the wire."""
+    startup_seconds: int = 0
+    """Least budget of a start, by what starts were measured to take; 0: what the engine's adapter reckons. No field of
+    the wire."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.pods import first_trouble
+from speculative_operator.reconcile.pods import first_outlasted, first_trouble
 from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.view import View
 
@@ -94,7 +94,7 @@ def _hindrance(view: View) -> tuple[Reason, str] | None:
     if rollout.stalled:
         return Reason.ROLLOUT_STALLED, rollout.stalled
     if rollout.ready < rollout.wanted:
-        return Reason.PODS_NOT_READY, _count(view)
+        return Reason.START_TIMED_OUT if first_outlasted(view.pods) else Reason.PODS_NOT_READY, _count(view)
     return None if rollout.complete else (Reason.ROLLING_OUT, _updated(view))
 
 

@@ -10,8 +10,9 @@ from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile import strategy
-from speculative_operator.reconcile.reading import text
+from speculative_operator.reconcile import startup, strategy
+from speculative_operator.reconcile.drift import first_difference, first_surplus
+from speculative_operator.reconcile.reading import at, mapping, text, whole
 from speculative_operator.reconcile.rollout import scaled_elsewhere
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
@@ -26,6 +27,10 @@ class Desired:
     live: bool
     """True when pods re-read the table from a file."""
     table_version: int
+    startup_seconds: int = 0
+    """Budget of a start."""
+    template: str = ""
+    """What tells the pod template from others, whatever was measured of starts."""
 
     def find(self, kind: str, name: str) -> Mapping[str, Any] | None:
         """The manifest of one child."""
@@ -37,10 +42,24 @@ def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired
     """Every child for the table in force. Raises RenderError."""
     spec = without_drafter(world.spec) if in_force.hard_off else world.spec
     deployment = world.children.get(("Deployment", names.child(spec.name)))
-    table = in_force.table or KTable.constant(0, spec.verifier.max_num_seqs or 1)
-    inp = RenderInput(
+    plain = _input(world, engine, in_force, spec, deployment)
+    manifests: tuple[Mapping[str, Any], ...] = render_again(plain)
+    template = startup.template_key(_deployment(manifests))
+    seconds = _budget(world, engine, plain, template, deployment)
+    inp = _with_budget(plain, engine, seconds)
+    if inp is not plain:
+        manifests = render_again(inp)
+    if world.capabilities.spare_accelerators is not None and deployment is not None:
+        manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
+    return Desired(manifests, inp.live, in_force.version, inp.container.startup_seconds, template)
+
+
+def _input(
+    world: World, engine: Engine, in_force: InForce, spec: DeploymentSpec, deployment: Mapping[str, Any] | None
+) -> RenderInput:
+    return RenderInput(
         spec=spec,
-        container=engine.container(spec, table),
+        container=engine.container(spec, _table(spec, in_force.table)),
         table=None if in_force.hard_off else in_force.table,
         table_version=in_force.version,
         capabilities=world.capabilities,
@@ -49,10 +68,50 @@ def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired
         waiting=in_force.table if in_force.hard_off else None,
         per_request=in_force.per_request,
     )
-    manifests: tuple[Mapping[str, Any], ...] = render_again(inp)
-    if world.capabilities.spare_accelerators is not None and deployment is not None:
-        manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
-    return Desired(manifests, inp.live, in_force.version)
+
+
+def _table(spec: DeploymentSpec, table: KTable | None) -> KTable:
+    return table or KTable.constant(0, spec.verifier.max_num_seqs or 1)
+
+
+def _deployment(manifests: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
+    return next(one for one in manifests if one["kind"] == "Deployment")
+
+
+def _with_budget(inp: RenderInput, engine: Engine, seconds: int) -> RenderInput:
+    """`inp` with at least `seconds` for a start."""
+    if seconds <= inp.container.startup_seconds:
+        return inp
+    spec = replace(inp.spec, engine=replace(inp.spec.engine, startup_seconds=seconds))
+    table = inp.waiting or inp.table
+    return replace(inp, spec=spec, container=engine.container(spec, _table(spec, table)))
+
+
+def _budget(
+    world: World, engine: Engine, plain: RenderInput, template: str, deployment: Mapping[str, Any] | None
+) -> int:
+    """Seconds for a start: what was measured asks for them, but only where the pods' template changes anyway.
+
+    Two witnesses say whether it does: the template that runs, and the one that status had last. One is enough to keep
+    the budget: the API server may have normalised the first, the second may be older than the last rollout.
+    """
+    measured = startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
+    if deployment is None:
+        return measured
+    beside = (
+        whole(_deployment(render_again(plain)), "spec", "progressDeadlineSeconds") - plain.container.startup_seconds
+    )
+    running = whole(deployment, "spec", "progressDeadlineSeconds") - beside
+    if max(measured, running) <= plain.container.startup_seconds:
+        return 0  # what there would be without any measure, then and now
+    if 0 < running <= startup.MOST_SECONDS:
+        made = _deployment(render_again(_with_budget(plain, engine, running)))
+        wanted, found = at(made, "spec", "template"), mapping(deployment, "spec", "template")
+        if not first_difference(wanted, found) and not first_surplus(wanted, found):
+            return running
+    if text(world.status, "startup", "template") == template:
+        return min(max(whole(world.status, "startup", "budgetSeconds"), 0), startup.MOST_SECONDS)
+    return measured
 
 
 def without_drafter(spec: DeploymentSpec) -> DeploymentSpec:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.reading import mapping, mappings, text
 
 
@@ -25,6 +26,8 @@ class Pod:
     """Table version that it was last poked with; empty if never."""
     trouble: str
     """Why it is not ready, such as `ImagePullBackOff: ...`; empty when nothing is said."""
+    outlasted: int = 0
+    """Seconds of its startup probe, where that ended the engine before it was ready; else 0."""
 
 
 def read_pods(pods: Iterable[Mapping[str, Any]]) -> tuple[Pod, ...]:
@@ -38,6 +41,11 @@ def first_trouble(pods: Iterable[Pod]) -> str:
     return next((f"{pod.name} {pod.trouble}" for pod in pods if not pod.ready and pod.trouble), "")
 
 
+def first_outlasted(pods: Iterable[Pod]) -> Pod | None:
+    """The first pod whose engine was ended by its startup probe; None without one."""
+    return next((pod for pod in pods if pod.outlasted), None)
+
+
 def of_another_pair(pods: Iterable[Pod], pair: str) -> bool:
     """True when a ready pod was made for another pair than `pair`."""
     return any(pod.ready and pod.pair not in ("", pair) for pod in pods)
@@ -49,6 +57,7 @@ def _pod(pod: Mapping[str, Any]) -> Pod:
         text(condition, "type") == "Ready" and text(condition, "status") == "True"
         for condition in mappings(pod, "status", "conditions")
     )
+    outlasted = 0 if ready or terminating else startup.outlasted(pod)
     return Pod(
         name=text(pod, "metadata", "name"),
         ready=ready and not terminating,
@@ -56,8 +65,13 @@ def _pod(pod: Mapping[str, Any]) -> Pod:
         terminating=terminating,
         pair=text(pod, "metadata", "labels", names.LABEL_PAIR),
         poked=text(pod, "metadata", "annotations", names.ANNOTATION_POKE),
-        trouble="is terminating" if terminating else _trouble(pod),
+        trouble="is terminating" if terminating else _late(outlasted) or _trouble(pod),
+        outlasted=outlasted,
     )
+
+
+def _late(outlasted: int) -> str:
+    return f"was ended by its startup probe: it was not ready within {outlasted} s" if outlasted else ""
 
 
 def _trouble(pod: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ FIGURES_SECONDS = 30.0
 FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16
-_OF_PODS = ("pair", "nextPair", "weights", "engine", "warnings", "speculation", "decisions", "memory")
+_OF_PODS = ("pair", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "decisions", "memory")
 """What stays as it was while pods run on as an earlier spec had them."""
 _APART = frozenset({"memory", "speculation", "conditions", "engine", "weights"})
 _BLOCKS = ("pair", "nextPair", "weights")
@@ -62,6 +62,7 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
         status |= {key: old[key] for key in _OF_PODS if key in old}
         return _with_blocks(status, view)
     status["pair"] = _pair(spec)
+    status |= {"startup": dict(view.startup)} if view.startup else {}
     status |= _engine(view, old, now)
     status["speculation"] = speculation_status(view, old, now)
     status["decisions"] = decisions(view, old, now)

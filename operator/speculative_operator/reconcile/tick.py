@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
@@ -21,9 +22,10 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
-from speculative_operator.reconcile.desired import desired_children, without_drafter
+from speculative_operator.reconcile.desired import Desired, desired_children, without_drafter
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
@@ -31,7 +33,7 @@ from speculative_operator.reconcile.history import PROBES, newest
 from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.pairing import Pairing, pairing_of
 from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, rolls
-from speculative_operator.reconcile.pods import Pod, of_another_pair, read_pods
+from speculative_operator.reconcile.pods import Pod, first_outlasted, of_another_pair, read_pods
 from speculative_operator.reconcile.reading import at, mapping, text, whole
 from speculative_operator.reconcile.records import written
 from speculative_operator.reconcile.refusal import invalid, refusals
@@ -118,14 +120,20 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     verdict = consider(held, turn.look.observation, policy, in_force, _serving(world, turn.look, in_force), turn.now)
     said = _said(turn.world, pairing, choice)
     try:
-        planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator)
+        desired = desired_children(world, engine, verdict.in_force)
+        planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems = (_unrendered(error), *world.problems)
         return _stay(turn.world, turn.look, held, problems, turn.now, said, pairing.actions), False
+    starts = _starts(world, desired, planned)
     if pairing.frozen:
         planned = frozen(turn.world, planned)
-    notices = (*engine.notices(choice.named), *unused(choice.named, policy.knobs), *pairing.notices)
-    view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said)
+    late = first_outlasted(turn.look.pods)
+    notices = (
+        *engine.notices(choice.named), *unused(choice.named, policy.knobs), *pairing.notices,
+        *((startup.late(late.name, late.outlasted),) if late is not None else ()),
+    )  # fmt: skip
+    view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said, startup=starts)
     status = make_status(view, world.status, verdict.memory, turn.now)
     actions = (*pairing.actions, *planned.actions)
     told = events(world.status, status, actions)
@@ -167,8 +175,18 @@ def _serving(world: World, look: _Look, in_force: InForce) -> Serving:
     return Serving(look.rollout, of_another_pair(look.pods, pair))
 
 
-def _plan(world: World, look: _Look, engine: Engine, verdict: Verdict, actuator: Actuator) -> Plan:
-    desired = desired_children(world, engine, verdict.in_force)
+def _starts(world: World, desired: Desired, planned: Plan) -> dict[str, Any]:
+    """What was measured of starts. What the template is called, and its budget, are those that pods were made of."""
+    spec = world.spec
+    known = startup.seen(world.status, world.pods, pair_hash(spec), spec.weights.bytes)
+    seconds, template = desired.startup_seconds, desired.template
+    if rolls(world, (*planned.actions, *planned.held)):
+        before = mapping(world.status, "startup")
+        seconds, template = whole(before, "budgetSeconds"), text(before, "template")
+    return startup.told(known, seconds, template)
+
+
+def _plan(world: World, look: _Look, engine: Engine, verdict: Verdict, actuator: Actuator, desired: Desired) -> Plan:
     given_up = text(world.status, "speculation", "actuator") == Actuator.LIVE.value != actuator.value
     fallen = isinstance(engine, EngineAsFound) and given_up
     why = Reason.ENGINE_VERSION_DIFFERS if fallen else _why(world, verdict)

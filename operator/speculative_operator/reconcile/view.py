@@ -52,6 +52,8 @@ class View:
     """What the engine adapter has to say of the spec."""
     kept: bool = False
     """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""
+    startup: Mapping[str, Any] = field(default_factory=dict)
+    """`status.startup`: what was measured of starts."""
     pairing: PairView | None = None
     """None where pairs are not looked at, or not in this tick."""
 

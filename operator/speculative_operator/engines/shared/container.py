@@ -22,7 +22,8 @@ DOWNLOAD_SECONDS = 1800
 DOWNLOAD_RATE = 50e6
 """Bytes per second of a download that is slow but works."""
 LOAD_RATE = 100e6
-"""Bytes per second from a network file system that is slow but works."""
+"""Bytes per second from a network file system that is slow but works, as long as nothing was measured: what Amazon EFS
+bursts to at its smallest (100 MiB/s, docs.aws.amazon.com/efs/latest/ug/performance.html, read 2026-11)."""
 LOAD_SECONDS = 300
 """Share of a start's budget that is for reading weights: 30 GB at that rate."""
 _FOLDERS = {
@@ -69,8 +70,8 @@ def container(
 
 
 def startup_seconds(spec: DeploymentSpec, plan: Plan) -> int:
-    """More for every K whose graphs are captured, and for the weights."""
-    return START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + weights_seconds(spec)
+    """More for every K whose graphs are captured, and for the weights; never less than what was measured asks for."""
+    return max(START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + weights_seconds(spec), spec.engine.startup_seconds)
 
 
 def weights_seconds(spec: DeploymentSpec) -> int:

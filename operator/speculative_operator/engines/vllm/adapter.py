@@ -99,10 +99,11 @@ class VllmEngine:
 
 
 def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
-    """Never less than the 600 s that the engine gives itself; more for graphs, a vendor's compiler and the weights."""
+    """Never less than the 600 s that the engine gives itself; more for graphs, a vendor's compiler and the weights, and
+    where starts were measured to take long."""
     more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
     more += images.needs_of(spec).compile_seconds + weights_seconds(spec)
-    return _START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + more
+    return max(_START_SECONDS + _START_SECONDS_PER_K * len(planned.ks) + more, spec.engine.startup_seconds)
 
 
 @cache
