@@ -28,6 +28,7 @@ from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.turns import Turns
 from speculative_operator.shell.visit import Sources, Tick, Visitor
 from speculative_operator.shell.writes import Writer
 
@@ -87,7 +88,9 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     resync = Resync(chosen, kube, cache, queue.add)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
-    sources = Sources(rounds.latest, resync.capabilities, Jobs(kube, time.monotonic))
+    sources = Sources(
+        rounds.latest, resync.capabilities, Jobs(kube, time.monotonic), Turns(chosen.inspect_jobs, time.monotonic)
+    )
     visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)

@@ -125,6 +125,14 @@ class Settings(BaseSettings):
         description="image of the Jobs that read and fetch models: the operator's own, which chart and manifests name. "
         "Empty: no Job is made, so no pair is read and no weights are cached.",
     )
+    inspect_jobs: int = Field(
+        default=8,
+        ge=1,
+        le=1000,
+        description="count: Jobs that read models at the same time, over all objects; the others wait for their turn, "
+        "those whose pods already run last. Hubs throttle by address, and an upgrade or another cluster gives every "
+        "object one to make; one takes some seconds.",
+    )
     http_host: str = Field(
         default="0.0.0.0",  # noqa: S104  the kubelet and Prometheus reach a pod from outside
         description="address that /healthz, /readyz and /metrics listen on.",

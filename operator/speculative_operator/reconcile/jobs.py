@@ -124,7 +124,9 @@ def _missing(world: World, wanted: JobInput, failure: Failure | None, now: float
         return Attempt(failure=failure)
     reason = Reason.INSPECTING if wanted.purpose is Purpose.INSPECT else Reason.DOWNLOADING
     action = ApplyChild(job(wanted), reason, f"{KIND} {name} is missing")
-    return Attempt((action,), failure=failure)
+    # Until it is there, what keeps it from being made; nothing of an earlier one.
+    seen = next((one for one in world.jobs if one.name == name), None)
+    return Attempt((action,), seen=seen, failure=failure)
 
 
 def _overdue(child: Mapping[str, Any], purpose: Purpose, seen: JobSeen | None, now: float) -> Failure | None:

@@ -36,7 +36,8 @@ class World:
     """What the API server returned for our last apply of a child: drift is judged against it, so that its
     normalisation never looks like a hand edit. May be empty, as after a restart."""
     jobs: tuple[JobSeen, ...] = ()
-    """The object's Jobs as far as they and their pods tell; each is also among `children`, by which it is deleted."""
+    """The object's Jobs as far as they and their pods tell; each is also among `children`, by which it is deleted,
+    but for one that waits for its turn."""
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""

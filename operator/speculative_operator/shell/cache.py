@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.jobs import Purpose
 from speculative_operator.reconcile.records import keys
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, JOB, OWNER, POD
 
@@ -54,6 +55,8 @@ class Cache:
         self._pods: dict[Key, dict[str, Body]] = {}
         self._workers: dict[Key, dict[str, Body]] = {}
         self._claims: dict[Key, dict[str, Body]] = {}
+        self._inspections: dict[Key, Body] = {}
+        """Object -> its Job that reads, until that has ended."""
         self._for_whom: dict[Key, Key] = {}
         """(namespace, name) of a Job -> the object that it is for."""
         self._home: dict[str, Key] = {}
@@ -81,6 +84,7 @@ class Cache:
         self._home[uid] = home
         if kind == JOB.kind:
             self._for_whom[body["metadata"]["namespace"], body["metadata"]["name"]] = home
+            self._note_inspection(home, slim)
         if kind == OWNER.kind:
             self._note_folders(home, keys(body.get("status") or {}))
         return self._woken(home, body) if held is None or _differs(kind, held, slim) else None
@@ -137,6 +141,10 @@ class Cache:
         others = self._folders.get(key[0], {}).items()
         return frozenset(folder for name, folders in others if name != key[1] for folder in folders)
 
+    def inspections(self) -> Mapping[Key, Body]:
+        """Jobs that read models and have not ended, by object."""
+        return self._inspections
+
     def __len__(self) -> int:
         return len(self._owners)
 
@@ -146,6 +154,19 @@ class Cache:
             self._folders.setdefault(namespace, {})[name] = folders
         elif namespace in self._folders:
             self._folders[namespace].pop(name, None)
+
+    def _note_inspection(self, home: Key, job: Body) -> None:
+        ends = (job.get("status") or {}).get("conditions") or ()
+        ended = any(one.get("type") in ("Complete", "Failed") and one.get("status") == "True" for one in ends)
+        if (job["metadata"].get("labels") or {}).get(names.LABEL_JOB) == Purpose.INSPECT.value and not ended:
+            self._inspections[home] = job
+        else:
+            self._forget_inspection(home, job["metadata"]["uid"])
+
+    def _forget_inspection(self, home: Key, uid: str) -> None:
+        held = self._inspections.get(home)
+        if held is not None and held["metadata"]["uid"] == uid:
+            del self._inspections[home]
 
     def _woken(self, home: Key, body: Body) -> Key | None:
         """Whom news of `body` concerns. Of a claim, nobody: its Job waits for it, and tells."""
@@ -176,6 +197,7 @@ class Cache:
                 self._note_folders(home, frozenset())
             if body["kind"] == JOB.kind:
                 self._for_whom.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
+                self._forget_inspection(home, uid)
         for index in (self._children, self._pods, self._workers, self._claims):
             if home in index and not index[home]:
                 del index[home]

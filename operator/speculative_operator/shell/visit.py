@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
+from speculative_operator.domain.actions import Action
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
@@ -30,6 +31,7 @@ from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resources import CLAIM
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.turns import Turns, late, queued, reading, wants, without
 from speculative_operator.shell.writes import Ledger, Report, Writer
 from speculative_operator.tuner import Memory
 
@@ -61,6 +63,7 @@ class Sources:
     capabilities: Callable[[], Capabilities]
     """What the cluster offers."""
     jobs: SeesJobs
+    turns: Turns
 
 
 @dataclass(slots=True)
@@ -101,6 +104,7 @@ class Visitor:
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
+        self._sources.turns.leave(key)
         self._states.pop(key, None)
 
     async def visit(self, key: Key) -> float | None:
@@ -121,12 +125,15 @@ class Visitor:
         before = state.memory
         jobs = await self._sources.jobs.seen(snapshot, now)
         outcome = self._decide(spec, snapshot, state, jobs, now)
+        actions = self._in_turn(key, snapshot, outcome.actions, now)
         try:
             with self._telemetry.phase("apply"):
-                report = await self._writer.carry_out(key, snapshot, outcome.actions, state.ledger, now)
+                report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now)
         except ApiError:
             state.memory = _unless_changed(before, outcome.memory)
             raise
+        finally:
+            self._sources.turns.made(key)
         if report.again:
             state.memory = _unless_changed(before, outcome.memory)
             self._telemetry.tick("again")
@@ -135,7 +142,7 @@ class Visitor:
             self._telemetry.decision(outcome.probe)
         with self._telemetry.phase("report"):
             await self._report(snapshot.owner, state, outcome, now)
-        return self._next(snapshot, state, report, downloading(jobs))
+        return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs))
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
         uid = owner["metadata"]["uid"]
@@ -152,6 +159,7 @@ class Visitor:
             observation = self._observe(spec, snapshot, state)
         strangers = state.ledger.strangers(now)
         claims = {name for kind, name in strangers if kind == CLAIM.kind}
+        waited = self._sources.turns.waited((spec.namespace, spec.name))
         children = {**{slot: body for slot, body in strangers.items() if slot[0] != CLAIM.kind}, **snapshot.children}
         world = World(
             spec=spec,
@@ -159,9 +167,9 @@ class Visitor:
             children=children,
             pods=snapshot.pods,
             capabilities=self._sources.capabilities(),
-            problems=state.ledger.conditions(),
+            problems=(*state.ledger.conditions(), *late(spec.name, waited, at_ease=_at_ease(snapshot))),
             applied=dict(state.ledger.made),
-            jobs=jobs,
+            jobs=(*jobs, *queued(spec.name, waited)),
             # A claim by that name that somebody else made serves as well.
             claims=frozenset(snapshot.claims.keys() | claims),
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
@@ -170,6 +178,15 @@ class Visitor:
             outcome = self._tick(world, state.memory, observation, now)
         state.memory = outcome.memory
         return outcome
+
+    def _in_turn(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...], now: float) -> tuple[Action, ...]:
+        """`actions` without a Job that reads where it is not this object's turn; the next tick asks for it again."""
+        turns = self._sources.turns
+        if not wants(actions):
+            turns.leave(key)
+            return actions
+        may = turns.take(key, reading(self._cache.inspections(), now), at_ease=_at_ease(snapshot))
+        return actions if may else without(actions)
 
     def _observe(self, spec: DeploymentSpec, snapshot: Snapshot, state: _State) -> Observation | None:
         """A look at the ready pods, once for each round; None when there is nothing to see or nothing new."""
@@ -208,7 +225,7 @@ class Visitor:
         await self._report(owner, state, invalid(owner, str(problem), now), now)
         return self._settings.resync_seconds
 
-    def _next(self, snapshot: Snapshot, state: _State, report: Report, downloading: bool) -> float:
+    def _next(self, snapshot: Snapshot, state: _State, report: Report, hurries: bool) -> float:
         problems = state.ledger.problems.values()
         reason = next((str(problem.condition.reason) for problem in problems), "")
         self._telemetry.tick("refused" if reason else "acted" if report.acted else "quiet", reason)
@@ -219,7 +236,12 @@ class Visitor:
         # A round makes objects with ready pods due; this is for those without, and for rounds that stay away.
         observed = any(is_ready(pod) for pod in snapshot.pods)
         wait = self._settings.tick_seconds * (1.5 if observed else 1.0)
-        return min(wait, READ_EVERY) if downloading else wait
+        return min(wait, READ_EVERY) if hurries else wait
+
+
+def _at_ease(snapshot: Snapshot) -> bool:
+    """True where pods serve, so that nobody waits for a look at the pair."""
+    return any(is_ready(pod) for pod in snapshot.pods)
 
 
 def downloading(jobs: Iterable[JobSeen]) -> bool:

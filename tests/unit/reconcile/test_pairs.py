@@ -24,8 +24,9 @@ from tests.unit.reconcile.worlds import Cluster, observed, settled, template
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
+from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import (
     Check,
@@ -41,6 +42,7 @@ from speculative_operator.domain.spec import (
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.jobs import OVERDUE_SECONDS
 from speculative_operator.reconcile.pairing import BLOCKED_SECONDS, RECHECK_SECONDS, UNREAD_SECONDS
+from speculative_operator.reconcile.tick import tick
 from speculative_operator.render import Capabilities
 
 FOREIGN_EVENTS = [("Warning", "PairMismatch")]
@@ -139,6 +141,33 @@ def test_a_verifier_alone_is_pinned_too(speculator: Speculator | None) -> None:
     cluster = serving(spec=replace(PAIRED, speculator=speculator))
     assert "--revision" in cluster.engine_args
     assert cluster.condition("PairCompatible")["reason"] == ("PairMatches" if speculator else "NoSpeculator")
+
+
+def queued() -> JobSeen:
+    """What the shell says of a Job that it does not let be made yet."""
+    return JobSeen("demo-inspect", Purpose.INSPECT, "", Phase.RUNNING, trouble="waits for its turn")
+
+
+def test_a_job_whose_turn_has_not_come_is_asked_for_again_and_spoken_of() -> None:
+    cluster = Paired()
+    for _ in range(3):
+        outcome = tick(cluster.world(jobs=(queued(),)), None, None, cluster.now)
+        assert [action.manifest["kind"] for action in outcome.actions if isinstance(action, ApplyChild)] == ["Job"]
+        messages = [one["message"] for one in outcome.status["conditions"] if one["reason"] == "Inspecting"]
+        assert any("Job demo-inspect: waits for its turn" in one for one in messages)
+
+
+def test_pods_do_not_wait_for_ever_for_the_turn_of_their_job() -> None:
+    cluster = Paired()
+    message = "Job demo-inspect has waited 10 minutes for its turn"
+    problem = Condition(ConditionType.READY, Truth.FALSE, Reason.PAIR_UNREAD, message)
+    outcome = tick(cluster.world(jobs=(queued(),), problems=(problem,)), None, None, cluster.now)
+    kinds = {action.manifest["kind"] for action in outcome.actions if isinstance(action, ApplyChild)}
+    assert "Deployment" in kinds
+    assert "Job" not in kinds
+    (pair,) = [one for one in outcome.status["conditions"] if one["type"] == "PairCompatible"]
+    assert (pair["status"], pair["reason"]) == ("Unknown", "PairUnread")
+    assert message in pair["message"]
 
 
 # -- off

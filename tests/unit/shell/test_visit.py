@@ -13,7 +13,7 @@ from tests.unit.shell.scene import KEY, applying, manifest, owner, pod
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild
-from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
@@ -25,9 +25,10 @@ from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.report import Reporter, event_body
-from speculative_operator.shell.resources import CLAIM, OWNER, POD
+from speculative_operator.shell.resources import CLAIM, JOB, OWNER, POD
 from speculative_operator.shell.rounds import Round, by_pod
 from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.turns import LONGEST, Turns
 from speculative_operator.shell.visit import SOON, Sources, Visitor
 from speculative_operator.shell.writes import Writer
 from speculative_operator.tuner import Memory
@@ -46,11 +47,13 @@ class Rig:
         self.round: Round | None = None
         self.seen: list[tuple[World, Memory | None, Observation | None]] = []
         self.probe: Reason | None = None
+        self.at = 0.0
+        """Monotonic seconds, as far as turns know."""
         self.memory: Memory | None = None
         self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry)
-        sources = Sources(lambda _: self.round, Capabilities, Jobs(kube, time.monotonic))
+        sources = Sources(lambda _: self.round, Capabilities, Jobs(kube, time.monotonic), Turns(1, lambda: self.at))
         self.visitor = Visitor(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
     def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
@@ -328,3 +331,73 @@ async def test_a_change_that_failed_is_not_remembered_as_made(rig: Rig, changed:
     with pytest.raises(errors.UnavailableError):
         await rig.visitor.visit(KEY)
     assert rig.seen[-1][1] is (after if kept else first)
+
+
+def inspect_job(of: dict[str, Any], **status: Any) -> dict[str, Any]:
+    found = manifest(of, "Job", template={})
+    found["metadata"]["name"] += "-inspect"
+    found["metadata"]["labels"] = {**found["metadata"]["labels"], names.LABEL_JOB: Purpose.INSPECT.value}
+    return {**found, **({"status": status} if status else {})}
+
+
+async def test_a_job_that_reads_waits_for_its_turn_and_says_so(rig: Rig) -> None:
+    """One at a time here; the other children of the object do not wait."""
+    other = await rig.api.put(OWNER, owner(name="other"))
+    rig.cache.put(other)
+    theirs = await rig.api.put(JOB, inspect_job(other, ready=1))
+    rig.cache.put(theirs)
+    of = await rig.begin()
+    rig.plan = lambda _: ((ApplyChild(inspect_job(of), Reason.INSPECTING, "missing"), applying(of)), {}, ())
+    again = await rig.visitor.visit(KEY)
+    assert len(rig.api.find("Job")) == 1
+    assert len(rig.api.find("Service")) == 1
+    assert again is not None
+    assert again <= READ_EVERY
+    await rig.visitor.visit(KEY)
+    (seen,) = rig.seen[-1][0].jobs
+    assert (seen.name, seen.phase) == ("gemma-inspect", Phase.RUNNING)
+    assert seen.trouble == "waits for its turn after those of other objects"
+    rig.cache.remove(theirs)
+    await rig.visitor.visit(KEY)
+    assert {one["metadata"]["name"] for one in rig.api.find("Job")} == {"other-inspect", "gemma-inspect"}
+    rig.plan = lambda _: ((), {}, ())
+    await rig.visitor.visit(KEY)
+    assert [one.trouble for one in rig.seen[-1][0].jobs] == [""], "that of the Job itself"
+
+
+def problems(rig: Rig) -> list[str]:
+    """As the newest tick was told of them."""
+    return [one.message for one in rig.seen[-1][0].problems]
+
+
+async def test_a_turn_that_does_not_come_is_told_as_trouble_where_pods_wait(rig: Rig) -> None:
+    other = await rig.api.put(OWNER, owner(name="other"))
+    rig.cache.put(await rig.api.put(JOB, inspect_job(other, ready=1)))
+    of = await rig.begin()
+    rig.plan = lambda _: ((ApplyChild(inspect_job(of), Reason.INSPECTING, "missing"),), {}, ())
+    await rig.visitor.visit(KEY)
+    assert problems(rig) == []
+    rig.at += LONGEST
+    await rig.visitor.visit(KEY)
+    (problem,) = problems(rig)
+    assert problem.startswith("Job gemma-inspect has waited 10 minutes for its turn")
+    rig.cache.put(await rig.api.put(POD, pod()))
+    await rig.visitor.visit(KEY)
+    assert problems(rig) == [], "its pods serve: nobody waits"
+
+
+async def test_a_job_that_could_not_be_made_gives_its_turn_back(rig: Rig) -> None:
+    of = await rig.begin()
+    other = await rig.api.put(OWNER, owner(name="other"))
+    rig.cache.put(other)
+    rig.plan = lambda world: (
+        (ApplyChild(inspect_job(of if world.spec.name == "gemma" else other), Reason.INSPECTING, "missing"),),
+        {},
+        (),
+    )
+    rig.api.failures.append(lambda call: FaultError(503, "busy") if call.method == "PATCH" else None)
+    with pytest.raises(errors.ApiError):
+        await rig.visitor.visit(KEY)
+    rig.api.failures.clear()
+    await rig.visitor.visit(("ns", "other"))
+    assert [one["metadata"]["name"] for one in rig.api.find("Job")] == ["other-inspect"]
