@@ -14,6 +14,7 @@ from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
+from speculative_operator.api.weights import Cache
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy
 
@@ -182,16 +183,25 @@ def _weights(spec: Spec) -> Iterator[Problem]:
     weights = spec.weights
     if weights is None:
         return
-    cache = weights.cache
-    if cache is not None and cache.size is None:
+    if weights.cache is not None:
+        yield from _cache(weights.cache)
+    yield from _environment("weights.env", weights.env)
+
+
+def _cache(cache: Cache) -> Iterator[Problem]:
+    of_claim = any((cache.claim_name, cache.size, cache.storage_class_name, cache.access_mode))
+    if cache.size is None:
         exists = "size is not set: set size, or remove it, the claim exists"
-        if cache.claim_name is None:
+        if not any((cache.claim_name, cache.node_path, cache.empty_dir)):
             yield "weights.cache.size", None, "name a claim that exists, or give the size of one to be made"
         if cache.storage_class_name is not None:
             yield "weights.cache.storageClassName", cache.storage_class_name, exists
         if cache.access_mode is not None:
             yield "weights.cache.accessMode", str(cache.access_mode), exists
-    yield from _environment("weights.env", weights.env)
+    if cache.node_path is not None and (of_claim or cache.empty_dir is not None):
+        yield "weights.cache.nodePath", cache.node_path, "a claim or emptyDir is named too: keep one of the three"
+    if cache.empty_dir is not None and of_claim:
+        yield "weights.cache.emptyDir", cache.empty_dir.size_limit, "a claim is named too: keep one of the two"
 
 
 def _environment(path: str, variables: tuple[EnvVar, ...] | None) -> Iterator[Problem]:

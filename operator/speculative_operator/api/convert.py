@@ -146,6 +146,10 @@ def _weights(given: Weights, repin: str) -> spec.Weights:
 
 
 def _cache(given: Cache) -> spec.Cache:
+    if given.node_path is not None:
+        return spec.Cache(node_path=given.node_path.rstrip("/"))
+    if given.empty_dir is not None:
+        return spec.Cache(empty_dir=spec.EmptyDir(given.empty_dir.size_limit, given.empty_dir.medium))
     return spec.Cache(
         claim=given.claim_name or names.CACHE_CLAIM,
         size=given.size or "",

@@ -247,10 +247,12 @@ SPECULATION_RULES = (
     ),
 )
 
+_OF_CLAIM = "has(self.claimName) || has(self.size) || has(self.storageClassName) || has(self.accessMode)"
+
 CACHE_RULES = (
     Rule(
         "cache-claim",
-        "has(self.claimName) || has(self.size)",
+        "has(self.claimName) || has(self.size) || has(self.nodePath) || has(self.emptyDir)",
         "cache has no claimName and no size: name a claim that exists, or give the size of one to be made",
         "size",
         "FieldValueRequired",
@@ -267,6 +269,20 @@ CACHE_RULES = (
         "!has(self.accessMode) || has(self.size)",
         "accessMode is {self.accessMode} but size is not set: set size, or remove it, the claim exists",
         "accessMode",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "cache-node-path-alone",
+        f"!has(self.nodePath) || !({_OF_CLAIM} || has(self.emptyDir))",
+        'nodePath is "{self.nodePath}" but a claim or emptyDir is named too: keep one of the three',
+        "nodePath",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "cache-empty-dir-alone",
+        f"!has(self.emptyDir) || !({_OF_CLAIM})",
+        "emptyDir is set but a claim is named too: keep one of the two",
+        "emptyDir",
         "FieldValueForbidden",
     ),
 )

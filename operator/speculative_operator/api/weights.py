@@ -13,7 +13,7 @@ from speculative_operator.api import rules, scalars
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import AccessMode, Check
+from speculative_operator.domain.spec import AccessMode, Check, Medium
 
 _CLAIM = (
     "Name of the claim. Without size it must exist. With size it is made where it does not, for all objects of the "
@@ -21,8 +21,19 @@ _CLAIM = (
 )
 
 
+class EmptyDir(Wire):
+    """A folder of each pod's own, which is made with the pod and goes with it."""
+
+    size_limit: scalars.Quantity
+    """Largest size of what lies in it, such as 100Gi: room for both models. It is asked of the node as ephemeral
+    storage, or as memory."""
+    medium: Medium | None = None
+    """Memory: it lies in the node's memory. Left out: on its disk."""
+
+
 class Cache(Wire):
-    """A claim that keeps the weights of many models: a Job brings them there, and pods mount it read-only."""
+    """Where weights are kept: a claim, which a Job fills, or else nodePath or emptyDir, which each pod fills before its
+    engine starts. Engines mount it read-only."""
 
     model_config = ruled(*rules.CACHE_RULES)
 
@@ -34,6 +45,11 @@ class Cache(Wire):
     access_mode: AccessMode | None = None
     """Access mode of the claim to be made. ReadWriteOnce holds all pods that use it on one node. Default:
     ReadWriteMany."""
+    node_path: scalars.NodePath | None = None
+    """Folder of each node, shared by all pods there, made where it is missing. The namespace must admit hostPath
+    volumes (Pod Security level privileged)."""
+    empty_dir: EmptyDir | None = None
+    """A copy of each pod's own."""
 
 
 class Weights(Wire):

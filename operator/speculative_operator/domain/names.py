@@ -58,7 +58,12 @@ AUTHORITIES_KEY = "ca-bundle.crt"
 CACHE_MOUNT = "/var/cache/speculative"
 CACHE_CLAIM = "speculative-weights"
 """Name of the claim that the operator makes for weights where the user names none."""
+WEIGHTS_MOUNT = "/mnt/weights"
+"""Where an engine finds the weights that its own pod has brought."""
 JOB_CONTAINER = "weights"
+"""Container that reads or fetches weights: of Jobs, and the init container of pods that fetch them themselves."""
+HOLD_CONTAINER = "weights-hold"
+"""Container that says as long as its pod lives that a version in a folder of the node is in use."""
 
 
 def child(name: str, suffix: str = "") -> str:

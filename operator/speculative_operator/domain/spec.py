@@ -102,6 +102,12 @@ class Scheme(StrEnum):
     OCI = "oci"
     S3 = "s3"
     PVC = "pvc"
+    POD = "pod"
+    """A folder that each pod fills before its engine starts: what engines are told, never what a user writes."""
+
+
+SOURCES = tuple(scheme for scheme in Scheme if scheme is not Scheme.POD)
+"""Schemes that a spec may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,15 +228,49 @@ class AccessMode(StrEnum):
     READ_WRITE_ONCE = "ReadWriteOnce"
 
 
+class Medium(StrEnum):
+    """What an emptyDir lies on, where that is not the node's disk."""
+
+    MEMORY = "Memory"
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyDir:
+    """A folder that is made with a pod and goes with it."""
+
+    size_limit: str
+    medium: Medium | None = None
+
+
+EMPTY_DIR = "emptyDir"
+"""How `Cache.place` names one: no claim has a capital letter, no folder of a node begins with another than `/`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A claim that holds the weights of many models. It belongs to nobody and is never deleted."""
+    """Where weights are kept: exactly one of claim, node_path and empty_dir. A claim and a folder of a node hold those
+    of many models, belong to nobody and are never deleted."""
 
-    claim: str
+    claim: str = ""
     size: str = ""
     """Of a claim to be made where there is none; empty: it must exist."""
     storage_class: str = ""
     access_mode: AccessMode = AccessMode.READ_WRITE_MANY
+    node_path: str = ""
+    empty_dir: EmptyDir | None = None
+    brought: tuple[tuple[str, ModelSource], ...] = ()
+    """Folder within the cache -> the version that each pod brings there itself. No field of the wire."""
+
+    @property
+    def in_pods(self) -> bool:
+        """True where no Job can fill it: each pod does before its engine starts."""
+        return not self.claim
+
+    @property
+    def place(self) -> str:
+        """What tells this cache from another in status and in the hash of a pair: the claim, the folder of the node, or
+        EMPTY_DIR."""
+        return self.claim or self.node_path or EMPTY_DIR
 
 
 @dataclass(frozen=True, slots=True)

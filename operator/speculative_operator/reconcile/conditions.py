@@ -154,5 +154,5 @@ def _updated(view: View) -> str:
 
 
 def _with_trouble(view: View, message: str) -> str:
-    trouble = first_trouble(view.pods)
+    trouble = first_trouble(view.pods) or view.rollout.refused
     return f"{message}; {trouble}" if trouble else message

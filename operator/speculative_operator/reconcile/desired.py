@@ -12,7 +12,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import startup, strategy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.reading import at, mapping, text, whole
+from speculative_operator.reconcile.reading import at, mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import scaled_elsewhere
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
@@ -42,7 +42,7 @@ def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired
     """Every child for the table in force. Raises RenderError."""
     spec = without_drafter(world.spec) if in_force.hard_off else world.spec
     deployment = world.children.get(("Deployment", names.child(spec.name)))
-    plain = _input(world, engine, in_force, spec, deployment)
+    plain = _brought_as_before(_input(world, engine, in_force, spec, deployment), engine, deployment)
     manifests: tuple[Mapping[str, Any], ...] = render_again(plain)
     template = startup.template_key(_deployment(manifests))
     seconds = _budget(world, engine, plain, template, deployment)
@@ -98,20 +98,42 @@ def _budget(
     measured = startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
     if deployment is None:
         return measured
-    beside = (
-        whole(_deployment(render_again(plain)), "spec", "progressDeadlineSeconds") - plain.container.startup_seconds
-    )
-    running = whole(deployment, "spec", "progressDeadlineSeconds") - beside
+    running = _running_budget(plain, deployment)
     if max(measured, running) <= plain.container.startup_seconds:
         return 0  # what there would be without any measure, then and now
-    if 0 < running <= startup.MOST_SECONDS:
-        made = _deployment(render_again(_with_budget(plain, engine, running)))
-        wanted, found = at(made, "spec", "template"), mapping(deployment, "spec", "template")
-        if not first_difference(wanted, found) and not first_surplus(wanted, found):
-            return running
+    if _stands(plain, engine, deployment):
+        return running
     if text(world.status, "startup", "template") == template:
         return min(max(whole(world.status, "startup", "budgetSeconds"), 0), startup.MOST_SECONDS)
     return measured
+
+
+def _running_budget(plain: RenderInput, deployment: Mapping[str, Any]) -> int:
+    """Seconds for a start that the pods have which run."""
+    made = _deployment(render_again(plain))
+    beside = whole(made, "spec", "progressDeadlineSeconds") - plain.container.startup_seconds
+    return whole(deployment, "spec", "progressDeadlineSeconds") - beside
+
+
+def _stands(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any]) -> bool:
+    """True where the template that runs is that of `plain`, whatever budget it has."""
+    running = _running_budget(plain, deployment)
+    if not 0 < running <= startup.MOST_SECONDS:
+        return False
+    made = _deployment(render_again(_with_budget(plain, engine, running)))
+    wanted, found = at(made, "spec", "template"), mapping(deployment, "spec", "template")
+    return not first_difference(wanted, found) and not first_surplus(wanted, found)
+
+
+def _brought_as_before(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any] | None) -> RenderInput:
+    """`plain` with the operator's image by which the pods that run have brought their weights, as long as nothing else
+    changes: a new release of the operator is no reason to replace them."""
+    cache, containers = plain.spec.weights.cache, mappings(deployment, "spec", "template", "spec", "initContainers")
+    image = next((text(one, "image") for one in containers if text(one, "name") == names.JOB_CONTAINER), "")
+    if deployment is None or cache is None or not cache.brought or image in ("", plain.capabilities.job_image):
+        return plain
+    before = replace(plain, capabilities=replace(plain.capabilities, job_image=image))
+    return before if _stands(before, engine, deployment) else plain
 
 
 def without_drafter(spec: DeploymentSpec) -> DeploymentSpec:

@@ -2,7 +2,7 @@
 
 hf://     the commit as revision
 oci://    the digest in place of the tag
-cached    the version's folder in the cache's claim, whatever the source
+cached    the version's folder in the cache, whatever the source: of a claim, or of what each pod fills itself
 pvc://    as it is; the hash over its files counts for the pair's
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from speculative_operator.domain.artifact import Pin
-from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.domain.spec import EMPTY_DIR, SOURCES, Cache, DeploymentSpec, EmptyDir, ModelSource, Scheme
 from speculative_operator.reconcile.records import Known
 
 FOLDER = "models"
@@ -33,34 +33,52 @@ def as_written(spec: DeploymentSpec) -> Effective:
     return Effective(spec, spec)
 
 
-def pinned(spec: DeploymentSpec, known: Known, claim: str) -> Effective:
-    """`spec` at the versions of `known`, from the cache in `claim` (empty: none)."""
+def in_pods(place: str) -> bool:
+    """True for the `place` of a cache that each pod fills itself."""
+    return place == EMPTY_DIR or place.startswith("/")
+
+
+def pinned(spec: DeploymentSpec, known: Known, place: str) -> Effective:
+    """`spec` at the versions of `known`, from the cache at `place` (`Cache.place`; empty: none)."""
     verifier, speculator = spec.verifier.source, spec.speculator
-    told = replace(spec, verifier=replace(spec.verifier, source=_told(verifier, known.verifier.pin, claim)))
+    told = replace(spec, verifier=replace(spec.verifier, source=_told(verifier, known.verifier.pin, place)))
     if speculator is not None and speculator.source is not None:
         facts = known.verifier if speculator.source.uri == verifier.uri else known.speculator
         # In mode Off nothing was read of a speculator, and nothing of it reaches a pod.
-        source = _told(speculator.source, facts.pin, claim) if facts is not None else speculator.source
+        source = _told(speculator.source, facts.pin, place) if facts is not None else speculator.source
         told = replace(told, speculator=replace(speculator, source=source))
-    size = sum(facts.weights.bytes for facts in (known.models if spec.speculates else (known.verifier,)))
-    return Effective(spec, replace(told, weights=replace(told.weights, bytes=size)))
+    models = known.models if spec.speculates else (known.verifier,)
+    weights = replace(told.weights, bytes=sum(facts.weights.bytes for facts in models))
+    if in_pods(place):
+        weights = replace(weights, cache=_filled(spec.weights.cache, place, tuple(facts.pin for facts in models)))
+    return Effective(spec, replace(told, weights=weights))
 
 
-def standing(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], ...], claim: str) -> Effective | None:
+def standing(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], ...], place: str) -> Effective | None:
     """`spec` with the pair of `known` in place of its own; None where it is not known how that pair drafts."""
     if not known.adopted or not asked:
         return None
     scheme, _, location = asked[0][0].partition("://")
-    if scheme not in set(Scheme):
+    if scheme not in SOURCES:
         return None
     source = ModelSource(Scheme(scheme), location, asked[0][1])
     held = replace(spec, verifier=replace(spec.verifier, source=source), speculator=known.drafter)
-    return pinned(held, known, claim)
+    return pinned(held, known, place)
 
 
-def _told(source: ModelSource, pin: Pin, claim: str) -> ModelSource:
-    if claim and pin.scheme is not Scheme.PVC:
-        return ModelSource(Scheme.PVC, f"{claim}/{FOLDER}/{pin.key}")
+def _filled(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
+    """The cache with what each pod brings into it. Where pods have one that the spec no longer names, only its place is
+    known: enough to tell which pair they are of."""
+    if cache is None or cache.place != place:
+        cache = Cache(empty_dir=EmptyDir("")) if place == EMPTY_DIR else Cache(node_path=place)
+    brought = {f"{FOLDER}/{pin.key}": pin.source for pin in pins if pin.scheme is not Scheme.PVC}
+    return replace(cache, brought=tuple(brought.items()))
+
+
+def _told(source: ModelSource, pin: Pin, place: str) -> ModelSource:
+    if place and pin.scheme is not Scheme.PVC:
+        scheme = Scheme.POD if in_pods(place) else Scheme.PVC
+        return ModelSource(scheme, f"{place}/{FOLDER}/{pin.key}")
     if pin.scheme is Scheme.HF:
         return replace(source, revision=pin.resolved)
     if pin.scheme is Scheme.OCI:

@@ -154,10 +154,15 @@ def _told(seen: JobSeen, uid: str, now: float) -> Failure:
     error = mapping(seen.result, "error")
     if not error:
         return Failure(Reason.SOURCE_UNREACHABLE, seen.trouble or _NO_RESULT, now, uid)
+    return Failure(*told_error(error), now, uid)
+
+
+def told_error(error: Mapping[str, Any]) -> tuple[Reason, str]:
+    """Reason and words of the `error` that `speculative-weights` leaves."""
     side, file, remedy = (text(error, name) for name in ("side", "file", "remedy"))
     message = (f"{side}: " if side else "") + text(error, "message")
     message += (f" ({file})" if file else "") + (f"; {remedy}" if remedy else "")
-    return Failure(reason_of(text(error, "reason")), message, now, uid)
+    return reason_of(text(error, "reason")), message
 
 
 def _same(before: Failure | None, after: Failure) -> Failure:

@@ -1,6 +1,6 @@
 """From the pair that a spec asks for to the pair that pods may be made of. Called by `tick` before it renders.
 
-    read (a Job)  ->  pin and compare  ->  fetch (a Job, with a cache)  ->  pods
+    read (a Job)  ->  pin and compare  ->  fetch (a Job, with a claim as cache)  ->  pods  (fetch, with another cache)
 
 Until a pair has come all the way, pods stay as they are: those of the pair before go on, and its table with them. A
 pair that could not be read because a source did not answer is served unread, as without this module; one that a source
@@ -20,10 +20,11 @@ from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Purpose
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import Check, ModelSource, Scheme
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import Cache, Check, ModelSource, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
+from speculative_operator.reconcile.arrival import arrival, refused, too_small
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
@@ -39,6 +40,7 @@ from speculative_operator.reconcile.records import (
     read,
     wanted_of,
 )
+from speculative_operator.reconcile.rollout import read_rollout
 from speculative_operator.reconcile.stages import Stage, Stages
 from speculative_operator.reconcile.verdicts import Judged
 from speculative_operator.reconcile.world import World
@@ -98,7 +100,8 @@ class _Way:
         self._world, self._now, self._checks = world, now, checks
         self._spec = world.spec
         self._wanted = wanted_of(world.spec)
-        self._claim = world.spec.weights.cache.claim if world.spec.weights.cache is not None else ""
+        self._cache = world.spec.weights.cache
+        self._place = self._cache.place if self._cache is not None else ""
         self._running = _running(world)
         self._current = read(mapping(world.status, "pair"))
         coming = read(mapping(world.status, "nextPair"))
@@ -116,7 +119,7 @@ class _Way:
         self._record = replace(self._record, verdict=found.word if found is not None else "")
         if found is not None and not found.verdict.compatible:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
-            return self._held(Stages(Stage.MISMATCH, self._claim, judged=found, known=known))
+            return self._held(Stages(Stage.MISMATCH, self._place, judged=found, known=known))
         stages = self._fetch(known, found)
         if stages.stage is not Stage.READY:
             return self._held(stages)
@@ -133,7 +136,7 @@ class _Way:
             return None
         mark = timestamp(record.checked_at) if record.known is not None and record.checked_at is not None else ""
         wanted = jobs.inspection(self._world, self._wanted, mark)
-        waits = self._claim or record.failure is None or self._final(record.failure)
+        waits = self._place or record.failure is None or self._final(record.failure)
         pause = BLOCKED_SECONDS if waits else UNREAD_SECONDS
         failure = record.failure if record.known is None else None
         tried = jobs.attempt(self._world, wanted, failure, pause, self._now)
@@ -176,29 +179,52 @@ class _Way:
 
     def _fetch(self, known: Known, found: Judged | None) -> Stages:
         """Brings the pair into the cache, where there is one."""
-        record, ready = self._record, Stages(Stage.READY, self._claim, judged=found, known=known)
-        if not self._claim:
+        record, ready = self._record, Stages(Stage.READY, self._place, judged=found, known=known)
+        if not self._place:
             self._record = replace(record, cache="")
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return ready
-        if record.cache == self._claim:
+        if self._cache is not None and self._cache.in_pods:
+            self._actions += jobs.leftover(self._world, Purpose.FETCH)
+            return self._fetched_by_pods(self._cache, known, ready)
+        if record.cache == self._place:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return ready
         keep = {*self._world.kept, *self._current.keys, *self._current.previous, *record.keys}
         wanted = jobs.fetching(self._world, known.models, tuple(keep))
         if wanted is None:
-            self._record = replace(record, cache=self._claim)
+            self._record = replace(record, cache=self._place)
             return ready
         self._actions += jobs.claim(self._world)
         tried = jobs.attempt(self._world, wanted, record.failure, BLOCKED_SECONDS, self._now)
         self._actions += tried.actions
-        self._record = replace(record, failure=tried.failure, cache=self._claim if tried.result is not None else "")
+        self._record = replace(record, failure=tried.failure, cache=self._place if tried.result is not None else "")
         if tried.result is not None:
             return ready
         comes = tried.seen is not None and tried.seen.progress is not None
         failure = None if comes else tried.failure
         stage = Stage.FETCHING if failure is None else Stage.NOT_FETCHED
-        return Stages(stage, self._claim, judged=found, known=known, job=tried.seen, failure=failure)
+        return Stages(stage, self._place, judged=found, known=known, job=tried.seen, failure=failure)
+
+    def _fetched_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
+        """Pods may be made at once, and bring the pair themselves."""
+        short = too_small(cache, known.models if self._spec.speculates else (known.verifier,))
+        if short:
+            failure = Failure(Reason.CACHE_FULL, short, self._now, "")
+            return replace(ready, stage=Stage.NOT_FETCHED, failure=failure)
+        self._record = replace(self._record, cache=self._place, failure=None)
+        target = pinned(self._spec, known, self._place).told
+        if target.weights.cache is None or not target.weights.cache.brought:
+            return replace(ready, place="")
+        before = next((one for one in mappings(self._world.status, "conditions")
+                       if text(one, "type") == ConditionType.WEIGHTS_READY.value), {})  # fmt: skip
+        pairs = {pair_hash(target), pair_hash(without_drafter(target))}
+        found = arrival(cache, self._world.pods, pairs, self._world.arriving, before)
+        deployment = self._world.children.get(("Deployment", names.child(self._spec.name)))
+        refusal = refused(cache, read_rollout(deployment, self._spec.replicas).refused)
+        if refusal is not None and found.reason is None:
+            found = replace(found, reason=refusal[0], message=refusal[1])
+        return replace(ready, arrival=found)
 
     # -- ends
 
@@ -206,12 +232,12 @@ class _Way:
         self._actions += jobs.leftover(self._world, Purpose.FETCH)
         failure = self._record.failure
         if failure is None:
-            stages = Stages(Stage.READING, self._claim, job=job)
+            stages = Stages(Stage.READING, self._place, job=job)
             # The pods that run are of what the spec says: nobody waits for a look at it.
-            goes_on = not self._claim and self._runs(as_written(self._spec))
+            goes_on = not self._place and self._runs(as_written(self._spec))
         else:
-            stages = Stages(Stage.UNREAD, self._claim, failure=failure)
-            goes_on = not self._claim and not self._final(failure)
+            stages = Stages(Stage.UNREAD, self._place, failure=failure)
+            goes_on = not self._place and not self._final(failure)
         if not goes_on:
             return self._held(stages)
         record = replace(self._record, hash=pair_hash(self._spec), verdict="")
@@ -219,12 +245,12 @@ class _Way:
 
     def _ready(self, known: Known, stages: Stages, found: Judged | None) -> Pairing:
         spec, drafter = self._spec, self._spec.speculator
-        target, plain = pinned(spec, known, self._claim), as_written(spec)
+        target, plain = pinned(spec, known, self._place), as_written(spec)
         record = following(self._record, None if self._mine else self._current)
         if not known.adopted or known.drafter != drafter:
             record = replace(record, facts=packed(replace(known, drafter=drafter, adopted=True)))
         pairing = Pairing(
-            choices=(plain, target) if not self._claim and self._runs(plain) else (target,),
+            choices=(plain, target) if not self._place and self._runs(plain) else (target,),
             stages=stages,
             record=record,
             notices=tuple(_moved(record)),
@@ -251,7 +277,7 @@ class _Way:
         known = self._record.known
         hashes = {pair_hash(self._spec)}
         if known is not None:
-            hashes.add(pair_hash(pinned(self._spec, known, self._claim).told))
+            hashes.add(pair_hash(pinned(self._spec, known, self._place).told))
             hashes.add(pair_hash(pinned(self._spec, known, "").told))
         conditions = pairing.stages.conditions(self._spec) if pairing.stages is not None else ()
         return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))

@@ -34,7 +34,15 @@ def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tupl
 
 
 def _unfetched(spec: DeploymentSpec) -> list[Condition]:
-    """What only a Job could bring, where the operator cannot make any."""
+    """What only the operator's image could bring, where the operator does not know it."""
+    cache = spec.weights.cache
+    if cache is not None and cache.in_pods:
+        kind = f"nodePath {cache.node_path}" if cache.node_path else "emptyDir"
+        message = (
+            f"spec.weights.cache.{kind} is filled by an init container of the operator's image, which the operator "
+            "does not know; set its setting SPECULATIVE_JOB_IMAGE, or remove weights.cache"
+        )
+        return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, message)]
     sources = (spec.verifier.source, spec.speculator.source if spec.speculator is not None else None)
     uris = [source.uri for source in sources if source is not None and source.scheme is Scheme.S3]
     message = (

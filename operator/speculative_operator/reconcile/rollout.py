@@ -26,6 +26,8 @@ class Rollout:
     """Every replica runs the current template and is available, and no other is left."""
     stalled: str = ""
     """The controller's message once no progress was made within the deadline."""
+    refused: str = ""
+    """The controller's message where it may not make a pod: a quota, an admission rule, Pod Security."""
     completed_at: float | None = None
     """When the last rollout was complete, unix seconds; None when the controller does not say."""
 
@@ -54,6 +56,7 @@ def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
         updated=updated,
         complete=complete,
         stalled="" if complete or not seen else _stalled(deployment),
+        refused="" if complete or not seen else _refused(deployment),
         completed_at=_completed_at(deployment) if complete else None,
     )
 
@@ -76,6 +79,13 @@ def _completed_at(deployment: Mapping[str, Any]) -> float | None:
         if text(condition, "type") == "Progressing" and text(condition, "reason") == "NewReplicaSetAvailable":
             return seconds_of(text(condition, "lastUpdateTime"))
     return None
+
+
+def _refused(deployment: Mapping[str, Any]) -> str:
+    for condition in mappings(deployment, "status", "conditions"):
+        if text(condition, "type") == "ReplicaFailure" and text(condition, "status") == "True":
+            return text(condition, "message") or text(condition, "reason")
+    return ""
 
 
 def _stalled(deployment: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile import formats, verdicts
+from speculative_operator.reconcile.arrival import Arrival, worded
 from speculative_operator.reconcile.records import Failure, Known
 from speculative_operator.reconcile.verdicts import Judged
 
@@ -39,12 +40,14 @@ class Stages:
     """Where the pair is, and all that is to be said of it."""
 
     stage: Stage
-    claim: str = ""
-    """Of the cache; empty: the engine loads the weights."""
+    place: str = ""
+    """Of the cache (`Cache.place`); empty: the engine loads the weights."""
     judged: Judged | None = None
     known: Known | None = None
     job: JobSeen | None = None
     failure: Failure | None = None
+    arrival: Arrival | None = None
+    """Of weights that pods bring themselves, once they may be made."""
     goes_on: bool = False
     """True where pods are made although nothing is known of the pair yet."""
 
@@ -58,7 +61,7 @@ class Stages:
         if self.stage is Stage.FETCHING:
             stalled = _stalled(self.job)
             reason = Reason.DOWNLOAD_STALLED if stalled else Reason.DOWNLOADING
-            return _not_ready(reason, f"pods wait until the weights lie in claim {self.claim}; see WeightsReady")
+            return _not_ready(reason, f"pods wait until the weights lie in {worded(self.place)}; see WeightsReady")
         if self.stage is Stage.MISMATCH and self.judged is not None:
             found = verdicts.mismatch(self.judged)
             return _not_ready(found.reason, f"no pod is made of this pair: {found.message}")
@@ -73,8 +76,10 @@ class Stages:
 
     def download(self) -> dict[str, Any]:
         """`status.weights`"""
-        if not self.claim:
+        if not self.place:
             return {}
+        if self.arrival is not None and not _whole(self.arrival):
+            return _figures(self.arrival.progress) if self.arrival.progress is not None else {}
         if self.stage is Stage.READY and self.known is not None:
             total = _total(self.known)
             return {"text": formats.size(total), "bytes": total, "totalBytes": total}
@@ -101,19 +106,25 @@ class Stages:
         return verdicts.memory(self.judged) if self.judged is not None else None
 
     def _weights(self) -> Condition | None:
-        kind = ConditionType.WEIGHTS_READY
-        if not self.claim:
+        kind, failure = ConditionType.WEIGHTS_READY, self.failure
+        if not self.place:
             return None
-        if self.failure is not None:
-            return Condition(kind, Truth.FALSE, self.failure.reason, self.failure.message)
+        if failure is not None:
+            return Condition(kind, Truth.FALSE, failure.reason, failure.message)
         if self.stage is Stage.READING:
             return Condition(kind, Truth.FALSE, Reason.INSPECTING, "both models are read before they are fetched")
         if self.stage is Stage.MISMATCH:
             return Condition(kind, Truth.FALSE, Reason.PAIR_MISMATCH, "nothing is fetched for a pair that does not fit")
         if self.stage is Stage.FETCHING:
-            return _downloading(self.job, self.claim)
+            return _filling(self.job, self.place)
+        return self._there()
+
+    def _there(self) -> Condition:
+        kind = ConditionType.WEIGHTS_READY
+        if self.arrival is not None and not _whole(self.arrival):
+            return _arriving(self.arrival)
         total = formats.size(_total(self.known)) if self.known is not None else "all"
-        message = f"{total} of weights, complete and verified, in claim {self.claim}"
+        message = f"{total} of weights, complete and verified, in {worded(self.place)}"
         return Condition(kind, Truth.TRUE, Reason.WEIGHTS_CACHED, message)
 
 
@@ -138,20 +149,43 @@ def _stalled(job: JobSeen | None) -> bool:
     return progress is not None and progress.stalled_seconds >= STALLED_SECONDS
 
 
-def _downloading(job: JobSeen | None, claim: str) -> Condition:
-    kind, progress = ConditionType.WEIGHTS_READY, _progress(job)
-    if progress is None:
-        return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, f"a Job fills claim {claim}{_trouble(job)}")
-    if _stalled(job):
+def _filling(job: JobSeen | None, place: str) -> Condition:
+    progress = _progress(job)
+    if progress is not None:
+        return _downloading(progress, "The Job")
+    message = f"a Job fills {worded(place)}{_trouble(job)}"
+    return Condition(ConditionType.WEIGHTS_READY, Truth.FALSE, Reason.DOWNLOADING, message)
+
+
+def _whole(arrival: Arrival) -> bool:
+    return arrival.there == arrival.pods > 0
+
+
+def _arriving(arrival: Arrival) -> Condition:
+    kind = ConditionType.WEIGHTS_READY
+    if arrival.reason is not None:
+        return Condition(kind, Truth.FALSE, arrival.reason, arrival.message)
+    if not arrival.pods:
+        message = f"each pod fetches them before its engine starts, into {worded(arrival.place)}; there is no pod yet"
+        return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, message)
+    have = f"{arrival.there} of {arrival.pods} pods have theirs in {worded(arrival.place)}"
+    if arrival.progress is None:
+        return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, f"{have}; each fetches them before its engine starts")
+    return _downloading(arrival.progress, "The pod", f"{have}; the next: ")
+
+
+def _downloading(progress: Progress, who: str, first: str = "") -> Condition:
+    kind = ConditionType.WEIGHTS_READY
+    if progress.stalled_seconds >= STALLED_SECONDS:
         message = (
-            f"no byte of {progress.file or 'any file'} came for a while; "
-            f"{formats.size(progress.bytes)} of {formats.size(progress.total)} are there. The Job keeps trying"
+            f"{first}no byte of {progress.file or 'any file'} came for a while; "
+            f"{formats.size(progress.bytes)} of {formats.size(progress.total)} are there. {who} keeps trying"
         )
         return Condition(kind, Truth.FALSE, Reason.DOWNLOAD_STALLED, message)
     figures = _figures(progress)
     parts = [f"{formats.size(progress.bytes)} of {formats.size(progress.total)}", figures.get("rate", "")]
     parts.append(f"{figures['left']} left" if "left" in figures else "")
-    return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, ", ".join(part for part in parts if part))
+    return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, first + ", ".join(part for part in parts if part))
 
 
 def _figures(progress: Progress) -> dict[str, Any]:

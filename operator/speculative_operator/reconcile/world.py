@@ -8,7 +8,7 @@ from typing import Any
 
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition
-from speculative_operator.domain.jobs import JobSeen
+from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render import Capabilities
@@ -36,8 +36,9 @@ class World:
     """What the API server returned for our last apply of a child: drift is judged against it, so that its
     normalisation never looks like a hand edit. May be empty, as after a restart."""
     jobs: tuple[JobSeen, ...] = ()
-    """The object's Jobs as far as they and their pods tell; each is also among `children`, by which it is deleted,
-    but for one that waits for its turn."""
+    """The object's Jobs as far as they and their pods tell; each is also among `children`, by which it is deleted."""
+    arriving: Mapping[str, Progress] = field(default_factory=dict)
+    """Name of a serving pod that brings its weights itself -> how far it is; not of every one."""
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""

@@ -9,6 +9,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.render import labels, podspec
+from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.inputs import RenderInput
 
 
@@ -34,6 +35,9 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     """Values of the Deployment."""
     spec, container = inp.spec, inp.container
     volumes, mounts = podspec.volumes_and_mounts(inp)
+    brought = bringing(inp)
+    if brought is not None:
+        volumes, mounts = joined(volumes, brought.volumes), [*mounts, brought.mount]
     return {
         **common(spec, names.child(spec.name)),
         **network(inp),
@@ -41,13 +45,16 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "owns_replicas": inp.owns_replicas,
         "replicas": spec.replicas,
         "strategy": inp.strategy,
-        "progress_deadline": container.startup_seconds + podspec.PROGRESS_MARGIN_SECONDS,
+        "progress_deadline": container.startup_seconds
+        + podspec.PROGRESS_MARGIN_SECONDS
+        + (brought.seconds if brought is not None else 0),
         "pod_labels": labels.of_pods(spec),
         "port_text": str(names.SERVING_PORT),
         "metrics_path": container.metrics_path,
         "files": podspec.file_annotations(inp),
         "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
         "run_as_user": podspec.run_as_user(inp),
+        "init_containers": brought.containers if brought is not None else (),
         "container": names.CONTAINER,
         "image": container.image,
         "command": list(container.command),

@@ -1,4 +1,5 @@
 """Jobs that read and fetch models, as `domain.jobs.JobSeen`: of a Job, its pods, their last words and their last line.
+Of serving pods that fetch their weights themselves the last line alone: the rest is in their status.
 
 Asked by `visit` before each tick. Only the last line of a running download is read from the API server, and not often;
 without the permission for it a download merely shows no progress.
@@ -63,6 +64,14 @@ class Jobs:
         found = [body for (kind, _), body in sorted(snapshot.children.items()) if kind == JOB.kind and purpose_of(body)]
         return tuple([await self._one(job, snapshot.workers.get(job["metadata"]["name"], ()), now) for job in found])
 
+    async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]:
+        """How far one serving pod is that brings its weights itself, by its name. Raises nothing."""
+        bringing = [(pod, runs) for pod in snapshot.pods if (runs := _brings(pod)) is not None]
+        for pod, runs in sorted(bringing, key=lambda one: str(one[0]["metadata"]["name"]))[:1]:
+            progress = await self._progress(pod, runs)
+            return {pod["metadata"]["name"]: progress} if progress is not None else {}
+        return {}
+
     async def _one(self, job: Body, pods: Sequence[Body], now: float) -> JobSeen:
         seen = job_seen(job, pods, now)
         running = next((pod for pod in pods if _phase(pod) == "Running"), None)
@@ -70,14 +79,16 @@ class Jobs:
             return seen
         return replace(seen, progress=await self._progress(running))
 
-    async def _progress(self, pod: Body) -> Progress | None:
-        """What the pod last said of its download; None where it has not said anything, or nobody may listen."""
+    async def _progress(self, pod: Body, runs: int = 0) -> Progress | None:
+        """What the pod last said of its download in its run number `runs`; None where it has not said anything, or
+        nobody may listen."""
         meta, now = pod["metadata"], self._clock()
-        line = self._lines.get(meta["uid"])
+        key = f"{meta['uid']}/{runs}"
+        line = self._lines.get(key)
         if now < self._not_before or (line is not None and now < line.at + READ_EVERY):
             return line.progress if line else None
-        self._lines = {uid: one for uid, one in self._lines.items() if now < one.at + FORGET_AFTER}
-        line = self._lines[meta["uid"]] = _Line(now, line.progress if line else None)
+        self._lines = {run: one for run, one in self._lines.items() if now < one.at + FORGET_AFTER}
+        line = self._lines[key] = _Line(now, line.progress if line else None)
         try:
             async with asyncio.timeout(READ_WITHIN):
                 text = await self._kube.last_line(meta["namespace"], meta["name"], names.JOB_CONTAINER)
@@ -95,6 +106,14 @@ def purpose_of(job: Body) -> Purpose | None:
     """What a Job is for; None where its label does not say."""
     value = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB)
     return Purpose(value) if value in set(Purpose) else None
+
+
+def _brings(pod: Body) -> int | None:
+    """Restarts of the init container that brings a pod's weights, while it runs; None while it does not."""
+    for one in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        if one.get("name") == names.JOB_CONTAINER and (one.get("state") or {}).get("running"):
+            return int(one.get("restartCount") or 0)
+    return None
 
 
 def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:

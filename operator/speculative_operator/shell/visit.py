@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
-from speculative_operator.domain.actions import Action
-from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
+from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
@@ -52,6 +51,8 @@ class SeesJobs(Protocol):
     """`jobs.Jobs`, or a fake."""
 
     async def seen(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]: ...
+
+    async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,9 @@ class Visitor:
             return await self._refuse(snapshot.owner, state, problem, now)
         before = state.memory
         jobs = await self._sources.jobs.seen(snapshot, now)
-        outcome = self._decide(spec, snapshot, state, jobs, now)
-        actions = self._in_turn(key, snapshot, outcome.actions, now)
+        by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
+        arriving = await self._sources.jobs.arriving(snapshot) if by_pods else {}
+        outcome = self._decide(spec, snapshot, state, jobs, arriving, now)
         try:
             with self._telemetry.phase("apply"):
                 report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now)
@@ -142,7 +144,7 @@ class Visitor:
             self._telemetry.decision(outcome.probe)
         with self._telemetry.phase("report"):
             await self._report(snapshot.owner, state, outcome, now)
-        return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs))
+        return self._next(snapshot, state, report, downloading(jobs) or bool(arriving))
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
         uid = owner["metadata"]["uid"]
@@ -153,7 +155,13 @@ class Visitor:
         return state
 
     def _decide(
-        self, spec: DeploymentSpec, snapshot: Snapshot, state: _State, jobs: tuple[JobSeen, ...], now: float
+        self,
+        spec: DeploymentSpec,
+        snapshot: Snapshot,
+        state: _State,
+        jobs: tuple[JobSeen, ...],
+        arriving: Mapping[str, Progress],
+        now: float,
     ) -> Outcome:
         with self._telemetry.phase("observe"):
             observation = self._observe(spec, snapshot, state)
@@ -169,7 +177,8 @@ class Visitor:
             capabilities=self._sources.capabilities(),
             problems=(*state.ledger.conditions(), *late(spec.name, waited, at_ease=_at_ease(snapshot))),
             applied=dict(state.ledger.made),
-            jobs=(*jobs, *queued(spec.name, waited)),
+            jobs=jobs,
+            arriving=arriving,
             # A claim by that name that somebody else made serves as well.
             claims=frozenset(snapshot.claims.keys() | claims),
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),

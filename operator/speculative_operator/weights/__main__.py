@@ -1,4 +1,4 @@
-"""`speculative-weights inspect|fetch`: what the operator's Jobs run.
+"""`speculative-weights inspect|fetch`: what the operator's Jobs run, and `hold` beside engines.
 
 Exit status 0 with a result; 1 or 3 with an error as the result and one line on stderr, 3 where another try would fail
 in the same way; 2 wrong use of the command line; 143 ended by SIGTERM (130 by SIGINT), to be gone on with.
@@ -22,6 +22,7 @@ from speculative_operator.weights.collect import GRACE_SECONDS
 from speculative_operator.weights.command import Halt, fetched, inspected
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import Stopped
+from speculative_operator.weights.hold import hold
 
 TERMINATION_LOG = Path("/dev/termination-log")
 
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run with `argv` (default: the process's arguments); the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
-    if not options.verifier and not options.speculator:
+    if options.command != "hold" and not options.verifier and not options.speculator:
         parser.error("--verifier or --speculator is wanted: neither was given")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -46,6 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, asked)
     try:
+        if options.command == "hold":
+            stop.heeded = True
+            hold(options.cache, options.version, options.object, stop)
+            return Exit.DONE
         found = inspected(options) if options.command == "inspect" else fetched(options, _tell, stop)
         return _left(options.result, found, Exit.DONE)
     except Stopped:
@@ -94,8 +99,13 @@ def _parser() -> argparse.ArgumentParser:
     fetching = commands.add_parser("fetch", help="bring both models, or one, into a cache")
     _sides(inspecting, alone=False)
     _sides(fetching, alone=True)
-    fetching.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")
-    fetching.add_argument("--object", default="local/local", metavar="NAMESPACE/NAME", help="who wants the pair")
+    holding = commands.add_parser("hold", help="say until ended that versions of a cache are in use")
+    for command in (fetching, holding):
+        command.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")
+        command.add_argument("--object", default="local/local", metavar="NAMESPACE/NAME", help="who wants the pair")
+    holding.add_argument(
+        "--version", action="append", required=True, metavar="KEY", help="a version in use; may be repeated"
+    )
     fetching.add_argument(
         "--keep", action="append", default=[], metavar="KEY", help="a version never to remove; may be repeated"
     )

@@ -16,7 +16,7 @@ from typing import Any
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.domain.spec import SOURCES, ModelSource, Scheme
 from speculative_operator.weights import disk
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.collect import collect
@@ -79,7 +79,7 @@ def _wanted(options: Namespace) -> dict[str, ModelSource]:
 def _source(uri: str, revision: str) -> ModelSource:
     """`hf://organisation/model@revision` is the same as the two apart. Raises WeightsError."""
     scheme, _, location = uri.rstrip("/").partition("://")
-    if scheme not in list(Scheme) or not location:
+    if scheme not in SOURCES or not location:
         raise WeightsError(
             Reason.UNSUPPORTED_SOURCE,
             f"{uri} is no model source",

@@ -46,3 +46,5 @@ def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:
             from speculative_operator.weights.s3 import open_bucket
 
             return open_bucket(source)
+        case Scheme.POD:
+            raise ValueError(f"{source.uri} is no source: a pod fills it")

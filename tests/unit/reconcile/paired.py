@@ -53,9 +53,11 @@ class Paired(Cluster):
     made: list[Purpose] = field(default_factory=list)
     """Jobs made so far."""
     kept: frozenset[str] = frozenset()
+    arriving: dict[str, Progress] = field(default_factory=dict)
 
     def world(self, **change: Any) -> World:
         own: dict[str, Any] = {"jobs": self.jobs(), "claims": frozenset(self.claims), "kept": self.kept}
+        own["arriving"] = dict(self.arriving)
         return super().world(**(own | change))
 
     def jobs(self) -> tuple[JobSeen, ...]:

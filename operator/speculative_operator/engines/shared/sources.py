@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.engines.base import MODELS_MOUNT, ImageMount, PvcMount, Refusal
@@ -25,7 +26,7 @@ class Located:
 
 def locate(source: ModelSource, role: str) -> Located:
     """`role` ("verifier" or "speculator") names the folder of an image. Raises ValueError for s3: it was refused
-    before, or its weights lie in the claim of a cache.
+    before, or its weights lie in a cache.
 
     A claim is mounted whole, once, because hub caches link from one folder of it into another.
     """
@@ -35,6 +36,9 @@ def locate(source: ModelSource, role: str) -> Located:
         claim, _, path = source.location.partition("/")
         mount = f"{MODELS_MOUNT}/{claim}"
         return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, "", mount))
+    if source.scheme is Scheme.POD:
+        folder, _, key = source.location.rpartition("/")
+        return Located(f"{names.WEIGHTS_MOUNT}/{folder.rpartition('/')[2]}/{key}")
     if source.scheme is Scheme.OCI:
         mount = f"{MODELS_MOUNT}/{role}"
         return Located(mount, image=ImageMount(source.location, mount))

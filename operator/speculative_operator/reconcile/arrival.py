@@ -1,0 +1,146 @@
+"""What becomes of weights that pods bring themselves (`render.bringing`), by what their init containers say. Used by
+`pairing`; `stages` puts it into words.
+
+A pod's first container says by its end how it went, as a Job's does, and is started again by the kubelet until it goes
+well. So a failure stands until bytes come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.jobs import Progress, decoded
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import EMPTY_DIR, Cache, Medium, Scheme
+from speculative_operator.reconcile import formats
+from speculative_operator.reconcile.jobs import told_error
+from speculative_operator.reconcile.quantities import quantity
+from speculative_operator.reconcile.reading import mapping, mappings, text
+
+MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
+"""What must be free beside the weights, as `weights.disk` demands: a hundredth of them, and at least so many bytes."""
+_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+_POD_NAME = re.compile(r'pods? "[^"]*"')
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Where the weights are in the pods of one pair."""
+
+    place: str
+    """`Cache.place`"""
+    pods: int = 0
+    there: int = 0
+    """Pods that have theirs."""
+    progress: Progress | None = None
+    """Of one that has not."""
+    reason: Reason | None = None
+    message: str = ""
+    """Why those of one do not come."""
+
+
+def arrival(
+    cache: Cache,
+    pods: Iterable[Mapping[str, Any]],
+    pairs: Collection[str],
+    progress: Mapping[str, Progress],
+    before: Mapping[str, Any],
+) -> Arrival:
+    """Of the pods that were made of one of `pairs` (hashes). `progress` by name of a pod; `before` is the condition as
+    it was: what was said of a pod's failure is not said anew with each try, though figures in it may change."""
+    ours = [pod for pod in pods if text(pod, "metadata", "labels", names.LABEL_PAIR) in pairs]
+    ours = [pod for pod in ours if not text(pod, "metadata", "deletionTimestamp") and _alive(pod)]
+    states = {text(pod, "metadata", "name"): _state(pod) for pod in ours}
+    there = sum(1 for state in states.values() if mapping(state, "state", "terminated").get("exitCode") == 0)
+    coming = next((progress[name] for name in sorted(states) if name in progress), None)
+    found = Arrival(cache.place, len(ours), there, coming)
+    for pod in sorted(ours, key=lambda pod: text(pod, "metadata", "name")):
+        name = text(pod, "metadata", "name")
+        failed = _failure(cache, states[name]) if name not in progress else None
+        if failed is not None:
+            reason, message = failed
+            whose = _whose(name, text(pod, "spec", "nodeName"))
+            same = text(before, "reason") == reason.value and text(before, "message").startswith(whose)
+            return Arrival(
+                found.place, found.pods, there, coming, reason, text(before, "message") if same else whose + message
+            )
+    return found
+
+
+def refused(cache: Cache, why: str) -> tuple[Reason, str] | None:
+    """What is said where no pod can be made, for a reason that the kind of cache has; None for any other."""
+    if not cache.node_path or "hostPath" not in why:
+        return None
+    message = (
+        f"no pod is made: {_POD_NAME.sub('pods', why)}; weights.cache.nodePath needs a namespace that admits hostPath "
+        "volumes, by the label pod-security.kubernetes.io/enforce: privileged; or use emptyDir or a claim"
+    )
+    return Reason.CACHE_UNWRITABLE, message
+
+
+def too_small(cache: Cache, models: tuple[ModelFacts, ...]) -> str:
+    """Why the weights cannot fit into an emptyDir; empty where they do, or where nothing is known."""
+    limit = quantity(cache.empty_dir.size_limit) if cache.empty_dir is not None else None
+    size = sum(facts.weights.bytes for facts in models if facts.pin.scheme is not Scheme.PVC)
+    needed = size + max(size // MARGIN_SHARE, LEAST_MARGIN)
+    if limit is None or cache.empty_dir is None or not size or limit >= needed:
+        return ""
+    return (
+        f"weights.cache.emptyDir.sizeLimit {cache.empty_dir.size_limit} is too small: both models together are "
+        f"{formats.size(size)}; make it {-(-needed // (1 << 30))}Gi or more"
+    )
+
+
+def worded(place: str) -> str:
+    """The place of a cache, for people."""
+    if place.startswith("/"):
+        return f"folder {place} of the node"
+    return "an emptyDir of each pod" if place == EMPTY_DIR else f"claim {place}"
+
+
+def _alive(pod: Mapping[str, Any]) -> bool:
+    return text(pod, "status", "phase") not in ("Failed", "Succeeded")
+
+
+def _whose(name: str, node: str) -> str:
+    return f"pod {name} on {node}: " if node else f"pod {name}: "
+
+
+def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Status of the container that brings the weights."""
+    found = mappings(pod, "status", "initContainerStatuses")
+    return next((one for one in found if text(one, "name") == names.JOB_CONTAINER), {})
+
+
+def _failure(cache: Cache, state: Mapping[str, Any]) -> tuple[Reason, str] | None:
+    """Why the last try came to nothing, or why there is none."""
+    waiting = mapping(state, "state", "waiting")
+    if text(waiting, "reason") not in (*_ON_ITS_WAY, "CrashLoopBackOff"):
+        return Reason.PODS_NOT_READY, f"{text(waiting, 'reason')}: {text(waiting, 'message')}".removesuffix(": ")
+    end = mapping(state, "state", "terminated") or mapping(state, "lastState", "terminated")
+    if not end or end.get("exitCode") == 0:
+        return None
+    error = mapping(decoded(text(end, "message")), "error")
+    if error:
+        return told_error({**error, **_remedied(cache, text(error, "reason"))})
+    why = text(end, "reason") or "Error"
+    more = "; give it more memory in spec.template.spec.initContainers" if why == "OOMKilled" else ""
+    return Reason.SOURCE_UNREACHABLE, f"container {names.JOB_CONTAINER} ended: {why}, {end.get('exitCode')}{more}"
+
+
+def _remedied(cache: Cache, reason: str) -> dict[str, str]:
+    """The remedy for a cache that is no claim, of which the program speaks."""
+    if reason == Reason.CACHE_FULL.value and cache.empty_dir is not None:
+        more = ", or leave medium out" if cache.empty_dir.medium is Medium.MEMORY else ", on nodes that have as much"
+        return {"remedy": f"raise spec.weights.cache.emptyDir.sizeLimit{more}"}
+    if reason == Reason.CACHE_FULL.value:
+        return {"remedy": f"make room below {cache.node_path} on that node, or name a folder of a larger disk"}
+    if reason == Reason.CACHE_UNWRITABLE.value and cache.node_path:
+        owned = f"let root of the node own {cache.node_path}, on a disk that can be written to"
+        return {"remedy": f"{owned}; where SELinux is enforced, label it container_file_t"}
+    return {}

@@ -1,0 +1,154 @@
+"""How a serving pod brings its weights itself, before its engine starts: into a folder of its node, or into an
+emptyDir of its own. Called by `values`; `reconcile.arrival` reads what becomes of it.
+
+The same program as in the Jobs, with the same environment. A version is named by commit or digest, so that every pod
+of a template loads the same, whatever a branch has become since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.spec import Cache, DeploymentSpec, Medium, ModelSource, Scheme
+from speculative_operator.engines.shared.container import DOWNLOAD_RATE, DOWNLOAD_SECONDS
+from speculative_operator.render.inputs import RenderInput
+from speculative_operator.render.jobs import CACHE, COMMAND, SIZES, TMP, USER, credentials, placed, variables
+
+VOLUME = "weights"
+HOLD_REQUESTS = {"cpu": "5m", "memory": "32Mi"}
+HOLD_LIMITS = {"memory": "64Mi"}
+"""It takes 23 MB."""
+_ROOT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bringing:
+    """What a pod template gets for it."""
+
+    containers: tuple[dict[str, Any], ...]
+    """Init containers, in order, as `templates/deployment.yaml.j2` places them."""
+    volumes: tuple[dict[str, Any], ...]
+    mount: dict[str, Any]
+    """Of the engine: it reads."""
+    seconds: int
+    """What it may take before a rollout is said to stand still."""
+
+
+def bringing(inp: RenderInput) -> Bringing | None:
+    """None where the engine finds its weights elsewhere."""
+    cache, versions = inp.spec.weights.cache, _versions(inp.spec)
+    if cache is None or not versions:
+        return None
+    weights = placed(VOLUME, _volume(cache), CACHE, read_only=False)
+    read = [placed("weights-tmp", {"emptyDir": {}}, TMP, read_only=False), weights, *credentials(inp.spec)]
+    containers = [_fetching(inp, cache, versions, [mount for _, mount in read])]
+    if cache.node_path:
+        containers.append(_holding(inp, cache, versions, weights[1]))
+    return Bringing(
+        containers=tuple(containers),
+        volumes=tuple(volume for volume, _ in read),
+        mount={"name": VOLUME, "mountPath": names.WEIGHTS_MOUNT, "readOnly": True},
+        seconds=max(DOWNLOAD_SECONDS, ceil(inp.spec.weights.bytes / DOWNLOAD_RATE)),
+    )
+
+
+def joined(ours: Iterable[dict[str, Any]], more: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Volumes of both, each name once: engine and init container may trust the same authorities."""
+    found = {volume["name"]: volume for volume in ours}
+    return list((found | {volume["name"]: volume for volume in more}).values())
+
+
+def _versions(spec: DeploymentSpec) -> dict[str, ModelSource]:
+    """Side -> what is to be brought for it, by what the engine is told to load."""
+    cache = spec.weights.cache
+    known = {f"{cache.place}/{folder}": source for folder, source in cache.brought} if cache is not None else {}
+    speculator = spec.speculator.source if spec.speculator is not None and spec.speculates else None
+    found: dict[str, ModelSource] = {}
+    for side, told in (("verifier", spec.verifier.source), ("speculator", speculator)):
+        if told is not None and told.scheme is Scheme.POD and known[told.location] not in found.values():
+            found[side] = known[told.location]
+    return found
+
+
+def _fetching(
+    inp: RenderInput, cache: Cache, versions: Mapping[str, ModelSource], mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    args = ["fetch", "--cache", CACHE]
+    for side, source in versions.items():
+        args += [f"--{side}", source.uri, f"--{side}-revision", source.revision]
+    requests, limits = _resources(cache)
+    return _container(inp, cache, names.JOB_CONTAINER, [*args, *_wants(inp.spec)]) | {
+        "env": variables(inp.spec),
+        "requests": requests,
+        "limits": limits,
+        "mounts": mounts,
+    }
+
+
+def _holding(
+    inp: RenderInput, cache: Cache, versions: Mapping[str, ModelSource], mount: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Pods of other objects and namespaces tidy up in the same folder, and go by marks that a pod makes when it starts.
+    This one renews them: an engine that is restarted after weeks must find its weights."""
+    args = ["hold", "--cache", CACHE]
+    folders = {source: folder.rpartition("/")[2] for folder, source in cache.brought}
+    for source in versions.values():
+        args += ["--version", folders[source]]
+    return _container(inp, cache, names.HOLD_CONTAINER, [*args, *_wants(inp.spec)]) | {
+        "stays": True,
+        "env": [],
+        "requests": HOLD_REQUESTS,
+        "limits": HOLD_LIMITS,
+        "mounts": [dict(mount)],
+    }
+
+
+def _container(inp: RenderInput, cache: Cache, name: str, args: list[str]) -> dict[str, Any]:
+    security: dict[str, Any] = {}
+    if cache.node_path:
+        # The kubelet makes the folder as root's, and no fsGroup changes that.
+        security = {"runAsNonRoot": False, "runAsUser": _ROOT}
+    elif not inp.capabilities.assigns_uids:
+        security = {"runAsUser": USER}
+    return {
+        "name": name,
+        "image": inp.capabilities.job_image,
+        "command": COMMAND,
+        "args": args,
+        "stays": False,
+        "security": security,
+    }
+
+
+def _wants(spec: DeploymentSpec) -> tuple[str, str]:
+    return "--object", f"{spec.namespace}/{spec.name}"
+
+
+def _volume(cache: Cache) -> dict[str, Any]:
+    if cache.node_path:
+        return {"hostPath": {"path": cache.node_path, "type": "DirectoryOrCreate"}}
+    empty = cache.empty_dir
+    if empty is None:
+        return {"emptyDir": {}}
+    medium = {"medium": empty.medium.value} if empty.medium is not None else {}
+    return {"emptyDir": {**medium, "sizeLimit": empty.size_limit}}
+
+
+def _resources(cache: Cache) -> tuple[dict[str, str], dict[str, str]]:
+    """Those of the Job, and room for an emptyDir: the scheduler then takes a node that has it.
+
+    What lies in memory counts as memory of whoever wrote it, so that a limit would end the download.
+    """
+    size, empty = SIZES[Purpose.FETCH], cache.empty_dir
+    requests, limits = dict(size.requests), dict(size.limits)
+    if empty is not None and empty.medium is Medium.MEMORY:
+        requests["memory"] = empty.size_limit
+        del limits["memory"]
+    elif empty is not None:
+        requests["ephemeral-storage"] = empty.size_limit
+    return requests, limits
