@@ -77,6 +77,7 @@ def _vllm(plain: EngineRules, version: Version) -> EngineRules:
         refusals=plain.refusals,
         largest_k=plain.largest_k,
         same_vocabulary_size=version >= SAME_SIZE_SINCE,
+        whole_heads=read,
         heterogeneous=version >= _heterogeneous_since(),
         renames=RENAMES,
         speculators_types=SPECULATORS_TYPES if read else None,

@@ -23,6 +23,9 @@ class EngineRules:
     """K that the engine is started with; None: unknown, then that of the spec counts."""
     same_vocabulary_size: bool = False
     """A draft_model whose `vocab_size` differs at all, padding included, is refused at start."""
+    whole_heads: bool = False
+    """An EAGLE-3 head that drafts as many tokens as the verifier has is taken to need no map: its own `vocab_size` must
+    be as many too, or its first draft ends the engine."""
     heterogeneous: bool | None = None
     """Whether the engine can map one vocabulary to another; None: unknown."""
     renames: tuple[tuple[str, Method], ...] = ()

@@ -19,6 +19,7 @@ from speculative_operator.pairing.compared import named
 from speculative_operator.pairing.drafter import block, nature
 from speculative_operator.pairing.findings import Finding, Kind, Level, Verdict
 from speculative_operator.pairing.judge import judge
+from speculative_operator.pairing.rules import EngineRules
 
 NAMING = "nm-testing/eagle3-llama3.1-8b-instruct-speculators"
 LLAMA, EAGLE3 = "meta-llama/Llama-3.1-8B-Instruct", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -117,6 +118,19 @@ def test_maps_of_the_draft_vocabulary() -> None:
     assert found(judged(facts(LLAMA), with_tensors(facts(EAGLE3), d2t=(32000,), **head)), Code.DRAFT_MAP_SHAPE)
     large = judged(facts(LLAMA), with_config(EAGLE3, draft_vocab_size=200000))
     assert found(large, Code.DRAFT_VOCABULARY_TOO_LARGE).speculator == "200000"
+
+
+@pytest.mark.parametrize(
+    ("own", "drafts", "refused"), [(128320, 128256, True), (128320, 128320, False), (128256, 128256, False)]
+)
+def test_a_head_that_drafts_all_of_the_verifier_s_tokens_has_no_others(own: int, drafts: int, refused: bool) -> None:
+    """vLLM 0.32.0 reads a map where `draft_vocab_size` is not the verifier's, else wants logits as wide as the head's
+    own `vocab_size`: tests/vllm/test_verdicts.py holds that to the engine."""
+    head = replace(with_config(EAGLE3, vocab_size=own, draft_vocab_size=drafts), weights=WeightFacts())
+    told = [one.field for one in judged(facts(LLAMA), head).errors]
+    assert told == ["speculator config.json vocab_size"] * refused
+    spec = spec_of(Known(LLAMA, EAGLE3, Method.EAGLE3, {}, (), (), "", ""))
+    assert judge(facts(LLAMA), head, spec, EngineRules(EngineType.SGLANG)).compatible, "other engines are not spoken of"
 
 
 def test_a_map_whose_headers_were_not_read_is_not_missing() -> None:

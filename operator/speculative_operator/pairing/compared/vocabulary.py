@@ -102,6 +102,14 @@ def _sizes_of_models(pair: Pair) -> Iterator[Finding]:
 
 def _size_of_head(pair: Pair) -> Iterator[Finding]:
     ours = reading.vocabulary_size(pair.verifier)
+    if (own := _unmapped(pair)) is not None:
+        message = (
+            f"the head drafts {ours} tokens, as many as the verifier has, of a vocabulary of {own}: "
+            f"{pair.rules.engine} reads no map then, and ends at the first draft"
+        )
+        remedy = "set its vocab_size to its draft_vocab_size, or name a speculator that was trained for this verifier"
+        yield error(Code.VOCABULARY_SIZE_DIFFERS, "speculator config.json vocab_size", (ours, own), message, remedy)
+        return
     for field, theirs in _sizes_of_head(pair):
         if ours is None or ours == theirs:
             continue
@@ -113,6 +121,14 @@ def _size_of_head(pair: Pair) -> Iterator[Finding]:
         remedy = "name a speculator that was trained for this verifier"
         yield error(Code.VOCABULARY_SIZE_DIFFERS, field, (ours, theirs), message, remedy)
         return
+
+
+def _unmapped(pair: Pair) -> int | None:
+    """The head's `vocab_size` where it is another than its `draft_vocab_size`, and that is the verifier's."""
+    ours, own = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.drafter)
+    drafts = drafter.draft_vocabulary_size(pair.drafter)
+    whole = pair.method is Method.EAGLE3 and pair.rules.whole_heads and drafts is not None and drafts == ours
+    return own if whole and own != drafts else None
 
 
 def _sizes_of_head(pair: Pair) -> Iterator[tuple[str, int]]:
