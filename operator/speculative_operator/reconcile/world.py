@@ -36,7 +36,8 @@ class World:
     """What the API server returned for our last apply of a child: drift is judged against it, so that its
     normalisation never looks like a hand edit. May be empty, as after a restart."""
     jobs: tuple[JobSeen, ...] = ()
-    """The object's Jobs as far as they and their pods tell; each is also among `children`, by which it is deleted."""
+    """The object's Jobs as far as they and their pods tell; each is also among `children`, by which it is deleted,
+    but for one that waits for its turn."""
     arriving: Mapping[str, Progress] = field(default_factory=dict)
     """Name of a serving pod that brings its weights itself -> how far it is; not of every one."""
     claims: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
+from speculative_operator.domain.actions import Action
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
@@ -128,6 +129,7 @@ class Visitor:
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
         arriving = await self._sources.jobs.arriving(snapshot) if by_pods else {}
         outcome = self._decide(spec, snapshot, state, jobs, arriving, now)
+        actions = self._in_turn(key, snapshot, outcome.actions, now)
         try:
             with self._telemetry.phase("apply"):
                 report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now)
@@ -144,7 +146,7 @@ class Visitor:
             self._telemetry.decision(outcome.probe)
         with self._telemetry.phase("report"):
             await self._report(snapshot.owner, state, outcome, now)
-        return self._next(snapshot, state, report, downloading(jobs) or bool(arriving))
+        return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs) or bool(arriving))
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
         uid = owner["metadata"]["uid"]
@@ -177,7 +179,7 @@ class Visitor:
             capabilities=self._sources.capabilities(),
             problems=(*state.ledger.conditions(), *late(spec.name, waited, at_ease=_at_ease(snapshot))),
             applied=dict(state.ledger.made),
-            jobs=jobs,
+            jobs=(*jobs, *queued(spec.name, waited)),
             arriving=arriving,
             # A claim by that name that somebody else made serves as well.
             claims=frozenset(snapshot.claims.keys() | claims),
