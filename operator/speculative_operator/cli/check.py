@@ -118,7 +118,8 @@ def _body(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> dic
     size = {"tensorParallelSize": arguments.tensor_parallel_size, "maxModelLen": arguments.max_model_len}
     drafts = {"mode": "Static", "numSpeculativeTokens": arguments.k} if arguments.k else {}
     engine = {"type": arguments.engine, "version": arguments.engine_version}
-    speculator = {"method": arguments.method or _method(sides), "model": _uri(sides.get("speculator"))}
+    method = arguments.method or _method(sides)
+    speculator = {"method": method, "model": _uri(sides.get("speculator"), "-draft" if method == "draft_model" else "")}
     return {
         "verifier": _given({"model": _uri(sides["verifier"]), **size}),
         "speculator": _given(speculator),
@@ -131,12 +132,13 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in ("", None)}
 
 
-def _uri(facts: ModelFacts | None) -> str:
-    """The model's URI; for a folder of this machine one that the API takes, and which nothing reads."""
+def _uri(facts: ModelFacts | None, mark: str = "") -> str:
+    """The model's URI; for a folder of this machine one that the API takes, and which nothing reads: with `mark` another
+    one than without, since two folders may hold the same files."""
     if facts is None:
         return ""
     folder = facts.pin.scheme == "pvc"
-    return f"pvc://local/{facts.pin.key}" if folder else facts.pin.source.uri
+    return f"pvc://local/{facts.pin.key}{mark}" if folder else facts.pin.source.uri
 
 
 def _method(sides: Mapping[str, ModelFacts]) -> str:

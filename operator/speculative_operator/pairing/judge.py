@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Speculator
+from speculative_operator.pairing import reading
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.compared import (
     blocks,
@@ -74,9 +75,16 @@ def _pair(
     """None where a speculator of its own is needed and nothing is known of it."""
     if drafter is None and not (asked.source is None and asked.method.may_sit_in_verifier):
         return None
-    itself = drafter is not None and drafter.pin == verifier.pin and asked.method.may_sit_in_verifier
-    read = verifier if drafter is None or itself else drafter
+    read = verifier if drafter is None or _one_checkpoint(verifier, drafter, asked) else drafter
     return Pair(verifier, read, spec, asked, rules, nature(read), largest_k(spec, rules))
+
+
+def _one_checkpoint(verifier: ModelFacts, drafter: ModelFacts, asked: Speculator) -> bool:
+    """True for modules of the verifier's own, and for a speculators-format checkpoint that is served by its own name and
+    brings the verifier it names: there is no second model to compare with."""
+    if drafter.pin.key != verifier.pin.key:
+        return False
+    return asked.method.may_sit_in_verifier or bool(reading.text(drafter.config, "speculators_model_type"))
 
 
 def _engine(rules: EngineRules) -> Iterator[Finding]:

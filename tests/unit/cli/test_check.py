@@ -58,6 +58,24 @@ def test_a_pair_that_fits(capsys: pytest.CaptureFixture[str], verifier: str, hea
     assert lines[-1] == "compatible: 0 errors, 0 warnings"
 
 
+def test_a_model_that_drafts_for_itself_is_pointless_and_no_more(
+    capsys: pytest.CaptureFixture[str], verifier: str
+) -> None:
+    status, out, err = run(capsys, verifier, verifier)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1] == "compatible: 0 errors, 1 warning"
+    assert "DrafterLarge" in out
+
+
+def test_a_speculator_by_its_own_name_is_no_pair_that_could_differ(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    own = {**HEAD, "speculators_model_type": "eagle3", "eagle_aux_hidden_state_layer_ids": [2, 4, 6]}
+    folder = model(tmp_path / "own", own, {"fc.weight": (64, 192)})
+    status, out, _ = run(capsys, folder, folder)
+    assert (status, out.splitlines()[-1]) == (0, "compatible: 0 errors, 0 warnings")
+
+
 def test_a_pair_that_does_not(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:
     wide = model(tmp_path / "wide", {**HEAD, "hidden_size": 128}, {"fc.weight": (128, 384)})
     status, out, _ = run(capsys, verifier, wide)

@@ -288,6 +288,17 @@ def test_a_verifier_named_twice_drafts_with_its_own_modules() -> None:
     assert verdict.errors == ()
 
 
+@pytest.mark.parametrize("asked", ["", "main"])
+def test_a_speculator_served_by_its_own_name_is_compared_with_nothing(asked: str) -> None:
+    """It names its verifier, and the engine loads both; its own file was read twice, by whatever revision."""
+    layers = {"num_hidden_layers": 1, "eagle_aux_hidden_state_layer_ids": [2, 18, 33]}
+    once = with_config("RedHatAI/Qwen3-8B-speculator.eagle3", **layers)
+    twice = replace(once, pin=replace(once.pin, asked=asked))
+    assert judged(once, twice, Method.EAGLE3).errors == ()
+    foreign = with_config("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", **layers)
+    assert judged(foreign, replace(foreign), Method.EAGLE3).errors, "it names no verifier that could be loaded"
+
+
 def test_modules_may_lie_in_another_copy_of_the_verifier() -> None:
     model = facts("deepseek-ai/DeepSeek-R1")
     copy = replace(model, pin=replace(model.pin, location="deepseek-ai/DeepSeek-R1-FP8"))
