@@ -59,10 +59,10 @@ contract: toolchain ## schema constraints on a real API server, the emulator aga
 	@$(PYTEST) -q tests/contract
 
 cluster: toolchain ## development cluster, process node, operator and chart on it
-	@$(PYTEST) -q tests/cluster
+	@$(PYTEST) -q -n 2 --dist loadfile tests/cluster
 
 e2e: toolchain ## a short whole loop: apply, serve, tune
-	@$(PYTEST) -q tests/e2e
+	@$(PYTEST) -q -n 2 --dist loadfile tests/e2e
 
 vllm: $(STAMP) ## the real engine on a CPU, into the cache (six gigabytes, about 4 minutes, once)
 	@$(PY) -m realengine install
