@@ -189,6 +189,11 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "cache-made": {"weights.cache": {"size": "500Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}},
     "cache-made-by-name": {"weights.cache": {"claimName": "models", "size": "1.5Ti"}},
+    "compile-cache": {"engine.compileCache": {"claimName": "compiled"}},
+    "compile-cache-made": {
+        "engine.compileCache": {"size": "20Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}
+    },
+    "compile-cache-apart": {"engine.compileCache": {"claimName": "a"}, "weights.cache": {"claimName": "b"}},
     "weights-check": {"weights.check": "Auto"},
     "rollout": {"rollout.strategy": "Recreate"},
     "target": {"target": "InferenceService"},

@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "engines": {"domain", "physics", "pairing"},
     "pairing": {"domain", "physics"},
     "weights": {"domain"},
+    "compiled": set(),
     "sim": {"domain", "physics", "tuner", "engines"},
     "api": {"domain"},
     "render": {"domain", "engines"},

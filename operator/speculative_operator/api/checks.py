@@ -204,6 +204,23 @@ def _cache(cache: Cache) -> Iterator[Problem]:
         yield "weights.cache.emptyDir", cache.empty_dir.size_limit, "a claim is named too: keep one of the two"
 
 
+def _compile_cache(spec: Spec) -> Iterator[Problem]:
+    cache, weights = spec.engine.compile_cache, spec.weights.cache if spec.weights is not None else None
+    if cache is None:
+        return
+    if cache.size is None:
+        exists = "size is not set: set size, or remove it, the claim exists"
+        if cache.claim_name is None:
+            yield "engine.compileCache.size", None, "name a claim that exists, or give the size of one to be made"
+        if cache.storage_class_name is not None:
+            yield "engine.compileCache.storageClassName", cache.storage_class_name, exists
+        if cache.access_mode is not None:
+            yield "engine.compileCache.accessMode", str(cache.access_mode), exists
+    if cache.claim_name is not None and weights is not None and weights.claim_name == cache.claim_name:
+        remedy = "it is the claim of weights.cache: name another one, pods write to it"
+        yield "engine.compileCache.claimName", cache.claim_name, remedy
+
+
 def _environment(path: str, variables: tuple[EnvVar, ...] | None) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, variable in enumerate(variables or ()):
@@ -262,6 +279,7 @@ CHECKS: tuple[Check, ...] = (
     _schedule,
     _engine,
     _weights,
+    _compile_cache,
     _accelerators,
     _keys,
 )

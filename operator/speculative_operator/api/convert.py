@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from speculative_operator.api import v1alpha1 as wire
 from speculative_operator.api.checks import accelerators_needed, check, check_name
+from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.scalars import seconds
 from speculative_operator.api.weights import Cache, Weights
@@ -117,6 +118,16 @@ def _engine(given: wire.Engine) -> spec.EngineSettings:
         image=given.image or "",
         args=given.args or (),
         env=tuple(_plain(variable) for variable in given.env or ()),
+        compile_cache=_compile_cache(given.compile_cache) if given.compile_cache else None,
+    )
+
+
+def _compile_cache(given: CompileCache) -> spec.Cache:
+    return spec.Cache(
+        claim=given.claim_name or names.COMPILED_CLAIM,
+        size=given.size or "",
+        storage_class=given.storage_class_name or "",
+        access_mode=given.access_mode or spec.AccessMode.READ_WRITE_MANY,
     )
 
 

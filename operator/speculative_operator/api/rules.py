@@ -7,6 +7,7 @@ keep the rules within the API server's cost budget.
 
 from __future__ import annotations
 
+from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
@@ -309,6 +310,7 @@ _NO_DRAFT_TP = "!has(self.speculator) || !has(self.speculator.tensorParallelSize
 _PRODUCT = f"{_VERIFIERS_TP} * self.verifier.pipelineParallelSize * self.verifier.dataParallelSize"
 
 SPEC_RULES = (
+    *COMPILE_CACHE_APART,
     Rule(
         "static-needs-k",
         "self.speculation.mode != 'Static' || !has(self.speculator) || has(self.speculation.numSpeculativeTokens) || "
@@ -383,6 +385,7 @@ ALL_RULES = (
     *SPECULATION_RULES,
     *ENGINE_RULES,
     *CACHE_RULES,
+    *COMPILE_CACHE_RULES,
     *SPEC_RULES,
     *ENV_RULES,
     *SOURCE_RULES,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from speculative_operator.api import rules, scalars
+from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.weights import Weights
 from speculative_operator.api.wire import Wire, ruled
@@ -223,6 +224,10 @@ class Engine(Wire):
         | None
     ) = None
     """Environment variables of the engine."""
+    compile_cache: CompileCache | None = None
+    """Where what the engine compiles at its start is kept, so that restarted and further pods of the same pair, image,
+    arguments and kind of node need not compile it again (docs/startup.md). vLLM and SGLang; elsewhere it is reported as
+    CompileCacheUnused. Left out: every pod compiles."""
 
 
 class Accelerator(Wire):

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     ALL_READY = "AllReady"
     PODS_NOT_READY = "PodsNotReady"
     START_TIMED_OUT = "StartTimedOut"
+    COMPILE_CACHE_UNUSED = "CompileCacheUnused"
     NO_PODS = "NoPods"
     ROLLING_OUT = "RollingOut"
     ROLLED_OUT = "RolledOut"
@@ -111,6 +112,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.ALL_READY: "Every replica serves with the pair and settings asked for.",
     Reason.PODS_NOT_READY: "Some serving pods are not ready; the message counts them and gives the first one's state.",
     Reason.START_TIMED_OUT: "A startup probe ended an engine that was not ready within its budget; see the warnings.",
+    Reason.COMPILE_CACHE_UNUSED: "spec.engine.compileCache has no effect here; the message says why.",
     Reason.NO_PODS: "No serving pod exists yet.",
     Reason.ROLLING_OUT: "Pods are being replaced because the pod template changed.",
     Reason.ROLLED_OUT: "Every pod runs the current template.",

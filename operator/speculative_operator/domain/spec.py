@@ -197,6 +197,8 @@ class EngineSettings:
     """Kubernetes EnvVar objects, as given."""
     live: bool = True
     """False where pods were found not to re-read their table: K then changes by a rollout. No field of the wire."""
+    compile_cache: Cache | None = None
+    """Where compiled code is kept between pods; None: every pod compiles."""
     startup_seconds: int = 0
     """Least budget of a start, by what starts were measured to take; 0: what the engine's adapter reckons. No field of
     the wire."""

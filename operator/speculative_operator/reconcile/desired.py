@@ -42,7 +42,7 @@ def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired
     """Every child for the table in force. Raises RenderError."""
     spec = without_drafter(world.spec) if in_force.hard_off else world.spec
     deployment = world.children.get(("Deployment", names.child(spec.name)))
-    plain = _brought_as_before(_input(world, engine, in_force, spec, deployment), engine, deployment)
+    plain = _helped_as_before(_input(world, engine, in_force, spec, deployment), engine, deployment)
     manifests: tuple[Mapping[str, Any], ...] = render_again(plain)
     template = startup.template_key(_deployment(manifests))
     seconds = _budget(world, engine, plain, template, deployment)
@@ -125,12 +125,13 @@ def _stands(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any]) -
     return not first_difference(wanted, found) and not first_surplus(wanted, found)
 
 
-def _brought_as_before(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any] | None) -> RenderInput:
-    """`plain` with the operator's image by which the pods that run have brought their weights, as long as nothing else
-    changes: a new release of the operator is no reason to replace them."""
-    cache, containers = plain.spec.weights.cache, mappings(deployment, "spec", "template", "spec", "initContainers")
-    image = next((text(one, "image") for one in containers if text(one, "name") == names.JOB_CONTAINER), "")
-    if deployment is None or cache is None or not cache.brought or image in ("", plain.capabilities.job_image):
+def _helped_as_before(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any] | None) -> RenderInput:
+    """`plain` with the operator's image that helps the engine in the pods that run, as long as nothing else changes: a
+    new release of the operator is no reason to replace them."""
+    containers = mappings(deployment, "spec", "template", "spec", "initContainers")
+    helpers = (names.JOB_CONTAINER, names.COMPILED_SEED)
+    image = next((text(one, "image") for one in containers if text(one, "name") in helpers), "")
+    if deployment is None or image in ("", plain.capabilities.job_image):
         return plain
     before = replace(plain, capabilities=replace(plain.capabilities, job_image=image))
     return before if _stands(before, engine, deployment) else plain

@@ -27,7 +27,7 @@ _REFUSALS = frozenset(
         Reason.UNSUPPORTED_SOURCE, Reason.NAME_CONFLICT, Reason.FORBIDDEN,
     }
 )  # fmt: skip
-_HARMLESS = frozenset({Reason.LIVE_UNPROVEN, Reason.PER_REQUEST_UNUSED})
+_HARMLESS = frozenset({Reason.LIVE_UNPROVEN, Reason.PER_REQUEST_UNUSED, Reason.COMPILE_CACHE_UNUSED})
 """Warnings of the status that harm nobody: told as Normal."""
 _TOLD = frozenset({Reason.REPAIRED, Reason.SPEC_CHANGED, Reason.ENGINE_VERSION_DIFFERS})
 """Reasons of changes of children that no other event tells."""

@@ -22,7 +22,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import startup
+from speculative_operator.reconcile import compiling, startup
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
 from speculative_operator.reconcile.desired import Desired, desired_children, without_drafter
@@ -130,12 +130,12 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
         planned = frozen(turn.world, planned)
     late = first_outlasted(turn.look.pods)
     notices = (
-        *engine.notices(choice.named), *unused(choice.named, policy.knobs), *pairing.notices,
-        *((startup.late(late.name, late.outlasted),) if late is not None else ()),
+        *engine.notices(choice.named), *unused(choice.named, policy.knobs), *compiling.unused(choice.named, world),
+        *pairing.notices, *((startup.late(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said, startup=starts)
     status = make_status(view, world.status, verdict.memory, turn.now)
-    actions = (*pairing.actions, *planned.actions)
+    actions = (*pairing.actions, *(() if pairing.frozen else compiling.claim(world)), *planned.actions)
     told = events(world.status, status, actions)
     replaces = turn.look.rollout.exists and rolls(world, (*planned.actions, *planned.held))
     return Outcome(actions, status, told, verdict.memory, _probed(verdict)), replaces

@@ -8,7 +8,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.render import labels, podspec
+from speculative_operator.render import compiling, labels, podspec
 from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.inputs import RenderInput
 
@@ -38,6 +38,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     brought = bringing(inp)
     if brought is not None:
         volumes, mounts = joined(volumes, brought.volumes), [*mounts, brought.mount]
+    volumes = [*volumes, *compiling.volumes(inp)]
     return {
         **common(spec, names.child(spec.name)),
         **network(inp),
@@ -54,7 +55,11 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "files": podspec.file_annotations(inp),
         "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
         "run_as_user": podspec.run_as_user(inp),
-        "init_containers": brought.containers if brought is not None else (),
+        "fs_group": compiling.fs_group(inp),
+        "init_containers": (
+            *(brought.containers if brought is not None else ()),
+            *compiling.containers(inp, podspec.run_as_user(inp)),
+        ),
         "container": names.CONTAINER,
         "image": container.image,
         "command": list(container.command),

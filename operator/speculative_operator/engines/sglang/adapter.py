@@ -13,7 +13,7 @@ from speculative_operator.engines.sglang import checks, reading
 from speculative_operator.engines.sglang.arguments import COMMAND, arguments
 from speculative_operator.engines.sglang.capability import OFFER
 from speculative_operator.engines.sglang.schedule import FILE, adaptive
-from speculative_operator.engines.shared.container import container
+from speculative_operator.engines.shared.container import COMPILED, container
 from speculative_operator.engines.shared.plan import knobs, plan
 
 _SHUTDOWN_SECONDS = 120
@@ -48,6 +48,7 @@ class SglangEngine:
             command=COMMAND,
             env=_ENV,
             shutdown_seconds=_SHUTDOWN_SECONDS,
+            compiled=COMPILED,
             files={FILE: adaptive(in_force)} if planned.actuator is Actuator.TABLE else {},
         )
 

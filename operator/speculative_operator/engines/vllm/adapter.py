@@ -18,7 +18,7 @@ from speculative_operator.engines.shared.sources import located
 from speculative_operator.engines.vllm import checks, notices, reading
 from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments, drafts
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE, passes_at_zero
-from speculative_operator.engines.vllm.environment import environment
+from speculative_operator.engines.vllm.environment import COMPILED, environment
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, holds_drafts, plan
 from speculative_operator.engines.vllm.weights import apart
@@ -83,6 +83,7 @@ class VllmEngine:
             user=images.user_of(spec),
             shared_memory=images.needs_of(spec).shared_memory
             or verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size > 1,
+            compiled=COMPILED,
             pvc_mounts=tuple({source.pvc.claim: source.pvc for source in sources if source.pvc}.values()),
             image_mounts=tuple(source.image for source in sources if source.image),
         )

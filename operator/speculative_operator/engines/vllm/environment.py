@@ -21,6 +21,10 @@ TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 _PATH = "PYTHONPATH"
 _CACHE = names.CACHE_MOUNT
 
+COMPILED = ("vllm/torch_compile_cache", "triton", "torchinductor")
+"""Where vLLM, Triton and torch keep what they compile, below the cache mount: VLLM_CACHE_ROOT, TRITON_CACHE_DIR and
+TORCHINDUCTOR_CACHE_DIR."""
+
 # In this order: another one would be another pod template.
 _FOLDERS = {
     "HOME": _CACHE,

@@ -1,0 +1,35 @@
+"""The part of the spec that says where compiled code of an engine is kept between its pods.
+
+Docstrings below are what users read. A part of `v1alpha1`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from speculative_operator.api import scalars
+from speculative_operator.api.compiled_rules import COMPILE_CACHE_RULES
+from speculative_operator.api.wire import Wire, ruled
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import AccessMode
+
+_CLAIM = (
+    "Name of the claim; another one than that of weights.cache. Without size it must exist. With size it is made where "
+    "it does not, for all objects of the namespace that name it, and is never deleted. Default: "
+    f"{names.COMPILED_CLAIM}."
+)
+
+
+class CompileCache(Wire):
+    """A claim that keeps what engines compile at their start, for pods that come later."""
+
+    model_config = ruled(*COMPILE_CACHE_RULES)
+
+    claim_name: scalars.ObjectName | None = Field(default=None, description=_CLAIM)
+    size: scalars.Quantity | None = None
+    """Size of the claim to be made, such as 20Gi. Left out: the claim exists already."""
+    storage_class_name: scalars.ObjectName | None = None
+    """Storage class of the claim to be made. Default: the cluster's."""
+    access_mode: AccessMode | None = None
+    """Access mode of the claim to be made. ReadWriteOnce holds all pods that use it on one node. Default:
+    ReadWriteMany."""

@@ -1,0 +1,94 @@
+"""Before an engine starts: what was published becomes the engine's own copy. Called by `__main__` in an init container.
+
+All of a generation or nothing, and never a failure: an engine without the cache compiles, as it always did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+from pathlib import Path
+
+from speculative_operator.compiled.store import Store, TornError
+
+MARK = ".compiled-generation"
+"""File in the engine's cache folder: the generation that it was filled from."""
+_STAGE = ".compiled-stage"
+_OPEN_FOLDER = 0o777
+
+_log = logging.getLogger(__name__)
+
+
+def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
+    """Fill `folders` of `target` from the newest generation that is whole; its name, or empty. Never raises."""
+    try:
+        if any((target / folder).exists() for folder in folders):
+            _log.info("the engine's folders are there already: left as they are")
+            return ""
+        with contextlib.suppress(OSError):
+            store.use()
+        generations = store.generations()
+    except OSError as error:
+        _log.warning("no compiled code: the volume cannot be read: %s", error)
+        return ""
+    for generation in generations:
+        if _filled(store, generation, target, folders):
+            _log.info("compiled code of %s %s is in place", store.key, generation)
+            return generation
+    _log.info("no compiled code for %s: the engine compiles", store.key)
+    return ""
+
+
+def unseed(target: Path, folders: tuple[str, ...]) -> None:
+    """Take out of the engine's way what it was given."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            aside = target / f"{_STAGE}-{folder.replace('/', '-')}"
+            (target / folder).rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        (target / MARK).unlink()
+
+
+def _filled(store: Store, generation: str, target: Path, folders: tuple[str, ...]) -> bool:
+    stage = target / _STAGE
+    try:
+        _room(store, generation, target)
+        shutil.rmtree(stage, ignore_errors=True)
+        stage.mkdir()
+        store.copy_out(generation, stage)
+        _placed(stage, target, folders)
+        (target / MARK).write_text(generation, encoding="utf-8")
+    except (TornError, FileNotFoundError) as error:
+        _log.warning("%s is torn, or gone meanwhile: %s", generation, error)
+        with contextlib.suppress(OSError):
+            store.discard(generation)
+    except OSError as error:
+        _log.warning("%s is not used: %s", generation, error)
+    else:
+        return True
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    unseed(target, folders)
+    return False
+
+
+def _placed(stage: Path, target: Path, folders: tuple[str, ...]) -> None:
+    for folder in folders:
+        if not (stage / folder).exists():
+            continue
+        parent = (target / folder).parent
+        if parent != target:
+            parent.mkdir(parents=True, exist_ok=True)
+            parent.chmod(_OPEN_FOLDER)  # the engine, under another user id, keeps more there
+        (stage / folder).rename(target / folder)
+
+
+def _room(store: Store, generation: str, target: Path) -> None:
+    """Raises OSError where the copy would leave the engine less than as much again."""
+    wanted = sum(one.bytes for one in store.entries(generation))
+    told = os.statvfs(target)
+    if told.f_bavail * told.f_frsize < 2 * wanted:
+        raise OSError(f"{wanted} bytes do not fit into {target}")

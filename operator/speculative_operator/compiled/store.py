@@ -1,0 +1,257 @@
+"""The shared volume: whole generations of compiled code, published by one rename. Called by `seed` and `keep`.
+
+    compiled/KEY/GENERATION/files/...        published; never written to again
+    compiled/KEY/GENERATION/manifest.json    [[PATH, BYTES, SHA256], ...]
+    partial/NAME/                            being written
+    uses/KEY                                 touched by every pod that runs with the key
+    trash/                                   on its way out
+
+Engines never see this volume: some of their files are written in place and read without a check (vLLM's
+vllm_compile_cache.py is), so that two writers, or one that was killed, could keep an engine from starting. What is read
+back is held against its checksum.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+MOST_BYTES = 4 * 1024**3
+"""Of one generation. Compiled code of one pair takes some 10 to 500 MB; more is no cache of code."""
+MOST_FILES = 50_000
+UNUSED_SECONDS = 7 * 86400.0
+"""A key that no pod ran with for so long is removed."""
+MOST_KEYS = 32
+"""Keys kept in all: beyond it the longest unused go, but for those of the last day."""
+_DAY = 86400.0
+_CHUNK = 1 << 20
+_MANIFEST = "manifest.json"
+_FILES = "files"
+_PASSING = (".lock", ".tmp")
+_OPEN_FOLDER, _OPEN_FILE = 0o777, 0o666
+"""Whoever runs the engine, or the next one: pods of a namespace may have different user ids."""
+
+
+class TornError(Exception):
+    """What was published is not what was written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a generation."""
+
+    path: str
+    """Below the cache folder, with slashes."""
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """One file as it lies in the engine's folder."""
+
+    path: str
+    bytes: int
+    changed: int
+    """ns"""
+
+
+def listed(source: Path, folders: tuple[str, ...]) -> tuple[Found, ...]:
+    """Regular files below `folders` of `source`, by path; none of links, locks and files that are being written."""
+    found = []
+    for folder in folders:
+        for at, _, names in os.walk(source / folder):
+            for name in names:
+                file = Path(at, name)
+                if name.endswith(_PASSING) or name.startswith("tmp.") or file.is_symlink() or not file.is_file():
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    told = file.stat()
+                    found.append(Found(file.relative_to(source).as_posix(), told.st_size, told.st_mtime_ns))
+    return tuple(sorted(found, key=lambda one: one.path))
+
+
+class Store:
+    """One key of the volume below `root`. Every method may raise OSError."""
+
+    def __init__(self, root: Path, key: str) -> None:
+        self.root, self.key = root, key
+        self._home = root / "compiled" / key
+
+    def generations(self) -> list[str]:
+        """Those published, newest first."""
+        try:
+            return sorted((one.name for one in self._home.iterdir()), reverse=True)
+        except FileNotFoundError:
+            return []
+
+    def entries(self, generation: str) -> tuple[Entry, ...]:
+        """What a generation holds. Raises TornError."""
+        try:
+            rows = json.loads((self._home / generation / _MANIFEST).read_text(encoding="utf-8"))
+            found = tuple(Entry(str(path), int(size), str(digest)) for path, size, digest in rows)
+        except FileNotFoundError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise TornError(f"{_MANIFEST} cannot be read: {error}") from error
+        for one in found:
+            if not one.path or PurePosixPath(one.path).is_absolute() or ".." in PurePosixPath(one.path).parts:
+                raise TornError(f"{_MANIFEST} names {one.path}")
+        return found
+
+    def copy_out(self, generation: str, target: Path) -> None:
+        """Every file of a generation to `target`, which is empty. Raises TornError where one differs."""
+        for one in self.entries(generation):
+            file = target / one.path
+            _open_folders(target, file.parent)
+            size, digest = _copied(self._home / generation / _FILES / one.path, file)
+            if (size, digest) != (one.bytes, one.sha256):
+                raise TornError(f"{one.path} is not what was published")
+            file.chmod(_OPEN_FILE)
+
+    def holds(self, files: tuple[Found, ...]) -> bool:
+        """True where the newest generation has every one of `files` already."""
+        for generation in self.generations()[:1]:
+            with contextlib.suppress(TornError, FileNotFoundError):
+                known = {(one.path, one.bytes) for one in self.entries(generation)}
+                return all((one.path, one.bytes) in known for one in files)
+        return False
+
+    def publish(self, source: Path, folders: tuple[str, ...], name: str) -> str:
+        """What lies below `folders` of `source`, as a new generation; its name. Empty where there is nothing new.
+
+        `name` tells this writer from others. Raises TornError where files changed meanwhile or are too many.
+        """
+        files = listed(source, folders)
+        if not files or self.holds(files):
+            return ""
+        total = sum(one.bytes for one in files)
+        if total > MOST_BYTES or len(files) > MOST_FILES:
+            raise TornError(f"{len(files)} files of {total} bytes are more than a cache of code has")
+        generation = f"{time.time_ns():020d}-{name}"
+        stage = self.root / "partial" / f"{self.key}.{generation}"
+        try:
+            entries = [self._written(source, stage / _FILES, one) for one in files]
+            if listed(source, folders) != files:
+                raise TornError("files changed while they were read")
+            _write(stage / _MANIFEST, json.dumps([[one.path, one.bytes, one.sha256] for one in entries]).encode())
+            _open_folders(self.root, self._home)
+            stage.rename(self._home / generation)
+            _synced(self._home)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+        return generation
+
+    def _written(self, source: Path, target: Path, one: Found) -> Entry:
+        file = target / one.path
+        _open_folders(self.root, file.parent)
+        size, digest = _copied(source / one.path, file, sync=True)
+        file.chmod(_OPEN_FILE)
+        return Entry(one.path, size, digest)
+
+    def discard(self, generation: str) -> None:
+        """Take a generation out of the way of every pod that starts from now on."""
+        self._trash(self._home / generation)
+
+    def use(self) -> None:
+        """Tell that a pod runs with the key."""
+        mark = self.root / "uses" / self.key
+        _open_folders(self.root, mark.parent)
+        mark.touch()
+        os.utime(mark)
+
+    def collect(self) -> tuple[str, ...]:
+        """Remove what nobody uses; the keys that went. The clock is the volume's own: that of our mark."""
+        self.use()
+        now = (self.root / "uses" / self.key).stat().st_mtime
+        for generation in self.generations()[1:]:
+            self.discard(generation)
+        ages = sorted((now - used, key) for key, used in self._others())
+        gone = [
+            key for rank, (age, key) in enumerate(ages, 2) if age > UNUSED_SECONDS or (rank > MOST_KEYS and age > _DAY)
+        ]
+        for key in gone:
+            self._trash(self.root / "compiled" / key)
+            (self.root / "uses" / key).unlink(missing_ok=True)
+        for folder in _children(self.root / "partial"):
+            with contextlib.suppress(FileNotFoundError):
+                if now - folder.stat().st_mtime > _DAY:
+                    self._trash(folder)
+        for folder in _children(self.root / "trash"):
+            shutil.rmtree(folder, ignore_errors=True)
+        return tuple(gone)
+
+    def _others(self) -> Iterator[tuple[str, float]]:
+        """Keys but our own, with when they were last used."""
+        for folder in _children(self.root / "compiled"):
+            if folder.name == self.key:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                mark = self.root / "uses" / folder.name
+                yield folder.name, (mark if mark.exists() else folder).stat().st_mtime
+
+    def _trash(self, folder: Path) -> None:
+        """One rename, so that nobody finds half of it."""
+        trash = self.root / "trash"
+        _open_folders(self.root, trash)
+        target = trash / f"{folder.name}.{time.time_ns()}"
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(target)
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(one for one in folder.iterdir() if one.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def _open_folders(root: Path, folder: Path) -> None:
+    """`folder` and what is missing between it and `root`, for every user id."""
+    missing = []
+    while folder != root and not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True)
+        with contextlib.suppress(PermissionError):  # another pod was first
+            one.chmod(_OPEN_FOLDER)
+
+
+def _copied(source: Path, target: Path, *, sync: bool = False) -> tuple[int, str]:
+    """Bytes and SHA-256 of what was copied."""
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb") as reader, target.open("wb") as writer:
+        while chunk := reader.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            writer.write(chunk)
+        if sync:
+            writer.flush()
+            os.fsync(writer.fileno())
+    return size, digest.hexdigest()
+
+
+def _write(file: Path, content: bytes) -> None:
+    with file.open("wb") as writer:
+        writer.write(content)
+        writer.flush()
+        os.fsync(writer.fileno())
+    file.chmod(_OPEN_FILE)
+
+
+def _synced(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every file system syncs folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
