@@ -17,7 +17,7 @@ OVERLAY = Path(realengine.__file__).with_name("overlay")
 def run(python: Path, script: str) -> Any:
     """What a script that imports torch and the plug-in prints last, as JSON."""
     head = f"import sys, json, torch; sys.path.insert(0, {str(OVERLAY)!r}); import speculative_cpu as plug\n"
-    done = subprocess.run([python, "-P", "-c", head + script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([python, "-P", "-c", head + script], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -75,3 +75,16 @@ kernel(*range(11), None, True, False)
 print(json.dumps(seen))
 """
     assert run(engine_python, script) == [10, 14]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_engine_s_core_is_forked_only_where_that_is_asked(engine_python: Path, asked: bool) -> None:
+    script = f"""
+import os
+os.environ |= {{"VLLM_TARGET_DEVICE": "cpu", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}}
+os.environ |= {{plug.FORK: "1"}} if {asked} else {{}}
+plug.register()
+from vllm.v1.engine import utils
+print(json.dumps(utils.get_mp_context().get_start_method()))
+"""
+    assert run(engine_python, script) == ("fork" if asked else "spawn")

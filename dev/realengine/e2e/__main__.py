@@ -63,7 +63,7 @@ def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
     results = given.out / "results.json"
     results.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "realengine.e2e.play", "--out", str(results), "--audit", str(cluster.audit_log)]
-    argv += ["--parts", *inside]
+    argv += ["--started", str(report.started), "--parts", *inside]
     folders = (paths.ROOT / "dev", paths.ROOT / "operator")
     running = cluster.inside(argv, env={"PYTHONPATH": ":".join(map(str, folders))})
     try:
@@ -151,6 +151,7 @@ def run(given: argparse.Namespace) -> int:
             try:
                 play(cluster, given, report)
             finally:
+                report.say("keeping logs")
                 keep_logs(cluster, given.out)
                 report.say("ending the cluster")
         if cost:

@@ -87,9 +87,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--audit", type=Path, required=True)
+    parser.add_argument("--started", type=float, required=True, help="when the run began, by the monotonic clock")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
-    report = Report()
+    report = Report(started=options.started)
     try:
         asyncio.run(play_all(options, report))
     finally:

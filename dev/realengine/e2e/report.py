@@ -30,7 +30,8 @@ class Report:
     tables: dict[str, list[list[str]]] = field(default_factory=dict)
     """Title -> rows, the head first."""
     part: str = ""
-    _started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
+    """By the machine's monotonic clock, which all processes share: lines of both tell seconds of one run."""
     _begun: float = 0.0
 
     def begin(self, part: str) -> None:
@@ -48,7 +49,7 @@ class Report:
             self.part = ""
 
     def say(self, text: str) -> None:
-        print(f"[{time.monotonic() - self._started:6.1f} s] {text}", flush=True)
+        print(f"[{time.monotonic() - self.started:6.1f} s] {text}", flush=True)
 
     def check(self, claim: str, ok: bool, numbers: str) -> bool:
         self.checks.append(Check(self.part, claim, bool(ok), numbers))

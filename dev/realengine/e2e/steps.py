@@ -73,9 +73,14 @@ async def ready(stage: Stage, generation: int, seconds: float = START_SECONDS, *
             for kind in ("Ready", "RolloutHealthy")
         )
         pods = await stage.pods(NAME)
-        return fresh and len(pods) == 1 and pods[0]["metadata"]["uid"] != without
+        return fresh and len(pods) == 1 and pods[0]["metadata"]["uid"] != without and serving(pods[0])
 
     await until(f"{NAME} serves generation {generation}", served, seconds, every=0.5)
+
+
+def serving(pod: dict[str, Any]) -> bool:
+    """Whether the pod itself is ready: the object's status is of a moment before."""
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
 
 
 async def window(stage: Stage, pod: dict[str, Any], seconds: float, tokens: int = 60) -> Counters:

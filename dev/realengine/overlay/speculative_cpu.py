@@ -8,16 +8,22 @@ it does nothing.
   in a speculative batch that is not all greedy, draft rows get wrong temperature, top-k and top-p.
 - `rejection_sample_method: synthetic` asserts out in the two rejection kernels of the same file. What they should do is
   told by the Triton kernels of `vllm/v1/sample/rejection_sampler.py`, which are followed here.
+- `vllm/platforms/cpu.py` has the engine's core spawned, which imports everything anew, for as long as the first import
+  took. Where REALENGINE_FORK is set the core is forked from the server instead, as vLLM does by default elsewhere
+  (`VLLM_WORKER_MULTIPROC_METHOD`): with one thread an engine there are no threads of OpenMP that a fork would lose.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch  # type: ignore[import-not-found]  # only in the engine's environment
 
 _DONE = "_speculative_cpu"
+FORK = "REALENGINE_FORK"
 _GREEDY = (
     *("output", "cumulative", "drafts", "argmax", "bonus", "is_greedy", "max_spec_len"),
     *("uniform", "rates", "synthetic"),
@@ -43,6 +49,11 @@ def register() -> None:
     kernels._expand_kernel_impl = expand
     kernels._rejection_greedy_sample_kernel_impl = _greedy(kernels._rejection_greedy_sample_kernel_impl)
     kernels._rejection_random_sample_kernel_impl = _random(kernels._rejection_random_sample_kernel_impl)
+
+    if os.environ.get(FORK):
+        from vllm.v1.engine import utils  # type: ignore[import-not-found]
+
+        utils.get_mp_context = lambda: multiprocessing.get_context("fork")
 
 
 def expand(
