@@ -15,6 +15,7 @@ from speculative_operator.reconcile.tick import tick
 from speculative_operator.settings import Settings, SettingsError
 from speculative_operator.shell import logs
 from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.catalogue import CatalogueFile
 from speculative_operator.shell.http import Endpoints
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.jobs import Jobs
@@ -88,9 +89,9 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     resync = Resync(chosen, kube, cache, queue.add)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
-    sources = Sources(
-        rounds.latest, resync.capabilities, Jobs(kube, time.monotonic), Turns(chosen.inspect_jobs, time.monotonic)
-    )
+    rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)
+    turns = Turns(chosen.inspect_jobs, time.monotonic)
+    sources = Sources(rounds.latest, resync.capabilities, Jobs(kube, time.monotonic), turns, rows.current)
     visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)

@@ -133,6 +133,22 @@ class Settings(BaseSettings):
         "those whose pods already run last. Hubs throttle by address, and an upgrade or another cluster gives every "
         "object one to make; one takes some seconds.",
     )
+    catalogue: str = Field(
+        default="",
+        description="path of a CSV file of known speculators, which go before the package's own (docs/catalogue.md); "
+        "re-read when it changes. Chart and manifests mount a ConfigMap there. Empty, or no such file: the package's.",
+    )
+    plain_http_registries: str = Field(
+        default="",
+        description="HOST:PORT of registries without TLS, separated by commas; handed to the Jobs. Only who installs "
+        "the operator may say that models come unprotected.",
+    )
+    source_timeout: float | None = Field(
+        default=None,
+        gt=0.0,
+        description="seconds without a byte after which a source of models counts as silent; handed to the Jobs, whose "
+        "own default is 30.",
+    )
     http_host: str = Field(
         default="0.0.0.0",  # noqa: S104  the kubelet and Prometheus reach a pod from outside
         description="address that /healthz, /readyz and /metrics listen on.",
@@ -175,6 +191,12 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def for_jobs(self) -> tuple[tuple[str, str], ...]:
+        """Variables that Jobs read like the operator, as far as they are set."""
+        given = {"PLAIN_HTTP_REGISTRIES": self.plain_http_registries, "SOURCE_TIMEOUT": self.source_timeout}
+        return tuple((f"{PREFIX}{name}", f"{value}") for name, value in given.items() if value)
+
+    @property
     def namespace_list(self) -> tuple[str, ...]:
         """Namespaces to serve; empty means all."""
         return tuple(self.namespaces.split(",")) if self.namespaces else ()
@@ -210,7 +232,7 @@ def reference() -> str:
     ]
     for name, field in Settings.model_fields.items():
         default = field.default
-        shown = str(default).lower() if isinstance(default, bool) else str(default)
+        shown = str(default).lower() if isinstance(default, bool) else str("" if default is None else default)
         lines.append(f"| `{PREFIX}{name.upper()}` | {f'`{shown}`' if shown else 'empty'} | {field.description} |")
     lines += [
         "",

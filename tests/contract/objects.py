@@ -89,6 +89,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "recommend": {"speculation.mode": "Recommend", "speculation.offPolicy": "Hard"},
     "ngram": {"speculator": {"method": "ngram"}},
     "suffix": {"speculator": {"method": "suffix"}},
+    "auto": {"speculator": {"auto": True}},
+    "auto-off": {"speculator": {"auto": True}, "speculation.mode": "Off"},
+    "auto-k": {"speculator": {"auto": True}, "speculation.numSpeculativeTokens": 3},
+    "auto-schedule": scheduled([1, 16, 4], [17, 256, 0], speculator={"auto": True}),
+    "auto-false": {"speculator": {"auto": False, "method": "ngram"}},
     "ngram-gpu": {"speculator": {"method": "ngram_gpu"}},
     "suffix-schedule-elsewhere": {
         **scheduled([1, 256, 3], speculator={"method": "suffix"}),
@@ -188,6 +193,11 @@ GOOD: dict[str, dict[str, Any]] = {
         }
     },
     "cache-made": {"weights.cache": {"size": "500Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}},
+    "cache-of-node": {"weights.cache": {"nodePath": "/var/lib/models"}},
+    "cache-of-node-of-one-folder": {"weights.cache": {"nodePath": "/data"}},
+    "cache-of-node-with-dots": {"weights.cache": {"nodePath": "/mnt/nvme0/a..b/.models"}},
+    "cache-of-pod": {"weights.cache": {"emptyDir": {"sizeLimit": "100Gi"}}},
+    "cache-of-pod-in-memory": {"weights.cache": {"emptyDir": {"sizeLimit": "100Gi", "medium": "Memory"}}},
     "cache-made-by-name": {"weights.cache": {"claimName": "models", "size": "1.5Ti"}},
     "compile-cache": {"engine.compileCache": {"claimName": "compiled"}},
     "compile-cache-made": {

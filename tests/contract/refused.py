@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.contract.objects import Bad
+from tests.contract.refused_auto import AUTO
 from tests.contract.refused_pair import PAIR
 from tests.contract.refused_rest import REST
 from tests.contract.refused_speculation import SPECULATION
 
-BAD: tuple[Bad, ...] = (*PAIR, *SPECULATION, *REST)
+BAD: tuple[Bad, ...] = (*PAIR, *AUTO, *SPECULATION, *REST)

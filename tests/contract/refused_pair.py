@@ -62,9 +62,9 @@ PAIR: tuple[Bad, ...] = (
         "no-method",
         {"speculator": {"model": DRAFT}},
         "spec.speculator.method",
-        "",
-        "Required value",
-        "it is required",
+        "method is not set and auto is not true",
+        "set auto: true to have a speculator picked, or set method",
+        rule="method-or-auto",
     ),
     Bad(
         "method-unknown",

@@ -60,7 +60,7 @@ VERIFIERS = st.builds(
         }
     ),
 )
-SPECULATORS = st.builds(
+GIVEN = st.builds(
     lambda method, rest: {"method": method, **rest},
     _mostly(*map(str, Method), "draft_model", wrong=("eagle2",)),
     _present(
@@ -75,6 +75,17 @@ SPECULATORS = st.builds(
         }
     ),
 )
+PICKED = _present(
+    {
+        "auto": _mostly(True, True, True, False, wrong=("yes",)),
+        "method": _mostly("ngram"),
+        "model": URIS,
+        "revision": WORDS,
+        "tensorParallelSize": SIZES,
+        "parallelDrafting": st.booleans(),
+    }
+)
+SPECULATORS = st.one_of(GIVEN, GIVEN, GIVEN, st.just({"auto": True}), PICKED)
 SPECULATION = _present(
     {
         "mode": _mostly("Auto", "Static", "Static", "Static", "Off", wrong=("off",)),

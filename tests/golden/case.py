@@ -1,7 +1,8 @@
 """The golden cases: objects as users write them, with what an engine and the templates make of each.
 
 `inputs/*.yaml` holds one object a file, `cases/*.yaml` many: a document is a case with `name`, the object's `spec` and
-what else decides (`table`, `tableVersion`, `capabilities`). Read by the tests beside this file and by tests/vllm.
+what else decides (`table`, `tableVersion`, `capabilities`, `catalogue`). Read by the tests beside this file and by
+tests/vllm.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines import picking
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.pairing.catalogue import catalogue_of
 from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.strategy import choose
 from speculative_operator.render import Capabilities, RenderInput, render
@@ -42,7 +45,13 @@ class Case:
     @cached_property
     def spec(self) -> DeploymentSpec:
         metadata = {"namespace": "models", "uid": "0e7b5d1c-5a4f-4f0e-9d52-6f0c8a3a2b11", "generation": 1}
-        return to_domain(self.body | {"metadata": self.body["metadata"] | metadata})
+        spec = to_domain(self.body | {"metadata": self.body["metadata"] | metadata})
+        return self._picked(spec) if spec.auto_speculator else spec
+
+    def _picked(self, spec: DeploymentSpec) -> DeploymentSpec:
+        """With the speculator that the case's rows have for its verifier, as the operator would."""
+        choice = picking.choose(spec, catalogue_of(self.more["catalogue"], self.name))
+        return picking.drawn(spec, choice.entry) if choice.entry is not None else spec
 
     @property
     def engine(self) -> Engine:

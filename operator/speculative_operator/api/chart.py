@@ -112,6 +112,10 @@ class Pairs(Wire):
 
     check: bool = True
     """Read both in a Job (of the operator's image) and refuse pairs that do not fit. Needs a way to their source."""
+    catalogue: Text = ""
+    """Known speculators of your own for speculator.auto, as CSV text (docs/catalogue.md): made into a ConfigMap."""
+    catalogue_config_map: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")] = ""
+    """Or: a ConfigMap of the release's namespace with the key catalogue.csv; empty: RELEASE-NAME-catalogue, if any."""
 
 
 class Metrics(Wire):

@@ -15,6 +15,7 @@ from speculative_operator.api.errors import SpecError
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
 from speculative_operator.api.weights import Cache
+from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy
 
@@ -50,9 +51,26 @@ def _revisions(spec: Spec) -> Iterator[Problem]:
             yield f"{name}.revision", part.revision, "remove revision, it applies to hf:// only"
 
 
-def _drafting_weights(spec: Spec) -> Iterator[Problem]:
+def _auto(spec: Spec) -> Iterator[Problem]:
     speculator = spec.speculator
     if speculator is None:
+        return
+    if not speculator.auto:
+        if speculator.method is None:
+            yield "speculator.method", None, "set auto: true to have a speculator picked, or set method"
+        return
+    if speculator.method is not None:
+        yield "speculator.method", speculator.method, "auto is true: remove one of them"
+    for name, field in Speculator.model_fields.items():
+        value = getattr(speculator, name)
+        if name not in ("auto", "method") and value is not None:
+            shown = value.model_dump(exclude_none=True) if isinstance(value, Wire) else value
+            yield f"speculator.{field.alias}", shown, "auto is true, and the catalogue says it: remove it"
+
+
+def _drafting_weights(spec: Spec) -> Iterator[Problem]:
+    speculator = spec.speculator
+    if speculator is None or speculator.method is None:
         return
     method, model = speculator.method, speculator.model
     if method in rules.OWN_WEIGHTS and model is None:
@@ -77,7 +95,7 @@ def _drafting_weights(spec: Spec) -> Iterator[Problem]:
 
 def _drafting_options(spec: Spec) -> Iterator[Problem]:
     speculator = spec.speculator
-    if speculator is None:
+    if speculator is None or speculator.method is None:
         return
     method = speculator.method
     if speculator.parallel_drafting and method not in rules.IN_ONE_PASS:
@@ -271,6 +289,7 @@ def _keys(spec: Spec) -> Iterator[Problem]:
 
 
 CHECKS: tuple[Check, ...] = (
+    _auto,
     _revisions,
     _drafting_weights,
     _drafting_options,

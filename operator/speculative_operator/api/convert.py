@@ -42,7 +42,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         uid=str(metadata.get("uid") or ""),
         generation=int(metadata.get("generation") or 0),
         verifier=_verifier(wanted.verifier, name),
-        speculator=_speculator(wanted.speculator) if wanted.speculator else None,
+        speculator=_speculator(wanted.speculator),
         speculation=_speculation(wanted.speculation),
         engine=_engine(wanted.engine),
         accelerator=_accelerator(wanted),
@@ -52,6 +52,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         target=wanted.target,
         template=_plain(wanted.template),
         paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
+        auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
     )
 
 
@@ -79,7 +80,9 @@ def _verifier(given: wire.Verifier, name: str) -> spec.Verifier:
     )
 
 
-def _speculator(given: wire.Speculator) -> spec.Speculator:
+def _speculator(given: wire.Speculator | None) -> spec.Speculator | None:
+    if given is None or given.method is None:
+        return None
     lookup = given.prompt_lookup or wire.PromptLookup()
     return spec.Speculator(
         method=given.method,

@@ -7,6 +7,7 @@ keep the rules within the API server's cost budget.
 
 from __future__ import annotations
 
+from speculative_operator.api.auto_rules import AUTO_RULES
 from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.wire import Rule
@@ -101,23 +102,24 @@ MODEL_RULES = (
 
 SPECULATOR_RULES = (
     *MODEL_RULES,
+    *AUTO_RULES,
     Rule(
         "method-needs-model",
-        f"!(self.method in {_listed(OWN_WEIGHTS)}) || has(self.model)",
+        f"!has(self.method) || !(self.method in {_listed(OWN_WEIGHTS)}) || has(self.model)",
         "model is not set but method is {self.method}, which drafts with weights of its own: set model, such as hf://ORGANISATION/MODEL",
         "model",
         "FieldValueRequired",
     ),
     Rule(
         "draft-free-no-model",
-        f"!(self.method in {_listed(DRAFT_FREE)}) || !has(self.model)",
+        f"!has(self.method) || !(self.method in {_listed(DRAFT_FREE)}) || !has(self.model)",
         'model is "{self.model}" but method is {self.method}, which drafts without weights: remove model',
         "model",
         "FieldValueForbidden",
     ),
     Rule(
         "draft-free-no-tp",
-        f"!(self.method in {_listed(DRAFT_FREE)}) || !has(self.tensorParallelSize)",
+        f"!has(self.method) || !(self.method in {_listed(DRAFT_FREE)}) || !has(self.tensorParallelSize)",
         "tensorParallelSize is {#self.tensorParallelSize} but method is {self.method}, which drafts without weights: "
         "remove tensorParallelSize",
         "tensorParallelSize",
@@ -125,7 +127,7 @@ SPECULATOR_RULES = (
     ),
     Rule(
         "draft-free-no-quantization",
-        f"!(self.method in {_listed(DRAFT_FREE)}) || !has(self.quantization)",
+        f"!has(self.method) || !(self.method in {_listed(DRAFT_FREE)}) || !has(self.quantization)",
         'quantization is "{self.quantization}" but method is {self.method}, which drafts without weights: '
         "remove quantization",
         "quantization",
@@ -133,28 +135,30 @@ SPECULATOR_RULES = (
     ),
     Rule(
         "parallel-drafting-method",
-        f"!has(self.parallelDrafting) || !self.parallelDrafting || self.method in {_listed(IN_ONE_PASS)}",
+        "!has(self.method) || !has(self.parallelDrafting) || !self.parallelDrafting || "
+        f"self.method in {_listed(IN_ONE_PASS)}",
         f"parallelDrafting is true but method is {{self.method}}: remove it, it applies to {spoken(IN_ONE_PASS)}",
         "parallelDrafting",
         "FieldValueForbidden",
     ),
     Rule(
         "heterogeneous-vocabulary-method",
-        f"!has(self.heterogeneousVocabulary) || !self.heterogeneousVocabulary || self.method == '{Method.DRAFT_MODEL}'",
+        "!has(self.method) || !has(self.heterogeneousVocabulary) || !self.heterogeneousVocabulary || "
+        f"self.method == '{Method.DRAFT_MODEL}'",
         f"heterogeneousVocabulary is true but method is {{self.method}}: remove it, it applies to {Method.DRAFT_MODEL}",
         "heterogeneousVocabulary",
         "FieldValueForbidden",
     ),
     Rule(
         "prompt-lookup-method",
-        f"!has(self.promptLookup) || self.method in {_listed(LOOKS_UP)}",
+        f"!has(self.method) || !has(self.promptLookup) || self.method in {_listed(LOOKS_UP)}",
         f"promptLookup is set but method is {{self.method}}: remove it, it applies to {spoken(LOOKS_UP)}",
         "promptLookup",
         "FieldValueForbidden",
     ),
     Rule(
         "revision-needs-model",
-        "!has(self.revision) || has(self.model)",
+        "!has(self.method) || !has(self.revision) || has(self.model)",
         'revision is "{self.revision}" but model is not set: set model, or remove revision',
         "revision",
         "FieldValueForbidden",
@@ -322,7 +326,7 @@ SPEC_RULES = (
     Rule(
         "schedule-method",
         f"{_OTHER_ENGINE} || {_UNSCHEDULED} || !has(self.speculator) || "
-        f"!(self.speculator.method in {_listed(NO_TABLE)})",
+        f"!has(self.speculator.method) || !(self.speculator.method in {_listed(NO_TABLE)})",
         "speculation.schedule has {#size(self.speculation.schedule)} band(s) but K of {self.speculator.method} "
         "is fixed when vLLM starts: set speculation.numSpeculativeTokens in its place",
         "speculation.schedule",
@@ -346,7 +350,8 @@ SPEC_RULES = (
     ),
     Rule(
         "draft-model-tp",
-        f"{_NO_DRAFT_TP} || self.speculator.method != 'draft_model' || {_DRAFT_TP} != 1 || {_VERIFIERS_TP} == 1",
+        f"{_NO_DRAFT_TP} || !has(self.speculator.method) || self.speculator.method != 'draft_model' || "
+        f"{_DRAFT_TP} != 1 || {_VERIFIERS_TP} == 1",
         "speculator.tensorParallelSize is 1 but method draft_model needs that of the verifier: "
         f"write {{#{_VERIFIERS_TP}}}, or remove it",
         "speculator.tensorParallelSize",
@@ -354,7 +359,7 @@ SPEC_RULES = (
     Rule(
         "draft-is-another",
         "!has(self.speculator) || !has(self.speculator.model) || self.speculator.model != self.verifier.model || "
-        f"self.speculator.method != '{Method.DRAFT_MODEL}'",
+        f"!has(self.speculator.method) || self.speculator.method != '{Method.DRAFT_MODEL}'",
         'speculator.model is "{self.speculator.model}", the verifier, which cannot draft faster than it verifies: '
         "name a smaller model, not the verifier itself",
         "speculator.model",

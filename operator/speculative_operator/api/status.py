@@ -102,6 +102,48 @@ class Pair(Wire):
     """Why the last Job for this pair came to nothing."""
 
 
+class PassedOver(Wire):
+    """An entry of the catalogue that was tried for this verifier and does not do."""
+
+    speculator: Annotated[str, Field(max_length=1024)] | None = None
+    """Where it is; left out: part of the verifier."""
+    method: Line
+    """How it drafts."""
+    why: Sentence
+    """What was found."""
+
+
+class Picked(Wire):
+    """What speculator.auto has picked from the catalogue. It stays until the verifier changes, the annotation
+    serving.speculative.dev/repin has a new value, or it turns out not to be servable."""
+
+    verifier: Annotated[str, Field(max_length=1024)]
+    """URI of the verifier that it was picked for."""
+    speculator: Annotated[str, Field(max_length=1024)] | None = None
+    """Where the drafting weights are, as speculator.model would say it. Left out where they are part of the verifier,
+    and where nothing was picked."""
+    method: Line | None = None
+    """How they draft. Left out where nothing was picked: the verifier is served alone."""
+    parallel_drafting: bool | None = Field(default=None, strict=True)
+    """True: all tokens are drafted in one pass."""
+    k: Count | None = None
+    """K that its source serves it with, where tuning starts."""
+    source: Annotated[str, Field(max_length=1024)] | None = None
+    """Where it is documented."""
+    reason: Sentence
+    """Why this one, or why nothing, in a sentence."""
+    basis: Line | None = None
+    """What the verifier was found by: Name, or Card where its model card was read, too."""
+    repin: Line | None = None
+    """Value of the annotation serving.speculative.dev/repin that it was picked for."""
+    time: Time | None = None
+    """When it was picked."""
+    generation: Long | None = None
+    """Generation of the spec that pods were last made for with it."""
+    passed_over: Annotated[tuple[PassedOver, ...], Field(max_length=16)] = ()
+    """Entries that stood before it and do not do."""
+
+
 class Download(Wire):
     """How far the weights are on their way into the cache."""
 
@@ -293,6 +335,8 @@ class Status(Wire):
     """Verifier and speculator that the pods run, or are made of first."""
     next_pair: Pair | None = None
     """The pair that the spec asks for, while pods still run another: it is being read or fetched, or was refused."""
+    picked: Picked | None = None
+    """What speculator.auto has picked, and why."""
     weights: Download | None = None
     """The weights in the cache, where spec.weights.cache names one."""
     startup: Startup | None = None

@@ -114,10 +114,15 @@ class Speculator(Wire):
 
     model_config = ruled(*rules.SPECULATOR_RULES)
 
-    method: Method
+    auto: Flag | None = None
+    """True, in place of method and all else here: the operator picks what is publicly known for the verifier from its
+    catalogue (docs/catalogue.md), tells what and why in status.picked and an event, and keeps to it until the verifier
+    changes or the annotation serving.speculative.dev/repin has a new value. Where nothing is known the verifier is
+    served alone. Default: false."""
+    method: Method | None = None
     """How tokens are drafted, as engines spell it. By looking up the text: ngram, ngram_gpu, suffix. By weights of
     their own: draft_model, eagle, eagle3, dflash, mlp_speculator. By weights that may sit in the verifier: mtp,
-    dspark, medusa."""
+    dspark, medusa. Needed unless auto is true."""
     model: scalars.ModelUri | None = None
     """Where the drafting weights are, written as for the verifier. Left out for ngram, ngram_gpu and suffix, and
     where the weights sit in the verifier. With vLLM, verifier and speculator may name one and the same checkpoint of

@@ -16,17 +16,17 @@ from speculative_operator.cli.errors import FAILED, OK, UsageError
 from speculative_operator.cli.files import text
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import catalogue
-from speculative_operator.pairing.catalogue import CatalogueError, Entry, Match
+from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, Entry, Match
 
 EPILOG = """examples:
   speculative pairs
   speculative pairs Qwen/Qwen3-8B
   speculative pairs RedHatAI/Qwen3-32B-FP8-dynamic --method eagle3 --json
-  speculative pairs my-org/my-model --base Qwen/Qwen3-14B --file our-pairs.csv
+  speculative pairs my-org/my-model --base Qwen/Qwen3-14B --catalogue our-pairs.csv
 
-docs/catalogue.md tells the columns of --file and the order of what is picked.
+docs/catalogue.md tells the columns of --catalogue and the order of what is picked.
 
-exit status: 0 listed, 1 nothing is known for VERIFIER, 2 wrong use of the command line or of --file"""
+exit status: 0 listed, 1 nothing is known for VERIFIER, 2 wrong use of the command line or of --catalogue"""
 
 _LARGEST = 4 * 2**20
 _HEADERS = ("verifier", "speculator", "method", "K", "accepted", "for", "date", "source")
@@ -39,20 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--base", metavar="MODEL", action="append", default=[], help="what VERIFIER is derived from; may be repeated"
     )
     parser.add_argument("--method", metavar="M", help="rows of one method only")
-    parser.add_argument("--file", metavar="EXTRA", help="a CSV file of rows of your own, which go first")
+    add_catalogue(parser)
     parser.add_argument("--json", action="store_true", help="one object a row, with every field")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what is asked for; the exit status. Raises UsageError."""
-    rows = _entries(arguments.file)
+    rows = rows_of(arguments)
     if arguments.method:
         method = _method(arguments.method)
-        rows = tuple(one for one in rows if one.method is method)
+        rows = Catalogue(tuple(one for one in rows.entries if one.method is method))
     if arguments.verifier is None:
-        _print([(None, one) for one in rows], plain=arguments.json)
+        _print([(None, one) for one in rows.entries], plain=arguments.json)
         return OK
-    found = catalogue.for_verifier(arguments.verifier, arguments.base, rows)
+    found = rows.known(arguments.verifier, tuple(arguments.base))
     choice = catalogue.pick(arguments.verifier, arguments.base, among=rows)
     if not arguments.json:
         print(choice.reason)
@@ -61,13 +61,21 @@ def run(arguments: argparse.Namespace) -> int:
     return OK if found else FAILED
 
 
-def _entries(file: str | None) -> tuple[Entry, ...]:
-    if file is None:
-        return catalogue.entries()
+def add_catalogue(parser: argparse.ArgumentParser) -> None:
+    """The argument that names rows of the user's own; `check` has it, too."""
+    parser.add_argument(
+        "--catalogue", "--file", dest="catalogue", metavar="FILE", help="a CSV file of rows of your own, which go first"
+    )
+
+
+def rows_of(arguments: argparse.Namespace) -> Catalogue:
+    """The package's rows, with those of --catalogue first. Raises UsageError."""
+    if arguments.catalogue is None:
+        return catalogue.packaged()
     try:
-        return catalogue.entries(text(file, "--file", _LARGEST), file)
+        return catalogue.catalogue_of(text(arguments.catalogue, "--catalogue", _LARGEST), arguments.catalogue)
     except CatalogueError as problem:
-        raise UsageError(f"--file {problem}") from None
+        raise UsageError(f"--catalogue {problem}") from None
 
 
 def _method(named: str) -> Method:

@@ -17,7 +17,9 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Engine
+from speculative_operator.engines.picking import choose, drawn
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.pairing.catalogue import packaged
 from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.sim.session import Session
 
@@ -42,7 +44,7 @@ class Subject:
 
 def subject(body: Any, facts: Any = None) -> Subject:
     """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. Raises SpecError."""
-    spec = to_domain(whole(body))
+    spec = _picked(to_domain(whole(body)))
     given = _facts(facts)
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
@@ -50,6 +52,17 @@ def subject(body: Any, facts: Any = None) -> Subject:
             raise _refused(refusal.field, refusal.message)
     pair, knobs = stated.known(spec, given, engine.knobs(spec))
     return Subject(spec, engine, policy_of(spec, knobs=knobs, facts=pair), tuple(stated.unknown(given)))
+
+
+def _picked(spec: DeploymentSpec) -> DeploymentSpec:
+    """Where the spec leaves its speculator to the operator: with what the package's rows have for the verifier's name.
+    Raises SpecError where they have nothing."""
+    if not spec.auto_speculator:
+        return spec
+    choice = choose(spec, packaged())
+    if choice.entry is None:
+        raise SpecError("spec.speculator.auto", True, choice.reason)
+    return drawn(spec, choice.entry)
 
 
 def whole(body: Any) -> dict[str, Any]:

@@ -63,6 +63,9 @@ class Reason(StrEnum):
     PAIR_MISMATCH = "PairMismatch"
     PAIR_UNREAD = "PairUnread"
     NEW_REVISION = "NewRevisionAvailable"
+    PICKED = "SpeculatorPicked"
+    NOTHING_KNOWN = "NoSpeculatorKnown"
+    BETTER_KNOWN = "BetterSpeculatorKnown"
     MEMORY_SUFFICES = "MemorySuffices"
     MEMORY_SHORT = "MemoryShort"
     WEIGHTS_CACHED = "WeightsCached"
@@ -143,6 +146,10 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.PAIR_MISMATCH: "The speculator does not fit its verifier: no pod is made. The message names the remedy.",
     Reason.PAIR_UNREAD: "The files could not be read, so that nothing was compared; the engine does when it starts.",
     Reason.NEW_REVISION: "The branch or tag of the spec has moved; the pinned version stays until it is asked for.",
+    Reason.PICKED: "speculator.auto: the message names the speculator taken from the catalogue, why, and the source.",
+    Reason.NOTHING_KNOWN: "speculator.auto: the catalogue has nothing that can be served for this verifier, which is "
+    "served alone; the message names the remedy.",
+    Reason.BETTER_KNOWN: "speculator.auto: the catalogue now puts another first; the pick stays until it is asked for.",
     Reason.MEMORY_SUFFICES: "Weights of both models and the KV cache asked for fit; the message holds the arithmetic.",
     Reason.MEMORY_SHORT: "Weights and KV cache do not fit; the message holds the arithmetic and what would.",
     Reason.WEIGHTS_CACHED: "Both models lie in the cache, complete and with the right checksums.",

@@ -319,6 +319,8 @@ class DeploymentSpec:
     target: Target = Target.DEPLOYMENT
     template: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
+    auto_speculator: bool = False
+    """The speculator is picked from the catalogue: `speculator` is then None until it was."""
 
     @property
     def key(self) -> tuple[str, str]:

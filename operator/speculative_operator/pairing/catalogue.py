@@ -1,22 +1,28 @@
 """Speculators that are publicly known for a verifier: data of the package, and rows that a user adds.
 
-Called by `speculative pairs`. The rows lie in `data/catalogue.csv`;
-each names its source. A row that cannot be read is an error with row, column, value and remedy, never left out.
+Called by `speculative pairs` and, for `speculator: {auto: true}`, by `engines.picking`. The rows lie in
+`data/catalogue.csv`; each names its source. A row that cannot be read is an error with row, column, value and remedy,
+never left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry, parse
 from speculative_operator.pairing.names import stem, tail
 
-__all__ = ["CatalogueError", "Choice", "Entry", "Match", "entries", "for_verifier", "parse", "pick"]
+__all__ = [
+    "Catalogue", "CatalogueError", "Choice", "Entry", "Match", "catalogue_of", "entries", "for_verifier", "packaged",
+    "parse", "pick",
+]  # fmt: skip
+REMEDY = "set speculator.method and speculator.model, or add a row of your own to the catalogue"
+"""What to do where nothing is known."""
 
 
 class Match(IntEnum):
@@ -40,6 +46,28 @@ class Choice:
     match: Match | None = None
     others: int = 0
     """Entries that would have done, too."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Catalogue:
+    """Rows at one moment. Two are the same only where they are one object: what is found in one can be kept."""
+
+    entries: tuple[Entry, ...]
+
+    def known(self, verifier: str, base_models: tuple[str, ...] = ()) -> tuple[tuple[Match, Entry], ...]:
+        """`for_verifier` among these rows, kept: it is asked at every tick of every object."""
+        return _known(self, verifier, base_models)
+
+
+def catalogue_of(extra: str, name: str = "extra rows") -> Catalogue:
+    """The package's rows with those of `extra`. Raises CatalogueError like `entries`."""
+    return Catalogue(entries(extra, name)) if extra.strip() else packaged()
+
+
+@cache
+def packaged() -> Catalogue:
+    """The package's rows alone."""
+    return Catalogue(_packaged())
 
 
 def entries(extra: str = "", name: str = "extra rows") -> tuple[Entry, ...]:
@@ -67,33 +95,30 @@ def for_verifier(
 def pick(
     verifier: str,
     base_models: Sequence[str] = (),
-    methods: Collection[Method] | None = None,
+    serves: Callable[[Entry], bool] = lambda _: True,
     *,
-    one_pass: bool = True,
-    among: Sequence[Entry] | None = None,
+    among: Catalogue | None = None,
 ) -> Choice:
-    """The entry to take for `verifier`, of those that the engine can run.
+    """The entry to take for `verifier`, of those that `serves` says can be run.
 
-    `methods` are those that it serves (None: any); `one_pass` tells whether it drafts all tokens in one pass
-    (`speculator.parallelDrafting`). Surer matches go first; then a user's own rows in their order, entries for all
-    text, drafters made for the verifier before models of their own, those whose source tells K, the published
-    acceptance, the newer.
+    Surer matches go first; then a user's own rows in their order, entries for all text, drafters made for the verifier
+    before models of their own, those whose source tells K, the published acceptance, the newer.
     """
-    known = for_verifier(verifier, base_models, among)
+    known = (among or packaged()).known(verifier, tuple(base_models))
     if not known:
-        return Choice(
-            None, f"no speculator is known for {_shown(verifier)}: set speculator.method and speculator.model"
-        )
-    served = [
-        (match, one)
-        for match, one in known
-        if (methods is None or one.method in methods) and (one_pass or not one.one_pass)
-    ]
+        return Choice(None, f"no speculator is known for {_shown(verifier)}: {REMEDY}")
+    served = [(match, one) for match, one in known if serves(one)]
     if not served:
         unserved = ", ".join(sorted({one.method.value for _, one in known}))
-        return Choice(None, f"all that is known for {_shown(verifier)} is {unserved}, which this engine does not serve")
+        reason = f"all that is known for {_shown(verifier)} is {unserved}, which this engine does not serve: {REMEDY}"
+        return Choice(None, reason)
     match, entry = served[0]
-    return Choice(entry, _reason(match, entry, verifier, len(served) - 1), match, len(served) - 1)
+    return Choice(entry, _reason(match, entry, verifier, (len(served), len(known))), match, len(served) - 1)
+
+
+@lru_cache(maxsize=4096)
+def _known(catalogue: Catalogue, verifier: str, base_models: tuple[str, ...]) -> tuple[tuple[Match, Entry], ...]:
+    return for_verifier(verifier, base_models, catalogue.entries)
 
 
 @cache
@@ -132,8 +157,9 @@ def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
     )
 
 
-def _reason(match: Match, entry: Entry, verifier: str, others: int) -> str:
-    what = f"{entry.speculator or 'the drafting layers of the verifier'} ({entry.method.value})"
+def _reason(match: Match, entry: Entry, verifier: str, counts: tuple[int, int]) -> str:
+    served, known = counts
+    what = f"{entry.named} ({entry.method.value})"
     made = {
         Match.EXACT: f"made for {entry.verifier}",
         Match.DERIVED: f"made for {entry.verifier}, which {_shown(verifier)} is derived from",
@@ -147,5 +173,6 @@ def _reason(match: Match, entry: Entry, verifier: str, others: int) -> str:
         figures.append(f"published acceptance length {entry.acceptance_length:g}{at} ({entry.acceptance_on})")
     if entry.k is not None:
         figures.append(f"K = {entry.k} by its source")
-    figures.append("the only one known" if not others else f"first of {others + 1} that the engine serves")
+    alone = "the only one known" if known == 1 else f"the only one of {known} that can be served"
+    figures.append(alone if served == 1 else f"first of {served} that the engine serves")
     return f"picked {what}: {made}; {'; '.join(figures)}; source: {entry.source}"

@@ -22,6 +22,14 @@ LARGEST_K = 64
 MOST_ROWS = 10_000
 _LONGEST = 400
 _NAME = re.compile(r"[A-Za-z0-9][\w.:@-]*(?:/[\w.@-]+)*")
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._=+-]*"
+_REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})?")
+"""What can be fetched from a hub by its name."""
+_ELSEWHERE = re.compile(
+    rf"hf://{_PART}(?:/{_PART})?|oci://[a-z0-9.-]+(?::[0-9]{{1,5}})?(?:/[a-z0-9._-]+)+(?::[\w.-]+)?(?:@sha256:[0-9a-f]{{64}})?"
+    rf"|s3://[a-z0-9][a-z0-9.-]+(?:/{_PART})*|pvc://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?:/{_PART})*"
+)
+"""A speculator as `speculator.model` would name it: for clusters that have models elsewhere than on a hub."""
 _DATE = re.compile(r"20\d\d(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
@@ -32,7 +40,7 @@ class Entry:
     verifier: str
     """`organisation/model`."""
     speculator: str
-    """The same; empty where the drafting layers are part of the verifier."""
+    """The same, or a URI as `speculator.model` has it; empty where the drafting layers are part of the verifier."""
     method: Method
     source: str
     """Where it is said: an address or a document."""
@@ -51,6 +59,17 @@ class Entry:
     acceptance_source: str = ""
     added: bool = False
     """A user's own row; those go first."""
+
+    @property
+    def uri(self) -> str:
+        """As `speculator.model` has it; empty where the drafting layers are part of the verifier."""
+        known = not self.speculator or "://" in self.speculator
+        return self.speculator if known else f"hf://{self.speculator}"
+
+    @property
+    def named(self) -> str:
+        """The speculator, for people."""
+        return self.speculator or "the drafting layers of the verifier"
 
     @property
     def key(self) -> tuple[str, str, Method]:
@@ -129,9 +148,11 @@ def _names(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     method = next((one for one in Method if one.value == cells["method"].lower()), None)
     if method is None or method.draft_free:
         yield "method", f"use one of {', '.join(one for one in Method if not one.draft_free)}"
-    for column in ("verifier", "speculator"):
-        if cells[column] and not _NAME.fullmatch(cells[column]):
-            yield column, "write organisation/model"
+    if cells["verifier"] and not _NAME.fullmatch(cells["verifier"]):
+        yield "verifier", "write organisation/model"
+    speculator = cells["speculator"]
+    if speculator and not (_REPOSITORY.fullmatch(speculator) or _ELSEWHERE.fullmatch(speculator)):
+        yield "speculator", "write organisation/model, or hf://, oci://, s3:// or pvc:// with what follows"
     if not cells["verifier"]:
         yield "verifier", "name the model it is made for"
     if not cells["speculator"] and method is not None and not method.may_sit_in_verifier:

@@ -9,7 +9,7 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.conditions import Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.history import newest
-from speculative_operator.reconcile.reading import mappings, text, whole
+from speculative_operator.reconcile.reading import mapping, mappings, text, whole
 from speculative_operator.reconcile.world import Event
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -27,15 +27,19 @@ _REFUSALS = frozenset(
         Reason.UNSUPPORTED_SOURCE, Reason.NAME_CONFLICT, Reason.FORBIDDEN,
     }
 )  # fmt: skip
-_HARMLESS = frozenset({Reason.LIVE_UNPROVEN, Reason.PER_REQUEST_UNUSED, Reason.COMPILE_CACHE_UNUSED})
+_HARMLESS = frozenset(
+    {Reason.LIVE_UNPROVEN, Reason.PER_REQUEST_UNUSED, Reason.BETTER_KNOWN, Reason.COMPILE_CACHE_UNUSED}
+)
 """Warnings of the status that harm nobody: told as Normal."""
+_PICK = ("verifier", "speculator", "method")
+"""What of `status.picked` makes it another pick."""
 _TOLD = frozenset({Reason.REPAIRED, Reason.SPEC_CHANGED, Reason.ENGINE_VERSION_DIFFERS})
 """Reasons of changes of children that no other event tells."""
 
 
 def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Action]) -> tuple[Event, ...]:
     """What happened, most important first."""
-    return (*_transitions(old, new), *_warned(old, new), *_decided(old, new), *_done(actions))
+    return (*_transitions(old, new), *_picked(old, new), *_warned(old, new), *_decided(old, new), *_done(actions))
 
 
 def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
@@ -89,6 +93,13 @@ def _transition(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | 
     if now == Truth.FALSE.value and (refused or was in (Truth.TRUE.value, Truth.UNKNOWN.value)):
         return Event(WARNING, reason, message)
     return None
+
+
+def _picked(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+    """A speculator taken from the catalogue; that there is none is told by a condition."""
+    before, after = (mapping(status, "picked") for status in (old, new))
+    if text(after, "method") and any(text(before, name) != text(after, name) for name in _PICK):
+        yield Event(NORMAL, Reason.PICKED, text(after, "reason"))
 
 
 def _warned(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:

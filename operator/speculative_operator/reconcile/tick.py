@@ -32,6 +32,7 @@ from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
 from speculative_operator.reconcile.history import PROBES, newest
 from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.pairing import Pairing, pairing_of
+from speculative_operator.reconcile.picking import Picking, picking_of, said, served, tried
 from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, rolls
 from speculative_operator.reconcile.pods import Pod, first_outlasted, of_another_pair, read_pods
 from speculative_operator.reconcile.reading import at, mapping, text, whole
@@ -76,24 +77,38 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     `memory` is None on the first visit since the operator started: then it is restored from status. `observation` is
     None when nothing new was seen of the pods: then nothing is decided. `now` is unix seconds.
     """
+    picking = picking_of(world, now)
+    if picking is not None:
+        picking = tried(picking, now)
+        world = picking.world
+    outcome, picking = _ticked(world, memory, observation, now, picking)
+    return outcome if picking is None else said(outcome, picking)
+
+
+def _ticked(
+    world: World, memory: Memory | None, observation: Observation | None, now: float, picking: Picking | None
+) -> tuple[Outcome, Picking | None]:
+    """The tick of a spec whose speculator is named, or was picked: then with what became of the pick."""
     deployment = world.children.get(("Deployment", names.child(world.spec.name)))
     look = _Look(read_pods(world.pods), read_rollout(deployment, world.spec.replicas), observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
     refused = refusals(world.spec, engine, jobs=bool(world.capabilities.job_image))
     if refused:
-        return _stay(world, look, memory, (*refused, *world.problems), now)
+        return _stay(world, look, memory, (*refused, *world.problems), now), picking
     if world.spec.paused:
         policy = policy_of(world.spec, knobs=engine.knobs(world.spec), facts=tuner_facts(world.spec, None))
         held = remembered(world, memory, policy, table_in_force(world, policy), now)
-        return _stay(world, look, held, world.problems, now)
+        return _stay(world, look, held, world.problems, now), picking
     try:
         pairing = pairing_of(world, now)
     except RenderError as error:
-        return _stay(world, look, memory, (_unrendered(error), *world.problems), now)
+        return _stay(world, look, memory, (_unrendered(error), *world.problems), now), picking
+    if picking is not None:
+        picking, pairing = served(picking, pairing, now)
     if pairing.stages is not None:
         # Pods do not depend on Jobs: what stands in a Job's way is told with the pair.
         world = replace(world, problems=tuple(one for one in world.problems if not of_jobs(one.message)))
-    return _turned(_Turn(world, look, engine, memory, now), pairing)
+    return _turned(_Turn(world, look, engine, memory, now), pairing), picking
 
 
 def _turned(turn: _Turn, pairing: Pairing) -> Outcome:

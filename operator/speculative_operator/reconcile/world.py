@@ -11,8 +11,11 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
+
+__all__ = ["Catalogue", "CatalogueError", "Child", "Event", "Outcome", "World", "catalogue_of", "packaged"]
 
 Child = tuple[str, str]
 """(kind, name)."""
@@ -43,6 +46,8 @@ class World:
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""
+    catalogue: Catalogue = field(default_factory=packaged)
+    """Speculators to pick from, where the spec leaves it to the operator."""
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""

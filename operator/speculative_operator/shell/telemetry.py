@@ -39,6 +39,8 @@ class Telemetry:
         self._queue = self._gauge("queue_depth", "Objects waiting to be visited.")
         self._objects = self._gauge("objects", "SpeculativeDeployments known.")
         self._leader = self._gauge("leader", "1 while this process holds the Lease.")
+        self._own_rows = self._gauge("catalogue_own_rows", "Rows of the user's own that speculators are picked from.")
+        self._bad_rows = self._gauge("catalogue_bad", "1 while the user's rows cannot be read, and those before stay.")
         self._age = self._gauge("watch_age_seconds", "Seconds since a watch last brought an event.", "kind")
         self._gauge("build_info", "Always 1.", "version").labels(__version__).set(1)
         ProcessCollector(registry=self.registry)
@@ -76,6 +78,11 @@ class Telemetry:
 
     def event(self, kind: str, reason: str) -> None:
         self._events.labels(kind, reason).inc()
+
+    def catalogue(self, rows: int, *, bad: bool) -> None:
+        """Rows of the user's own in force; `bad`: newer ones cannot be read."""
+        self._own_rows.set(rows)
+        self._bad_rows.set(1 if bad else 0)
 
     def leading(self, leader: bool) -> None:
         self._leader.set(1 if leader else 0)

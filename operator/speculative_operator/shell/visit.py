@@ -21,7 +21,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.status import should_write
 from speculative_operator.reconcile.tick import invalid
-from speculative_operator.reconcile.world import Outcome, World
+from speculative_operator.reconcile.world import Catalogue, Outcome, World, packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready
@@ -66,6 +66,8 @@ class Sources:
     """What the cluster offers."""
     jobs: SeesJobs
     turns: Turns
+    catalogue: Callable[[], Catalogue] = packaged
+    """Rows that speculators are picked from."""
 
 
 @dataclass(slots=True)
@@ -183,6 +185,7 @@ class Visitor:
             arriving=arriving,
             # A claim by that name that somebody else made serves as well.
             claims=frozenset(snapshot.claims.keys() | claims),
+            catalogue=self._sources.catalogue(),
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
         )
         with self._telemetry.phase("decide"):

@@ -184,3 +184,85 @@ def test_every_code_is_used() -> None:
     package = Path(codes.__file__).parent
     text = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "codes.py")
     assert [code.name for code in codes.Code if f"Code.{code.name}" not in text] == []
+
+
+# -- a spec that leaves the speculator to the operator
+
+ROWS = "verifier,speculator,method,k,source,date\n"
+
+
+def auto(folder: Path, rows: str = "", **spec: Any) -> list[str]:
+    """Arguments: a spec with `auto`, whose models lie in claims below `folder`, and rows."""
+    body = {"verifier": {"model": "pvc://models/llama"}, "speculator": {"auto": True}, **spec}
+    (folder / "auto.json").write_text(json.dumps(body))
+    (folder / "rows.csv").write_text(ROWS + rows)
+    return [str(folder / "auto.json"), "--catalogue", str(folder / "rows.csv"), "--claims-at", str(folder)]
+
+
+@pytest.fixture
+def claims(tmp_path: Path) -> Path:
+    tensors: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (100, 64), "lm_head.weight": (100, 64)}
+    model(tmp_path / "models" / "llama", LLAMA, tensors)
+    model(tmp_path / "models" / "head", HEAD, {"fc.weight": (64, 192), "lm_head.weight": (100, 64)})
+    wide = {**HEAD, "hidden_size": 32}
+    model(tmp_path / "models" / "wide", wide, {"fc.weight": (32, 96), "lm_head.weight": (100, 32)})
+    return tmp_path
+
+
+def entry(name: str) -> str:
+    return f"org/llama,pvc://models/{name},eagle3,3,our wiki,2026-08\n"
+
+
+def test_an_auto_spec_is_picked_for_and_judged(capsys: pytest.CaptureFixture[str], claims: Path) -> None:
+    status, out, _ = run(capsys, *auto(claims, entry("head")))
+    assert status == 0
+    first, *rest = out.splitlines()
+    assert first == (
+        "auto        picked pvc://models/head (eagle3): made for org/llama; K = 3 by its source; the only one known; "
+        "source: our wiki"
+    )
+    assert any(line.startswith("speculator  pvc://models/head at sha256:") for line in rest)
+    assert rest[-1].startswith("compatible: 0 errors")
+
+
+def test_an_auto_spec_passes_over_what_does_not_fit_or_cannot_be_read(
+    capsys: pytest.CaptureFixture[str], claims: Path
+) -> None:
+    status, out, _ = run(capsys, *auto(claims, entry("wide") + entry("missing") + entry("head")))
+    wide, missing, picked, *_ = out.splitlines()
+    assert status == 0
+    assert wide.startswith("passed over pvc://models/wide (eagle3): ")
+    assert missing.startswith("passed over pvc://models/missing (eagle3): ")
+    assert picked.startswith("auto        picked pvc://models/head (eagle3)")
+    status, out, _ = run(capsys, *auto(claims, entry("wide") + entry("head")), "--json")
+    told = json.loads(out)
+    assert (status, told["picked"]["speculator"], told["picked"]["k"]) == (0, "pvc://models/head", 3)
+    assert told["picked"]["passedOver"][0]["speculator"] == "pvc://models/wide"
+    assert told["pins"]["speculator"]["model"] == "pvc://models/head"
+
+
+@pytest.mark.parametrize("rows", ["", entry("wide")])
+def test_an_auto_spec_of_which_nothing_is_known_is_served_alone(
+    capsys: pytest.CaptureFixture[str], claims: Path, rows: str
+) -> None:
+    status, out, _ = run(capsys, *auto(claims, rows))
+    assert status == 0
+    assert "set speculator.method and speculator.model, or add a row of your own to the catalogue" in out
+    assert "The verifier is served alone" in out
+    assert "method none" in out
+
+
+def test_an_auto_spec_whose_verifier_is_at_fault_keeps_its_pick(
+    capsys: pytest.CaptureFixture[str], claims: Path
+) -> None:
+    long = {"model": "pvc://models/llama", "maxModelLen": 4096}
+    status, out, _ = run(capsys, *auto(claims, entry("head"), verifier=long))
+    assert status == 1
+    assert out.startswith("auto        picked pvc://models/head")
+    assert "ContextBeyondVerifier" in out
+
+
+def test_bad_rows_are_told(capsys: pytest.CaptureFixture[str], claims: Path) -> None:
+    status, _, err = run(capsys, *auto(claims, entry("head").replace(",3,", ",0,")))
+    assert status == 2
+    assert "row 2, column k: '0': write a whole number from 1 to 64" in err

@@ -73,7 +73,7 @@ def test_one_method(capsys: pytest.CaptureFixture[str]) -> None:
 def test_rows_of_ones_own_go_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text(EXTRA)
-    status, out, _ = run(capsys, "Qwen/Qwen3-8B", "--file", str(file), "--json")
+    status, out, _ = run(capsys, "Qwen/Qwen3-8B", "--catalogue", str(file), "--json")
     assert status == 0
     assert json.loads(out.splitlines()[0])["speculator"] == "me/head"
 
@@ -81,17 +81,20 @@ def test_rows_of_ones_own_go_first(capsys: pytest.CaptureFixture[str], tmp_path:
 def test_a_wrong_row_is_told_with_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text(EXTRA + "a/b,c/d,eagle9,x,2026\n")
-    status, out, err = run(capsys, "--file", str(file))
+    status, out, err = run(capsys, "--catalogue", str(file))
     assert (status, out) == (2, "")
-    assert err.startswith(f"error: --file {file}, row 3, column method: 'eagle9': use one of ")
+    assert err.startswith(f"error: --catalogue {file}, row 3, column method: 'eagle9': use one of ")
     assert err.count("\n") == 1
-    assert run(capsys, "--file", str(tmp_path / "absent.csv"))[0] == 1
+    assert run(capsys, "--catalogue", str(tmp_path / "absent.csv"))[0] == 1
 
 
 def test_an_unknown_verifier_has_its_status(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "org/unknown")
     assert status == 1
-    assert out == "no speculator is known for org/unknown: set speculator.method and speculator.model\n"
+    assert out == (
+        "no speculator is known for org/unknown: set speculator.method and speculator.model, or add a row of your own "
+        "to the catalogue\n"
+    )
     assert run(capsys, "org/unknown", "--json")[:2] == (1, "")
 
 

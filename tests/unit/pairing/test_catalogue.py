@@ -9,9 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from speculative_operator.api.scalars import ModelUri
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing.catalogue import CatalogueError, Entry, Match, entries, for_verifier, parse, pick
+from speculative_operator.pairing.catalogue import (
+    CatalogueError,
+    Entry,
+    Match,
+    catalogue_of,
+    entries,
+    for_verifier,
+    packaged,
+    parse,
+    pick,
+)
 from speculative_operator.pairing.catalogue_rows import COLUMNS, LARGEST_K
 from speculative_operator.pairing.names import stem, tail
 
@@ -106,13 +118,17 @@ def test_the_choice_is_explained() -> None:
 
 
 def test_only_what_the_engine_serves_is_picked() -> None:
-    assert pick("Qwen/Qwen3-8B", methods={Method.DFLASH}).entry is not None
-    draft = pick("Qwen/Qwen3-8B", methods={Method.DRAFT_MODEL}, one_pass=False).entry
+    dflash = pick("Qwen/Qwen3-8B", (), lambda one: one.method is Method.DFLASH).entry
+    assert dflash is not None
+    assert dflash.method is Method.DFLASH
+    draft = pick("Qwen/Qwen3-8B", (), lambda one: one.method is Method.DRAFT_MODEL and not one.one_pass).entry
     assert draft is not None
     assert (draft.speculator, draft.one_pass) == ("Qwen/Qwen3-0.6B", False)
-    none = pick("zai-org/GLM-4.6", methods={Method.EAGLE3})
+    none = pick("zai-org/GLM-4.6", (), lambda one: one.method is Method.EAGLE3)
     assert none.entry is None
-    assert none.reason == "all that is known for zai-org/GLM-4.6 is mtp, which this engine does not serve"
+    assert none.reason.startswith(
+        "all that is known for zai-org/GLM-4.6 is mtp, which this engine does not serve: set speculator.method and"
+    )
     unknown = pick("org/unknown")
     assert (unknown.entry, unknown.others) == (None, 0)
     assert unknown.reason.startswith("no speculator is known for org/unknown: set speculator.method")
@@ -120,7 +136,7 @@ def test_only_what_the_engine_serves_is_picked() -> None:
 
 def test_drafters_for_one_language_go_last() -> None:
     assert [one.trained_for for _, one in for_verifier("google/gemma-4-31B-it")][-1] == "Korean"
-    assert pick("google/gemma-4-31B-it", methods={Method.EAGLE3}).entry != next(
+    assert pick("google/gemma-4-31B-it", (), lambda one: one.method is Method.EAGLE3).entry != next(
         one for one in ALL if one.trained_for == "Korean"
     )
 
@@ -132,11 +148,33 @@ def test_own_rows_go_first_and_replace_the_packages() -> None:
     )
     found = entries(text, "own.csv")
     assert len(found) == len(ALL) + 1
-    chosen = pick("Qwen/Qwen3-8B", among=found).entry
+    chosen = pick("Qwen/Qwen3-8B", among=catalogue_of(text, "own.csv")).entry
     assert chosen is not None
     assert (chosen.speculator, chosen.added) == ("me/head", True)
     assert [one.k for one in found if one.speculator.lower() == "redhatai/qwen3-8b-speculator.eagle3"] == [2]
     assert entries("  \n") == ALL
+    assert catalogue_of("  \n") is packaged()
+
+
+@pytest.mark.parametrize(
+    ("speculator", "uri"),
+    [
+        ("org/head", "hf://org/head"),
+        ("hf://org/head", "hf://org/head"),
+        ("pvc://models/head", "pvc://models/head"),
+        ("s3://bucket/a/head", "s3://bucket/a/head"),
+        ("oci://reg.example:5000/org/head:v1", "oci://reg.example:5000/org/head:v1"),
+    ],
+)
+def test_a_row_may_name_a_speculator_elsewhere_than_on_the_hub(speculator: str, uri: str) -> None:
+    (found,) = parse(extra(row(speculator=speculator)), "own.csv")
+    assert (found.uri, found.named) == (uri, speculator)
+
+
+def test_every_speculator_of_the_package_is_one_that_the_api_takes() -> None:
+    model = TypeAdapter(ModelUri)
+    assert [model.validate_python(one.uri) for one in ALL if one.uri] == [one.uri for one in ALL if one.uri]
+    assert {one.uri for one in ALL if not one.speculator} == {""}
 
 
 def test_a_row_by_value() -> None:
@@ -162,6 +200,10 @@ def test_a_row_by_value() -> None:
         ({"verifier": ""}, "verifier", "name the model"),
         ({"verifier": "two words"}, "verifier", "organisation/model"),
         ({"speculator": "a//b"}, "speculator", "organisation/model"),
+        ({"speculator": "org/head@main"}, "speculator", "organisation/model"),
+        ({"speculator": "org/-head"}, "speculator", "organisation/model"),
+        ({"speculator": "http://example.org/head"}, "speculator", "organisation/model"),
+        ({"speculator": "pvc://Claim/head"}, "speculator", "organisation/model"),
         ({"speculator": ""}, "speculator", "has weights of its own"),
         ({"source": ""}, "source", "documented"),
         ({"date": "21.8.2026"}, "date", "2026-08-21"),
@@ -226,7 +268,7 @@ def test_any_text_is_rows_or_one_error(text: str) -> None:
     assert len({one.key for one in found}) == len(found)
 
 
-NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,12}/[A-Za-z0-9_.-]{1,20}\Z")
+NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}\Z")
 WITH_WEIGHTS = st.sampled_from([one for one in Method if not one.draft_free])
 
 

@@ -1,0 +1,79 @@
+"""`speculative check` of a spec that leaves its speculator to the operator: picks, reads and passes over as that does.
+
+Used by `check`. The operator keeps to what it has picked; here nothing was picked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource
+from speculative_operator.engines.picking import choose, drawn, key_of
+from speculative_operator.pairing.catalogue import REMEDY, Catalogue, Entry
+from speculative_operator.pairing.findings import Verdict
+from speculative_operator.weights.errors import WeightsError
+
+Read = Callable[[ModelSource, str], ModelFacts]
+"""(source, side) -> facts. Raises WeightsError."""
+Judge = Callable[[DeploymentSpec, Mapping[str, ModelFacts]], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """What was picked."""
+
+    spec: DeploymentSpec
+    """With the pick; without a speculator where there is none."""
+    sides: dict[str, ModelFacts]
+    entry: Entry | None
+    reason: str
+    passed_over: tuple[tuple[Entry, str], ...] = ()
+    """Entries that do not do, with why."""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        over = [f"{'passed over':<12}{entry.named} ({entry.method}): {why}" for entry, why in self.passed_over]
+        return [*over, f"{'auto':<12}{self.reason}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """`picked`, for the command's object."""
+        over = [
+            {"speculator": one.uri or None, "method": one.method.value, "why": why} for one, why in self.passed_over
+        ]
+        known = self.entry
+        picked = {
+            "speculator": (known.uri or None) if known is not None else None,
+            "method": known.method.value if known is not None else None,
+            "k": known.k if known is not None else None,
+            "source": known.source if known is not None else None,
+            "reason": self.reason,
+            "passedOver": over,
+        }
+        return {"picked": picked}
+
+
+def pick_and_read(spec: DeploymentSpec, rows: Catalogue, read: Read, judge: Judge) -> Auto:
+    """The first entry that fits, with what was read. Raises WeightsError for the verifier."""
+    verifier = read(spec.verifier.source, "verifier")
+    alone = {"verifier": verifier}
+    blame = judge(spec, alone).compatible
+    over: list[tuple[Entry, str]] = []
+    while True:
+        choice = choose(spec, rows, verifier.base_models, without=frozenset(key_of(one) for one, _ in over))
+        if choice.entry is None:
+            reason = f"no speculator that is known does: {REMEDY}" if over else choice.reason
+            return Auto(spec, alone, None, f"{reason}. The verifier is served alone", tuple(over))
+        told, sides, why = drawn(spec, choice.entry), dict(alone), ""
+        source = told.speculator.source if told.speculator is not None else None
+        try:
+            if source is not None:
+                sides["speculator"] = read(source, "speculator")
+        except WeightsError as problem:
+            why = str(problem)
+        if not why and (not blame or judge(told, sides).compatible):
+            return Auto(told, sides, choice.entry, choice.reason, tuple(over))
+        over.append((choice.entry, why or "; ".join(one.message for one in judge(told, sides).errors)))

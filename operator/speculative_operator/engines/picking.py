@@ -1,0 +1,96 @@
+"""What of the catalogue an engine can run for one spec, and the spec with it: the part of `speculator: {auto: true}`
+that is the same in the operator, in `speculative check` and in the commands that need a whole spec.
+
+Called by `reconcile.picking`, `cli.check` and `cli.subject`. What was picked before is no business of this module.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from hashlib import sha256
+
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, ModelSource, Scheme, Speculator
+from speculative_operator.engines.base import Engine
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick
+
+Key = tuple[str, Method]
+"""URI in lower case, and method."""
+KEPT = 2048
+"""Choices kept, the latest used."""
+_OPEN = (Mode.AUTO, Mode.RECOMMEND)
+"""Modes in which K is the operator's to choose, and the catalogue's K where it starts."""
+
+_choices: OrderedDict[tuple[object, ...], Choice] = OrderedDict()
+
+
+def choose(
+    spec: DeploymentSpec,
+    among: Catalogue,
+    base_models: tuple[str, ...] = (),
+    *,
+    without: frozenset[Key] = frozenset(),
+    only: Key | None = None,
+) -> Choice:
+    """The entry to take for the verifier of `spec`, of those that its engine serves: none of `without`, or `only` one.
+
+    Kept: at rest the same is asked at every tick, and engines take milliseconds to say what they serve.
+    """
+    asked = replace(spec, generation=0, replicas=1, paused=False)
+    key = (among, sha256(repr(asked).encode("utf-8", "surrogatepass")).digest(), base_models, without, only)
+    found = _choices.pop(key, None)
+    if found is None:
+        found = _chosen(asked, among, base_models, without, only)
+        while len(_choices) >= KEPT:
+            _choices.popitem(last=False)
+    _choices[key] = found
+    return found
+
+
+def key_of(entry: Entry) -> Key:
+    """What tells one speculator for a verifier from another."""
+    return (entry.uri.lower(), entry.method)
+
+
+def _chosen(
+    spec: DeploymentSpec,
+    among: Catalogue,
+    base_models: tuple[str, ...],
+    without: frozenset[Key],
+    only: Key | None,
+) -> Choice:
+    engine = engine_for(spec)
+
+    def serves(entry: Entry) -> bool:
+        key = key_of(entry)
+        asked_for = key not in without and only in (None, key)
+        return asked_for and not hindrance(drawn(spec, entry), engine)
+
+    return pick(spec.verifier.source.uri, base_models, serves, among=among)
+
+
+def drawn(spec: DeploymentSpec, entry: Entry) -> DeploymentSpec:
+    """`spec` with the speculator of `entry`, starting at its K."""
+    return with_drafter(spec, speculator(entry.method, entry.uri, one_pass=entry.one_pass), entry.k)
+
+
+def speculator(method: Method, uri: str, *, one_pass: bool) -> Speculator:
+    """A speculator as the spec has it; empty `uri`: its weights are part of the verifier."""
+    scheme, _, location = uri.partition("://")
+    return Speculator(method, ModelSource(Scheme(scheme), location) if uri else None, parallel_drafting=one_pass)
+
+
+def with_drafter(spec: DeploymentSpec, drafter: Speculator | None, k: int | None) -> DeploymentSpec:
+    """`spec` with `drafter`; `k` is where tuning starts, unless the spec says or fixes it."""
+    speculation = spec.speculation
+    if k is not None and speculation.num_speculative_tokens is None and speculation.mode in _OPEN:
+        start = min(k, speculation.max_speculative_tokens)
+        speculation = replace(speculation, num_speculative_tokens=start)
+    return replace(spec, speculator=drafter, speculation=speculation)
+
+
+def hindrance(spec: DeploymentSpec, engine: Engine) -> str:
+    """Why the engine does not serve `spec` with its speculator, though it would without; empty where it does."""
+    alone = {one.message for one in engine.refusals(replace(spec, speculator=None))}
+    return next((one.message for one in engine.refusals(spec) if one.message not in alone), "")

@@ -1,0 +1,174 @@
+"""What `speculator: {auto: true}` has picked, as `status.picked` keeps it. Written by `picking`; whatever stands there
+instead reads as nothing picked yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Speculator
+from speculative_operator.engines.picking import speculator, with_drafter
+from speculative_operator.pairing.catalogue import Choice
+from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, timestamp
+from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text, whole
+
+MOST_PASSED_OVER = 16
+LONGEST_WHY = 400
+"""Characters that are kept of why an entry does not do."""
+
+
+class Basis(StrEnum):
+    """What the verifier was found by."""
+
+    NAME = "Name"
+    CARD = "Card"
+    """Its model card was read, too: the models that it is derived from count."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An entry of the catalogue that does not do for this verifier."""
+
+    uri: str
+    method: Method
+    why: str
+
+    @property
+    def key(self) -> tuple[str, Method]:
+        return (self.uri.lower(), self.method)
+
+    @property
+    def named(self) -> str:
+        """For people."""
+        return _named(self.uri, self.method)
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What was picked for one verifier, or that there is nothing."""
+
+    verifier: str
+    """URI that it was picked for."""
+    reason: str
+    method: Method | None = None
+    """None: nothing was picked, the verifier is served alone."""
+    uri: str = ""
+    """Of the speculator; empty where its weights are part of the verifier."""
+    one_pass: bool = False
+    k: int | None = None
+    source: str = ""
+    basis: Basis = Basis.NAME
+    repin: str = ""
+    at: float | None = None
+    """unix seconds"""
+    generation: int = 0
+    """Of the spec that pods were last made for with it; 0: none were yet."""
+    passed_over: tuple[PassedOver, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, Method] | None:
+        return (self.uri.lower(), self.method) if self.method is not None else None
+
+    @property
+    def named(self) -> str:
+        """For people."""
+        return _named(self.uri, self.method) if self.method is not None else "no speculator"
+
+    @property
+    def drafter(self) -> Speculator | None:
+        """As the spec would have it."""
+        return speculator(self.method, self.uri, one_pass=self.one_pass) if self.method is not None else None
+
+    def drawn(self, spec: DeploymentSpec) -> DeploymentSpec:
+        """`spec` with it."""
+        return with_drafter(spec, self.drafter, self.k)
+
+
+def pick_of(
+    choice: Choice, spec: DeploymentSpec, basis: Basis, now: float, passed_over: tuple[PassedOver, ...] = ()
+) -> Pick:
+    """What `choice` means for `spec`."""
+    entry, reason, repin = choice.entry, choice.reason, spec.weights.repin
+    verifier = spec.verifier.source.uri
+    if entry is None:
+        return Pick(verifier, reason, basis=basis, repin=repin, at=now, passed_over=passed_over)
+    return Pick(
+        verifier,
+        reason,
+        entry.method,
+        entry.uri,
+        entry.one_pass,
+        entry.k,
+        entry.source,
+        basis,
+        repin,
+        now,
+        0,
+        passed_over,
+    )
+
+
+def read(block: Mapping[str, Any]) -> Pick | None:
+    """Of `status.picked`; None where nothing stands there that can be gone by."""
+    verifier, named = text(block, "verifier"), text(block, "method")
+    method, uri = _method(named), text(block, "speculator")
+    fits = method is None or bool(uri) or method.may_sit_in_verifier
+    if not verifier or (named and method is None) or not fits or (uri and not _is_uri(uri)):
+        return None
+    over = (PassedOver(text(one, "speculator"), found, text(one, "why")) for one in mappings(block, "passedOver")
+            if (found := _method(text(one, "method"))) is not None)  # fmt: skip
+    return Pick(
+        verifier=verifier,
+        reason=text(block, "reason"),
+        method=method,
+        uri=uri,
+        one_pass=at(block, "parallelDrafting") is True,
+        k=whole(block, "k") or None,
+        source=text(block, "source"),
+        basis=Basis.CARD if text(block, "basis") == Basis.CARD.value else Basis.NAME,
+        repin=text(block, "repin"),
+        at=seconds_of(text(block, "time")),
+        generation=whole(block, "generation"),
+        passed_over=tuple(over)[:MOST_PASSED_OVER],
+    )
+
+
+def picked(status: Mapping[str, Any]) -> Pick | None:
+    """What the status says was picked."""
+    return read(mapping(status, "picked"))
+
+
+def written(pick: Pick) -> dict[str, Any]:
+    """The block of `pick`; what is empty is left out."""
+    over = [{"speculator": one.uri, "method": one.method.value, "why": one.why} for one in pick.passed_over]
+    block: dict[str, Any] = {
+        "verifier": pick.verifier,
+        "speculator": pick.uri,
+        "method": pick.method.value if pick.method is not None else "",
+        "parallelDrafting": pick.one_pass or None,
+        "k": pick.k,
+        "source": pick.source,
+        "reason": pick.reason[:LONGEST_MESSAGE],
+        "basis": pick.basis.value,
+        "repin": pick.repin,
+        "time": timestamp(pick.at) if pick.at is not None else "",
+        "generation": pick.generation or None,
+        "passedOver": [{name: value for name, value in one.items() if value} for one in over],
+    }
+    return {name: value for name, value in block.items() if value not in ("", [], None)}
+
+
+def _named(uri: str, method: Method) -> str:
+    return f"{uri.removeprefix('hf://') or 'the drafting layers of the verifier'} ({method})"
+
+
+def _method(word: str) -> Method | None:
+    return next((one for one in Method if one.value == word and not one.draft_free), None)
+
+
+def _is_uri(uri: str) -> bool:
+    scheme, mark, location = uri.partition("://")
+    return bool(mark and location) and scheme in SOURCES

@@ -1,0 +1,330 @@
+"""From `speculator: {auto: true}` to the speculator that this tick goes by. Called by `tick`.
+
+    nothing picked yet  ->  the catalogue's first that the engine serves, by name, then by the verifier's model card
+    picked              ->  stays, whatever rows, release or restart bring; a better one is told
+
+It changes only with the verifier or a new value of the annotation `repin`, or where it cannot be served and the spec
+has changed since pods were last made with it: what serves is never replaced because the operator knows something new.
+What does not do is passed over for the next entry, at last for none: a pick holds up nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.jobs import Phase, Purpose
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import Check, DeploymentSpec, Method, Mode
+from speculative_operator.engines.base import Notice
+from speculative_operator.engines.picking import choose, drawn, hindrance, key_of
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
+from speculative_operator.reconcile import jobs, records, verdicts
+from speculative_operator.reconcile.conditions import LONGEST_MESSAGE
+from speculative_operator.reconcile.effective import as_written
+from speculative_operator.reconcile.events import events
+from speculative_operator.reconcile.pairing import Pairing, pairing_of
+from speculative_operator.reconcile.picked import (
+    LONGEST_WHY,
+    MOST_PASSED_OVER,
+    Basis,
+    PassedOver,
+    Pick,
+    pick_of,
+    picked,
+    written,
+)
+from speculative_operator.reconcile.reading import mapping, text
+from speculative_operator.reconcile.records import Known
+from speculative_operator.reconcile.stages import Stage
+from speculative_operator.reconcile.status import WARNINGS_KEPT
+from speculative_operator.reconcile.world import Outcome, World
+from speculative_operator.render import RenderError
+from speculative_operator.render.labels import pair_hash
+
+OF_SPECULATOR = "speculator: "
+"""How a failure begins that is the speculator's (`jobs.told_error`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picking:
+    """What a tick goes by."""
+
+    asked: World
+    """As it is: its spec has no speculator."""
+    pick: Pick | None
+    """`status.picked`; None while nothing can be said: nothing is known by name and the model card is to be read, or
+    drafts are off or the object paused before anything was picked."""
+    open: bool = False
+    """True while the model card decides whether there is anything to pick."""
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def world(self) -> World:
+        """The same with the pick in its spec."""
+        if self.pick is None or self.pick.verifier != self.asked.spec.verifier.source.uri:
+            return self.asked
+        return replace(self.asked, spec=self.pick.drawn(self.asked.spec))
+
+    @property
+    def free(self) -> bool:
+        """True where pods of this generation of the spec were not made with the pick: nobody serves by it."""
+        spec = self.asked.spec
+        return self.pick is not None and not spec.paused and self.pick.generation != spec.generation
+
+
+def picking_of(world: World, now: float) -> Picking | None:
+    """The pick of one object, `now` in unix seconds; None where the spec names its speculator itself."""
+    spec, held = world.spec, picked(world.status)
+    if not spec.auto_speculator:
+        return None
+    if held is not None and not spec.paused and not _stands(held, spec):
+        held = None
+    if spec.paused or (held is None and spec.speculation.mode is Mode.OFF):
+        return Picking(world, held)
+    card = _card(world, held)
+    pick = _kept(world, held, card, now) if held is not None else _fresh(world, card, now)
+    if pick is None:
+        return Picking(world, None, open=True)
+    return Picking(world, pick, notices=_better(world, pick, card))
+
+
+def tried(picking: Picking, now: float) -> Picking:
+    """The first pick that the pair check has nothing against: those before it are passed over. One that pods run by
+    stands, whatever the check finds."""
+    while picking.free and picking.pick is not None and picking.pick.method is not None:
+        try:
+            why = _misfit(picking.world, pairing_of(picking.world, now))
+        except RenderError:
+            return picking
+        if not why:
+            return picking
+        pick, card = picking.pick, _card(picking.asked, picking.pick)
+        shown = why if len(why) <= LONGEST_WHY else f"{why[: LONGEST_WHY - 3]}..."
+        over = (*pick.passed_over, PassedOver(pick.uri, pick.method or Method.EAGLE, shown))
+        picking = Picking(picking.asked, _next(picking.asked, card, over, now))
+    return picking
+
+
+def served(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pairing]:
+    """The pick with what this tick makes of it, and what pods may be made of.
+
+    A pick that could not be read may be of another model than is thought, or lie where engines cannot reach it: pods
+    that would be made unread are made of the verifier alone until it was.
+    """
+    spec, stages, pick = picking.world.spec, pairing.stages, picking.pick
+    pairing = _alone_while_unread(picking, pairing)
+    reading = stages is not None and stages.stage is Stage.READING
+    if not pairing.choices or pairing.frozen or reading or pairing.choices[-1].named.speculator != spec.speculator:
+        return picking, pairing
+    if pick is None and picking.open:
+        pick = pick_of(choose(spec, picking.asked.catalogue), spec, Basis.NAME, now)
+    if pick is not None and pick.generation != spec.generation:
+        pick = replace(pick, generation=spec.generation)
+    return replace(picking, pick=pick), pairing
+
+
+def said(outcome: Outcome, picking: Picking) -> Outcome:
+    """`outcome` with what is to be said of the pick, in status, conditions, warnings and events."""
+    pick, status = picking.pick, dict(outcome.status)
+    status.pop("picked", None)
+    if pick is not None:
+        status["picked"] = written(pick)
+        status["conditions"] = [_condition(one, pick) for one in status["conditions"]]
+    # Where pods stay as they are, status still has what was told before.
+    others = [one for one in status.pop("warnings", ()) if text(one, "reason") != Reason.BETTER_KNOWN.value]
+    told = [{"reason": one.reason.value, "message": one.message[:LONGEST_MESSAGE]} for one in picking.notices]
+    if others or told:
+        status["warnings"] = [*others, *told][:WARNINGS_KEPT]
+    return replace(outcome, status=status, events=events(picking.asked.status, status, outcome.actions))
+
+
+def _condition(condition: dict[str, Any], pick: Pick) -> dict[str, Any]:
+    """A condition that says that the spec names no speculator: with what was picked it says why none is served."""
+    if condition["reason"] != Reason.NO_SPECULATOR.value:
+        return condition
+    if pick.method is None:
+        return condition | {"reason": Reason.NOTHING_KNOWN.value, "message": pick.reason[:LONGEST_MESSAGE]}
+    message = f"the verifier is served alone until the picked {pick.named} was read; see PairCompatible"
+    return condition | {"reason": Reason.PAIR_UNREAD.value, "message": message}
+
+
+# -- choosing
+
+
+def _stands(held: Pick, spec: DeploymentSpec) -> bool:
+    """True where the pick is of this verifier, and not asked for anew. A revision is another state of one model."""
+    return held.verifier == spec.verifier.source.uri and spec.weights.repin in ("", held.repin)
+
+
+def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
+    """The first pick; None while the model card is still to be read and nothing is known by name."""
+    found = _found(world, card, now)
+    if found is not None:
+        return found
+    choice = choose(world.spec, world.catalogue, card or ())
+    if choice.entry is None and card is None and _is_read(world):
+        return None
+    return pick_of(choice, world.spec, _basis(card), now)
+
+
+def _found(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
+    """The entry that pods run already, where status does not say so: it was lost, or not written yet when the operator
+    was killed."""
+    running = _running(world)
+    if not running or mapping(world.status, "picked"):
+        return None
+    spec = world.spec
+    for _, entry in world.catalogue.known(spec.verifier.source.uri, card or ()):
+        if pair_hash(drawn(spec, entry)) == running:
+            return pick_of(choose(spec, world.catalogue, card or (), only=key_of(entry)), spec, _basis(card), now)
+    return None
+
+
+def _basis(card: tuple[str, ...] | None) -> Basis:
+    return Basis.NAME if card is None else Basis.CARD
+
+
+def _kept(world: World, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
+    """The pick as it was, but where nothing was made of it yet and the model card knows better, or the engine that the
+    spec now names does not serve it."""
+    spec = world.spec
+    if held.method is None:
+        return held
+    why = hindrance(held.drawn(spec), engine_for(spec)) if held.generation != spec.generation else ""
+    if why:
+        choice = choose(spec, world.catalogue, card or (), without=_keys(held.passed_over))
+        instead = replace(choice, reason=f"{choice.reason}; in place of {held.named}: {why}")
+        return pick_of(instead, spec, _basis(card), now, held.passed_over)
+    if card is None or held.basis is Basis.CARD or held.generation:
+        return held
+    choice = choose(spec, world.catalogue, card, without=_keys(held.passed_over))
+    if choice.match is Match.DERIVED and choice.entry is not None and key_of(choice.entry) != held.key:
+        return pick_of(choice, spec, Basis.CARD, now, held.passed_over)
+    return replace(held, basis=Basis.CARD)
+
+
+def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
+    """What comes after those that were passed over."""
+    spec = world.spec
+    why = "; ".join(f"passed over {one.named}: {one.why}" for one in over)
+    choice = choose(spec, world.catalogue, card or (), without=_keys(over))
+    if choice.entry is None or len(over) >= MOST_PASSED_OVER:
+        reason = f"no speculator that is known for {spec.verifier.source.uri} does: {REMEDY}. {_again()}. {why}"
+        return pick_of(Choice(None, reason), spec, _basis(card), now, over[:MOST_PASSED_OVER])
+    return pick_of(replace(choice, reason=f"{choice.reason}; {why}"), spec, _basis(card), now, over)
+
+
+def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Notice, ...]:
+    """Told, not followed: what the catalogue would pick now."""
+    spec = world.spec
+    if spec.speculation.mode is Mode.OFF or (pick.basis is Basis.CARD and card is None):
+        return ()
+    best = choose(spec, world.catalogue, card or (), without=_keys(pick.passed_over))
+    if best.entry is None or key_of(best.entry) == pick.key:
+        return ()
+    message = f"the catalogue would now have {best.reason.removeprefix('picked ')}. {pick.named} stays. {_again()}"
+    return (Notice(Reason.BETTER_KNOWN, message),)
+
+
+def _again() -> str:
+    return f"A new value of the annotation {names.ANNOTATION_REPIN} picks anew"
+
+
+def _keys(over: tuple[PassedOver, ...]) -> frozenset[tuple[str, Method]]:
+    return frozenset(one.key for one in over)
+
+
+# -- what is known
+
+
+def _is_read(world: World) -> bool:
+    """True where the pair check reads the model card."""
+    able = world.capabilities
+    return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
+
+
+def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
+    """What the verifier is derived from by its model card; None while that was not read."""
+    source = world.spec.verifier.source
+    for name in ("pair", "nextPair"):
+        record = records.read(mapping(world.status, name))
+        if record.asked[:1] == ((source.uri, source.revision),) and record.known is not None:
+            return record.known.verifier.base_models
+    return _just_read(world, held) if world.jobs else None
+
+
+def _just_read(world: World, held: Pick | None) -> tuple[str, ...] | None:
+    """Of a Job that has ended, before the pair check takes it over: pods of the verifier alone would be made else."""
+    specs = (world.spec, held.drawn(world.spec) if held is not None else world.spec)
+    ours = {jobs.inspection(replace(world, spec=spec), records.wanted_of(spec)).wanted for spec in specs}
+    for seen in world.jobs:
+        if seen.purpose is Purpose.INSPECT and seen.phase is Phase.SUCCEEDED and seen.wanted in ours:
+            try:
+                return ModelFacts.from_json(mapping(seen.result, "verifier")).base_models
+            except (KeyError, TypeError, ValueError, AttributeError):
+                return None
+    return None
+
+
+def _running(world: World) -> str:
+    """Hash of the pair that the Deployment's template was made of; empty without one."""
+    deployment = world.children.get(("Deployment", names.child(world.spec.name)), {})
+    return text(deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR)
+
+
+# -- what does not do
+
+
+def _misfit(world: World, pairing: Pairing) -> str:
+    """Why the pick cannot be served though the verifier could; empty where nothing says so."""
+    stages, spec = pairing.stages, world.spec
+    if stages is None or stages.goes_on:
+        return ""
+    if stages.stage is Stage.MISMATCH and stages.judged is not None and stages.known is not None:
+        alone = verdicts.judged(replace(spec, speculator=None), Known(stages.known.verifier, None))
+        return verdicts.mismatch(stages.judged).message if alone.verdict.compatible else ""
+    failure = stages.failure
+    if failure is None or not failure.message.startswith(OF_SPECULATOR):
+        return ""
+    # Pods that run can wait for a source to answer; a new object is not held up by the speculator's.
+    gone = failure.final or (stages.stage is Stage.UNREAD and not _running(world))
+    return failure.message.removeprefix(OF_SPECULATOR) if gone else ""
+
+
+def _alone_while_unread(picking: Picking, pairing: Pairing) -> Pairing:
+    """Pods of the verifier alone in place of pods with a pick that nobody has read; those of another pair stay."""
+    world, stages, spec = picking.world, pairing.stages, picking.world.spec
+    if stages is None or not stages.goes_on or spec.speculator is None or not spec.speculates:
+        return pairing
+    alone, running = as_written(replace(spec, speculator=None)), _running(world)
+    if running == pair_hash(spec):
+        return pairing
+    conditions = tuple(_unread(one, picking.pick) for one in pairing.conditions)
+    if running in ("", pair_hash(alone.told)):
+        return replace(pairing, choices=(alone,), conditions=conditions, facts=None)
+    current = records.read(mapping(world.status, "pair"))
+    apart = bool(current.verifier) and current.asked != (pairing.record.asked if pairing.record is not None else ())
+    return replace(
+        pairing,
+        choices=(),
+        frozen=True,
+        stages=replace(stages, goes_on=False),
+        record=current if apart else pairing.record,
+        coming=pairing.record if apart else None,
+        conditions=conditions,
+    )
+
+
+def _unread(condition: Condition, pick: Pick | None) -> Condition:
+    if condition.type is not ConditionType.PAIR_COMPATIBLE or pick is None:
+        return condition
+    message = (
+        f"{condition.message}. The picked {pick.named} is served once it was read, the verifier alone until then; "
+        "weights.check: Off serves it unread"
+    )
+    return replace(condition, message=message)

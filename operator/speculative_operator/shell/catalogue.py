@@ -1,0 +1,72 @@
+"""The rows that objects are picked from: the package's, and those of a file that the chart mounts. Asked by `visit`.
+
+The file is looked at again now and then, for a ConfigMap reaches it while the operator runs. Rows that cannot be read
+change nothing: the last good ones stay, and the log says what is wrong with which.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from speculative_operator.reconcile.world import Catalogue, CatalogueError, catalogue_of, packaged
+from speculative_operator.shell.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 5.0
+"""seconds between looks at the file."""
+LARGEST = 1 << 20
+"""Bytes of the file; a ConfigMap holds no more."""
+
+
+class CatalogueFile:
+    """Rows with those of the file at `path` first; empty: the package's alone."""
+
+    def __init__(self, path: str, telemetry: Telemetry, clock: Callable[[], float]) -> None:
+        self._path = Path(path) if path else None
+        self._telemetry = telemetry
+        self._clock = clock
+        self._looked: float | None = None
+        self._read: bytes | str | None = None
+        self._rows = packaged()
+
+    def current(self) -> Catalogue:
+        """The rows in force: one object as long as they do not change."""
+        now = self._clock()
+        if self._path is not None and (self._looked is None or now - self._looked >= LOOK_EVERY):
+            self._looked = now
+            self._look(self._path)
+        return self._rows
+
+    def _look(self, path: Path) -> None:
+        found: bytes | str
+        try:
+            with path.open("rb") as file:
+                found = file.read(LARGEST + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            found = b""  # an optional ConfigMap that is not there, or no longer
+        except OSError as error:
+            found = f"{path}: {error.strerror}; let the operator read it"
+        if found == self._read:
+            return
+        self._read = found
+        problem = found if isinstance(found, str) else self._take(path, found)
+        if problem:
+            log.error("rows of the catalogue: %s. Those before stay in force", problem)
+        self._telemetry.catalogue(sum(one.added for one in self._rows.entries), bad=bool(problem))
+
+    def _take(self, path: Path, content: bytes) -> str:
+        """Puts the rows in force; why not, where they cannot be read."""
+        if len(content) > LARGEST:
+            return f"{path}: more than {LARGEST} bytes: leave rows out"
+        try:
+            self._rows = catalogue_of(content.decode("utf-8"), path.name)
+        except UnicodeDecodeError as error:
+            return f"{path.name}, byte {error.start}: no UTF-8: save it as such"
+        except CatalogueError as error:
+            return str(error)
+        own = sum(one.added for one in self._rows.entries)
+        log.info("rows of the catalogue: %d of %s before %d of the package", own, path, len(packaged().entries))
+        return ""

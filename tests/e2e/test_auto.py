@@ -1,0 +1,144 @@
+"""`speculator: {auto: true}` on the whole way: rows in a ConfigMap, a hub, Jobs, pods, and what never moves a pick."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import NAMESPACE, Stage, until
+
+from demo import hub, pairs, scene
+from devcluster.cluster import Cluster
+from speculative_operator.domain import names
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+LONG = 150.0
+"""seconds: a machine that does much else at the same time takes its time, and a ConfigMap its own."""
+HEADER = "verifier,speculator,method,k,source,date"
+DRAFT_ROW = f"tiny/{hub.TARGET},tiny/{hub.DRAFT},draft_model,3,our wiki,2026-08"
+HEAD_ROW = f"tiny/{hub.TARGET},tiny/{hub.HEAD},eagle3,2,our wiki,2026-09"
+MISFIT_ROW = f"tiny/{hub.DRAFT},tiny/{hub.HEAD},eagle3,2,our wiki,2026-09"
+CONFIG_MAP = "speculative-operator-catalogue"
+
+
+@pytest.fixture(scope="module")
+def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Cluster, operator that inspects pairs, and a hub."""
+    if reason := hub.absent():
+        pytest.skip(reason)
+    folder = scene.ROOT / "build" / f"hub-auto-{os.getpid()}"  # what is below /tmp, pods have of their own
+    with Cluster.start(scene.options(f"auto-{os.getpid()}", hub.images())) as cluster:
+        scene.install_operator(cluster, check_pairs=True)
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        try:
+            hub.serve(cluster, folder)
+            yield Stage(cluster, tmp_path_factory.mktemp("stage"))
+        finally:
+            shutil.rmtree(folder)
+
+
+def deploy(stage: Stage, name: str, verifier: str = hub.TARGET) -> None:
+    body = pairs.manifest(name, f"hf://tiny/{verifier}", hub.DRAFT)
+    del body["spec"]["weights"]["cache"]
+    body["spec"] |= {"speculator": {"auto": True}, "speculation": {"maxSpeculativeTokens": 3}}
+    stage.apply(body)
+
+
+def rows(stage: Stage, *lines: str) -> None:
+    """The user's rows, as `kubectl create configmap --from-file` makes them."""
+    meta = {"name": CONFIG_MAP, "namespace": scene.OPERATOR_NAMESPACE}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"catalogue.csv": "\n".join(lines)}}
+    stage.cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
+
+
+def picked(stage: Stage, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = (stage.get("specdep", name).get("status") or {}).get("picked") or {}
+    return found
+
+
+def warned(stage: Stage, name: str) -> list[str]:
+    return [one["reason"] for one in (stage.get("specdep", name).get("status") or {}).get("warnings") or ()]
+
+
+def engine(stage: Stage, name: str) -> tuple[str, str]:
+    """(uid of the pod, its arguments)."""
+    (pod,) = stage.pods(name)
+    return pod["metadata"]["uid"], " ".join(pod["spec"]["containers"][0]["args"])
+
+
+def test_rows_of_the_users_own_serve_new_objects_and_move_no_old_one(stage: Stage) -> None:
+    # Nothing is known: the verifier serves alone, and is told about.
+    deploy(stage, "old")
+    scene.wait_ready(stage.cluster, "old", LONG)
+    told = stage.condition("old", "PairCompatible")
+    assert (told["status"], told["reason"]) == ("Unknown", "NoSpeculatorKnown")
+    assert "add a row of your own to the catalogue" in told["message"]
+    alone = engine(stage, "old")
+    assert "--speculative-config" not in alone[1]
+
+    # A ConfigMap that comes while the operator runs: new objects are picked for, the old one is told.
+    rows(stage, HEADER, DRAFT_ROW, MISFIT_ROW)
+    until(lambda: "BetterSpeculatorKnown" in warned(stage, "old"), LONG)
+    deploy(stage, "new")
+    scene.wait_ready(stage.cluster, "new", LONG)
+    pick = picked(stage, "new")
+    assert (pick["speculator"], pick["method"], pick["k"]) == (f"hf://tiny/{hub.DRAFT}", "draft_model", 3)
+    assert "source: our wiki" in pick["reason"]
+    drafting = engine(stage, "new")
+    assert f"tiny/{hub.DRAFT}" in drafting[1]
+    assert stage.condition("new", "PairCompatible")["status"] == "True"
+    described = stage.cluster.kubectl("describe", "specdep", "new", "-n", NAMESPACE).stdout
+    assert "SpeculatorPicked" in described
+    assert f"picked tiny/{hub.DRAFT} (draft_model): made for tiny/{hub.TARGET}" in described
+    assert engine(stage, "old") == alone
+
+    # Another row goes first, the operator restarts: nobody moves.
+    rows(stage, HEADER, HEAD_ROW, DRAFT_ROW, MISFIT_ROW)
+    stage.cluster.kubectl("rollout", "restart", scene.OPERATOR, "-n", scene.OPERATOR_NAMESPACE)
+    stage.cluster.kubectl("rollout", "status", scene.OPERATOR, "-n", scene.OPERATOR_NAMESPACE, "--timeout=90s")
+    until(lambda: "BetterSpeculatorKnown" in warned(stage, "new"), LONG)
+    assert (engine(stage, "old"), engine(stage, "new")) == (alone, drafting)
+    assert picked(stage, "new") == pick
+
+    # Bad rows are told and change nothing.
+    rows(stage, HEADER, HEAD_ROW.replace(",2,", ",0,"))
+
+    def logged() -> bool:
+        log = stage.cluster.kubectl("logs", scene.OPERATOR, "-n", scene.OPERATOR_NAMESPACE).stdout
+        return "catalogue.csv, row 2, column k: '0': write a whole number from 1 to 64" in log
+
+    until(logged, LONG)
+    assert (engine(stage, "old"), engine(stage, "new")) == (alone, drafting)
+    rows(stage, HEADER, HEAD_ROW, DRAFT_ROW, MISFIT_ROW)
+    until(lambda: "BetterSpeculatorKnown" in warned(stage, "new"), LONG)
+
+    # Asked for, the pick is made anew.
+    stage.cluster.kubectl("annotate", "specdep", "old", "-n", NAMESPACE, f"{names.ANNOTATION_REPIN}=1")
+    until(lambda: picked(stage, "old").get("method") == "eagle3", LONG)
+
+    def all_draft() -> bool:
+        found = [" ".join(pod["spec"]["containers"][0]["args"]) for pod in stage.pods("old")]
+        return bool(found) and all(f"tiny/{hub.HEAD}" in args for args in found)
+
+    until(all_draft, LONG)
+    scene.wait_ready(stage.cluster, "old", LONG)
+    assert engine(stage, "new") == drafting
+
+
+def test_a_pick_that_does_not_fit_is_passed_over_and_the_verifier_serves(stage: Stage) -> None:
+    rows(stage, HEADER, DRAFT_ROW, MISFIT_ROW)
+    deploy(stage, "misfit", verifier=hub.DRAFT)
+    scene.wait_ready(stage.cluster, "misfit", LONG)
+    pick = picked(stage, "misfit")
+    assert "method" not in pick
+    (over,) = pick["passedOver"]
+    assert over["speculator"] == f"hf://tiny/{hub.HEAD}"
+    told = stage.condition("misfit", "PairCompatible")
+    assert told["reason"] == "NoSpeculatorKnown"
+    assert over["why"][:40] in told["message"]
+    assert "--speculative-config" not in engine(stage, "misfit")[1]
