@@ -80,8 +80,8 @@ def _pair(
 
 
 def _one_checkpoint(verifier: ModelFacts, drafter: ModelFacts, asked: Speculator) -> bool:
-    """True for modules of the verifier's own, and for a speculators-format checkpoint that is served by its own name and
-    brings the verifier it names: there is no second model to compare with."""
+    """True for modules of the verifier's own, and for a speculators-format checkpoint that is served by its own name
+    and brings the verifier it names: there is no second model to compare with."""
     if drafter.pin.key != verifier.pin.key:
         return False
     return asked.method.may_sit_in_verifier or bool(reading.text(drafter.config, "speculators_model_type"))

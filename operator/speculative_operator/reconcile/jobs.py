@@ -189,6 +189,7 @@ def _input(
         claims=claims,
         cache=cache,
         assigns_uids=world.capabilities.assigns_uids,
+        env=world.capabilities.job_env,
     )
 
 

@@ -27,6 +27,8 @@ class Capabilities:
     """Pairs are inspected by Jobs before pods are made of them. False: they are served unread."""
     job_image: str = ""
     """The operator's own image, of which Jobs are run; empty where it does not know: then no Job is made."""
+    job_env: tuple[tuple[str, str], ...] = ()
+    """Variables (name, value) that every Job is given, by the operator's settings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ class JobInput:
     cache: str = ""
     """Claim to be written to; empty: none."""
     assigns_uids: bool = True
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables by the operator's settings: no spec may set them."""
 
 
 def job_name(spec: DeploymentSpec, purpose: Purpose) -> str:
@@ -106,7 +108,7 @@ def job(inp: JobInput) -> dict[str, Any]:
         "image": inp.image,
         "command": COMMAND,
         "args": list(inp.args),
-        "env": variables(spec),
+        "env": [*(_variable(name, value) for name, value in inp.env), *variables(spec)],
         "requests": size.requests,
         "limits": size.limits,
         "mounts": mounts,

@@ -113,16 +113,19 @@ class Kube:
 
     # -- writing
 
-    async def apply(self, resource: Resource, manifest: Mapping[str, Any], *, uid: str | None = None) -> Json:
+    async def apply(
+        self, resource: Resource, manifest: Mapping[str, Any], *, uid: str | None = None, dry: bool = False
+    ) -> Json:
         """Server-side apply of the whole intent; fields of other managers that are in it are taken over.
 
         With `uid` the object must still be that one; without, it must not exist yet, so that an object of somebody
-        else by the same name is never touched. Either way a ConflictError says that it was not so.
+        else by the same name is never touched. Either way a ConflictError says that it was not so. `dry`: nothing is
+        stored; what would be is returned.
         """
         metadata = dict(manifest["metadata"])
         metadata |= {"uid": uid} if uid else {"resourceVersion": NEVER_A_VERSION}
         body = {**manifest, "metadata": metadata}
-        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"} | ({"dryRun": "All"} if dry else {})
         return await self._request(
             "apply", resource, metadata["namespace"], metadata["name"], query=query, body=body, content=APPLY
         )

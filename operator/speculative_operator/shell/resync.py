@@ -65,6 +65,7 @@ class Resync:
             assigns_uids=self.assigns_uids,
             check_pairs=self._settings.check_pairs,
             job_image=self._settings.job_image,
+            job_env=self._settings.for_jobs,
         )
 
     async def installed(self) -> bool:

@@ -29,7 +29,7 @@ from speculative_operator.shell.errors import (
     NotFoundError,
 )
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,10 @@ FORBIDDEN_PAUSE = 60.0
 """seconds until a forbidden write is tried again: permissions change by hand."""
 FOREIGN_PAUSE = 60.0
 """seconds for which an object of somebody else is remembered; nothing watches it."""
+NO_IMAGES = (
+    "the API server drops image volumes, by which pods have models of oci:// (feature gate ImageVolume; Kubernetes "
+    "before 1.35 has it off or not at all): set spec.weights.cache, and a Job pulls them, or turn the gate on"
+)
 PATIENCE = 3
 """Equal applies in a row before they are spaced out: somebody keeps changing the child back."""
 QUIET = 600.0
@@ -164,6 +168,12 @@ class Writer:
         held = snapshot.children.get(slot) if slot[0] != CLAIM.kind else snapshot.claims.get(slot[1])
         uid = held["metadata"]["uid"] if held is not None else None
         resource = CHILD_BY_KIND[manifest["kind"]]
+        if _images(manifest) and not await self._keeps_images(resource, manifest, uid):
+            condition = Condition(
+                ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{slot[0]} {slot[1]}: {NO_IMAGES}"
+            )
+            ledger.problems[slot] = Problem(condition, digest, generation, now + FORBIDDEN_PAUSE)
+            return Report(refused=True)
         try:
             body = trimmed(await self._kube.apply(resource, manifest, uid=uid))
         except ConflictError:
@@ -185,6 +195,15 @@ class Writer:
             )
         log.info("applied %s %s: %s", *slot, action.why, extra={**_tags(key), "reason": str(action.reason)})
         return Report(acted=1, refused=healed)
+
+    async def _keeps_images(self, resource: Resource, manifest: Mapping[str, Any], uid: str | None) -> bool:
+        """False where the API server would store the manifest without its image volumes, and say nothing: pods would
+        take an accelerator and look for their model in vain. What a trial does not tell, the apply does."""
+        try:
+            tried = await self._kube.apply(resource, manifest, uid=uid, dry=True)
+        except ApiError:
+            return True
+        return _images(manifest) <= _images(tried)
 
     async def _look(self, slot: Slot, key: Key, ledger: Ledger, now: float) -> None:
         """The child is not what the cache says: read it, so that the next tick sees whose it is."""
@@ -261,6 +280,12 @@ def worst(failures: Sequence[BaseException]) -> BaseException:
 def digest_of(manifest: Mapping[str, Any]) -> str:
     """The same for equal manifests."""
     return sha256(json.dumps(manifest, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _images(manifest: Mapping[str, Any]) -> set[str]:
+    """Names of the image volumes of a Deployment's pods."""
+    pod = ((manifest.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return {volume["name"] for volume in pod.get("volumes") or () if volume.get("image")}
 
 
 def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: float) -> Problem:

@@ -44,6 +44,7 @@ from speculative_operator.reconcile.jobs import OVERDUE_SECONDS
 from speculative_operator.reconcile.pairing import BLOCKED_SECONDS, RECHECK_SECONDS, UNREAD_SECONDS
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.render import Capabilities
+from speculative_operator.settings import Settings
 
 FOREIGN_EVENTS = [("Warning", "PairMismatch")]
 
@@ -141,6 +142,22 @@ def test_a_verifier_alone_is_pinned_too(speculator: Speculator | None) -> None:
     cluster = serving(spec=replace(PAIRED, speculator=speculator))
     assert "--revision" in cluster.engine_args
     assert cluster.condition("PairCompatible")["reason"] == ("PairMatches" if speculator else "NoSpeculator")
+
+
+def test_jobs_read_sources_as_the_operator_is_set() -> None:
+    """No spec may set such variables; without them a Job is as it was."""
+    given = Settings(plain_http_registries="registry.local:5000", source_timeout=5.0).for_jobs
+    envs = []
+    for job_env in ((), given):
+        cluster = Paired(capabilities=replace(LOOKING, job_env=job_env))
+        cluster.tick()
+        (container,) = cluster.children["Job", "demo-inspect"]["spec"]["template"]["spec"]["containers"]
+        envs.append(container["env"])
+    names_first = ("SPECULATIVE_PLAIN_HTTP_REGISTRIES", "SPECULATIVE_SOURCE_TIMEOUT")
+    told = [
+        {"name": name, "value": value} for name, value in zip(names_first, ("registry.local:5000", "5.0"), strict=True)
+    ]
+    assert envs[1] == [*told, *envs[0]]
 
 
 def queued() -> JobSeen:

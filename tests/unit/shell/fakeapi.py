@@ -61,6 +61,8 @@ class FakeApi:
     objects: dict[Ref, Json] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     failures: list[Callable[[Call], FaultError | None]] = field(default_factory=list)
+    drops_images: bool = False
+    """As API servers do that have no image volumes."""
     """Asked in turn for each request; the first failure is the answer."""
     logs: dict[str, str] = field(default_factory=dict)
     """Name of a pod -> what it has logged."""
@@ -257,6 +259,11 @@ class FakeApi:
         return await self._store("ADDED", ref, body)
 
     async def _apply(self, ref: Ref, call: Call, known: Json | None) -> Json:
+        if self.drops_images and call.plural == "deployments":
+            pod = call.body["spec"]["template"]["spec"]
+            pod["volumes"] = [volume for volume in pod["volumes"] if "image" not in volume]
+        if call.query.get("dryRun"):
+            return {**(known or {}), **call.body}
         if call.subresource == "status":
             if known is None:
                 raise FaultError(404, f'{call.plural} "{call.name}" not found', "NotFound")

@@ -57,6 +57,45 @@ def rig(api: FakeApi, kube: Kube, telemetry: Telemetry) -> Rig:
     return Rig(api, kube, telemetry)
 
 
+def with_image(of: dict[str, Any]) -> ApplyChild:
+    """A Deployment whose pods have their model by an image volume."""
+    volumes = [{"name": "tmp", "emptyDir": {}}, {"name": "image-0", "image": {"reference": "ghcr.io/team/model:v1"}}]
+    return applying(of, "Deployment", template={"spec": {"volumes": volumes}})
+
+
+async def test_no_pods_are_made_where_the_api_server_drops_their_image_volumes(rig: Rig) -> None:
+    """It says nothing: a Deployment of Kubernetes 1.34 is stored without them."""
+    of = await rig.begin()
+    rig.api.drops_images = True
+    report = await rig.do(with_image(of), applying(of))
+    assert report.refused
+    assert rig.api.find("Deployment") == []
+    assert len(rig.api.find("Service")) == 1
+    (problem,) = rig.ledger.conditions()
+    assert (problem.reason, problem.status) == (Reason.UNSUPPORTED_SOURCE, Truth.FALSE)
+    assert "spec.weights.cache" in problem.message
+    calls = len(rig.api.calls)
+    await rig.do(with_image(of), now=1000.0 + FORBIDDEN_PAUSE / 2)
+    assert len(rig.api.calls) == calls, "not asked again at once"
+    rig.api.drops_images = False
+    assert (await rig.do(with_image(of), now=1000.0 + FORBIDDEN_PAUSE)).acted == 1
+    assert len(rig.api.find("Deployment")) == 1
+    assert rig.ledger.conditions() == ()
+
+
+async def test_a_trial_that_fails_keeps_nobody_from_the_apply(rig: Rig) -> None:
+    """As where a webhook knows no trials."""
+    of = await rig.begin()
+    rig.api.failures.append(lambda call: FaultError(400, "no dry run") if call.query.get("dryRun") else None)
+    assert (await rig.do(with_image(of))).acted == 1
+
+
+async def test_without_image_volumes_nothing_is_tried(rig: Rig) -> None:
+    of = await rig.begin()
+    await rig.do(applying(of, "Deployment", template={"spec": {"volumes": [{"name": "tmp", "emptyDir": {}}]}}))
+    assert [call.query.get("dryRun") for call in rig.api.calls if call.method == "PATCH"] == [None]
+
+
 async def test_children_are_created_and_at_once_in_the_cache(rig: Rig) -> None:
     of = await rig.begin()
     report = await rig.do(applying(of), applying(of, "Deployment"))
