@@ -10,7 +10,8 @@ it does nothing.
   told by the Triton kernels of `vllm/v1/sample/rejection_sampler.py`, which are followed here.
 - `vllm/platforms/cpu.py` has the engine's core spawned, which imports everything anew, for as long as the first import
   took. Where REALENGINE_FORK is set the core is forked from the server instead, as vLLM's `LLM` does by default
-  elsewhere (`VLLM_WORKER_MULTIPROC_METHOD`): with one thread an engine there are no threads of OpenMP that a fork would lose.
+  elsewhere (`VLLM_WORKER_MULTIPROC_METHOD`): with one thread an engine there are no threads of OpenMP that a fork would
+  lose.
 """
 
 from __future__ import annotations
