@@ -133,6 +133,11 @@ class Settings(BaseSettings):
         "those whose pods already run last. Hubs throttle by address, and an upgrade or another cluster gives every "
         "object one to make; one takes some seconds.",
     )
+    catalogue: str = Field(
+        default="",
+        description="path of a CSV file of known speculators, which go before the package's own (docs/catalogue.md); "
+        "re-read when it changes. Chart and manifests mount a ConfigMap there. Empty, or no such file: the package's.",
+    )
     plain_http_registries: str = Field(
         default="",
         description="HOST:PORT of registries without TLS, separated by commas; handed to the Jobs. Only who installs "

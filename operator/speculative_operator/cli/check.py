@@ -2,7 +2,8 @@
 
 SPEC is a file with a SpeculativeDeployment (or what is below its spec). Or name the models: VERIFIER and SPECULATOR are
 local folders or URIs (hf://organisation/model@revision, oci://, s3://, pvc://claim/path with --claims-at). Only
-configuration, tokenizer and tensor headers are read. Without --method the speculator's files tell the method.
+configuration, tokenizer and tensor headers are read. Without --method the speculator's files tell the method. Where
+SPEC leaves the speculator to the operator (auto: true), one is picked as the operator would, and said.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from speculative_operator.cli import files, findings
 from speculative_operator.cli.errors import FAILED, OK, USAGE, CommandError, UsageError
+from speculative_operator.cli.pairs import add_catalogue, rows_of
 
 if TYPE_CHECKING:
+    from speculative_operator.cli.auto import Auto
     from speculative_operator.domain.artifact import ModelFacts
-    from speculative_operator.domain.spec import DeploymentSpec
+    from speculative_operator.domain.spec import DeploymentSpec, ModelSource
     from speculative_operator.pairing.findings import Verdict
 
 EPILOG = """examples:
   speculative check pair.yaml
   speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3 --k 3
+  speculative check auto.yaml --catalogue our-pairs.csv
   speculative check ./llama ./drafter --method draft_model --tensor-parallel-size 4 --json
 
 exit status: 0 compatible (warnings included), 1 an Error was found, 2 something could not be read or wrong use"""
@@ -45,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-model-len", metavar="N", type=int, help="longest request in tokens (the verifier's own limit)")
     add("--workload", metavar="W", default="", help="what acceptance is expected for: Code, Chat, ... (Mixed)")
     add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
+    add_catalogue(parser)
     add("--json", action="store_true", help="one object instead of a table")
 
 
@@ -53,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from speculative_operator.weights.errors import WeightsError
 
     try:
-        spec, sides = _read(arguments)
+        spec, sides, auto = _read(arguments)
     except WeightsError as problem:
         if arguments.json:
             print(json.dumps({"error": problem.to_json()}))
@@ -67,8 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
         told = to_json(verdict, {side: facts.pin for side, facts in sides.items()})
         for side, name in names.items():
             told["pins"][side]["model"] = name
-        print(json.dumps(told))
+        print(json.dumps(told | (auto.to_json() if auto is not None else {})))
     else:
+        for line in auto.lines if auto is not None else ():
+            print(line)
         _show(spec, sides, names, verdict)
     return OK if verdict.compatible else FAILED
 
@@ -80,27 +87,35 @@ def _judged(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict:
     return judge(sides["verifier"], sides.get("speculator"), spec, rules_of(spec))
 
 
-def _read(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts]]:
-    """The spec, and the facts of its models by side. Raises WeightsError, CommandError."""
+def _read(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts], Auto | None]:
+    """The spec, the facts of its models by side, and what was picked where it leaves that open. Raises WeightsError,
+    CommandError."""
     if arguments.first.lower().endswith(_FILES) and not Path(arguments.first).is_dir():
         return _read_file(arguments)
     sides = {"verifier": _facts_of(arguments.first, "verifier", arguments)}
     if arguments.speculator:
         sides["speculator"] = _facts_of(arguments.speculator, "speculator", arguments)
-    return _spec(_body(arguments, sides)), sides
+    return _spec(_body(arguments, sides)), sides, None
 
 
-def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts]]:
+def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts], Auto | None]:
     named = ("method", "k", "engine", "engine_version", "tensor_parallel_size", "max_model_len", "workload")
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(arguments, name)]
     if arguments.speculator or given:
         what = "SPECULATOR" if arguments.speculator else given[0]
         raise UsageError(f"{what} beside a file with a spec", "write it into the file, or name the models instead")
     spec = _spec(files.document(arguments.first, "SPEC"))
+
+    def read(source: ModelSource, side: str) -> ModelFacts:
+        return _facts(source, side, arguments.claims_at)
+
+    if spec.auto_speculator:
+        from speculative_operator.cli.auto import pick_and_read
+
+        auto = pick_and_read(spec, rows_of(arguments), read, _judged)
+        return auto.spec, auto.sides, auto
     wanted = {"verifier": spec.verifier.source, "speculator": spec.speculator.source if spec.speculator else None}
-    return spec, {
-        side: _facts(source, side, arguments.claims_at) for side, source in wanted.items() if source is not None
-    }
+    return spec, {side: read(source, side) for side, source in wanted.items() if source is not None}, None
 
 
 def _spec(body: Any) -> DeploymentSpec:
