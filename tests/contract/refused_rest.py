@@ -179,6 +179,62 @@ REST: tuple[Bad, ...] = (
         "set size, or remove it, the claim exists",
         rule="cache-access-of-new",
     ),
+    *(
+        Bad(
+            f"cache-node-path{index}",
+            {"weights.cache": {"nodePath": path}},
+            "spec.weights.cache.nodePath",
+            path,
+            "write an absolute path without '.' and '..' that is no folder of the system",
+        )
+        for index, path in enumerate(
+            (
+                "models",
+                "/",
+                "/var/../etc",
+                "/models/.",
+                "/models/",
+                "/etc",
+                "/etc/models",
+                "/var/lib",
+                "/var/lib/kubelet/pods",
+                "/run/models",
+                "/usr",
+                "/proc/1",
+            )
+        )
+    ),
+    Bad(
+        "cache-node-path-and-claim",
+        {"weights.cache": {"nodePath": "/data", "claimName": "models"}},
+        "spec.weights.cache.nodePath",
+        '"/data"',
+        "keep one of the three",
+        rule="cache-node-path-alone",
+    ),
+    Bad(
+        "cache-node-path-and-empty-dir",
+        {"weights.cache": {"nodePath": "/data", "emptyDir": {"sizeLimit": "1Gi"}}},
+        "spec.weights.cache.nodePath",
+        '"/data"',
+        "keep one of the three",
+        rule="cache-node-path-alone",
+    ),
+    Bad(
+        "cache-empty-dir-and-claim",
+        {"weights.cache": {"size": "1Gi", "emptyDir": {"sizeLimit": "1Gi"}}},
+        "spec.weights.cache.emptyDir",
+        "emptyDir is set",
+        "keep one of the two",
+        rule="cache-empty-dir-alone",
+    ),
+    Bad(
+        "cache-empty-dir-size",
+        {"weights.cache": {"emptyDir": {"sizeLimit": "much"}}},
+        "spec.weights.cache.emptyDir.sizeLimit",
+        "much",
+        "write a quantity above 0",
+    ),
     Bad(
         "compile-cache-empty",
         {"engine.compileCache": {}},

@@ -226,3 +226,26 @@ async def test_a_kubelet_that_hangs_or_fails_costs_the_visit_little(
 
 async def test_jobs_without_our_label_are_passed_over(kube: Kube) -> None:
     assert await Jobs(kube, Clock()).seen(snapshot(job(purpose="other")), NOW) == ()
+
+
+# -- pods that bring their weights themselves
+
+
+def bringing(name: str, restarts: int = 0, **state: Any) -> dict[str, Any]:
+    found = pod(name=name)
+    own = {"name": names.JOB_CONTAINER, "restartCount": restarts, "state": state}
+    return {**found, "status": {"phase": "Pending", "initContainerStatuses": [own]}}
+
+
+async def test_one_pod_that_fetches_is_listened_to_and_a_new_run_forgets_the_last(api: FakeApi, kube: Kube) -> None:
+    jobs = Jobs(kube, lambda: 0.0)
+
+    async def look(*pods: dict[str, Any]) -> dict[str, Progress]:
+        return dict(await jobs.arriving(Snapshot({}, {}, pods)))
+
+    api.logs["a"] = progress_line(SOME)
+    assert await look(bringing("b", running={"startedAt": AT}), bringing("a", running={"startedAt": AT})) == {"a": SOME}
+    assert await look(bringing("a", terminated={"exitCode": 0})) == {}
+    assert await look(pod(name="a")) == {}
+    api.logs["a"] = ""
+    assert await look(bringing("a", restarts=1, running={"startedAt": AT})) == {}, "nothing of the run before"

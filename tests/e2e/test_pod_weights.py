@@ -1,0 +1,196 @@
+"""Weights that pods bring themselves, from a hub in the cluster's network: into a folder of the node, or emptyDirs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import NAMESPACE, Stage, until
+
+from demo import hub, pairs, scene
+from devcluster.cluster import Cluster
+from speculative_operator.domain import names
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+LONG = 150.0
+"""seconds: a machine that does much else at the same time takes its time."""
+EMPTY = {"emptyDir": {"sizeLimit": "1Gi"}}
+SLOW = {"path": "target.*safetensors", "slow_to": 60_000}
+
+
+@pytest.fixture(scope="module")
+def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Cluster, operator that inspects pairs, and a hub."""
+    if reason := hub.absent():
+        pytest.skip(reason)
+    folder = scene.ROOT / "build" / f"hub-pods-{os.getpid()}"  # what is below /tmp, pods have of their own
+    with Cluster.start(scene.options(f"pods-{os.getpid()}", hub.images())) as cluster:
+        scene.install_operator(cluster, check_pairs=True)
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        try:
+            hub.serve(cluster, folder)
+            yield Stage(cluster, tmp_path_factory.mktemp("stage"))
+        finally:
+            shutil.rmtree(folder)
+
+
+@pytest.fixture
+def node_path() -> Iterator[Path]:
+    """A folder of the node that is not there yet."""
+    folder = scene.ROOT / "build" / f"node-{os.getpid()}"
+    yield folder / "models"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def swept(stage: Stage) -> Iterator[None]:
+    """Accelerators are few: nothing of one test outlives it."""
+    yield
+    stage.cluster.kubectl("delete", "specdep", "--all", "-n", NAMESPACE)
+    order(stage)
+    until(lambda: not stage.items("pods", "-l", names.LABEL_DEPLOYMENT), LONG)
+
+
+def deploy(stage: Stage, name: str, cache: dict[str, Any], replicas: int = 1) -> None:
+    body = copy.deepcopy(pairs.manifest(name, f"hf://tiny/{hub.TARGET}", hub.DRAFT))
+    body["spec"]["weights"]["cache"] = cache
+    body["spec"]["replicas"] = replicas
+    stage.apply(body)
+
+
+def order(stage: Stage, *faults: dict[str, Any]) -> None:
+    """What the hub does wrong from now on."""
+    code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
+    url = f"{scene.service_url(stage.cluster, hub.NAME)}/_control"
+    assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(20) == 0
+
+
+def sent(stage: Stage, model: str) -> float:
+    """How often the hub has sent a model's weights, by bytes."""
+    weights = hub.MODELS / model / "model.safetensors"
+    told = hub.asked(stage.cluster)["bytesByPath"].items()
+    through: int = sum(count for path, count in told if f"tiny/{model}" in path and weights.name in path)
+    return through / weights.stat().st_size
+
+
+def bringing(pod: dict[str, Any]) -> dict[str, Any]:
+    """Status of the container that brings a pod's weights."""
+    found = pod["status"].get("initContainerStatuses") or ()
+    return next((one for one in found if one["name"] == names.JOB_CONTAINER), {})
+
+
+def arriving(stage: Stage, name: str) -> dict[str, Any]:
+    """The condition, once a pod of the object fetches."""
+    until(lambda: any((bringing(pod).get("state") or {}).get("running") for pod in stage.pods(name)), LONG)
+    return stage.condition(name, "WeightsReady")
+
+
+def process(name: str) -> int:
+    """The fetch of an object's pod, as this machine sees it; 0 where it does not run."""
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+        except OSError:
+            continue
+        if b"fetch" in words and f"{NAMESPACE}/{name}".encode() in words and b"--cache" in words:
+            return int(entry.name)
+    return 0
+
+
+def test_pods_of_a_node_share_what_the_first_one_brought(stage: Stage, node_path: Path) -> None:
+    before = sent(stage, hub.TARGET)
+    deploy(stage, "shelf", {"nodePath": str(node_path)})
+    scene.wait_ready(stage.cluster, "shelf", LONG)
+    told = until(lambda: (c := stage.condition("shelf", "WeightsReady")).get("status") == "True" and c, 30)
+    assert str(node_path) in told["message"]
+    assert not stage.items("jobs", "-l", f"{names.LABEL_JOB}=fetch")
+    once = sent(stage, hub.TARGET)
+    assert 0.9 < once - before < 1.4, "headers are read by a Job, weights by the pod"
+    deploy(stage, "shelf", {"nodePath": str(node_path)}, replicas=2)
+    until(lambda: len(stage.pods("shelf")) == 2, LONG)
+    scene.wait_ready(stage.cluster, "shelf", LONG)
+    assert sent(stage, hub.TARGET) == once, "the second pod finds all of it"
+    (pod, *_) = stage.pods("shelf")
+    (engine,) = pod["spec"]["containers"]
+    assert engine["args"][0].startswith("/mnt/weights/models/")
+    assert any(one["mountPath"] == "/mnt/weights" and one.get("readOnly") for one in engine["volumeMounts"])
+    keys = [one["key"] for one in (stage.get("specdep", "shelf")["status"]["pair"][f"{side}Pin"]
+                                   for side in ("verifier", "speculator"))]  # fmt: skip
+    assert {path.name for path in (node_path / "models").iterdir()} == set(keys)
+    marks = [node_path / "uses" / key / f"{NAMESPACE}.shelf" for key in keys]
+    for mark in marks:
+        os.utime(mark, (0, 0))
+    stage.cluster.kubectl("delete", "pod", pod["metadata"]["name"], "-n", NAMESPACE)
+    until(lambda: all(mark.stat().st_mtime > 0 for mark in marks), LONG)
+
+
+def test_a_killed_download_into_an_empty_dir_goes_on_where_it_was(stage: Stage) -> None:
+    before = sent(stage, hub.TARGET)
+    order(stage, SLOW)
+    deploy(stage, "own", EMPTY)
+    told = arriving(stage, "own")
+    assert told["status"] == "False"
+    until(lambda: "%" in ((stage.get("specdep", "own").get("status") or {}).get("weights") or {}).get("text", ""), LONG)
+    assert stage.condition("own", "WeightsReady")["reason"] == "Downloading"
+    (pod,) = stage.pods("own")
+    assert not pod["status"]["containerStatuses"][0].get("started"), "no engine before both models are there"
+    os.kill(process("own"), signal.SIGKILL)
+    until(lambda: any(bringing(pod).get("restartCount", 0) > 0 for pod in stage.pods("own")), LONG)
+    order(stage)
+    scene.wait_ready(stage.cluster, "own", LONG)
+    (after,) = stage.pods("own")
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert sent(stage, hub.TARGET) - before < 2.4
+    until(lambda: stage.condition("own", "WeightsReady").get("status") == "True", 30)
+    assert "emptyDir" in stage.condition("own", "WeightsReady")["message"]
+
+
+def test_a_source_that_refuses_is_told_in_the_condition(stage: Stage) -> None:
+    order(stage, SLOW)
+    deploy(stage, "barred", EMPTY)
+    arriving(stage, "barred")
+    order(stage, {"path": f"tiny/{hub.DRAFT}", "status": 401}, {"path": f"tiny/{hub.TARGET}", "status": 401})
+
+    def refused() -> dict[str, Any]:
+        found = stage.condition("barred", "WeightsReady")
+        return found if found.get("reason") == "SourceUnauthorized" else {}
+
+    told = until(refused, LONG)
+    (pod,) = stage.pods("barred")
+    assert told["status"] == "False"
+    assert pod["metadata"]["name"] in told["message"]
+    assert "HF_TOKEN" in told["message"] or "secret" in told["message"].lower()
+    order(stage)
+    scene.wait_ready(stage.cluster, "barred", LONG)
+
+
+def test_what_pod_security_does_not_admit_is_told_with_the_remedy(stage: Stage, node_path: Path) -> None:
+    level = "pod-security.kubernetes.io/enforce"
+    stage.cluster.kubectl("label", "namespace", NAMESPACE, f"{level}=baseline")
+    try:
+        deploy(stage, "barred", {"nodePath": str(node_path)})
+        told = until(lambda: (c := stage.condition("barred", "WeightsReady")).get("status") == "False" and
+                     "privileged" in c["message"] and c, LONG)  # fmt: skip
+        assert "hostPath" in told["message"]
+        assert not stage.pods("barred")
+        assert not node_path.exists()
+        deploy(stage, "barred", EMPTY)
+        scene.wait_ready(stage.cluster, "barred", LONG)
+    finally:
+        stage.cluster.kubectl("label", "namespace", NAMESPACE, f"{level}-")
+
+
+def test_an_empty_dir_that_is_too_small_gets_no_pod(stage: Stage) -> None:
+    deploy(stage, "small", {"emptyDir": {"sizeLimit": "1Mi"}})
+    told = until(lambda: (c := stage.condition("small", "WeightsReady")).get("reason") == "CacheFull" and c, LONG)
+    assert "sizeLimit 1Mi is too small" in told["message"]
+    assert not stage.pods("small")
