@@ -172,14 +172,14 @@ def _method(sides: Mapping[str, ModelFacts]) -> str:
 
 def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts:
     """Facts of a folder or a URI."""
-    from speculative_operator.domain.spec import ModelSource, Scheme
+    from speculative_operator.domain.spec import SOURCES, ModelSource, Scheme
 
     scheme, mark, location = text.partition("://")
     if not mark:
         return _facts(Path(text), side, arguments.claims_at)
     location, _, revision = location.partition("@")
-    if scheme not in set(Scheme) or not location:
-        known = ", ".join(f"{one.value}://" for one in Scheme)
+    if scheme not in SOURCES or not location:
+        known = ", ".join(f"{one.value}://" for one in SOURCES)
         raise UsageError(f"{side} {text}", f"name a folder, or a URI that starts with one of {known}")
     return _facts(ModelSource(Scheme(scheme), location.rstrip("/"), revision), side, arguments.claims_at)
 
