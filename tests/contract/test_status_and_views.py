@@ -86,6 +86,13 @@ WHOLE: dict[str, Any] = {
         "rate": "36MB/s",
         "left": "3m",
     },
+    "startup": {
+        "loadSeconds": 214,
+        "rate": "76.6MB/s",
+        "budgetSeconds": 1800,
+        "template": "0f1e2d3c4b",
+        "starts": [{"pod": "seen-5d6f-x", "started": MOMENT, "seconds": 214, "bytes": 16_400_000_000}],
+    },
     "engine": {
         "asked": "vLLM 0.32.0 quay.io/me/vllm:1",
         "version": "0.32.0+cu129",
