@@ -13,10 +13,11 @@ from tests.unit.reconcile.paired import CACHED, EAGLE, FOREIGN, VERIFIER, advanc
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain.jobs import Purpose
-from speculative_operator.domain.spec import Check, Mode, Speculation, Weights
+from speculative_operator.domain.spec import Cache, Check, EmptyDir, Mode, Speculation, Weights
 
 CATALOGUES = [rows(GOOD), rows(SMALL, GOOD), rows(WRONG), rows(WRONG, SMALL, GOOD), rows(row(EAGLE, verifier="me/new"))]
 UNREAD = Weights(check=Check.OFF)
+BROUGHT = Weights(cache=Cache(empty_dir=EmptyDir("40Gi")))
 QUIET = st.sampled_from(
     [*(("rows", one) for one in CATALOGUES), ("restart", None), ("wait", 30.0), ("wait", 25_000.0), ("read", None)]
 )
@@ -76,7 +77,9 @@ class Walk:
             assert FOREIGN not in " ".join(self.cluster.engine_args), "a pair that does not fit"
 
 
-PLACES = pytest.mark.parametrize("weights", [Weights(), CACHED, UNREAD], ids=["plain", "cached", "unread"])
+PLACES = pytest.mark.parametrize(
+    "weights", [Weights(), CACHED, BROUGHT, UNREAD], ids=["plain", "cached", "brought", "unread"]
+)
 WALKS = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
