@@ -48,11 +48,16 @@ class Seen:
     """Whether it carried credentials."""
 
 
+SETTLES = 0.5
+"""seconds: a client has read its answer a moment before the server has noted it. One that drips is not waited for."""
+
+
 class Ledger:
     """Faults in force and requests seen. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._open = 0
         self._faults: list[Fault] = []
         self._seen: deque[Seen] = deque(maxlen=20_000)
         self._bytes: Counter[str] = Counter()
@@ -66,6 +71,7 @@ class Ledger:
     def strike(self, path: str) -> Fault:
         """The first fault that is meant for a request; one that does nothing where none is."""
         with self._lock:
+            self._open += 1
             for fault in self._faults:
                 if fault.times != 0 and re.search(fault.path, path):
                     if fault.times is not None:
@@ -74,19 +80,25 @@ class Ledger:
         return Fault()
 
     def note(self, seen: Seen) -> None:
+        """The end of a request, which `strike` began."""
         with self._lock:
+            self._open -= 1
+            self._lock.notify_all()
             self._seen.append(seen)
             path = seen.path.partition("?")[0]
             self._bytes[path] += seen.bytes
             self._requests[path] += 1
 
     def seen(self) -> list[Seen]:
+        """All requests, those included whose answers were read just now."""
         with self._lock:
+            self._lock.wait_for(lambda: self._open == 0, SETTLES)
             return list(self._seen)
 
     def clear(self) -> None:
         """Forget what was seen; faults stay."""
         with self._lock:
+            self._lock.wait_for(lambda: self._open == 0, SETTLES)
             self._seen.clear()
             self._bytes.clear()
             self._requests.clear()
