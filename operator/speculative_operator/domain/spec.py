@@ -292,6 +292,8 @@ class Weights:
     """Value of the annotation that has branches and tags resolved anew."""
     bytes: int = 0
     """Size of both models together, where their files were read; else 0. No field of the wire."""
+    verifier_bytes: int = 0
+    """Size of the verifier alone, likewise."""
 
 
 class RolloutStrategy(StrEnum):

@@ -142,7 +142,8 @@ def without_drafter(spec: DeploymentSpec) -> DeploymentSpec:
 
     The same pods, labels included, so that a user who then sets mode Off replaces none.
     """
-    return replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF))
+    weights = replace(spec.weights, bytes=spec.weights.verifier_bytes)
+    return replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF), weights=weights)
 
 
 def _steady(inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied: str) -> tuple[Mapping[str, Any], ...]:

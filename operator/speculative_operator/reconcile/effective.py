@@ -48,7 +48,8 @@ def pinned(spec: DeploymentSpec, known: Known, place: str) -> Effective:
         source = _told(speculator.source, facts.pin, place) if facts is not None else speculator.source
         told = replace(told, speculator=replace(speculator, source=source))
     models = known.models if spec.speculates else (known.verifier,)
-    weights = replace(told.weights, bytes=sum(facts.weights.bytes for facts in models))
+    size = sum(facts.weights.bytes for facts in models)
+    weights = replace(told.weights, bytes=size, verifier_bytes=known.verifier.weights.bytes)
     if in_pods(place):
         weights = replace(weights, cache=_filled(spec.weights.cache, place, tuple(facts.pin for facts in models)))
     return Effective(spec, replace(told, weights=weights))
