@@ -17,6 +17,7 @@ from devcluster import Cluster
 from devcluster.errors import DevClusterError
 from speculative_operator.api import manifests
 from speculative_operator.domain import names
+from speculative_operator.reconcile.world import catalogue_of
 from speculative_operator.settings import Settings
 
 pytestmark = pytest.mark.cluster
@@ -167,6 +168,53 @@ def test_server_takes_every_object_of_a_release(installed: Cluster) -> None:
     text = "---\n".join(yaml.safe_dump(item) for item in rendered(installed, *values, release="all"))
     done = installed.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", input=text)
     assert "Warning" not in done.stderr
+
+
+OWN_ROWS = 'verifier,speculator,method,k,source,date\n# ours\nme/model,me/head,eagle3,3,"our wiki, page 2",2026-09\n'
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
+def test_rows_of_the_users_own_reach_the_operators_pod(installed: Cluster, tmp_path: Path, ending: str) -> None:
+    """As text, which the chart makes a ConfigMap of, byte by byte but for the end."""
+    (tmp_path / "rows.csv").write_text(OWN_ROWS.rstrip("\n") + ending)
+    text = installed.helm(
+        "template", "mine", CHART, "-n", NAMESPACE, "--set-file", f"pairs.catalogue={tmp_path / 'rows.csv'}"
+    ).stdout
+    objects = [item for item in yaml.safe_load_all(text) if item]
+    name = "mine-speculative-operator"
+    held = one(objects, "ConfigMap", f"{name}-catalogue")["data"]["catalogue.csv"]
+    assert held.strip() == OWN_ROWS.strip()
+    (entry,) = [entry for entry in catalogue_of(held, "catalogue.csv").entries if entry.added]
+    assert (entry.verifier, entry.speculator, entry.k, entry.source) == ("me/model", "me/head", 3, "our wiki, page 2")
+    assert catalogue_volume(objects, name) == f"{name}-catalogue"
+    done = installed.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", input=without_crd(objects))
+    assert "Warning" not in done.stderr
+
+
+def test_a_config_map_of_the_users_own_is_mounted_where_it_is(installed: Cluster) -> None:
+    objects = rendered(installed, "pairs.catalogueConfigMap=our-pairs", release="mine")
+    assert catalogue_volume(objects, "mine-speculative-operator") == "our-pairs"
+    assert not [item for item in objects if item["kind"] == "ConfigMap"]
+    done = installed.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", input=without_crd(objects))
+    assert "Warning" not in done.stderr
+    with pytest.raises(DevClusterError, match="keep one of them"):
+        rendered(installed, "pairs.catalogueConfigMap=our-pairs", "pairs.catalogue=x")
+
+
+def catalogue_volume(objects: list[dict[str, Any]], name: str) -> str:
+    """ConfigMap that the operator reads rows from where its setting says; it may be absent."""
+    spec = one(objects, "Deployment", name)["spec"]["template"]["spec"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "catalogue"]
+    (mount,) = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "catalogue"]
+    assert environment(objects, name)["SPECULATIVE_CATALOGUE"] == f"{mount['mountPath']}/catalogue.csv"
+    assert "subPath" not in mount, "it would never change"
+    assert volume["configMap"]["optional"] is True
+    return str(volume["configMap"]["name"])
+
+
+def without_crd(objects: list[dict[str, Any]]) -> str:
+    """The definition is there already, from the manifests."""
+    return "---\n".join(yaml.safe_dump(item) for item in objects if item["kind"] != "CustomResourceDefinition")
 
 
 def test_release_installs(installed: Cluster) -> None:
