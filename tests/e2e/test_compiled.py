@@ -70,7 +70,7 @@ def ready(pod: dict[str, Any]) -> bool:
 
 def cache(stage: Stage, pod: dict[str, Any]) -> Path:
     """The engine's cache folder, as the node keeps it."""
-    folder = stage.cluster.state_dir / "node" / "pods" / pod["metadata"]["uid"] / "volumes" / "cache"
+    folder: Path = stage.cluster.state_dir / "node" / "pods" / pod["metadata"]["uid"] / "volumes" / "cache"
     assert folder.is_dir()
     return folder
 
@@ -86,6 +86,7 @@ def published(stage: Stage) -> list[Path]:
 
 
 def helper(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any]
     (found,) = [one for one in pod["status"]["initContainerStatuses"] if one["name"] == name]
     return found
 
@@ -108,7 +109,8 @@ def followed(stage: Stage, name: str, before: dict[str, Any]) -> dict[str, Any]:
         found = [pod for pod in stage.pods(name) if pod["metadata"]["uid"] != before["metadata"]["uid"]]
         return found[0] if found and ready(found[0]) else {}
 
-    return until(next_pod, LONG)
+    after: dict[str, Any] = until(next_pod, LONG)
+    return after
 
 
 def test_what_one_pod_compiled_the_next_one_finds(served: Stage) -> None:
