@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ DRAFT_ROW = f"tiny/{hub.TARGET},tiny/{hub.DRAFT},draft_model,3,our wiki,2026-08"
 HEAD_ROW = f"tiny/{hub.TARGET},tiny/{hub.HEAD},eagle3,2,our wiki,2026-09"
 MISFIT_ROW = f"tiny/{hub.DRAFT},tiny/{hub.HEAD},eagle3,2,our wiki,2026-09"
 CONFIG_MAP = "speculative-operator-catalogue"
+CLAIM = {"size": "1Gi", "accessMode": "ReadWriteOnce"}
+EMPTY = {"emptyDir": {"sizeLimit": "1Gi"}}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,9 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     if reason := hub.absent():
         pytest.skip(reason)
     folder = scene.ROOT / "build" / f"hub-auto-{os.getpid()}"  # what is below /tmp, pods have of their own
-    with Cluster.start(scene.options(f"auto-{os.getpid()}", hub.images())) as cluster:
+    # How often a kubelet looks at ConfigMaps is its own affair, and a minute of waiting each time.
+    options = replace(scene.options(f"auto-{os.getpid()}", hub.images()), node_settings={"syncSeconds": 1})
+    with Cluster.start(options) as cluster:
         scene.install_operator(cluster, check_pairs=True)
         cluster.kubectl("create", "namespace", NAMESPACE)
         try:
@@ -42,9 +47,9 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             shutil.rmtree(folder)
 
 
-def deploy(stage: Stage, name: str, verifier: str = hub.TARGET) -> None:
+def deploy(stage: Stage, name: str, verifier: str = hub.TARGET, cache: dict[str, Any] | None = None) -> None:
     body = pairs.manifest(name, f"hf://tiny/{verifier}", hub.DRAFT)
-    del body["spec"]["weights"]["cache"]
+    body["spec"]["weights"]["cache"] = cache
     body["spec"] |= {"speculator": {"auto": True}, "speculation": {"maxSpeculativeTokens": 3}}
     stage.apply(body)
 
@@ -71,26 +76,35 @@ def engine(stage: Stage, name: str) -> tuple[str, str]:
     return pod["metadata"]["uid"], " ".join(pod["spec"]["containers"][0]["args"])
 
 
+def loads(stage: Stage, name: str) -> list[str]:
+    """Models that the arguments of an object's pod name by the folders they lie in, of those that the status names."""
+    pair = stage.get("specdep", name)["status"]["pair"]
+    sides = [side for side in ("verifier", "speculator") if f"{side}Pin" in pair]
+    return [side for side in sides if f"/models/{pair[f'{side}Pin']['key']}" in engine(stage, name)[1]]
+
+
 def test_rows_of_the_users_own_serve_new_objects_and_move_no_old_one(stage: Stage) -> None:
     # Nothing is known: the verifier serves alone, and is told about.
-    deploy(stage, "old")
+    deploy(stage, "old", cache=CLAIM)
     scene.wait_ready(stage.cluster, "old", LONG)
     told = stage.condition("old", "PairCompatible")
     assert (told["status"], told["reason"]) == ("Unknown", "NoSpeculatorKnown")
     assert "add a row of your own to the catalogue" in told["message"]
     alone = engine(stage, "old")
     assert "--speculative-config" not in alone[1]
+    assert loads(stage, "old") == ["verifier"], "from the claim"
 
     # A ConfigMap that comes while the operator runs: new objects are picked for, the old one is told.
     rows(stage, HEADER, DRAFT_ROW, MISFIT_ROW)
     until(lambda: "BetterSpeculatorKnown" in warned(stage, "old"), LONG)
-    deploy(stage, "new")
+    deploy(stage, "new", cache=EMPTY)
     scene.wait_ready(stage.cluster, "new", LONG)
     pick = picked(stage, "new")
     assert (pick["speculator"], pick["method"], pick["k"]) == (f"hf://tiny/{hub.DRAFT}", "draft_model", 3)
     assert "source: our wiki" in pick["reason"]
     drafting = engine(stage, "new")
-    assert f"tiny/{hub.DRAFT}" in drafting[1]
+    assert "--speculative-config" in drafting[1]
+    assert loads(stage, "new") == ["verifier", "speculator"], "from the pod's own folder"
     assert stage.condition("new", "PairCompatible")["status"] == "True"
     described = stage.cluster.kubectl("describe", "specdep", "new", "-n", NAMESPACE).stdout
     assert "SpeculatorPicked" in described
@@ -123,10 +137,12 @@ def test_rows_of_the_users_own_serve_new_objects_and_move_no_old_one(stage: Stag
 
     def all_draft() -> bool:
         found = [" ".join(pod["spec"]["containers"][0]["args"]) for pod in stage.pods("old")]
-        return bool(found) and all(f"tiny/{hub.HEAD}" in args for args in found)
+        return bool(found) and all("--speculative-config" in args for args in found)
 
     until(all_draft, LONG)
     scene.wait_ready(stage.cluster, "old", LONG)
+    assert loads(stage, "old") == ["verifier", "speculator"]
+    assert stage.get("specdep", "old")["status"]["pair"]["speculator"] == f"hf://tiny/{hub.HEAD}"
     assert engine(stage, "new") == drafting
 
 
