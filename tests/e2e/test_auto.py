@@ -98,6 +98,7 @@ def test_rows_of_the_users_own_serve_new_objects_and_move_no_old_one(stage: Stag
     rows(stage, HEADER, DRAFT_ROW, MISFIT_ROW)
     until(lambda: "BetterSpeculatorKnown" in warned(stage, "old"), LONG)
     deploy(stage, "new", cache=EMPTY)
+    deploy(stage, "misfit", verifier=hub.DRAFT)  # for the test below: it comes up meanwhile
     scene.wait_ready(stage.cluster, "new", LONG)
     pick = picked(stage, "new")
     assert (pick["speculator"], pick["method"], pick["k"]) == (f"hf://tiny/{hub.DRAFT}", "draft_model", 3)
