@@ -5,7 +5,8 @@
 Until a pair has come all the way, pods stay as they are: those of the pair before go on, and its table with them. A
 pair that could not be read because a source did not answer is served unread, as without this module; one that a source
 refuses, or whose models do not fit each other, gets no pods at all. Branches and tags are resolved once; that one has
-moved is told, and followed only when asked for.
+moved is told, and followed only when asked for. Pods that run keep their versions where those asked for, or lost from
+status, cannot be read, and where nothing is looked at any more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Purpose
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import Cache, Check, ModelSource, Scheme
+from speculative_operator.domain.spec import Cache, Check, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
 from speculative_operator.reconcile.arrival import arrival, refused, too_small
@@ -40,7 +41,9 @@ from speculative_operator.reconcile.records import (
     read,
     wanted_of,
 )
+from speculative_operator.reconcile.revisions import moved, moves, not_followed, not_known
 from speculative_operator.reconcile.rollout import read_rollout
+from speculative_operator.reconcile.running import running, told_by_template
 from speculative_operator.reconcile.stages import Stage, Stages
 from speculative_operator.reconcile.verdicts import Judged
 from speculative_operator.reconcile.world import World
@@ -88,9 +91,31 @@ def pairing_of(world: World, now: float) -> Pairing:
     spec, image = world.spec, world.capabilities.job_image
     checks = bool(image) and world.capabilities.check_pairs and spec.weights.check is Check.AUTO
     if not checks and not (image and spec.weights.cache is not None):
-        actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
-        return Pairing((as_written(spec),), actions=actions)
+        return _unlooked(world)
     return _Way(world, now, checks=checks).pairing()
+
+
+def _unlooked(world: World) -> Pairing:
+    """Nothing is read: pods are made of what the spec says. Those that run keep the versions that they were made of
+    until they are replaced for another reason."""
+    actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
+    spec, current, plain = world.spec, _trusted(world), as_written(world.spec)
+    # Another value of the annotation asks nobody here: there is no version to be looked up.
+    wanted = replace(wanted_of(spec), repin=current.repin)
+    same = current.covers(wanted)
+    place, pair = spec.weights.cache.place if spec.weights.cache is not None else "", running(world)
+    known = current.known if same and current.cache == place else None
+    kept = pinned(spec, known, place) if known is not None else None
+    if kept is None or not _is_of(kept, pair):
+        kept = _told_by_template(world, current)
+    if _is_of(plain, pair) or (kept is None and not (pair and place and not current.hash)):
+        return Pairing((plain,), actions=actions)
+    if kept is None:
+        # The image of Jobs was taken away, and of which folders of the cache pods live is not known.
+        return Pairing((), actions=actions)
+    record = current if same else blank(wanted, spec)
+    hashes = frozenset({pair_hash(spec), pair_hash(kept.told)})
+    return Pairing((kept, plain), record=record, actions=actions, same=hashes)
 
 
 class _Way:
@@ -102,16 +127,20 @@ class _Way:
         self._wanted = wanted_of(world.spec)
         self._cache = world.spec.weights.cache
         self._place = self._cache.place if self._cache is not None else ""
-        self._running = _running(world)
-        self._current = read(mapping(world.status, "pair"))
+        self._running = running(world)
+        self._current = _trusted(world)
         coming = read(mapping(world.status, "nextPair"))
         held = (one for one in (self._current, coming) if one.covers(self._wanted))
         self._record = next(held, None) or blank(self._wanted, world.spec)
         self._mine = self._record is self._current
+        self._coming: Record | None = None
+        """The versions that were asked for, while those of pods that run stand in for them."""
         self._actions: list[Action] = []
 
     def pairing(self) -> Pairing:
         inspecting = self._inspect()
+        if self._record.failure is not None and self._repins:
+            self._coming, self._record, self._mine = self._record, self._current, True
         known = self._record.known
         if known is None:
             return self._unread(inspecting)
@@ -125,6 +154,17 @@ class _Way:
             return self._held(stages)
         return self._ready(known, stages, found)
 
+    @property
+    def _repins(self) -> bool:
+        """True where pods run, and the same sources were read before: only newer versions of them are asked for."""
+        return self._current.known is not None and self._record.known is None and self._asked_anew
+
+    @property
+    def _asked_anew(self) -> bool:
+        """True where pods run of the same sources, and the annotation has another value."""
+        same = self._current.covers(replace(self._wanted, repin=self._current.repin))
+        return bool(self._running) and not self._mine and same
+
     # -- steps
 
     def _inspect(self) -> JobSeen | None:
@@ -136,7 +176,7 @@ class _Way:
             return None
         mark = timestamp(record.checked_at) if record.known is not None and record.checked_at is not None else ""
         wanted = jobs.inspection(self._world, self._wanted, mark)
-        waits = self._place or record.failure is None or self._final(record.failure)
+        waits = self._place or record.failure is None or self._final(record.failure) or self._repins
         pause = BLOCKED_SECONDS if waits else UNREAD_SECONDS
         failure = record.failure if record.known is None else None
         tried = jobs.attempt(self._world, wanted, failure, pause, self._now)
@@ -164,8 +204,8 @@ class _Way:
 
     def _due(self, record: Record) -> bool:
         """True where a source that can move has not been asked for long."""
-        moves = any(_moves(source) for source in self._wanted.sources)
-        return moves and (record.checked_at is None or self._now - record.checked_at >= RECHECK_SECONDS)
+        movable = any(moves(source) for source in self._wanted.sources)
+        return movable and (record.checked_at is None or self._now - record.checked_at >= RECHECK_SECONDS)
 
     def _looked_again(self, facts: tuple[ModelFacts, ModelFacts | None] | None, *, failed: bool) -> None:
         if facts is None:
@@ -238,10 +278,20 @@ class _Way:
         else:
             stages = Stages(Stage.UNREAD, self._place, failure=failure)
             goes_on = not self._place and not self._final(failure)
-        if not goes_on:
+        left = (
+            as_written(self._spec)
+            if self._runs(as_written(self._spec))
+            else _told_by_template(self._world, self._current)
+        )
+        # Pods of which nobody knows whether they are of the spec's sources are no pods to be replaced unread.
+        if not goes_on or (left is None and self._running and not self._current.hash):
             return self._held(stages)
-        record = replace(self._record, hash=pair_hash(self._spec), verdict="")
-        return self._made(Pairing((as_written(self._spec),), replace(stages, goes_on=True), record))
+        choice = left if left is not None else as_written(self._spec)
+        lost = failure is not None and choice.told is not self._spec
+        record, coming = (self._current, self._record) if lost and self._asked_anew else (self._record, None)
+        record = replace(record, hash=pair_hash(choice.told), verdict="")
+        notices = (not_known(failure),) if failure is not None and lost else ()
+        return self._made(Pairing((choice,), replace(stages, goes_on=True), record, coming, notices=notices))
 
     def _ready(self, known: Known, stages: Stages, found: Judged | None) -> Pairing:
         spec, drafter = self._spec, self._spec.speculator
@@ -250,13 +300,28 @@ class _Way:
         if not known.adopted or known.drafter != drafter:
             record = replace(record, facts=packed(replace(known, drafter=drafter, adopted=True)))
         pairing = Pairing(
-            choices=(plain, target) if not self._place and self._runs(plain) else (target,),
+            choices=(*self._run_on(plain, target), target),
             stages=stages,
             record=record,
-            notices=tuple(_moved(record)),
+            coming=self._coming,
+            notices=self._notices(record),
             facts=found.facts if found is not None else None,
         )
         return self._made(pairing)
+
+    def _run_on(self, plain: Effective, target: Effective) -> tuple[Effective, ...]:
+        """What pods run that were made before their pair was read, or whose versions status has lost: no reason to
+        replace them."""
+        if self._place or not self._running or self._runs(target):
+            return ()
+        if self._runs(plain):
+            return (plain,)
+        left = _told_by_template(self._world, self._current) if not (self._current.hash and self._asked_anew) else None
+        return (left,) if left is not None else ()
+
+    def _notices(self, record: Record) -> tuple[Notice, ...]:
+        failure = self._coming.failure if self._coming is not None else None
+        return (*((not_followed(failure),) if failure is not None else ()), *moved(record))
 
     def _held(self, stages: Stages) -> Pairing:
         """Pods stay as they are. Where there are none yet, the pair is the one that they will be made of first."""
@@ -269,9 +334,9 @@ class _Way:
         if kept is None or not self._runs(kept):
             kept = as_written(self._spec) if self._runs(as_written(self._spec)) else None
         current = self._record if self._mine else self._current
-        coming = None if self._mine else self._record
+        coming = self._coming if self._mine else self._record
         choices = (kept,) if kept is not None else ()
-        return self._made(Pairing(choices, stages, current, coming, frozen=True, notices=tuple(_moved(current))))
+        return self._made(Pairing(choices, stages, current, coming, frozen=True, notices=self._notices(current)))
 
     def _made(self, pairing: Pairing) -> Pairing:
         known = self._record.known
@@ -284,15 +349,28 @@ class _Way:
 
     def _runs(self, effective: Effective) -> bool:
         """True where the pods' template was made of this pair, with its drafter or without."""
-        return self._running in (pair_hash(effective.told), pair_hash(without_drafter(effective.told)))
+        return _is_of(effective, self._running)
 
 
-def _running(world: World) -> str:
-    """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without one."""
-    deployment = world.children.get(("Deployment", names.child(world.spec.name)))
-    if deployment is None:
-        return ""
-    return text(deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+def _is_of(effective: Effective, pair: str) -> bool:
+    return pair in (pair_hash(effective.told), pair_hash(without_drafter(effective.told)))
+
+
+def _told_by_template(world: World, current: Record) -> Effective | None:
+    """The spec at the versions that pods run, where status does not tell them: it was lost, or nothing was read of the
+    same sources since these pods were made. Pods of other sources or revisions are another edit's."""
+    found = told_by_template(world)
+    if found is None or not current.hash:
+        return found
+    same = current.covers(replace(wanted_of(world.spec), repin=current.repin))
+    return found if same and current.hash in (running(world), pair_hash(found.told)) else None
+
+
+def _trusted(world: World) -> Record:
+    """`status.pair`. Where what was read of it cannot be understood any more, nobody knows what pods were made of."""
+    record = read(mapping(world.status, "pair"))
+    unknown = record.known is None and text(world.status, "pair", "verifierPin", "resolved")
+    return replace(record, hash="") if unknown else record
 
 
 def _facts(result: Mapping[str, Any] | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:
@@ -305,24 +383,3 @@ def _facts(result: Mapping[str, Any] | None, wanted: Wanted) -> tuple[ModelFacts
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     return verifier, speculator
-
-
-def _moves(source: ModelSource) -> bool:
-    """True for what may be another version tomorrow, and can be asked about without reading all of it."""
-    if source.scheme is Scheme.HF:
-        commit = len(source.revision) == 40 and all(digit in "0123456789abcdef" for digit in source.revision)
-        return not commit
-    return source.scheme is Scheme.S3 or (source.scheme is Scheme.OCI and "@sha256:" not in source.location)
-
-
-def _moved(record: Record) -> list[Notice]:
-    known = record.known
-    found = []
-    for (uri, asked), newest, facts in zip(record.asked, record.newest, known.models if known else (), strict=False):
-        if newest:
-            message = (
-                f"{uri} {asked or 'as it is by default'} is {newest[:19]} now; pods keep {facts.pin.resolved[:19]} "
-                f"until revision in the spec, or the annotation {names.ANNOTATION_REPIN}, asks for another"
-            )
-            found.append(Notice(Reason.NEW_REVISION, message))
-    return found

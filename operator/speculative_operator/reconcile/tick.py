@@ -167,17 +167,17 @@ def _lives_on(turn: _Turn, pairing: Pairing) -> bool:
 
 def _said(world: World, pairing: Pairing, choice: Effective | None) -> PairView | None:
     """What is to be said of the pair. The hash is that of what pods are made of, once they are."""
-    if pairing.stages is None:
-        return None
     record = pairing.record
+    if pairing.stages is None and record is None:
+        return None
     if record is not None and choice is not None and not pairing.frozen:
         record = replace(record, hash=pair_hash(choice.told))
     blocks = {
         "pair": written(record) if record is not None else {},
         "nextPair": written(pairing.coming) if pairing.coming is not None else {},
-        "weights": pairing.stages.download(),
+        "weights": pairing.stages.download() if pairing.stages is not None else {},
     }
-    return PairView(pairing.conditions, pairing.stages.hold, blocks)
+    return PairView(pairing.conditions, pairing.stages.hold if pairing.stages is not None else None, blocks)
 
 
 def _unrendered(error: RenderError) -> Condition:

@@ -1,0 +1,49 @@
+"""What is to be said of versions: that a branch has moved, that newer ones could not be read. Used by `pairing`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain import names
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.records import Failure, Record
+
+
+def moves(source: ModelSource) -> bool:
+    """True for what may be another version tomorrow, and can be asked about without reading all of it."""
+    if source.scheme is Scheme.HF:
+        commit = len(source.revision) == 40 and all(digit in "0123456789abcdef" for digit in source.revision)
+        return not commit
+    return source.scheme is Scheme.S3 or (source.scheme is Scheme.OCI and "@sha256:" not in source.location)
+
+
+def moved(record: Record) -> Iterator[Notice]:
+    """Of each source of the pair that is another version by now."""
+    known = record.known
+    for (uri, asked), newest, facts in zip(record.asked, record.newest, known.models if known else (), strict=False):
+        if newest:
+            message = (
+                f"{uri} {asked or 'as it is by default'} is {newest[:19]} now; pods keep {facts.pin.resolved[:19]} "
+                f"until revision in the spec, or the annotation {names.ANNOTATION_REPIN}, asks for another"
+            )
+            yield Notice(Reason.NEW_REVISION, message)
+
+
+def not_followed(failure: Failure) -> Notice:
+    """Of newer versions that were asked for and could not be read."""
+    message = (
+        f"the annotation {names.ANNOTATION_REPIN} asks for versions anew, and they could not be read; pods keep theirs "
+        f"until they can be, which is tried again every few minutes: {failure.message}"
+    )
+    return Notice(Reason.VERSIONS_UNREAD, message)
+
+
+def not_known(failure: Failure) -> Notice:
+    """Of pods whose versions stand in their template only."""
+    message = (
+        "which versions pods run was lost from status and is told by their template; they keep them, and the pair is "
+        f"read again: {failure.message}"
+    )
+    return Notice(Reason.VERSIONS_UNREAD, message)

@@ -1,0 +1,77 @@
+"""Which pair the pods run, as the Deployment alone tells it. Used by `pairing`.
+
+Status holds the versions that pods were made of. Where it was lost, or another release wrote it, the template still
+names them, and its label proves them: versions that make the same hash are those. Not every source's can be told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.reconcile.desired import without_drafter
+from speculative_operator.reconcile.effective import Effective
+from speculative_operator.reconcile.reading import mapping, text
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.labels import pair_hash
+
+_COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}(?![0-9a-f])")
+_MOST = 8
+"""Versions that are tried of one template, which has two."""
+
+
+def running(world: World) -> str:
+    """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without one."""
+    deployment = world.children.get(("Deployment", names.child(world.spec.name)))
+    if deployment is None:
+        return ""
+    return text(deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+
+
+def told_by_template(world: World) -> Effective | None:
+    """The spec at the versions that stand in the template, without a cache; None where pods are of another pair, or
+    the template does not tell."""
+    pair = running(world)
+    deployment = world.children.get(("Deployment", names.child(world.spec.name)), {})
+    content = json.dumps(mapping(deployment, "spec", "template", "spec"), default=str)
+    for spec in _versions(world.spec, content) if pair else ():
+        if pair_hash(spec) == pair:
+            return Effective(world.spec, spec)
+    for verifier in _sources(world.spec.verifier.source, content) if pair else ():
+        # Of a drafter that was taken away nothing stands there.
+        spec = replace(world.spec, verifier=replace(world.spec.verifier, source=verifier))
+        if pair_hash(without_drafter(spec)) == pair:
+            return Effective(world.spec, spec)
+    return None
+
+
+def _versions(spec: DeploymentSpec, content: str) -> Iterator[DeploymentSpec]:
+    speculator = spec.speculator if spec.speculates else None
+    for verifier in _sources(spec.verifier.source, content):
+        told = replace(spec, verifier=replace(spec.verifier, source=verifier))
+        if speculator is None or speculator.source is None:
+            yield told
+            continue
+        for source in _sources(speculator.source, content):
+            yield replace(told, speculator=replace(speculator, source=source))
+
+
+def _sources(source: ModelSource, content: str) -> Iterator[ModelSource]:
+    """`source` at each version that stands in `content`, or else as the spec has it."""
+    if source.scheme is Scheme.HF:
+        yield from (replace(source, revision=one) for one in _found(_COMMIT, content))
+    elif source.scheme is Scheme.OCI:
+        name = source.location.partition("@")[0]
+        head, _, tag = name.rpartition(":")
+        name = head if head and "/" not in tag else name
+        yield from (ModelSource(Scheme.OCI, f"{name}@{one}") for one in _found(_DIGEST, content))
+    yield source
+
+
+def _found(pattern: re.Pattern[str], content: str) -> list[str]:
+    return list(dict.fromkeys(pattern.findall(content)))[:_MOST]
