@@ -25,6 +25,7 @@ LONG = 150.0
 TOKEN = "hf_let_me_in"
 TARGET = f"hf://tiny/{hub.TARGET}"
 JOB = names.LABEL_JOB
+WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +130,45 @@ def test_three_objects_share_one_verifier(stage: Stage) -> None:
         scene.wait_ready(stage.cluster, name, LONG)
     read = sent(stage, hub.TARGET) - before
     assert 0.9 < read < 1.4, "headers are read by each, weights once"
+
+
+def test_the_way_back_to_the_pair_before_downloads_nothing(stage: Stage) -> None:
+    weights: dict[str, Any] = {"cache": {"claimName": "back", "size": "1Gi", "accessMode": "ReadWriteOnce"}}
+
+    def arrived(speculator: str) -> str:
+        """Hash of the pair, once one pod of it serves and no other is left."""
+        pair = status(stage, "back").get("pair") or {}
+        here = [pod["metadata"]["labels"][names.LABEL_PAIR] for pod in stage.pods("back")]
+        named = (pair.get("speculatorPin") or {}).get("uri") == f"hf://tiny/{speculator}"
+        ready = stage.condition("back", "Ready").get("status") == "True"
+        return str(pair["hash"]) if named and ready and here == [pair["hash"]] else ""
+
+    def serve(speculator: str) -> str:
+        body = pairs.manifest("back", TARGET, speculator)
+        body["spec"]["weights"] |= weights
+        stage.apply(body)
+        return str(until(lambda: arrived(speculator), LONG))
+
+    first, before = serve(hub.DRAFT), status(stage, "back")["pair"]
+    assert serve(hub.HEAD) != first
+    sent_before = {path: count for path, count in hub.asked(stage.cluster)["bytesByPath"].items() if WEIGHTS in path}
+    assert any(f"tiny/{hub.HEAD}" in path for path in sent_before), "the log tells of what is fetched"
+    assert serve(hub.DRAFT) == first
+    after = {path: count for path, count in hub.asked(stage.cluster)["bytesByPath"].items() if WEIGHTS in path}
+    told = status(stage, "back")
+    assert [told["pair"][side]["key"] for side in ("verifierPin", "speculatorPin")] == [
+        before[side]["key"] for side in ("verifierPin", "speculatorPin")
+    ]
+    (pod,) = stage.pods("back")
+    assert all(told["pair"][side]["key"] in json.dumps(pod["spec"]) for side in ("verifierPin", "speculatorPin"))
+    ready = stage.condition("back", "WeightsReady")
+    assert (ready["status"], ready["reason"]) == ("True", "WeightsCached")
+    # A look at a pair reads headers; nothing is fetched whole.
+    grown = {path: after[path] - sent_before.get(path, 0) for path in after if after[path] != sent_before.get(path, 0)}
+    sizes = {name: (hub.MODELS / name / WEIGHTS).stat().st_size for name in (hub.TARGET, hub.DRAFT, hub.HEAD)}
+    assert all(
+        grown.get(path, 0) < size / 2 for name, size in sizes.items() for path in grown if f"tiny/{name}/" in path
+    ), grown
 
 
 def test_a_gated_model_names_the_secret_and_comes_when_there_is_one(stage: Stage) -> None:
