@@ -72,8 +72,8 @@ def bring(cluster: Paired, *states: Mapping[str, Any], node: str = "node-a") -> 
         pod["status"]["initContainerStatuses"] = [{"name": names.JOB_CONTAINER, **state}]
 
 
-DONE = {"state": {"terminated": {"exitCode": 0}}}
-RUNS = {"state": {"running": {}}}
+DONE: dict[str, Any] = {"state": {"terminated": {"exitCode": 0}}}
+RUNS: dict[str, Any] = {"state": {"running": {}}}
 
 
 def failed(reason: str, message: str, **more: Any) -> dict[str, Any]:
