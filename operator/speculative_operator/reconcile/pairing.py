@@ -12,20 +12,19 @@ status, cannot be read, and where nothing is looked at any more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Purpose
-from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Cache, Check, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
 from speculative_operator.reconcile.arrival import arrival, refused, too_small
+from speculative_operator.reconcile.choices import Pairing, is_of, left_by_status, trusted, unlooked
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
@@ -43,7 +42,7 @@ from speculative_operator.reconcile.records import (
 )
 from speculative_operator.reconcile.revisions import moved, moves, not_followed, not_known
 from speculative_operator.reconcile.rollout import read_rollout
-from speculative_operator.reconcile.running import running, told_by_template
+from speculative_operator.reconcile.running import running
 from speculative_operator.reconcile.stages import Stage, Stages
 from speculative_operator.reconcile.verdicts import Judged
 from speculative_operator.reconcile.world import World
@@ -61,61 +60,13 @@ _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_
 """Variables of an engine that finds models where no Job looks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
-    """What a tick may make pods of, and what is to be said of the pair."""
-
-    choices: tuple[Effective, ...]
-    """The last one is what is wanted; an earlier one is kept to as long as it replaces no pod and the last one would.
-    Empty: nothing may be made, and what runs is not known well enough to be kept at."""
-    stages: Stages | None = None
-    """How far the pair has come; None where nothing is looked at."""
-    record: Record | None = None
-    """`status.pair`"""
-    coming: Record | None = None
-    """`status.nextPair`"""
-    conditions: tuple[Condition, ...] = ()
-    """Those of the pair that are not as they would be without this module."""
-    frozen: bool = False
-    """True while the pods' template must not change."""
-    actions: tuple[Action, ...] = ()
-    notices: tuple[Notice, ...] = ()
-    same: frozenset[str] = frozenset()
-    """Hashes that stand for the pair wanted: as the spec has it, and with its versions pinned."""
-    facts: PairFacts | None = None
-    """What the files tell the tuner."""
-
-
 def pairing_of(world: World, now: float) -> Pairing:
     """The pairing of one object; `now` in unix seconds. Raises RenderError."""
     spec, image = world.spec, world.capabilities.job_image
     checks = bool(image) and world.capabilities.check_pairs and spec.weights.check is Check.AUTO
     if not checks and not (image and spec.weights.cache is not None):
-        return _unlooked(world)
+        return unlooked(world)
     return _Way(world, now, checks=checks).pairing()
-
-
-def _unlooked(world: World) -> Pairing:
-    """Nothing is read: pods are made of what the spec says. Those that run keep the versions that they were made of
-    until they are replaced for another reason."""
-    actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
-    spec, current, plain = world.spec, _trusted(world), as_written(world.spec)
-    # Another value of the annotation asks nobody here: there is no version to be looked up.
-    wanted = replace(wanted_of(spec), repin=current.repin)
-    same = current.covers(wanted)
-    place, pair = spec.weights.cache.place if spec.weights.cache is not None else "", running(world)
-    known = current.known if same and current.cache == place else None
-    kept = pinned(spec, known, place) if known is not None else None
-    if kept is None or not _is_of(kept, pair):
-        kept = _told_by_template(world, current)
-    if _is_of(plain, pair) or (kept is None and not (pair and place and not current.hash)):
-        return Pairing((plain,), actions=actions)
-    if kept is None:
-        # The image of Jobs was taken away, and of which folders of the cache pods live is not known.
-        return Pairing((), actions=actions)
-    record = current if same else blank(wanted, spec)
-    hashes = frozenset({pair_hash(spec), pair_hash(kept.told)})
-    return Pairing((kept, plain), record=record, actions=actions, same=hashes)
 
 
 class _Way:
@@ -128,7 +79,7 @@ class _Way:
         self._cache = world.spec.weights.cache
         self._place = self._cache.place if self._cache is not None else ""
         self._running = running(world)
-        self._current = _trusted(world)
+        self._current = trusted(world)
         coming = read(mapping(world.status, "nextPair"))
         held = (one for one in (self._current, coming) if one.covers(self._wanted))
         self._record = next(held, None) or blank(self._wanted, world.spec)
@@ -279,9 +230,7 @@ class _Way:
             stages = Stages(Stage.UNREAD, self._place, failure=failure)
             goes_on = not self._place and not self._final(failure)
         left = (
-            as_written(self._spec)
-            if self._runs(as_written(self._spec))
-            else _told_by_template(self._world, self._current)
+            as_written(self._spec) if self._runs(as_written(self._spec)) else left_by_status(self._world, self._current)
         )
         # Pods of which nobody knows whether they are of the spec's sources are no pods to be replaced unread.
         if not goes_on or (left is None and self._running and not self._current.hash):
@@ -316,7 +265,7 @@ class _Way:
             return ()
         if self._runs(plain):
             return (plain,)
-        left = _told_by_template(self._world, self._current) if not (self._current.hash and self._asked_anew) else None
+        left = left_by_status(self._world, self._current) if not (self._current.hash and self._asked_anew) else None
         return (left,) if left is not None else ()
 
     def _notices(self, record: Record) -> tuple[Notice, ...]:
@@ -349,28 +298,7 @@ class _Way:
 
     def _runs(self, effective: Effective) -> bool:
         """True where the pods' template was made of this pair, with its drafter or without."""
-        return _is_of(effective, self._running)
-
-
-def _is_of(effective: Effective, pair: str) -> bool:
-    return pair in (pair_hash(effective.told), pair_hash(without_drafter(effective.told)))
-
-
-def _told_by_template(world: World, current: Record) -> Effective | None:
-    """The spec at the versions that pods run, where status does not tell them: it was lost, or nothing was read of the
-    same sources since these pods were made. Pods of other sources or revisions are another edit's."""
-    found = told_by_template(world)
-    if found is None or not current.hash:
-        return found
-    same = current.covers(replace(wanted_of(world.spec), repin=current.repin))
-    return found if same and current.hash in (running(world), pair_hash(found.told)) else None
-
-
-def _trusted(world: World) -> Record:
-    """`status.pair`. Where what was read of it cannot be understood any more, nobody knows what pods were made of."""
-    record = read(mapping(world.status, "pair"))
-    unknown = record.known is None and text(world.status, "pair", "verifierPin", "resolved")
-    return replace(record, hash="") if unknown else record
+        return is_of(effective, self._running)
 
 
 def _facts(result: Mapping[str, Any] | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:

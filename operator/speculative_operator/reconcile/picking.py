@@ -24,10 +24,11 @@ from speculative_operator.engines.picking import choose, drawn, hindrance, key_o
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
 from speculative_operator.reconcile import jobs, records, verdicts
+from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.conditions import LONGEST_MESSAGE
 from speculative_operator.reconcile.effective import as_written
 from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.pairing import Pairing, pairing_of
+from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picked import (
     LONGEST_WHY,
     MOST_PASSED_OVER,

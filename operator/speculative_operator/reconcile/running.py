@@ -1,4 +1,4 @@
-"""Which pair the pods run, as the Deployment alone tells it. Used by `pairing`.
+"""Which pair the pods run, as the Deployment alone tells it. Used by `pairing` and `choices`.
 
 Status holds the versions that pods were made of. Where it was lost, or another release wrote it, the template still
 names them, and its label proves them: versions that make the same hash are those. Not every source's can be told.

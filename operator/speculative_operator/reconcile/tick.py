@@ -24,6 +24,7 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import compiling, startup
 from speculative_operator.reconcile.caps import unused
+from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
 from speculative_operator.reconcile.desired import Desired, desired_children, without_drafter
 from speculative_operator.reconcile.effective import Effective
@@ -31,7 +32,7 @@ from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
 from speculative_operator.reconcile.history import PROBES, newest
 from speculative_operator.reconcile.jobs import of_jobs
-from speculative_operator.reconcile.pairing import Pairing, pairing_of
+from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import Picking, picking_of, said, served, tried
 from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, rolls
 from speculative_operator.reconcile.pods import Pod, first_outlasted, of_another_pair, read_pods
