@@ -196,7 +196,7 @@ def _input(
 def _settings(spec: DeploymentSpec) -> dict[str, Any]:
     """What else decides whether a source can be read: a user who changes it wants another try at once."""
     settings = asdict(spec.weights)
-    kept = {name: value for name, value in settings.items() if name not in ("check", "cache", "bytes")}
+    kept = {name: value for name, value in settings.items() if name not in ("check", "cache", "bytes", "verifier_bytes")}
     return kept | {"engine": list(of_engine(spec))}
 
 
