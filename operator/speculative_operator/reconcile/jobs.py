@@ -193,10 +193,13 @@ def _input(
     )
 
 
+_NO_MATTER = frozenset({"check", "cache", "bytes", "verifier_bytes"})
+
+
 def _settings(spec: DeploymentSpec) -> dict[str, Any]:
     """What else decides whether a source can be read: a user who changes it wants another try at once."""
     settings = asdict(spec.weights)
-    kept = {name: value for name, value in settings.items() if name not in ("check", "cache", "bytes", "verifier_bytes")}
+    kept = {name: value for name, value in settings.items() if name not in _NO_MATTER}
     return kept | {"engine": list(of_engine(spec))}
 
 
