@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import gzip
 import hashlib
 import io
 import json
@@ -134,7 +135,9 @@ class Style(StrEnum):
     IMAGE = "image"
     """An image with the model below `models/`, uncompressed."""
     IMAGE_GZIP = "image-gzip"
-    """The same, compressed."""
+    """The same, compressed, with the configuration of an image."""
+    IMAGE_LAYERS = "image-layers"
+    """The same with a compressed layer per file, as docker names them, above a layer of a base image."""
 
 
 def pack(folder: Path, layout: Path, tag: str, style: Style = Style.ORAS, index: bool = False) -> str:
@@ -144,6 +147,11 @@ def pack(folder: Path, layout: Path, tag: str, style: Style = Style.ORAS, index:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     layers = _PACKINGS[style](folder, files, layout)
     config = {"mediaType": "application/vnd.oci.empty.v1+json", **_put(layout, b"{}")}
+    if style in (Style.IMAGE_GZIP, Style.IMAGE_LAYERS):
+        config = {
+            "mediaType": "application/vnd.oci.image.config.v1+json",
+            **_put(layout, _configuration(layout, layers)),
+        }
     manifest: dict[str, Any] = {"schemaVersion": 2, "mediaType": _IMAGE, "config": config, "layers": layers}
     top = {"mediaType": _IMAGE, **_put(layout, json.dumps(manifest).encode())}
     if index:
@@ -165,6 +173,13 @@ def _put(layout: Path, content: bytes) -> dict[str, Any]:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content)
     return {"digest": f"sha256:{digest}", "size": len(content)}
+
+
+def _configuration(layout: Path, layers: list[dict[str, Any]]) -> bytes:
+    """Of an image with compressed layers: the digests of what is packed in them."""
+    blobs = [(layout / "blobs" / layer["digest"].replace(":", "/")).read_bytes() for layer in layers]
+    told = [f"sha256:{hashlib.sha256(gzip.decompress(blob)).hexdigest()}" for blob in blobs]
+    return json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": told}}).encode()
 
 
 def _per_file(kind: str, annotation: str) -> Callable[[Path, list[Path], Path], list[dict[str, Any]]]:
@@ -192,12 +207,30 @@ def _one_tar(kind: str, below: str, mode: str) -> Callable[[Path, list[Path], Pa
     return packed
 
 
+def _tar_per_file(kind: str, below: str) -> Callable[[Path, list[Path], Path], list[dict[str, Any]]]:
+    def packed(folder: Path, files: list[Path], layout: Path) -> list[dict[str, Any]]:
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w:gz") as tar:
+            told = tarfile.TarInfo("etc/os-release")
+            told.size = 9
+            tar.addfile(told, io.BytesIO(b"ID=small\n"))
+            link = tarfile.TarInfo("bin/sh")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/os-release"
+            tar.addfile(link)
+        layers = [{"mediaType": kind, **_put(layout, content.getvalue())}]
+        pack_one = _one_tar(kind, below, "w:gz")
+        return layers + [layer for path in files for layer in pack_one(folder, [path], layout)]
+
+    return packed
+
+
 _PACKINGS = {
     Style.ORAS: _per_file("application/vnd.oci.image.layer.v1.tar", "org.opencontainers.image.title"),
     Style.MODELPACK: _per_file("application/vnd.cncf.model.weight.v1.raw", "org.cncf.model.filepath"),
     Style.KITOPS: _one_tar("application/vnd.kitops.modelkit.model.v1.tar", "", "w:"),
     Style.IMAGE: _one_tar("application/vnd.oci.image.layer.v1.tar", "models/", "w:"),
     Style.IMAGE_GZIP: _one_tar("application/vnd.oci.image.layer.v1.tar+gzip", "models/", "w:gz"),
+    Style.IMAGE_LAYERS: _tar_per_file("application/vnd.docker.image.rootfs.diff.tar.gzip", "models/"),
 }
 
 

@@ -21,7 +21,7 @@ from speculative_operator.weights import disk
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.collect import collect
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.fetch import fetch, missing_bytes
+from speculative_operator.weights.fetch import fetch, missing_bytes, total_bytes
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.source import Source
 from speculative_operator.weights.sources import named, open_source
@@ -132,7 +132,7 @@ class _Shown:
 
     def __init__(self, told: Told, cached: Mapping[str, int], sources: Mapping[str, Source]) -> None:
         self._told = told
-        self._sizes = {side: sum(entry.size for entry in source.files()) for side, source in sources.items()}
+        self._sizes = {side: total_bytes(source) for side, source in sources.items()}
         self._total = sum(cached.values()) + sum(self._sizes.values())
         self._done = sum(cached.values())
 

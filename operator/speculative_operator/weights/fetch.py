@@ -13,15 +13,17 @@ from pathlib import Path
 from time import monotonic
 
 from speculative_operator.domain.jobs import Progress, progress_line, progress_of
-from speculative_operator.weights import disk
+from speculative_operator.weights import disk, unpack
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.crew import Crew, Stopped
+from speculative_operator.weights.layers import PackedSource
 from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.part import Part
-from speculative_operator.weights.source import Source
+from speculative_operator.weights.source import Entry, Source
+from speculative_operator.weights.unpack import Unpacking
 from speculative_operator.weights.watch import Meter
 
-__all__ = ["Stopped", "fetch", "missing_bytes"]
+__all__ = ["Stopped", "fetch", "missing_bytes", "total_bytes"]
 
 Told = Callable[[Progress], None]
 
@@ -47,8 +49,8 @@ def fetch(
     with place.lock(key, _waiting(place, key, told, limits, halt)):
         found = place.published(key)
         if found is None:
-            _brought(source, place, parallel, told, limits, halt)
-            found = place.publish(source.pin, source.files())
+            entries = _brought(source, place, parallel, told, limits, halt)
+            found = place.publish(source.pin, entries)
         place.use(key, user)
     return found
 
@@ -58,15 +60,26 @@ def missing_bytes(source: Source, cache: Path) -> int:
     place = Cache(cache)
     if place.published(source.pin.key) is not None:
         return 0
+    if isinstance(source, PackedSource):
+        return unpack.missing(source, place.partial(source.pin.key))
     files = place.partial(source.pin.key) / "files"
     with disk.told(cache):
         return sum(max(entry.size - disk.allocated(files / entry.path), 0) for entry in source.files())
 
 
-def _brought(source: Source, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event) -> None:
+def total_bytes(source: Source) -> int:
+    """What has to come in all, in the bytes of progress: of compressed images as they come."""
+    return source.total if isinstance(source, PackedSource) else sum(entry.size for entry in source.files())
+
+
+def _brought(
+    source: Source, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event
+) -> tuple[Entry, ...]:
     """Have every file of `source` in `partial/<key>/files`, checked and synced."""
     folder = place.partial(source.pin.key)
     disk.require_room(place.root, missing_bytes(source, place.root))
+    if isinstance(source, PackedSource):
+        return _unpacked(source, place, parallel, told, limits, stop)
     with disk.told(place.root):
         parts = [Part(entry, folder, limits.chunk) for entry in source.files()]
     meter = Meter(sum(part.entry.size for part in parts))
@@ -75,6 +88,22 @@ def _brought(source: Source, place: Cache, parallel: int, told: Told, limits: Li
     tell.now()
     Crew(source, place.root, meter, limits, stop).work(parts, parallel, tell.sometimes)
     tell.now()
+    return source.files()
+
+
+def _unpacked(
+    source: PackedSource, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event
+) -> tuple[Entry, ...]:
+    folder = place.partial(source.pin.key)
+    with disk.told(place.root):
+        folder.mkdir(parents=True, exist_ok=True)
+    meter = Meter(source.total)
+    meter.kept(source.total - unpack.missing(source, folder))
+    tell = _Teller(meter, folder / "progress", told, limits.tell)
+    tell.now()
+    entries = Unpacking(source, place.root, folder, meter, limits, stop).work(parallel, tell.sometimes)
+    tell.now()
+    return entries
 
 
 class _Teller:

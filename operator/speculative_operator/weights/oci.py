@@ -2,8 +2,9 @@
 
 Which layers are files: a layer whose annotation `org.opencontainers.image.title` (ORAS) or `org.cncf.model.filepath`
 (ModelPack) names a path and whose content is not packed is that file. A layer of an uncompressed tar (KitOps, images,
-`.tar` of ModelPack) is walked for its files, which are then read in place. Compressed layers have no ranges: they
-cannot be read here, only pulled by a node. Where `config.json` lies in exactly one folder, that folder is the model.
+`.tar` of ModelPack) is walked for its files, which are then read in place. Layers in gzip have no ranges: an image with
+one is read as streams (`layers`). Layers in zstd cannot be read here, only pulled by a node. Where `config.json` lies
+in exactly one folder, that folder is the model.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.layers import Layer, PackedSource, home_of
 from speculative_operator.weights.needed import check_path, needed
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.registry import Login, Reference, ask, refused
@@ -87,7 +88,7 @@ def _nothing(_: str) -> None:
     """Where a registry redirects is not remembered: a redirect costs less than a token that has expired."""
 
 
-def open_registry(source: ModelSource, patience: Patience | None = None) -> RegistrySource:
+def open_registry(source: ModelSource, patience: Patience | None = None) -> RegistrySource | PackedSource:
     """`oci://registry/repository` at a tag or digest. Raises WeightsError."""
     patience = patience or Patience.from_environment()
     reference = Reference.of(source.location, source.revision)
@@ -96,14 +97,21 @@ def open_registry(source: ModelSource, patience: Patience | None = None) -> Regi
     return within(patience.listing, transport.uri, lambda: _opened(source, reference, transport, login))
 
 
-def _opened(source: ModelSource, reference: Reference, transport: Transport, login: Login) -> RegistrySource:
+def _opened(
+    source: ModelSource, reference: Reference, transport: Transport, login: Login
+) -> RegistrySource | PackedSource:
     digest, manifest = _manifest(reference, reference.asked, transport, login)
     pin = Pin(source.scheme, reference.location, reference.asked, digest)
     if "manifests" in manifest:
         chosen = _of_this_platform(manifest["manifests"], reference)
         _, manifest = _manifest(reference, chosen, transport, login)
     opened = RegistrySource(pin, reference, transport, login)
-    found = _at_home(dict(_files(opened, manifest)))
+    blobs = list(_blobs(reference, manifest))
+    if any(blob.packing == "gzip" for blob in blobs):
+        contents = _contents(reference, manifest, transport, login)
+        layers = tuple(replace(blob, content=contents.get(blob.digest, "")) for blob in blobs)
+        return PackedSource(pin, layers, opened.blob)
+    found = _at_home(dict(_files(opened, blobs)))
     opened.places = {path: place for path, (_, place) in found.items()}
     opened.entries = needed(entry for entry, _ in found.values())
     if not opened.entries:
@@ -143,30 +151,61 @@ def _of_this_platform(manifests: Any, reference: Reference) -> str:
         raise _odd(reference, "an index without manifests") from error
 
 
-def _files(source: RegistrySource, manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
+def _blobs(reference: Reference, manifest: Mapping[str, Any]) -> Iterator[Layer]:
+    """Layers that hold files of a model, in their order."""
     try:
         layers = [
             (str(one["digest"]), int(one["size"]), str(one.get("mediaType", "")), one) for one in manifest["layers"]
         ]
         notes = [dict(one.get("annotations") or {}) for *_, one in layers]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _odd(source.reference, f"layers without digest or size ({error})") from error
+        raise _odd(reference, f"layers without digest or size ({error})") from error
     for (digest, size, kind, _), note in zip(layers, notes, strict=True):
         name = next((str(note[key]) for key in _NAMES if note.get(key)), "")
         packed = "tar" in kind and (not name or note.get(_FOLDER) == "true" or kind.startswith(_PACKERS))
+        if packed and kind.endswith("zstd"):
+            raise WeightsError(
+                Reason.PAIR_UNREAD,
+                f"oci://{reference.location}: layer {digest[:19]} is compressed with zstd ({kind}), which is not read",
+                remedy="build the image with gzip, or better with uncompressed layers: weights hardly compress",
+            )
         if packed:
-            yield from _packed(source, digest, size, kind)
+            yield Layer(digest, size, "gzip" if kind.endswith(("gzip", "+gz")) else "tar")
         elif name:
-            yield name, (Entry(name, size, digest.removeprefix("sha256:"), digest), _Place(digest))
+            yield Layer(digest, size, "file", name)
 
 
-def _packed(source: RegistrySource, digest: str, size: int, kind: str) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
-    if kind.endswith(("gzip", "zstd")) or kind.endswith("+gz"):
+def _contents(
+    reference: Reference, manifest: Mapping[str, Any], transport: Transport, login: Login
+) -> Mapping[str, str]:
+    """Digest of a layer -> digest of what is packed in it, where the image's configuration tells."""
+    config = manifest.get("config")
+    if not isinstance(config, Mapping) or "image" not in str(config.get("mediaType", "")):
+        return {}
+    digest = str(config.get("digest", ""))
+    answer = ask(transport, login, f"{reference.base}/blobs/{digest}", "*/*")
+    if digest != f"sha256:{hashlib.sha256(answer.content).hexdigest()}":
         raise WeightsError(
-            Reason.PAIR_UNREAD,
-            f"oci://{source.reference.location}: layer {digest[:19]} is compressed ({kind}): no ranges",
-            remedy="publish the files as layers of their own, or in uncompressed tars: weights hardly compress",
+            Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the configuration {digest} is another one"
         )
+    try:
+        told = [str(one) for one in json.loads(answer.content)["rootfs"]["diff_ids"]]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    layers = [str(one["digest"]) for one in manifest["layers"]]
+    return dict(zip(layers, told, strict=True)) if len(layers) == len(told) else {}
+
+
+def _files(source: RegistrySource, blobs: Iterable[Layer]) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
+    for blob in blobs:
+        if blob.packing == "tar":
+            yield from _packed(source, blob.digest, blob.size)
+        else:
+            entry = Entry(blob.name, blob.size, blob.digest.removeprefix("sha256:"), blob.digest)
+            yield blob.name, (entry, _Place(blob.digest))
+
+
+def _packed(source: RegistrySource, digest: str, size: int) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
     try:
         with tarfile.open(fileobj=io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), mode="r:") as tar:
             for count, member in enumerate(tar):
@@ -183,10 +222,7 @@ def _packed(source: RegistrySource, digest: str, size: int, kind: str) -> Iterat
 
 def _at_home(found: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:
     """The folder that holds the only `config.json` becomes the root, as in images that keep a model below `/models`."""
-    homes = [PurePosixPath(path).parent for path in found if PurePosixPath(path).name == "config.json"]
-    if len(homes) != 1 or homes[0] == PurePosixPath("."):
-        return found
-    root = f"{homes[0]}/"
+    root = home_of(found)
     inside = {path.removeprefix(root): one for path, one in found.items() if path.startswith(root)}
     return {path: (Entry(path, entry.size, entry.sha256, entry.etag), place) for path, (entry, place) in inside.items()}
 

@@ -1,0 +1,319 @@
+"""Images with compressed layers: streams instead of ranges. Made by `oci`, read by `inspect`, unpacked by `unpack`.
+
+Nobody can start in the middle of a compressed layer. So each layer is one stream, decompressed and taken apart as it
+comes, and held at its end against its digest and, where the image's configuration tells it, against the digest of what
+was packed. An inspection keeps small files and the headers of tensors, compressed, and lets the tensors pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from time import monotonic
+from typing import Any
+
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights import reading
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.needed import check_path, needed
+from speculative_operator.weights.source import Entry
+
+MOST_INSPECTED = 2 << 30
+"""Bytes of all layers together, as they come: a minute or two. Larger images are not inspected."""
+_LONGEST_LOOK = 120.0
+"""Seconds for an image: the Job that reads both sides of a pair has five minutes."""
+_MOST_INFLATED = 16 << 30
+_MOST_FILES = 20_000
+_MOST_KEPT = 64 << 20
+"""Of an inspection, in memory; texts keep a fifth of their size, compressed."""
+_LARGEST_TEXT = 64 << 20
+_LARGEST_HEADER = 100_000_008
+_FIRST = 64 << 10
+"""What an inspection asks for first of a file of tensors."""
+_TEXTS = {".json", ".jinja", ".model", ".tiktoken", ".txt", ".md"}
+_STEP = 1 << 20
+_TAR_STEP = 64 << 10
+_GZIP = 31
+"""What zlib calls a gzip wrapper around the largest window."""
+_MOST_NOTES = 1 << 20
+"""Bytes of a long name or of extended attributes in a tar, which its reader takes into memory."""
+_PACKING = "push the files as layers of their own (`oras push`), or build the image with uncompressed layers"
+
+Read = Callable[[int], bytes]
+Visit = Callable[[str, int, Read], None]
+"""Path, size, and what reads the file forward; what is not read is passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One blob."""
+
+    digest: str
+    size: int
+    packing: str
+    """`gzip`: a tar in gzip; `tar`; `file`: the file `name` itself."""
+    name: str = ""
+    content: str = ""
+    """Digest of what is packed; empty where nobody tells."""
+
+    @property
+    def entry(self) -> Entry:
+        """The blob as `PackedSource.read` takes it."""
+        return Entry("", self.size, etag=self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The beginning of a file, compressed."""
+
+    count: int
+    packed: bytes
+
+    @classmethod
+    def of(cls, start: bytes, count: int, read: Read) -> _Kept:
+        packing, at = zlib.compressobj(1), len(start)
+        packed = [packing.compress(start)]
+        while at < count and (block := read(min(_STEP, count - at))):
+            packed.append(packing.compress(block))
+            at += len(block)
+        return cls(at, b"".join([*packed, packing.flush()]))
+
+    def blocks(self) -> Iterator[bytes]:
+        """What was kept, in blocks."""
+        unpacking, packed = zlib.decompressobj(), self.packed
+        while block := unpacking.decompress(packed, _STEP):
+            packed = unpacking.unconsumed_tail
+            yield block
+
+
+_NOTHING = _Kept(0, zlib.compress(b""))
+
+
+@dataclass
+class PackedSource:
+    """One image of which a layer is compressed at least. Its files are known only once all layers have passed."""
+
+    pin: Pin
+    layers: tuple[Layer, ...] = field(repr=False)
+    blob: Callable[[str, int, int, str], Iterator[bytes]] = field(repr=False)
+    """Digest, first byte, the one after the last, name for errors."""
+    most: int = MOST_INSPECTED
+    seconds: float = _LONGEST_LOOK
+    _entries: tuple[Entry, ...] = field(default=(), repr=False)
+    _kept: dict[str, _Kept] = field(default_factory=dict, repr=False)
+    _until: float = field(default=0.0, repr=False)
+
+    @property
+    def total(self) -> int:
+        """Of all layers, as they come."""
+        return sum(layer.size for layer in {layer.digest: layer for layer in self.layers}.values())
+
+    def files(self) -> tuple[Entry, ...]:
+        """For inspections: the first call reads the image. Who fetches has `unpack`."""
+        if not self._entries:
+            self._look()
+        return self._entries
+
+    def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
+        """Of a layer anything; of a file what an inspection kept."""
+        if not entry.path:
+            yield from self.blob(entry.etag, start, end, "")
+            return
+        kept = self._kept.get(entry.path, _NOTHING)
+        if end > kept.count:
+            raise self._unread(f"more of the file is needed than an inspection keeps ({end} bytes)", entry.path)
+        at = 0
+        for block in kept.blocks():
+            yield from filter(None, [block[max(start - at, 0) : max(end - at, 0)]])
+            at += len(block)
+
+    def _look(self) -> None:
+        if self.total > self.most:
+            raise self._unread(
+                f"its layers are compressed: an inspection would take {self.total} bytes, and may {self.most}"
+            )
+        self._until = monotonic() + self.seconds
+        found: dict[str, tuple[int, _Kept]] = {}
+        seen = {layer.digest: self._looked_into(layer) for layer in sorted(set(self.layers), key=lambda one: one.size)}
+        for layer in self.layers:
+            found |= seen[layer.digest]
+        home, self._entries = chosen(self.pin, {path: size for path, (size, _) in found.items()})
+        self._kept = {entry.path: found[home + entry.path][1] for entry in self._entries}
+
+    def _looked_into(self, layer: Layer) -> dict[str, tuple[int, _Kept]]:
+        found: dict[str, tuple[int, _Kept]] = {}
+        room = _MOST_KEPT
+
+        def visit(path: str, size: int, read: Read) -> None:
+            nonlocal room
+            kept = _told_by(path, size, read)
+            found[path], room = (size, kept), room - len(kept.packed)
+            if room < 0:
+                raise self._unread(f"more than {_MOST_KEPT} bytes would have to be kept", path)
+
+        walk(self.pin, layer, self._in_time(layer), visit, _MOST_INFLATED)
+        return found
+
+    def _in_time(self, layer: Layer) -> Iterator[bytes]:
+        for block in reading.steadily(self, layer.entry, 0, layer.size):
+            if monotonic() > self._until:
+                raise self._unread(f"its layers are compressed, and did not come within {self.seconds:g} seconds")
+            yield block
+
+    def _unread(self, what: str, file: str = "") -> WeightsError:
+        return WeightsError(Reason.PAIR_UNREAD, f"{self.pin.source.uri}: {what}", file=file, remedy=_PACKING)
+
+
+def _told_by(path: str, size: int, read: Read) -> _Kept:
+    """What an inspection may ask of a file."""
+    suffix = PurePosixPath(path).suffix
+    if suffix == ".safetensors":
+        start = read(8)
+        header = 8 + int.from_bytes(start, "little")
+        return _Kept.of(start, min(max(header, _FIRST), size, _LARGEST_HEADER), read)
+    return _Kept.of(b"", size, read) if suffix in _TEXTS and size <= _LARGEST_TEXT else _NOTHING
+
+
+def chosen(pin: Pin, found: Mapping[str, int]) -> tuple[str, tuple[Entry, ...]]:
+    """The folder of the model within an image (empty, or with a slash at its end), and what a server needs of it."""
+    home = home_of(found)
+    entries = needed(Entry(path.removeprefix(home), size) for path, size in found.items() if path.startswith(home))
+    if not entries:
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{pin.source.uri}: no layer holds a file of a model")
+    return home, entries
+
+
+def home_of(paths: Iterable[str]) -> str:
+    """The folder that holds the only `config.json`, with a slash at its end; empty where none or several do."""
+    homes = [PurePosixPath(path).parent for path in paths if PurePosixPath(path).name == "config.json"]
+    return f"{homes[0]}/" if len(homes) == 1 and homes[0] != PurePosixPath(".") else ""
+
+
+def walk(pin: Pin, layer: Layer, blocks: Iterator[bytes], visit: Visit, most: int = 0) -> None:
+    """Have `visit` see every regular file of `layer`, whose bytes are `blocks`. `most`: bytes it may have unpacked.
+
+    Raises WeightsError; ChecksumMismatch where what came is not the layer, however that showed.
+    """
+    stream = _Stream(pin, layer, blocks, most)
+    try:
+        if layer.packing == "file":
+            check_path(layer.name)
+            visit(layer.name, layer.size, stream.read)
+        else:
+            _members(stream, visit)
+        stream.finish()
+    except (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError) as error:
+        stream.check()
+        raise stream.odd(f"cannot be unpacked ({str(error) or type(error).__name__})") from error
+
+
+def _members(stream: _Stream, visit: Visit) -> None:
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_TAR_STEP, tarinfo=_Member) as tar:  # type: ignore[call-overload]
+        for count, member in enumerate(tar):
+            if count > _MOST_FILES:
+                raise stream.odd(f"holds more than {_MOST_FILES} files")
+            path = member.name.removeprefix("./")
+            if member.isreg() and "\\" not in path:  # units of systemd in base images; no name of a model's file
+                check_path(path)
+                file = tar.extractfile(member)
+                assert file is not None, "regular files have contents"
+                visit(path, member.size, file.read)
+
+
+class _Member(tarfile.TarInfo):
+    """Bounds what a reader of tars takes into memory, at the place that the library has for subclasses."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:
+        if not self.isreg() and self.size > _MOST_NOTES and not (self.isdir() or self.islnk() or self.issym()):
+            raise tarfile.ReadError(f"{self.size} bytes of notes about a file")
+        return super()._proc_member(tar)  # type: ignore[misc]
+
+
+class _Stream:
+    """The unpacked bytes of a layer, as tarfile wants them; sums up all that passes."""
+
+    def __init__(self, pin: Pin, layer: Layer, blocks: Iterator[bytes], most: int) -> None:
+        self._pin, self._layer, self._blocks, self._most = pin, layer, blocks, most
+        self._came, self._content = hashlib.sha256(), hashlib.sha256()
+        self._inflater = zlib.decompressobj(_GZIP)
+        self._packed, self._ready, self._passed = b"", bytearray(), 0
+
+    def read(self, count: int) -> bytes:
+        """As many bytes, fewer at the end only."""
+        while len(self._ready) < count and (more := self._more()):
+            self._ready += more
+        found = bytes(self._ready[:count])
+        del self._ready[:count]
+        return found
+
+    def finish(self) -> None:
+        """Take what follows the last file, and hold the whole against its digests."""
+        self._ready.clear()
+        while self._more():
+            pass
+        self.check()
+        content = f"sha256:{self._content.hexdigest()}"
+        if self._layer.content and content != self._layer.content:
+            raise self._mismatch(f"what is packed in it is {content} and should be {self._layer.content}")
+
+    def check(self) -> None:
+        """Take the rest as it comes, and hold the layer against its digest."""
+        for block in self._blocks:
+            self._came.update(block)
+        digest = f"sha256:{self._came.hexdigest()}"
+        if digest != self._layer.digest:
+            raise self._mismatch(f"it is {digest} and should be {self._layer.digest}")
+
+    def _more(self) -> bytes:
+        block = self._inflated() if self._layer.packing == "gzip" else self._next()
+        self._content.update(block)
+        self._passed += len(block)
+        if self._most and self._passed > self._most:
+            raise WeightsError(
+                Reason.PAIR_UNREAD,
+                f"{self._pin.source.uri}: layer {self._layer.digest[:19]} unpacks to more than {self._most} bytes",
+                remedy=_PACKING,
+            )
+        return block
+
+    def _next(self) -> bytes:
+        block = next(self._blocks, b"")
+        self._came.update(block)
+        return block
+
+    def _inflated(self) -> bytes:
+        """One member of gzip after the other: several make one file. Zeros between them are padding."""
+        while True:
+            if self._inflater.eof:
+                self._packed = self._inflater.unused_data.lstrip(b"\0")
+                while not self._packed:
+                    if not (block := self._next()):
+                        return b""
+                    self._packed = block.lstrip(b"\0")
+                self._inflater = zlib.decompressobj(_GZIP)
+            self._packed = self._packed or self._next()
+            over = not self._packed
+            found = self._inflater.decompress(self._packed, _STEP)
+            self._packed = self._inflater.unconsumed_tail
+            if found:
+                return found
+            if over and not self._inflater.eof:
+                raise EOFError("gzip ends too early")
+
+    def _mismatch(self, what: str) -> WeightsError:
+        return WeightsError(
+            Reason.CHECKSUM_MISMATCH,
+            f"{self._pin.source.uri}: layer {self._layer.digest[:19]} did not come as it was pushed: {what}",
+            remedy="the registry, a proxy or a mirror changes what it delivers: compare the layer at its source",
+        )
+
+    def odd(self, what: str) -> WeightsError:
+        """The error of a layer that is what was pushed, and no tar of a model."""
+        return WeightsError(
+            Reason.UNSUPPORTED_SOURCE, f"{self._pin.source.uri}: layer {self._layer.digest[:19]} {what}"
+        )

@@ -1,0 +1,321 @@
+"""Images with compressed layers: one stream each, read and fetched through a registry on loopback."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.weights import made
+from tests.unit.weights.loopback import ROOT
+from tests.unit.weights.shelf import BRISK, ignored
+
+from modelservers.faults import Fault
+from modelservers.oci import RegistryServer, Style, pack
+from speculative_operator.domain.jobs import Progress
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.weights.cache import MANIFEST
+from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.fetch import Stopped, fetch, missing_bytes
+from speculative_operator.weights.inspect import inspect
+from speculative_operator.weights.layers import PackedSource
+from speculative_operator.weights.oci import open_registry
+from speculative_operator.weights.patience import Patience
+
+SHORT = Patience(connect=1.0, read=1.0)
+GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
+PACKED = [Style.IMAGE_GZIP, Style.IMAGE_LAYERS]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a file that gzip cannot make small, so that it takes a while to come."""
+    folder = made.model(tmp_path / "model")
+    (folder / "vocab.txt").write_bytes(os.urandom(3 << 20))
+    return folder
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_PROXY", "*")
+    (tmp_path / "cache").mkdir()
+    server = RegistryServer(tmp_path / "layouts")
+    with server.running():
+        yield server
+
+
+def opened(registry: RegistryServer, name: str = "image") -> PackedSource:
+    source = open_registry(ModelSource(Scheme.OCI, f"{registry.authority}/{name}"), SHORT)
+    assert isinstance(source, PackedSource)
+    return source
+
+
+def brought(source: PackedSource, tmp_path: Path, **options: object) -> Path:
+    given = {"user": "space/object", "told": ignored, "limits": BRISK} | options
+    return fetch(source, tmp_path / "cache", **given)  # type: ignore[arg-type]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found.pop(MANIFEST, None)
+    return found
+
+
+def blob(tmp_path: Path, digest: str) -> Path:
+    return tmp_path / "layouts" / "image" / "blobs" / digest.replace(":", "/")
+
+
+def pushed(tmp_path: Path, *layers: bytes, kind: str = GZIP) -> None:
+    """An image of these layers, as they are."""
+    layout = tmp_path / "layouts" / "image"
+    (layout / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+
+    def put(content: bytes) -> dict[str, object]:
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        blob(tmp_path, digest).write_bytes(content)
+        return {"digest": digest, "size": len(content)}
+
+    told = [{"mediaType": kind, **put(layer)} for layer in layers]
+    top = put(json.dumps({"schemaVersion": 2, "layers": told}).encode())
+    listed = {**top, "annotations": {"org.opencontainers.image.ref.name": "latest"}}
+    (layout / "index.json").write_text(json.dumps({"manifests": [listed]}))
+
+
+def tar_of(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for name, data in members:
+            told = tarfile.TarInfo(name)
+            told.size, told.type, told.linkname = len(data), kind, link
+            tar.addfile(told, io.BytesIO(data))
+    return content.getvalue()
+
+
+def refusal(registry: RegistryServer, tmp_path: Path) -> WeightsError:
+    """The same of an inspection and of a fetch, which leaves nothing to publish."""
+    with pytest.raises(WeightsError) as looked:
+        opened(registry).files()
+    with pytest.raises(WeightsError) as caught:
+        brought(opened(registry), tmp_path)
+    assert caught.value.reason is looked.value.reason
+    assert list((tmp_path / "cache" / "models").iterdir()) == []
+    return caught.value
+
+
+@pytest.mark.parametrize("style", PACKED)
+@pytest.mark.parametrize("index", [False, True])
+def test_facts_are_those_of_the_uncompressed_image(
+    registry: RegistryServer, folder: Path, tmp_path: Path, style: Style, index: bool
+) -> None:
+    pack(folder, tmp_path / "layouts" / "plain", "latest", Style.IMAGE)
+    digest = pack(folder, tmp_path / "layouts" / "image", "latest", style, index)
+    plain = inspect(open_registry(ModelSource(Scheme.OCI, f"{registry.authority}/plain"), SHORT))
+    packed = inspect(opened(registry))
+    assert packed.to_json() | {"pin": 0} == plain.to_json() | {"pin": 0}
+    assert packed.files == plain.files
+    assert packed.weights.parameters
+    assert packed.pin.resolved == digest
+
+
+@pytest.mark.parametrize("style", PACKED)
+def test_files_are_those_of_the_uncompressed_image(
+    registry: RegistryServer, folder: Path, tmp_path: Path, style: Style
+) -> None:
+    pack(folder, tmp_path / "layouts" / "plain", "latest", Style.IMAGE)
+    pack(folder, tmp_path / "layouts" / "image", "latest", style)
+    plain = open_registry(ModelSource(Scheme.OCI, f"{registry.authority}/plain"), SHORT)
+    told: list[Progress] = []
+    source = opened(registry)
+    published = brought(source, tmp_path, told=told.append)
+    wanted = fetch(plain, tmp_path / "cache", user="space/object", told=ignored, limits=BRISK)
+    assert contents(published) == contents(wanted)
+    assert len(contents(wanted)) > 4
+    assert (told[-1].bytes, told[-1].total) == (source.total, source.total)
+    assert missing_bytes(source, tmp_path / "cache") == 0
+    assert list((tmp_path / "cache" / "partial").iterdir()) == []
+
+
+def test_several_members_of_gzip_and_padding_are_one_layer(registry: RegistryServer, tmp_path: Path) -> None:
+    whole = tar_of(("config.json", b"{}"), ("model.bin", bytes(range(256)) * 9000))
+    pushed(tmp_path, gzip.compress(whole[:700]) + gzip.compress(whole[700:]) + bytes(512))
+    assert contents(brought(opened(registry), tmp_path))["model.bin"] == bytes(range(256)) * 9000
+
+
+def test_a_later_layer_goes_before_an_earlier_one(registry: RegistryServer, tmp_path: Path) -> None:
+    first = gzip.compress(tar_of(("models/config.json", b"{}"), ("models/a.txt", b"old"), ("usr/b.txt", b"no model")))
+    second = gzip.compress(tar_of(("models/a.txt", b"new")))
+    pushed(tmp_path, first, second)
+    assert contents(brought(opened(registry), tmp_path)) == {"config.json": b"{}", "a.txt": b"new"}
+    assert [(entry.path, entry.size) for entry in opened(registry).files()] == [("a.txt", 3), ("config.json", 2)]
+
+
+def test_a_broken_connection_is_taken_up_where_it_broke(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+    source = opened(registry)
+    registry.ledger.order(Fault(path=source.layers[0].digest, cut_after=2 << 20, times=1))
+    before = len(registry.ledger.seen())
+    assert contents(brought(source, tmp_path))["vocab.txt"] == (folder / "vocab.txt").read_bytes()
+    assert len(registry.ledger.seen()) - before == 2
+
+
+def test_a_layer_that_is_another(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+    layer = opened(registry).layers[0]
+    good = blob(tmp_path, layer.digest).read_bytes()
+    for at in (5, len(good) // 2, len(good) - 2):
+        blob(tmp_path, layer.digest).write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        assert refusal(registry, tmp_path).reason is Reason.CHECKSUM_MISMATCH
+    blob(tmp_path, layer.digest).write_bytes(good)
+    assert brought(opened(registry), tmp_path).is_dir()
+
+
+def test_a_layer_that_packs_something_else(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+    source = opened(registry)
+    (layer,) = source.layers
+    inside = gzip.decompress(blob(tmp_path, layer.digest).read_bytes())
+    assert layer.content == f"sha256:{hashlib.sha256(inside).hexdigest()}"
+    source.layers = (type(layer)(layer.digest, layer.size, layer.packing, content="sha256:" + "0" * 64),)
+    with pytest.raises(WeightsError) as caught:
+        brought(source, tmp_path)
+    assert caught.value.reason is Reason.CHECKSUM_MISMATCH
+
+
+@pytest.mark.parametrize("path", ["../outside", "models/../../outside", "/etc/outside", "models//x"])
+def test_a_path_that_leaves_the_folder(registry: RegistryServer, tmp_path: Path, path: str) -> None:
+    pushed(tmp_path, gzip.compress(tar_of(("models/config.json", b"{}"), (path, b"bad"))))
+    assert refusal(registry, tmp_path).reason is Reason.UNSUPPORTED_SOURCE
+    assert not list(tmp_path.rglob("outside"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_links_are_not_followed(registry: RegistryServer, tmp_path: Path, kind: bytes) -> None:
+    (tmp_path / "far").mkdir()
+    link = tar_of(("models/sub", b""), kind=kind, link=str(tmp_path / "far"))[:512]
+    pushed(tmp_path, gzip.compress(link + tar_of(("models/config.json", b"{}"), ("models/sub/x.json", b"{}"))))
+    assert set(contents(brought(opened(registry), tmp_path))) == {"config.json", "sub/x.json"}
+    assert list((tmp_path / "far").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        b"no gzip",
+        gzip.compress(b"no tar" * 200),
+        gzip.compress(tar_of(("config.json", b"{}" * 2000)))[:-20],
+        gzip.compress(tar_of(("config.json", b"{}" * 2000))[:1500]),
+        gzip.compress(tar_of(("a", b"{}"), ("a/b", b"{}"))),
+        gzip.compress(tar_of(("x", bytes(2 << 20)), kind=tarfile.GNUTYPE_LONGNAME)),
+    ],
+    ids=["no-gzip", "no-tar", "gzip-cut", "tar-cut", "file-and-folder", "long-notes"],
+)
+def test_what_cannot_be_unpacked(
+    registry: RegistryServer, tmp_path: Path, layer: bytes, request: pytest.FixtureRequest
+) -> None:
+    pushed(tmp_path, layer)
+    if request.node.callspec.id == "file-and-folder":
+        with pytest.raises(WeightsError) as caught:
+            brought(opened(registry), tmp_path)
+        assert caught.value.reason is Reason.UNSUPPORTED_SOURCE
+    else:
+        assert refusal(registry, tmp_path).reason is Reason.UNSUPPORTED_SOURCE
+
+
+def test_beyond_the_bound_nothing_is_asked_for(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+    source = opened(registry)
+    source.most = source.total - 1
+    before = len(registry.ledger.seen())
+    with pytest.raises(WeightsError) as caught:
+        inspect(source)
+    assert caught.value.reason is Reason.PAIR_UNREAD
+    assert "uncompressed" in caught.value.remedy
+    assert len(registry.ledger.seen()) == before
+    assert brought(source, tmp_path).is_dir(), "a fetch has no such bound"
+
+
+def test_an_inspection_of_a_slow_image_ends(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+    source = opened(registry)
+    source.seconds = 0.3
+    registry.ledger.order(Fault(path=source.layers[0].digest, slow_to=500_000))
+    with pytest.raises(WeightsError) as caught:
+        inspect(source)
+    assert caught.value.reason is Reason.PAIR_UNREAD
+    assert "0.3 seconds" in caught.value.message
+
+
+def test_zstd_is_not_read(registry: RegistryServer, tmp_path: Path) -> None:
+    pushed(tmp_path, b"x", kind="application/vnd.oci.image.layer.v1.tar+zstd")
+    with pytest.raises(WeightsError) as caught:
+        opened(registry)
+    assert caught.value.reason is Reason.PAIR_UNREAD
+    assert "zstd" in caught.value.message
+
+
+def test_what_is_asked_to_stop_keeps_whole_layers(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_LAYERS)
+    source, stop = opened(registry), threading.Event()
+    largest = max(source.layers, key=lambda layer: layer.size)
+    registry.ledger.order(Fault(path=largest.digest, slow_to=100_000))
+
+    def told(_: Progress) -> None:
+        if missing_bytes(source, tmp_path / "cache") == largest.size:
+            stop.set()
+
+    with pytest.raises(Stopped):
+        brought(source, tmp_path, stop=stop, told=told)
+    registry.ledger.order()
+    before = len(registry.ledger.seen())
+    assert contents(brought(opened(registry), tmp_path))["vocab.txt"] == (folder / "vocab.txt").read_bytes()
+    asked = [request.path for request in registry.ledger.seen()[before:] if "/blobs/" in request.path]
+    assert sum(largest.digest in path for path in asked) == 1
+    assert not any(layer.digest in path for path in asked for layer in source.layers if layer is not largest)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_ended_midway_and_another(
+    registry: RegistryServer, folder: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+    registry.ledger.order(Fault(path=opened(registry).layers[0].digest, slow_to=200_000))
+    cache = tmp_path / "cache"
+    given = ["fetch", "--cache", str(cache), "--verifier", f"oci://{registry.authority}/image"]
+
+    def process() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.unit.weights.loopback", *given],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": "operator:dev:."},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    first, deadline = process(), time.monotonic() + 30
+    while not list(cache.rglob("*/layers/.*/files/models/config.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    first.send_signal(number)
+    at = time.monotonic()
+    _, said = first.communicate(timeout=30)
+    assert first.returncode == (143 if number == signal.SIGTERM else -9), said
+    assert time.monotonic() - at < 5
+    registry.ledger.order()
+    second = process()
+    _, said = second.communicate(timeout=30)
+    assert second.returncode == 0, said
+    (published,) = (cache / "models").iterdir()
+    assert contents(published)["vocab.txt"] == (folder / "vocab.txt").read_bytes()
+    assert list((cache / "partial").iterdir()) == []
