@@ -67,7 +67,7 @@ e2e: toolchain ## a short whole loop: apply, serve, tune
 vllm: $(STAMP) ## the real engine on a CPU, into the cache (six gigabytes, about 4 minutes, once)
 	@$(PY) -m realengine install
 
-contract-vllm: vllm ## argument parser, scheduler classes, table file and emulator against the real engine (5 minutes)
+contract-vllm: vllm ## argument parser, scheduler classes, table file and emulator against the real engine (10 minutes)
 	@$(PYTEST) -q tests/vllm
 
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)
