@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from demo import scene
+from demo import hub, scene
 from devcluster.cluster import Cluster
 
 NAMESPACE = scene.NAMESPACE
@@ -81,3 +83,24 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         scene.install_operator(cluster)
         cluster.kubectl("create", "namespace", NAMESPACE)
         yield Stage(cluster, tmp_path_factory.mktemp("stage"))
+
+
+@contextmanager
+def with_hub(
+    name: str, directory: Path, *hub_args: str, node_settings: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Stage, Path]]:
+    """A stage whose operator inspects pairs, with a hub; and the folder that it serves. Skips without models."""
+    if reason := hub.absent():
+        pytest.skip(reason)
+    folder = scene.ROOT / "build" / f"hub-{name}-{os.getpid()}"  # what is below /tmp, pods have of their own
+    options = scene.options(f"{name}-{os.getpid()}", hub.images())
+    if node_settings is not None:
+        options = replace(options, node_settings=node_settings)
+    with Cluster.start(options) as cluster:
+        scene.install_operator(cluster, check_pairs=True)
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        try:
+            hub.serve(cluster, folder, *hub_args)
+            yield Stage(cluster, directory), folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import NAMESPACE, Stage, until
+from tests.e2e.conftest import NAMESPACE, Stage, until, with_hub
 
 from demo import hub, pairs, scene
-from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -32,19 +28,10 @@ EMPTY = {"emptyDir": {"sizeLimit": "1Gi"}}
 @pytest.fixture(scope="module")
 def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Cluster, operator that inspects pairs, and a hub."""
-    if reason := hub.absent():
-        pytest.skip(reason)
-    folder = scene.ROOT / "build" / f"hub-auto-{os.getpid()}"  # what is below /tmp, pods have of their own
     # How often a kubelet looks at ConfigMaps is its own affair, and a minute of waiting each time.
-    options = replace(scene.options(f"auto-{os.getpid()}", hub.images()), node_settings={"syncSeconds": 1})
-    with Cluster.start(options) as cluster:
-        scene.install_operator(cluster, check_pairs=True)
-        cluster.kubectl("create", "namespace", NAMESPACE)
-        try:
-            hub.serve(cluster, folder)
-            yield Stage(cluster, tmp_path_factory.mktemp("stage"))
-        finally:
-            shutil.rmtree(folder)
+    quick = {"syncSeconds": 1}
+    with with_hub("auto", tmp_path_factory.mktemp("stage"), node_settings=quick) as (stage, _):
+        yield stage
 
 
 def deploy(stage: Stage, name: str, verifier: str = hub.TARGET, cache: dict[str, Any] | None = None) -> None:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import NAMESPACE, Stage, until
+from tests.e2e.conftest import NAMESPACE, Stage, until, with_hub
 
 from demo import hub, pairs, scene
-from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -31,18 +30,10 @@ WEIGHTS = "model.safetensors"
 @pytest.fixture(scope="module")
 def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Cluster, operator that inspects pairs, and a hub one of whose models is gated."""
-    if reason := hub.absent():
-        pytest.skip(reason)
-    folder = scene.ROOT / "build" / f"hub-e2e-{os.getpid()}"  # what is below /tmp, pods have of their own
-    with Cluster.start(scene.options(f"pairs-{os.getpid()}", hub.images())) as cluster:
-        scene.install_operator(cluster, check_pairs=True)
-        cluster.kubectl("create", "namespace", NAMESPACE)
-        try:
-            hub.serve(cluster, folder, "--gated", "tiny/gated", "--token", TOKEN)
-            shutil.copytree(folder / "tiny" / hub.DRAFT, folder / "tiny" / "gated")
-            yield Stage(cluster, tmp_path_factory.mktemp("stage"))
-        finally:
-            shutil.rmtree(folder)
+    directory = tmp_path_factory.mktemp("stage")
+    with with_hub("pairs", directory, "--gated", "tiny/gated", "--token", TOKEN) as (stage, folder):
+        shutil.copytree(folder / "tiny" / hub.DRAFT, folder / "tiny" / "gated")
+        yield stage
 
 
 @pytest.fixture(autouse=True)

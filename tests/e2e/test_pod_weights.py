@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import NAMESPACE, Stage, until
+from tests.e2e.conftest import NAMESPACE, Stage, until, with_hub
 
 from demo import hub, pairs, scene
-from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -30,17 +29,8 @@ SLOW = {"path": "target.*safetensors", "slow_to": 60_000}
 @pytest.fixture(scope="module")
 def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Cluster, operator that inspects pairs, and a hub."""
-    if reason := hub.absent():
-        pytest.skip(reason)
-    folder = scene.ROOT / "build" / f"hub-pods-{os.getpid()}"  # what is below /tmp, pods have of their own
-    with Cluster.start(scene.options(f"pods-{os.getpid()}", hub.images())) as cluster:
-        scene.install_operator(cluster, check_pairs=True)
-        cluster.kubectl("create", "namespace", NAMESPACE)
-        try:
-            hub.serve(cluster, folder)
-            yield Stage(cluster, tmp_path_factory.mktemp("stage"))
-        finally:
-            shutil.rmtree(folder)
+    with with_hub("pods", tmp_path_factory.mktemp("stage")) as (stage, _):
+        yield stage
 
 
 @pytest.fixture
