@@ -11,6 +11,7 @@ from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.spec import Check
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs
 from speculative_operator.reconcile.desired import without_drafter
@@ -46,6 +47,12 @@ class Pairing:
     """Hashes that stand for the pair wanted: as the spec has it, and with its versions pinned."""
     facts: PairFacts | None = None
     """What the files tell the tuner."""
+
+
+def compared(world: World) -> bool:
+    """True where a Job reads both models before pods are made of them, and they are compared."""
+    able = world.capabilities
+    return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
 
 
 def unlooked(world: World) -> Pairing:

@@ -20,11 +20,11 @@ from speculative_operator.domain.actions import Action
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import JobSeen, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import Cache, Check, Scheme
+from speculative_operator.domain.spec import Cache, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
 from speculative_operator.reconcile.arrival import arrival, refused, too_small
-from speculative_operator.reconcile.choices import Pairing, is_of, left_by_status, trusted, unlooked
+from speculative_operator.reconcile.choices import Pairing, compared, is_of, left_by_status, trusted, unlooked
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
@@ -62,9 +62,8 @@ _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_
 
 def pairing_of(world: World, now: float) -> Pairing:
     """The pairing of one object; `now` in unix seconds. Raises RenderError."""
-    spec, image = world.spec, world.capabilities.job_image
-    checks = bool(image) and world.capabilities.check_pairs and spec.weights.check is Check.AUTO
-    if not checks and not (image and spec.weights.cache is not None):
+    checks = compared(world)
+    if not checks and not (world.capabilities.job_image and world.spec.weights.cache is not None):
         return unlooked(world)
     return _Way(world, now, checks=checks).pairing()
 

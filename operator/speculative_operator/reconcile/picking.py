@@ -18,13 +18,13 @@ from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import Check, DeploymentSpec, Method, Mode
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.picking import choose, drawn, hindrance, key_of
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
 from speculative_operator.reconcile import jobs, records, verdicts
-from speculative_operator.reconcile.choices import Pairing
+from speculative_operator.reconcile.choices import Pairing, compared
 from speculative_operator.reconcile.conditions import LONGEST_MESSAGE
 from speculative_operator.reconcile.effective import as_written
 from speculative_operator.reconcile.events import events
@@ -168,7 +168,7 @@ def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | Non
     if found is not None:
         return found
     choice = choose(world.spec, world.catalogue, card or ())
-    if choice.entry is None and card is None and _is_read(world):
+    if choice.entry is None and card is None and compared(world):
         return None
     return pick_of(choice, world.spec, _basis(card), now)
 
@@ -241,12 +241,6 @@ def _keys(over: tuple[PassedOver, ...]) -> frozenset[tuple[str, Method]]:
 
 
 # -- what is known
-
-
-def _is_read(world: World) -> bool:
-    """True where the pair check reads the model card."""
-    able = world.capabilities
-    return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
 
 
 def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
