@@ -111,7 +111,7 @@ class OperatorLab:
         finally:
             if running.process.poll() is None:
                 running.process.send_signal(signal.SIGTERM)
-                assert running.process.wait(5.0) == 0, running.log.read_text()[-3000:]
+                assert running.process.wait(20.0) == 0, running.log.read_text()[-3000:]
 
     def start(
         self, account: str = names.OPERATOR, of: str = SYSTEM, identity: str = "operator-under-test", **settings: str

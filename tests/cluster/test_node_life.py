@@ -24,7 +24,7 @@ def test_pod_runs_quickly_and_is_forgotten_when_deleted(lab: PodLab) -> None:
     lab.pod("p", shell(FOREVER))
     start = time.monotonic()
     pod = lab.ready("p")
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < 20.0
     assert pod["status"]["podIP"].startswith("10.88.1.")
     assert container(pod)["started"]
     assert container(pod)["state"]["running"]["startedAt"]
@@ -181,7 +181,7 @@ def test_forced_deletion_does_not_wait(lab: PodLab) -> None:
     lab.delete("pods", "p")
     lab.delete("pods", "p", 0)
     assert lab.gone("p") < 10.0
-    lab.until(lambda: not _running(lab), 5.0)
+    lab.until(lambda: not _running(lab), 20.0)
 
 
 def _running(lab: PodLab) -> list[str]:

@@ -45,7 +45,7 @@ def test_annotated_pod_gets_a_changed_config_map_at_once(lab: PodLab) -> None:
         lab.patch("configmaps", "table", {"data": {"table.json": version}})
         lab.patch("pods", "p", {"metadata": {"annotations": {"poke": version}}})
         asked = time.time()
-        lab.until(functools.partial(_logged, lab, version), 5.0)
+        lab.until(functools.partial(_logged, lab, version), 20.0)
         delays.append(float(lab.log("p").split(f"{version} ")[1].split()[0]) - asked)
     assert sorted(delays)[1] < 0.5, delays
     assert container(lab.get("pods", "p"))["restartCount"] == 0
@@ -72,7 +72,7 @@ def test_sub_path_and_environment_never_change(lab: PodLab) -> None:
     lab.ready("p")
     lab.patch("configmaps", "table", {"data": {"table.json": "v2"}})
     lab.patch("pods", "p", {"metadata": {"annotations": {"poke": "1"}}})
-    lab.until(lambda: "v2" in lab.log("p"), 5.0)
+    lab.until(lambda: "v2" in lab.log("p"), 20.0)
     assert lab.log("p", tailLines=1) == "v2 v1 v1\n"
 
 

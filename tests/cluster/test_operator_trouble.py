@@ -62,10 +62,11 @@ def test_killed_midway_it_goes_on_after_a_restart_without_a_rollout(lab: Operato
     lab.apply({"apiVersion": "v1", "kind": "List", "items": many})
     first.kill()
     before = identities(lab, count)
-    started = time.monotonic()
     with lab.operator() as second:
         until("every child", lambda: len(identities(lab, count)) == 5 * count)
-        assert time.monotonic() - started < 14.0, "it did not wait for its own Lease to run out"
+        said = second.log.read_text()
+        assert "leading as " in said
+        assert "; waiting" not in said, "it took its own Lease at once"
         until("every status", lambda: all(_observed(lab, f"g{number}") for number in range(count)))
         time.sleep(2.5)
         after = identities(lab, count)
@@ -201,11 +202,11 @@ def test_a_second_operator_waits_for_the_first_to_give_the_lease_back(lab: Opera
         until("every child", lambda: len(lab.children()) == 6)
         assert 'code="201",verb="apply"' not in second.answers("/metrics")[1]
     assert first.process.returncode == 0
-    until("the second took over", lambda: _holder(lab) == "another-pod", 5.0)
+    until("the second took over", lambda: _holder(lab) == "another-pod", 12.0)
     lab.delete("service", "gemma", "--wait=false")
     until("the service is back", lambda: len(lab.children()) == 6)
     second.process.send_signal(signal.SIGTERM)
-    assert second.process.wait(5.0) == 0
+    assert second.process.wait(20.0) == 0
     assert _holder(lab) == "", "given back at the end"
 
 

@@ -222,8 +222,8 @@ def test_no_drain_aborts_at_once() -> None:
         assert _eventually(lambda: running.metric("num_requests_running") == 1)
         start = time.monotonic()
         running.process.terminate()
-        assert running.process.wait(10) == 0
-        assert time.monotonic() - start < 8
+        assert running.process.wait(30) == 0
+        assert time.monotonic() - start < 20
         with contextlib.suppress(requests.ConnectionError):
             assert flying.result().json()["choices"][0]["finish_reason"] == "abort"
 
@@ -234,8 +234,8 @@ def test_a_drain_that_takes_too_long_is_cut() -> None:
         assert _eventually(lambda: running.metric("num_requests_running") == 1)
         start = time.monotonic()
         running.process.terminate()
-        assert running.process.wait(10) == 0
-        assert 0.4 < time.monotonic() - start < 8
+        assert running.process.wait(30) == 0
+        assert 0.4 < time.monotonic() - start < 20
 
 
 def test_a_dead_engine_ends_the_process() -> None:
@@ -244,7 +244,7 @@ def test_a_dead_engine_ends_the_process() -> None:
     )
     with ThreadPoolExecutor(2) as pool, emulator("--speculative-config", suffix) as running:
         answers = [pool.submit(running.complete, max_tokens=200, ignore_eos=True) for _ in range(2)]
-        assert running.process.wait(10) == 1
+        assert running.process.wait(30) == 1
         assert "AssertionError" in running.log.read_text()
         for answer in answers:
             with contextlib.suppress(requests.ConnectionError):

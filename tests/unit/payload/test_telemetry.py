@@ -303,7 +303,7 @@ def test_clients_that_are_slow_silent_or_talkative_are_hung_up_on(port: int, mon
     held[2].sendall(b"x" * 60_000)
     began = time.monotonic()
     assert fetch(port)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     for client in held:
         client.close()
 

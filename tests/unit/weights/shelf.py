@@ -12,6 +12,7 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.weights.limits import Limits
+from speculative_operator.weights.patience import Patience
 from speculative_operator.weights.source import Entry
 
 KIB = 1 << 10
@@ -20,6 +21,8 @@ BRISK = Limits(
     chunk=64 * KIB, longest_run=256 * KIB, runs_per_stream=1, attempts=4, progress=KIB, pause=0.01, stall=0.5, tell=0.05
 )
 """Patience of a test."""
+SHORT = Patience(connect=5.0, read=1.5)
+"""With a source over the loopback: an opening may take four times `read`, on a machine that is busy."""
 
 Fault = Callable[["Asked"], Iterator[bytes] | None]
 

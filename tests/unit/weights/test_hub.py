@@ -11,6 +11,7 @@ import pytest
 from huggingface_hub import snapshot_download
 from tests.unit.weights import made
 from tests.unit.weights.conftest import LEFT_OUT, LET_IN
+from tests.unit.weights.shelf import SHORT
 
 from modelservers.faults import Fault
 from modelservers.hub import HubServer
@@ -19,10 +20,8 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.hub import HubSource, open_hub
 from speculative_operator.weights.inspect import inspect
-from speculative_operator.weights.patience import Patience
 from speculative_operator.weights.sources import open_folder, open_source
 
-SHORT = Patience(connect=1.0, read=0.4)
 TENSORS = "model-00002-of-00002.safetensors"
 
 

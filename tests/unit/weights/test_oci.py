@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.weights import made
+from tests.unit.weights.shelf import SHORT
 
 from modelservers.faults import Fault
 from modelservers.oci import RegistryServer, Style, pack
@@ -17,11 +18,9 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.oci import RegistrySource, open_registry
-from speculative_operator.weights.patience import Patience
 from speculative_operator.weights.registry import PLAIN_HTTP, Reference
 from speculative_operator.weights.sources import open_folder, open_source
 
-SHORT = Patience(connect=1.0, read=0.4)
 TENSORS = "model-00002-of-00002.safetensors"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.weights import made
+from tests.unit.weights.shelf import SHORT
 
 from modelservers import s3
 from modelservers.faults import Fault
@@ -16,11 +17,9 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.inspect import inspect
-from speculative_operator.weights.patience import Patience
 from speculative_operator.weights.s3 import BucketSource, open_bucket
 from speculative_operator.weights.sources import open_folder, open_source
 
-SHORT = Patience(connect=1.0, read=0.4)
 TENSORS = "model-00002-of-00002.safetensors"
 
 

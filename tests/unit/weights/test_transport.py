@@ -10,6 +10,7 @@ import httpx
 import pytest
 from huggingface_hub import close_session
 from tests.unit.weights import made
+from tests.unit.weights.shelf import SHORT
 
 from devcluster.pki import Authority
 from modelservers.faults import Fault
@@ -23,7 +24,6 @@ from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.transport import Answer, refusal, retry_after
 
-SHORT = Patience(connect=1.0, read=0.4)
 BASE = ModelSource(Scheme.HF, "org/base")
 
 
@@ -60,16 +60,16 @@ def test_an_authority_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert "SSL_CERT_FILE" in caught.value.remedy
 
 
+@pytest.mark.usefixtures("fresh_session")
 def test_a_proxy_that_is_not_there(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_PROXY")
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    close_session()
+    # With less patience, a thread left to itself could make the next test's client, with this proxy.
     with pytest.raises(WeightsError) as caught:
-        open_hub(BASE, SHORT)
-    close_session()
+        open_hub(BASE, Patience(connect=5.0, read=30.0))
     assert caught.value.reason is Reason.SOURCE_UNREACHABLE
-    assert "proxy" in caught.value.remedy
+    assert "look at the network, the proxy settings" in caught.value.remedy
 
 
 def test_a_mirror_without_ranges(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_nobody_is_asked_again_in_vain(hub: HubServer) -> None:
     with pytest.raises(WeightsError) as caught:
         inspect(open_hub(BASE, SHORT))
     assert caught.value.retry_after == 600
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(
