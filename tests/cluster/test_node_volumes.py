@@ -47,7 +47,7 @@ def test_annotated_pod_gets_a_changed_config_map_at_once(lab: PodLab) -> None:
         asked = time.time()
         lab.until(functools.partial(_logged, lab, version), 20.0)
         delays.append(float(lab.log("p").split(f"{version} ")[1].split()[0]) - asked)
-    assert sorted(delays)[1] < 0.5, delays
+    assert sorted(delays)[1] < 2.0, f"the sync alone takes 4 to 6 seconds: {delays}"
     assert container(lab.get("pods", "p"))["restartCount"] == 0
 
 
