@@ -2,6 +2,10 @@
 
 Nothing is known of this engine's costs beforehand: no accelerator is named, and a draft model on a CPU is nearly as
 dear as its verifier. What is accepted is fixed (synthetic acceptance), so that the best K lies where nobody starts.
+
+The sweep is over before the operator begins, and a machine shared with others may run at a tenth of its speed in one of
+the two. So where what the operator holds looks worse, it meets the sweep's best in a run-off, turn about, and that
+decides.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ RATES = (0.9, 0.75, 0.03, 0.02)
 """Two drafts are nearly always right, a third nearly never: K = 2 is best unless drafting is free or very dear."""
 WIDTH, TOKENS = 6, 150
 ROUNDS, SECONDS = 3, 2.5
+RUN_OFF_ROUNDS = 9
 START_K = 4
 MOST_SECONDS, STEADY_SECONDS = 240.0, 40.0
 MOST_GAP_PERCENT = 5.0
@@ -54,22 +59,47 @@ async def tune(play: Play) -> None:
 
 async def sweep(play: Play, pod: dict[str, Any], ks: Sequence[int]) -> dict[int, float]:
     """K -> tokens per second, the median of rounds in which every K has its turn."""
+    measured = await _turns(play, pod, "sweep", ks, ROUNDS)
+    title = f"Tokens per second at {WIDTH} requests by fixed K"
+    play.report.table(title, ("K", "median", "rounds"), _rows(measured))
+    return {k: median(speeds) for k, speeds in measured.items()}
+
+
+async def run_off(play: Play, pod: dict[str, Any], held: Sequence[int], best: int) -> float:
+    """Per cent by which the mean of the K held is slower than `best`: turns that are neighbours are compared."""
+    await play.stage.pause(NAME)
+    measured = await _turns(play, pod, "run-off", sorted({*held, best}), RUN_OFF_ROUNDS)
+    await play.stage.resume(NAME)
+    play.report.table("Run-off: tokens per second", ("K", "median", "rounds"), _rows(measured))
+    return behind(measured, held, best)
+
+
+def behind(measured: Mapping[int, Sequence[float]], held: Sequence[int], best: int) -> float:
+    """Per cent: 1 less the mean, over the K held, of the median ratio to `best` in the same round."""
+    ratios = {k: median(one / other for one, other in zip(measured[k], measured[best], strict=True)) for k in set(held)}
+    return 100.0 * (1.0 - sum(ratios[k] for k in held) / len(held))
+
+
+async def _turns(play: Play, pod: dict[str, Any], what: str, ks: Sequence[int], rounds: int) -> dict[int, list[float]]:
+    """K -> tokens per second in each of the rounds, in which every K has its turn."""
     measured: dict[int, list[float]] = {k: [] for k in ks}
     version = int((await play.stage.table(NAME))["version"])
     current = -1
-    for number in range(ROUNDS):
+    for number in range(rounds):
         # there and back, so that whatever drifts falls on every K alike
         for k in ks if number % 2 else reversed(ks):
             if k != current:
                 table = {"version": version, "rows": [[1, MAX_NUM_SEQS, k]]}
                 await play.stage.write_table(NAME, json.dumps(table))
-                await play.stage.poke(pod["metadata"]["name"], f"sweep-{number}-{k}")
+                await play.stage.poke(pod["metadata"]["name"], f"{what}-{number}-{k}")
                 await until_counted(play, pod, k)
                 current = k
             measured[k].append(await _speed(play, pod, k))
-    rows = [[k, round(median(speeds)), " ".join(f"{speed:.0f}" for speed in speeds)] for k, speeds in measured.items()]
-    play.report.table(f"Tokens per second at {WIDTH} requests by fixed K", ("K", "median", "rounds"), rows)
-    return {k: median(speeds) for k, speeds in measured.items()}
+    return measured
+
+
+def _rows(measured: Mapping[int, Sequence[float]]) -> list[list[Any]]:
+    return [[k, round(median(speeds)), " ".join(f"{speed:.0f}" for speed in speeds)] for k, speeds in measured.items()]
 
 
 async def _speed(play: Play, pod: dict[str, Any], k: int) -> float:
@@ -97,19 +127,23 @@ async def found(play: Play, pod: dict[str, Any], speeds: Mapping[int, float]) ->
     await play.stage.resume(NAME)
     moments = await _watch(play, pod, speeds)
     last = [one.k for one in moments if one.at >= moments[-1].at - STEADY_SECONDS]
-    gap = 100.0 * (1.0 - mean_speed(speeds, last) / speeds[best])
+    gap, basis = 100.0 * (1.0 - mean_speed(speeds, last) / speeds[best]), "sweep"
+    now = await play.stage.generation(NAME)
+    status = (await play.stage.get(NAME))["status"]
+    if gap > MOST_GAP_PERCENT:
+        play.report.say(f"  the sweep puts it {gap:.1f} % behind K = {best}: run-off")
+        gap, basis = await run_off(play, pod, last, best), f"run-off, after {gap:.1f} % in the sweep"
     play.report.figures["best_static_gap_percent"] = round(gap, 2)
     shares = {k: f"{100 * count / len(last):.0f} %" for k, count in sorted(Counter(last).items())}
+    held = f"held in the last {STEADY_SECONDS:.0f} of {moments[-1].at:.0f} s: {shares}"
     play.report.check(
         f"the operator holds a K within {MOST_GAP_PERCENT:g} % of the best fixed one",
         gap <= MOST_GAP_PERCENT,
-        f"best K = {best}; held in the last {STEADY_SECONDS:.0f} of {moments[-1].at:.0f} s: {shares}; gap {gap:.1f} %",
+        f"best K = {best}; {held}; gap {gap:.1f} % ({basis})",
     )
-    now = await play.stage.generation(NAME)
     play.report.check("no pod was replaced for it", now == generation, f"generation {generation} before, {now} after")
     rows = [[f"{one.at:.0f}", one.k, f"{one.speed:.0f}"] for one in moments[::5]]
     play.report.table("The operator's K over time", ("second", "K", "tokens per second"), rows)
-    status = (await play.stage.get(NAME))["status"]
     told = [[one["time"], one["reason"], one["from"], one["to"], one["message"]] for one in status.get("decisions", [])]
     play.report.table("Decisions of the operator, newest first", ("time", "reason", "from", "to", "message"), told)
 

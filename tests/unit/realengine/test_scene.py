@@ -63,3 +63,12 @@ def test_the_best_k_of_the_rates_is_two_unless_drafting_is_free_or_very_dear() -
     for dear in (0.05, 0.1, 0.3, 0.6):
         speeds = {k: speed(k, dear) for k in range(5)}
         assert max(speeds, key=lambda k: speeds[k]) == 2
+
+
+def test_a_run_off_compares_neighbours_on_a_machine_whose_speed_varies() -> None:
+    machine = (1.0, 0.1, 0.2, 3.0, 1.0)
+    measured = {2: [100.0 * speed for speed in machine], 3: [97.0 * speed for speed in machine], 1: [80.0] * 5}
+    assert tuning.behind(measured, [3] * 40, 2) == pytest.approx(3.0)
+    assert tuning.behind(measured, [3, 2], 2) == pytest.approx(1.5)
+    measured[3][1] = 1.0
+    assert tuning.behind(measured, [3], 2) == pytest.approx(3.0), "one turn that was disturbed decides nothing"
