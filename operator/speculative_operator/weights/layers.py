@@ -8,17 +8,16 @@ was packed. An inspection keeps small files and the headers of tensors, compress
 from __future__ import annotations
 
 import hashlib
-import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from time import monotonic
-from typing import Any
 
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights import reading
+from speculative_operator.weights import reading, tars
+from speculative_operator.weights.compression import COMPRESSIONS, CompressionError, Feed, decompressed
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.needed import check_path, needed
 from speculative_operator.weights.source import Entry
@@ -28,7 +27,6 @@ MOST_INSPECTED = 2 << 30
 _LONGEST_LOOK = 120.0
 """Seconds for an image: the Job that reads both sides of a pair has five minutes."""
 _MOST_INFLATED = 16 << 30
-_MOST_FILES = 20_000
 _MOST_KEPT = 64 << 20
 """Of an inspection, in memory; texts keep a fifth of their size, compressed."""
 _LARGEST_TEXT = 64 << 20
@@ -37,11 +35,6 @@ _FIRST = 64 << 10
 """What an inspection asks for first of a file of tensors."""
 _TEXTS = {".json", ".jinja", ".model", ".tiktoken", ".txt", ".md"}
 _STEP = 1 << 20
-_TAR_STEP = 64 << 10
-_GZIP = 31
-"""What zlib calls a gzip wrapper around the largest window."""
-_MOST_NOTES = 1 << 20
-"""Bytes of a long name or of extended attributes in a tar, which its reader takes into memory."""
 _PACKING = "push the files as layers of their own (`oras push`), or build the image with uncompressed layers"
 
 Read = Callable[[int], bytes]
@@ -56,7 +49,7 @@ class Layer:
     digest: str
     size: int
     packing: str
-    """`gzip`: a tar in gzip; `tar`; `file`: the file `name` itself."""
+    """`gzip`, `zstd`: a tar compressed so; `tar`; `file`: the file `name` itself."""
     name: str = ""
     content: str = ""
     """Digest of what is packed; empty where nobody tells."""
@@ -205,56 +198,31 @@ def walk(pin: Pin, layer: Layer, blocks: Iterator[bytes], visit: Visit, most: in
             check_path(layer.name)
             visit(layer.name, layer.size, stream.read)
         else:
-            _members(stream, visit)
+            with tars.opened(stream, "r|") as tar:
+                for path, member in tars.files(tar):
+                    file = tar.extractfile(member)
+                    assert file is not None, "regular files have contents"
+                    visit(path, member.size, file.read)
         stream.finish()
-    except (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError) as error:
+    except tars.MISREAD as error:
         stream.check()
-        raise stream.odd(f"cannot be unpacked ({str(error) or type(error).__name__})") from error
-
-
-def _members(stream: _Stream, visit: Visit) -> None:
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=_TAR_STEP, tarinfo=_Member) as tar:  # type: ignore[call-overload]
-        for count, member in enumerate(tar):
-            if count > _MOST_FILES:
-                raise stream.odd(f"holds more than {_MOST_FILES} files")
-            path = member.name.removeprefix("./")
-            if member.isreg() and "\\" not in path:  # units of systemd in base images; no name of a model's file
-                check_path(path)
-                file = tar.extractfile(member)
-                assert file is not None, "regular files have contents"
-                visit(path, member.size, file.read)
-
-
-class _Member(tarfile.TarInfo):
-    """Bounds what a reader of tars takes into memory, at the place that the library has for subclasses."""
-
-    def _proc_member(self, tar: tarfile.TarFile) -> Any:
-        if not self.isreg() and self.size > _MOST_NOTES and not (self.isdir() or self.islnk() or self.issym()):
-            raise tarfile.ReadError(f"{self.size} bytes of notes about a file")
-        return super()._proc_member(tar)  # type: ignore[misc]
+        remedy = error.remedy if isinstance(error, CompressionError) else ""
+        raise stream.odd(f"cannot be unpacked ({str(error) or type(error).__name__})", remedy) from error
 
 
 class _Stream:
     """The unpacked bytes of a layer, as tarfile wants them; sums up all that passes."""
 
     def __init__(self, pin: Pin, layer: Layer, blocks: Iterator[bytes], most: int) -> None:
-        self._pin, self._layer, self._blocks, self._most = pin, layer, blocks, most
+        self._pin, self._layer, self._most = pin, layer, most
         self._came, self._content = hashlib.sha256(), hashlib.sha256()
-        self._inflater = zlib.decompressobj(_GZIP)
-        self._packed, self._ready, self._passed = b"", bytearray(), 0
-
-    def read(self, count: int) -> bytes:
-        """As many bytes, fewer at the end only."""
-        while len(self._ready) < count and (more := self._more()):
-            self._ready += more
-        found = bytes(self._ready[:count])
-        del self._ready[:count]
-        return found
+        self._packed = _summed(blocks, self._came.update)
+        self._unpacked = self._bounded()
+        self.read = Feed(self._unpacked).read
 
     def finish(self) -> None:
         """Take what follows the last file, and hold the whole against its digests."""
-        self._ready.clear()
-        while self._more():
+        for _ in self._unpacked:
             pass
         self.check()
         content = f"sha256:{self._content.hexdigest()}"
@@ -263,47 +231,25 @@ class _Stream:
 
     def check(self) -> None:
         """Take the rest as it comes, and hold the layer against its digest."""
-        for block in self._blocks:
-            self._came.update(block)
+        for _ in self._packed:
+            pass
         digest = f"sha256:{self._came.hexdigest()}"
         if digest != self._layer.digest:
             raise self._mismatch(f"it is {digest} and should be {self._layer.digest}")
 
-    def _more(self) -> bytes:
-        block = self._inflated() if self._layer.packing == "gzip" else self._next()
-        self._content.update(block)
-        self._passed += len(block)
-        if self._most and self._passed > self._most:
-            raise WeightsError(
-                Reason.PAIR_UNREAD,
-                f"{self._pin.source.uri}: layer {self._layer.digest[:19]} unpacks to more than {self._most} bytes",
-                remedy=_PACKING,
-            )
-        return block
-
-    def _next(self) -> bytes:
-        block = next(self._blocks, b"")
-        self._came.update(block)
-        return block
-
-    def _inflated(self) -> bytes:
-        """One member of gzip after the other: several make one file. Zeros between them are padding."""
-        while True:
-            if self._inflater.eof:
-                self._packed = self._inflater.unused_data.lstrip(b"\0")
-                while not self._packed:
-                    if not (block := self._next()):
-                        return b""
-                    self._packed = block.lstrip(b"\0")
-                self._inflater = zlib.decompressobj(_GZIP)
-            self._packed = self._packed or self._next()
-            over = not self._packed
-            found = self._inflater.decompress(self._packed, _STEP)
-            self._packed = self._inflater.unconsumed_tail
-            if found:
-                return found
-            if over and not self._inflater.eof:
-                raise EOFError("gzip ends too early")
+    def _bounded(self) -> Iterator[bytes]:
+        compressed = self._layer.packing in COMPRESSIONS
+        blocks = decompressed(self._layer.packing, self._packed) if compressed else self._packed
+        passed = 0
+        for block in _summed(blocks, self._content.update):
+            passed += len(block)
+            if self._most and passed > self._most:
+                raise WeightsError(
+                    Reason.PAIR_UNREAD,
+                    f"{self._pin.source.uri}: layer {self._layer.digest[:19]} unpacks to more than {self._most} bytes",
+                    remedy=_PACKING,
+                )
+            yield block
 
     def _mismatch(self, what: str) -> WeightsError:
         return WeightsError(
@@ -312,8 +258,13 @@ class _Stream:
             remedy="the registry, a proxy or a mirror changes what it delivers: compare the layer at its source",
         )
 
-    def odd(self, what: str) -> WeightsError:
+    def odd(self, what: str, remedy: str) -> WeightsError:
         """The error of a layer that is what was pushed, and no tar of a model."""
-        return WeightsError(
-            Reason.UNSUPPORTED_SOURCE, f"{self._pin.source.uri}: layer {self._layer.digest[:19]} {what}"
-        )
+        where = f"{self._pin.source.uri}: layer {self._layer.digest[:19]}"
+        return WeightsError(Reason.UNSUPPORTED_SOURCE, f"{where} {what}", remedy=remedy)
+
+
+def _summed(blocks: Iterator[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
+    for block in blocks:
+        add(block)
+        yield block

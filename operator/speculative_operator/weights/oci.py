@@ -2,9 +2,8 @@
 
 Which layers are files: a layer whose annotation `org.opencontainers.image.title` (ORAS) or `org.cncf.model.filepath`
 (ModelPack) names a path and whose content is not packed is that file. A layer of an uncompressed tar (KitOps, images,
-`.tar` of ModelPack) is walked for its files, which are then read in place. Layers in gzip have no ranges: an image with
-one is read as streams (`layers`). Layers in zstd cannot be read here, only pulled by a node. Where `config.json` lies
-in exactly one folder, that folder is the model.
+`.tar` of ModelPack) is walked for its files, which are then read in place. Layers in gzip and zstd have no ranges: an
+image with one is read as streams (`layers`). Where `config.json` lies in exactly one folder, that folder is the model.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,9 +18,11 @@ from typing import Any
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
+from speculative_operator.weights import tars
+from speculative_operator.weights.compression import COMPRESSIONS
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.layers import Layer, PackedSource, home_of
-from speculative_operator.weights.needed import check_path, needed
+from speculative_operator.weights.needed import needed
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.registry import Login, Reference, ask, refused
 from speculative_operator.weights.source import Entry
@@ -35,7 +35,8 @@ _FOLDER = "io.deis.oras.content.unpack"
 _PACKERS = ("application/vnd.cncf.model.", "application/vnd.cnai.model.", "application/vnd.kitops.modelkit.")
 _MOST_MANIFEST = 4 << 20
 """Bytes; what the distribution specification asks registries to accept."""
-_MOST_FILES = 20_000
+_ENDINGS = {"gzip": "gzip", "+gz": "gzip", "zstd": "zstd"}
+"""Of media types of compressed tars -> what they are compressed with."""
 _READ_AHEAD = 16 << 10
 
 
@@ -107,7 +108,7 @@ def _opened(
         _, manifest = _manifest(reference, chosen, transport, login)
     opened = RegistrySource(pin, reference, transport, login)
     blobs = list(_blobs(reference, manifest))
-    if any(blob.packing == "gzip" for blob in blobs):
+    if any(blob.packing in COMPRESSIONS for blob in blobs):
         contents = _contents(reference, manifest, transport, login)
         layers = tuple(replace(blob, content=contents.get(blob.digest, "")) for blob in blobs)
         return PackedSource(pin, layers, opened.blob)
@@ -163,14 +164,9 @@ def _blobs(reference: Reference, manifest: Mapping[str, Any]) -> Iterator[Layer]
     for (digest, size, kind, _), note in zip(layers, notes, strict=True):
         name = next((str(note[key]) for key in _NAMES if note.get(key)), "")
         packed = "tar" in kind and (not name or note.get(_FOLDER) == "true" or kind.startswith(_PACKERS))
-        if packed and kind.endswith("zstd"):
-            raise WeightsError(
-                Reason.PAIR_UNREAD,
-                f"oci://{reference.location}: layer {digest[:19]} is compressed with zstd ({kind}), which is not read",
-                remedy="build the image with gzip, or better with uncompressed layers: weights hardly compress",
-            )
         if packed:
-            yield Layer(digest, size, "gzip" if kind.endswith(("gzip", "+gz")) else "tar")
+            packing = next((one for ending, one in _ENDINGS.items() if kind.endswith(ending)), "tar")
+            yield Layer(digest, size, packing)
         elif name:
             yield Layer(digest, size, "file", name)
 
@@ -207,17 +203,14 @@ def _files(source: RegistrySource, blobs: Iterable[Layer]) -> Iterator[tuple[str
 
 def _packed(source: RegistrySource, digest: str, size: int) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
     try:
-        with tarfile.open(fileobj=io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), mode="r:") as tar:
-            for count, member in enumerate(tar):
-                if count > _MOST_FILES:
-                    raise _odd(source.reference, f"more than {_MOST_FILES} files in layer {digest[:19]}")
-                path = member.name.removeprefix("./")
-                if member.isreg():
-                    check_path(path)
-                    entry = Entry(path, member.size, "", f"{digest}@{member.offset_data}")
-                    yield path, (entry, _Place(digest, member.offset_data))
-    except tarfile.TarError as error:
-        raise _odd(source.reference, f"layer {digest[:19]} is no tar ({error})") from error
+        with tars.opened(io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), "r:") as tar:
+            for path, member in tars.files(tar):
+                if member.issparse():
+                    raise ValueError(f"{path} is a sparse file, whose bytes do not lie in one piece")
+                entry = Entry(path, member.size, "", f"{digest}@{member.offset_data}")
+                yield path, (entry, _Place(digest, member.offset_data))
+    except tars.MISREAD as error:
+        raise _odd(source.reference, f"layer {digest[:19]} is no tar that can be read ({error})") from error
 
 
 def _at_home(found: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:

@@ -13,10 +13,11 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import zstandard
 from tests.unit.weights import made
 from tests.unit.weights.loopback import ROOT
 from tests.unit.weights.shelf import BRISK, SHORT, ignored
@@ -26,7 +27,9 @@ from modelservers.oci import RegistryServer, Style, pack
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.weights import layers
 from speculative_operator.weights.cache import MANIFEST
+from speculative_operator.weights.compression import decompressed
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import Stopped, fetch, missing_bytes
 from speculative_operator.weights.inspect import inspect
@@ -34,12 +37,17 @@ from speculative_operator.weights.layers import PackedSource
 from speculative_operator.weights.oci import open_registry
 
 GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
-PACKED = [Style.IMAGE_GZIP, Style.IMAGE_LAYERS]
+ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
+PACKED = [Style.IMAGE_GZIP, Style.IMAGE_LAYERS, Style.IMAGE_ZSTD, Style.IMAGE_CHUNKED]
+WHOLE = [Style.IMAGE_GZIP, Style.IMAGE_ZSTD]
+"""One layer each."""
+ROOM_FOR_256_MIB = bytes([0, 18 << 3])
+"""Header of a frame of zstd behind its magic number: nothing told, a window of that size."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a file that gzip cannot make small, so that it takes a while to come."""
+    """With a file that cannot be made small, so that it takes a while to come."""
     folder = made.model(tmp_path / "model")
     (folder / "vocab.txt").write_bytes(os.urandom(3 << 20))
     return folder
@@ -77,8 +85,12 @@ def blob(tmp_path: Path, digest: str) -> Path:
     return tmp_path / "layouts" / "image" / "blobs" / digest.replace(":", "/")
 
 
-def pushed(tmp_path: Path, *layers: bytes, kind: str = GZIP) -> None:
-    """An image of these layers, as they are."""
+def zstd(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(content)
+
+
+def pushed(tmp_path: Path, *layers: bytes, kinds: tuple[str, ...] = (GZIP,)) -> None:
+    """An image of these layers, as they are; the last of `kinds` is that of all that remain."""
     layout = tmp_path / "layouts" / "image"
     (layout / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
 
@@ -87,7 +99,7 @@ def pushed(tmp_path: Path, *layers: bytes, kind: str = GZIP) -> None:
         blob(tmp_path, digest).write_bytes(content)
         return {"digest": digest, "size": len(content)}
 
-    told = [{"mediaType": kind, **put(layer)} for layer in layers]
+    told = [{"mediaType": kinds[min(at, len(kinds) - 1)], **put(layer)} for at, layer in enumerate(layers)]
     top = put(json.dumps({"schemaVersion": 2, "layers": told}).encode())
     listed = {**top, "annotations": {"org.opencontainers.image.ref.name": "latest"}}
     (layout / "index.json").write_text(json.dumps({"manifests": [listed]}))
@@ -101,6 +113,10 @@ def tar_of(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE, link: str
             told.size, told.type, told.linkname = len(data), kind, link
             tar.addfile(told, io.BytesIO(data))
     return content.getvalue()
+
+
+HEADER_OF_NONE = tar_of(("x", b""), kind=tarfile.GNUTYPE_LONGNAME)[:512]
+"""Says that a long name follows, and none does: the reader of tars calls itself for each."""
 
 
 def refusal(registry: RegistryServer, tmp_path: Path) -> WeightsError:
@@ -153,16 +169,36 @@ def test_several_members_of_gzip_and_padding_are_one_layer(registry: RegistrySer
     assert contents(brought(opened(registry), tmp_path))["model.bin"] == bytes(range(256)) * 9000
 
 
-def test_a_later_layer_goes_before_an_earlier_one(registry: RegistryServer, tmp_path: Path) -> None:
-    first = gzip.compress(tar_of(("models/config.json", b"{}"), ("models/a.txt", b"old"), ("usr/b.txt", b"no model")))
-    second = gzip.compress(tar_of(("models/a.txt", b"new")))
-    pushed(tmp_path, first, second)
+@pytest.mark.parametrize(
+    "kind",
+    [ZSTD, "application/vnd.docker.image.rootfs.diff.tar.zstd", "application/vnd.cncf.model.weight.v1.tar+zstd"],
+)
+def test_several_frames_of_zstd_and_tables_of_contents_are_one_layer(
+    registry: RegistryServer, tmp_path: Path, kind: str
+) -> None:
+    whole = tar_of(("config.json", b"{}"), ("model.bin", bytes(range(256)) * 9000))
+    table = (0x184D2A50).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"table"
+    pushed(tmp_path, table + zstd(whole[:700]) + table + zstd(whole[700:]) + table, kinds=(kind,))
+    assert contents(brought(opened(registry), tmp_path))["model.bin"] == bytes(range(256)) * 9000
+
+
+@pytest.mark.parametrize("kinds", [(GZIP,), (ZSTD,), (GZIP, ZSTD), (ZSTD, "application/vnd.oci.image.layer.v1.tar")])
+def test_a_later_layer_goes_before_an_earlier_one(
+    registry: RegistryServer, tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    packing = {GZIP: gzip.compress, ZSTD: zstd}
+    first = tar_of(("models/config.json", b"{}"), ("models/a.txt", b"old"), ("usr/b.txt", b"no model"))
+    second = tar_of(("models/a.txt", b"new"))
+    pushed(tmp_path, packing[kinds[0]](first), packing.get(kinds[-1], bytes)(second), kinds=kinds)
     assert contents(brought(opened(registry), tmp_path)) == {"config.json": b"{}", "a.txt": b"new"}
     assert [(entry.path, entry.size) for entry in opened(registry).files()] == [("a.txt", 3), ("config.json", 2)]
 
 
-def test_a_broken_connection_is_taken_up_where_it_broke(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
-    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+@pytest.mark.parametrize("style", WHOLE)
+def test_a_broken_connection_is_taken_up_where_it_broke(
+    registry: RegistryServer, folder: Path, tmp_path: Path, style: Style
+) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", style)
     source = opened(registry)
     registry.ledger.order(Fault(path=source.layers[0].digest, cut_after=2 << 20, times=1))
     before = len(registry.ledger.seen())
@@ -170,8 +206,9 @@ def test_a_broken_connection_is_taken_up_where_it_broke(registry: RegistryServer
     assert len(registry.ledger.seen()) - before == 2
 
 
-def test_a_layer_that_is_another(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
-    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+@pytest.mark.parametrize("style", WHOLE)
+def test_a_layer_that_is_another(registry: RegistryServer, folder: Path, tmp_path: Path, style: Style) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", style)
     layer = opened(registry).layers[0]
     good = blob(tmp_path, layer.digest).read_bytes()
     for at in (5, len(good) // 2, len(good) - 2):
@@ -181,11 +218,15 @@ def test_a_layer_that_is_another(registry: RegistryServer, folder: Path, tmp_pat
     assert brought(opened(registry), tmp_path).is_dir()
 
 
-def test_a_layer_that_packs_something_else(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
-    pack(folder, tmp_path / "layouts" / "image", "latest", Style.IMAGE_GZIP)
+@pytest.mark.parametrize("style", WHOLE)
+def test_a_layer_that_packs_something_else(
+    registry: RegistryServer, folder: Path, tmp_path: Path, style: Style
+) -> None:
+    pack(folder, tmp_path / "layouts" / "image", "latest", style)
     source = opened(registry)
     (layer,) = source.layers
-    inside = gzip.decompress(blob(tmp_path, layer.digest).read_bytes())
+    packed = blob(tmp_path, layer.digest).read_bytes()
+    inside = gzip.decompress(packed) if style is Style.IMAGE_GZIP else b"".join(decompressed("zstd", iter([packed])))
     assert layer.content == f"sha256:{hashlib.sha256(inside).hexdigest()}"
     source.layers = (type(layer)(layer.digest, layer.size, layer.packing, content="sha256:" + "0" * 64),)
     with pytest.raises(WeightsError) as caught:
@@ -210,21 +251,31 @@ def test_links_are_not_followed(registry: RegistryServer, tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize(
-    "layer",
+    ("kind", "layer"),
     [
-        b"no gzip",
-        gzip.compress(b"no tar" * 200),
-        gzip.compress(tar_of(("config.json", b"{}" * 2000)))[:-20],
-        gzip.compress(tar_of(("config.json", b"{}" * 2000))[:1500]),
-        gzip.compress(tar_of(("a", b"{}"), ("a/b", b"{}"))),
-        gzip.compress(tar_of(("x", bytes(2 << 20)), kind=tarfile.GNUTYPE_LONGNAME)),
+        (GZIP, b"no gzip"),
+        (GZIP, gzip.compress(b"no tar" * 200)),
+        (GZIP, gzip.compress(tar_of(("config.json", b"{}" * 2000)))[:-20]),
+        (GZIP, gzip.compress(tar_of(("config.json", b"{}" * 2000))[:1500])),
+        (GZIP, gzip.compress(tar_of(("a", b"{}"), ("a/b", b"{}")))),
+        (GZIP, gzip.compress(tar_of(("x", bytes(2 << 20)), kind=tarfile.GNUTYPE_LONGNAME))),
+        (GZIP, gzip.compress(HEADER_OF_NONE * 3000)),
+        (ZSTD, b"no zstd"),
+        (ZSTD, gzip.compress(tar_of(("config.json", b"{}")))),
+        (ZSTD, zstd(b"no tar" * 200)),
+        (ZSTD, zstd(tar_of(("config.json", b"{}" * 2000)))[:-5]),
+        (ZSTD, zstd(tar_of(("config.json", b"{}" * 2000)))[:-1] + b"?"),
+        (ZSTD, zstd(tar_of(("config.json", b"{}" * 2000))[:1500])),
     ],
-    ids=["no-gzip", "no-tar", "gzip-cut", "tar-cut", "file-and-folder", "long-notes"],
-)
+    ids=[
+        "no-gzip", "no-tar", "gzip-cut", "tar-cut", "file-and-folder", "long-notes", "nested-notes",
+        "no-zstd", "gzip-for-zstd", "zstd-no-tar", "zstd-cut", "zstd-checksum", "zstd-tar-cut",
+    ],
+)  # fmt: skip
 def test_what_cannot_be_unpacked(
-    registry: RegistryServer, tmp_path: Path, layer: bytes, request: pytest.FixtureRequest
+    registry: RegistryServer, tmp_path: Path, kind: str, layer: bytes, request: pytest.FixtureRequest
 ) -> None:
-    pushed(tmp_path, layer)
+    pushed(tmp_path, layer, kinds=(kind,))
     if request.node.callspec.id == "file-and-folder":
         with pytest.raises(WeightsError) as caught:
             brought(opened(registry), tmp_path)
@@ -257,12 +308,26 @@ def test_an_inspection_of_a_slow_image_ends(registry: RegistryServer, folder: Pa
     assert "0.3 seconds" in caught.value.message
 
 
-def test_zstd_is_not_read(registry: RegistryServer, tmp_path: Path) -> None:
-    pushed(tmp_path, b"x", kind="application/vnd.oci.image.layer.v1.tar+zstd")
+def test_a_window_that_takes_too_much_memory(registry: RegistryServer, tmp_path: Path) -> None:
+    pushed(tmp_path, zstandard.MAGIC_NUMBER.to_bytes(4, "little") + ROOM_FOR_256_MIB + b"\1\0\0", kinds=(ZSTD,))
+    error = refusal(registry, tmp_path)
+    assert error.reason is Reason.UNSUPPORTED_SOURCE
+    assert f"window of {256 << 20} bytes" in error.message
+    assert "--long" in error.remedy
+
+
+@pytest.mark.parametrize("packing", [gzip.compress, zstd])
+def test_an_inspection_unpacks_so_much_and_no_more(
+    registry: RegistryServer, tmp_path: Path, packing: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "_MOST_INFLATED", 8 << 20)
+    kind = ZSTD if packing is zstd else GZIP
+    pushed(tmp_path, packing(tar_of(("config.json", b"{}"), ("model.bin", bytes(9 << 20)))), kinds=(kind,))
     with pytest.raises(WeightsError) as caught:
-        opened(registry)
+        inspect(opened(registry))
     assert caught.value.reason is Reason.PAIR_UNREAD
-    assert "zstd" in caught.value.message
+    assert "unpacks to more" in caught.value.message
+    assert brought(opened(registry), tmp_path).is_dir(), "a fetch has no such bound"
 
 
 def test_what_is_asked_to_stop_keeps_whole_layers(registry: RegistryServer, folder: Path, tmp_path: Path) -> None:
