@@ -37,7 +37,7 @@ class Policy:
     pod_hourly_cost: float | None = None
     """Of all accelerators of one pod, in the user's currency; None when no price was given."""
     rollout_seconds: float | None = None
-    """Serving that a replica loses when its pod is replaced: drain, load of weights, capture. None: not known."""
+    """From the start of an engine to the first request that it serves, as measured. None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

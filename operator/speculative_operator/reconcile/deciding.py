@@ -46,7 +46,7 @@ class Verdict:
 
 
 def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
-    """What the tuner may do. `known`: knobs and facts, which only the engine adapter can tell."""
+    """What the tuner may do. `known`: what the spec alone cannot tell."""
     speculation, hourly = spec.speculation, spec.accelerator.hourly_cost
     return Policy(
         mode=speculation.mode,

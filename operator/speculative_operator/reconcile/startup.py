@@ -1,4 +1,5 @@
-"""How long pods take to start, and what budget the startup probe gets for it. Used by `desired`, `pods` and `tick`.
+"""How long pods take to start, and what budget the startup probe gets for it. Used by `desired`, `pods` and `tick`,
+which also tells the tuner what is expected: that is what a rollout costs.
 
     measured   container start -> ready, from the status of ready pods: the last few starts, kept in `status.startup`
     expected   the median of these, or the bytes of the pair at the median of their rates, whichever is longer
@@ -77,16 +78,19 @@ def seen(status: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], pair: str
     return tuple(sorted(known.values(), key=lambda one: (-one.at, one.pod))[:KEPT])
 
 
-def budget(known: Iterable[Start], size: int) -> int:
-    """Seconds that a start of `size` bytes may take, by what was measured; 0 where nothing was."""
+def expected(known: Iterable[Start], size: int) -> float | None:
+    """Seconds that a start of `size` bytes takes, by what was measured; None where nothing was."""
     measures = tuple(known)
     if not measures:
-        return 0
-    expected = float(median(one.seconds for one in measures))
+        return None
+    usual = float(median(one.seconds for one in measures))
     rate = _rate(measures)
-    if rate and size > 0:
-        expected = max(expected, size / rate)
-    minutes = math.ceil(min(MARGIN * expected, MOST_SECONDS) / STEP_SECONDS)
+    return max(usual, size / rate) if rate and size > 0 else usual
+
+
+def budget(known: Iterable[Start], size: int) -> int:
+    """Seconds that a start of `size` bytes may take, by what was measured; 0 where nothing was."""
+    minutes = math.ceil(min(MARGIN * (expected(known, size) or 0.0), MOST_SECONDS) / STEP_SECONDS)
     return minutes * STEP_SECONDS
 
 

@@ -128,7 +128,12 @@ def _turned(turn: _Turn, pairing: Pairing) -> Outcome:
 def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, bool]:
     """One tick with pods made of `choice`, and whether it would replace any."""
     world, engine = replace(turn.world, spec=choice.told), turn.engine
-    policy = policy_of(choice.named, knobs=engine.knobs(choice.named), facts=tuner_facts(choice.named, pairing.facts))
+    policy = policy_of(
+        choice.named,
+        knobs=engine.knobs(choice.named),
+        facts=tuner_facts(choice.named, pairing.facts),
+        rollout_seconds=startup.expected(startup.starts(world.status), choice.named.weights.bytes),
+    )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
     in_force = table_in_force(world, policy, pairing.same)

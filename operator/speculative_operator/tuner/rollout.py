@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from speculative_operator.tuner.memory import Memory
 
 RESTART_SECONDS = 150.0
-"""Serving that a replica loses when its pod is replaced, where nobody tells: weights, compilation, graph capture."""
+"""Serving that a replica loses when its pod is replaced: drain, scheduling, image, weights, compilation, capture. What
+is measured of starts tells only of the last three, so it can only add."""
 HORIZON_SECONDS = 3600.0
 """A change must pay for the rollout within this time."""
 MARGIN = 0.02
@@ -29,8 +30,7 @@ LASTING_SECONDS = 600.0
 
 def cost(policy: Policy) -> float:
     """Share of the horizon's serving that a rollout loses. Replicas lose it one after the other, each its own."""
-    seconds = policy.rollout_seconds if policy.rollout_seconds is not None else RESTART_SECONDS
-    return max(seconds, 0.0) / HORIZON_SECONDS
+    return max(policy.rollout_seconds or 0.0, RESTART_SECONDS) / HORIZON_SECONDS
 
 
 def free(policy: Policy) -> bool:

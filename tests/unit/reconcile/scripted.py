@@ -29,10 +29,13 @@ class Tuner:
         self.asked = 0
         self.told: list[int | None] = []
         """Version of the table in force, at each question."""
+        self.rollouts: list[float | None] = []
+        """Seconds that a start takes, as it was told."""
 
     def __call__(self, memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
         self.asked += 1
         self.told.append(observation.table_version)
+        self.rollouts.append(policy.rollout_seconds)
         state = State.HARD_OFF if memory.hard_off else State.ON
         quiet: dict[str, Any] = {
             "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,

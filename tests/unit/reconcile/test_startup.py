@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.reconcile.worlds import Cluster, pod, settled, template
+from tests.unit.reconcile.scripted import Tuner
+from tests.unit.reconcile.worlds import Cluster, observed, pod, settled, template
 
 from speculative_operator.domain import names
 from speculative_operator.reconcile import startup
@@ -182,6 +183,16 @@ def test_the_next_change_of_the_template_brings_the_budget_and_keeps_it() -> Non
     cluster.settle()
     assert (probe_seconds(cluster), cluster.templates) == (4500, templates)
     assert cluster.status["startup"]["budgetSeconds"] == 4500
+
+
+def test_the_tuner_is_told_what_a_start_takes(tuner: Tuner) -> None:
+    cluster = settled()
+    cluster.tick(observed(cluster))
+    measure(cluster, 1500)
+    cluster.tick(observed(cluster))
+    cluster.tick(observed(cluster))
+    assert tuner.rollouts[0] is None
+    assert tuner.rollouts[-1] == 1500
 
 
 def test_no_measure_takes_from_the_budget() -> None:

@@ -56,6 +56,9 @@ class TestDoom:
         assert doomed(self.memory, Comparison(0.1, 0.01), COST, 10.0).doomed_since == 10.0
         assert doomed(self.memory, Comparison(0.1, 0.01), slow, 10.0).doomed_since is None
 
+    def test_a_quick_start_makes_no_rollout_cheap(self) -> None:
+        assert rollout.cost(replace(HARD, rollout_seconds=5.0)) == rollout.cost(HARD) == rollout.RESTART_SECONDS / 3600
+
     def test_only_hard_and_auto_remove_and_only_what_has_lasted(self) -> None:
         now = 10 * (FIRST_SECONDS + LASTING_SECONDS)
         bad = replace(self.memory, doomed_since=now - LASTING_SECONDS)
