@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
-import json
 import os
 import signal
 import subprocess
@@ -18,7 +16,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.unit.weights import made
+from tests.unit.weights import images, made
+from tests.unit.weights.images import header_of, tar_of
 from tests.unit.weights.loopback import ROOT
 from tests.unit.weights.shelf import BRISK, SHORT, ignored
 
@@ -82,41 +81,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def blob(tmp_path: Path, digest: str) -> Path:
-    return tmp_path / "layouts" / "image" / "blobs" / digest.replace(":", "/")
+    return images.blob(tmp_path / "layouts" / "image", digest)
+
+
+def pushed(tmp_path: Path, *layers: bytes, kinds: tuple[str, ...] = (GZIP,)) -> None:
+    images.pushed(tmp_path / "layouts" / "image", *layers, kinds=kinds)
 
 
 def zstd(content: bytes) -> bytes:
     return zstandard.ZstdCompressor(write_checksum=True).compress(content)
-
-
-def pushed(tmp_path: Path, *layers: bytes, kinds: tuple[str, ...] = (GZIP,)) -> None:
-    """An image of these layers, as they are; the last of `kinds` is that of all that remain."""
-    layout = tmp_path / "layouts" / "image"
-    (layout / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-
-    def put(content: bytes) -> dict[str, object]:
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        blob(tmp_path, digest).write_bytes(content)
-        return {"digest": digest, "size": len(content)}
-
-    told = [{"mediaType": kinds[min(at, len(kinds) - 1)], **put(layer)} for at, layer in enumerate(layers)]
-    top = put(json.dumps({"schemaVersion": 2, "layers": told}).encode())
-    listed = {**top, "annotations": {"org.opencontainers.image.ref.name": "latest"}}
-    (layout / "index.json").write_text(json.dumps({"manifests": [listed]}))
-
-
-def tar_of(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as tar:
-        for name, data in members:
-            told = tarfile.TarInfo(name)
-            told.size, told.type, told.linkname = len(data), kind, link
-            tar.addfile(told, io.BytesIO(data))
-    return content.getvalue()
-
-
-HEADER_OF_NONE = tar_of(("x", b""), kind=tarfile.GNUTYPE_LONGNAME)[:512]
-"""Says that a long name follows, and none does: the reader of tars calls itself for each."""
 
 
 def refusal(registry: RegistryServer, tmp_path: Path) -> WeightsError:
@@ -259,7 +232,7 @@ def test_links_are_not_followed(registry: RegistryServer, tmp_path: Path, kind: 
         (GZIP, gzip.compress(tar_of(("config.json", b"{}" * 2000))[:1500])),
         (GZIP, gzip.compress(tar_of(("a", b"{}"), ("a/b", b"{}")))),
         (GZIP, gzip.compress(tar_of(("x", bytes(2 << 20)), kind=tarfile.GNUTYPE_LONGNAME))),
-        (GZIP, gzip.compress(HEADER_OF_NONE * 3000)),
+        (GZIP, gzip.compress(header_of("x", 0, tarfile.GNUTYPE_LONGNAME) * 3000)),
         (ZSTD, b"no zstd"),
         (ZSTD, gzip.compress(tar_of(("config.json", b"{}")))),
         (ZSTD, zstd(b"no tar" * 200)),

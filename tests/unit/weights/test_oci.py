@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.unit.weights import made
+from tests.unit.weights.images import header_of, pushed, tar_of
 from tests.unit.weights.shelf import SHORT
 
 from modelservers.faults import Fault
@@ -179,6 +181,41 @@ def test_a_title_that_leaves_the_folder(registry: RegistryServer, tmp_path: Path
     (layout / "index.json").write_text(json.dumps(index))
     error = refused(registry)
     assert (error.reason, error.file) == (Reason.UNSUPPORTED_SOURCE, "../../etc/passwd")
+
+
+def test_names_that_no_model_has_are_passed_over(registry: RegistryServer, tmp_path: Path) -> None:
+    """A unit of systemd, as it lies in base images."""
+    base = tar_of(("usr/lib/systemd/system/system-systemd\\x2dcryptsetup.slice", b"[Unit]"))
+    pushed(tmp_path / "layouts" / "image", base, tar_of(("models/config.json", b"{}"), ("models/a.txt", b"a")))
+    source = opened(registry, "image")
+    assert [entry.path for entry in source.files()] == ["a.txt", "config.json"]
+    assert read(source, "config.json") == b"{}"
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        b"no tar" * 200,
+        tar_of(("config.json", b"{}" * 2000))[:1500],
+        tar_of(("x", bytes(2 << 20)), kind=tarfile.GNUTYPE_LONGNAME) + tar_of(("config.json", b"{}")),
+        header_of("x", 0, tarfile.GNUTYPE_LONGNAME) * 3000 + tar_of(("config.json", b"{}")),
+        tar_of(("config.json", b"{}"), notes={"size": "-1000"}),
+        header_of("x", -512) + tar_of(("config.json", b"{}")),
+        tar_of(
+            ("x", b"1\n0\n3\n".ljust(512, b"\0") + b"end"),
+            notes={"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "a.txt",
+                   "GNU.sparse.realsize": "9"},
+        ),
+    ],
+    ids=["no-tar", "cut", "long-notes", "nested-notes", "negative-note", "negative", "sparse"],
+)  # fmt: skip
+def test_a_tar_that_cannot_be_read(registry: RegistryServer, tmp_path: Path, layer: bytes) -> None:
+    pushed(tmp_path / "layouts" / "image", layer)
+    before = len(registry.ledger.seen())
+    error = refused(registry, "image")
+    assert error.reason is Reason.UNSUPPORTED_SOURCE
+    assert "is no tar that can be read" in error.message
+    assert len(registry.ledger.seen()) - before < 120, "nobody is asked again and again for the same bytes"
 
 
 def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
