@@ -149,6 +149,15 @@ class Kube:
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._request("patch", resource, namespace, name, query=query, body=patch, content=MERGE)
 
+    async def clear_status(self, owner: Mapping[str, Any], rest: Mapping[str, Any]) -> Json:
+        """Merge patch of the status of a SpeculativeDeployment, only if its uid is still the same."""
+        meta = owner["metadata"]
+        body = {"metadata": {"uid": meta["uid"]}, "status": rest}
+        query = {"fieldManager": names.STATUS_MANAGER}
+        return await self._request(
+            "patch", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, content=MERGE
+        )
+
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> Json:
         return await self._request("create", resource, namespace, body=body)
 

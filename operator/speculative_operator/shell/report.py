@@ -13,7 +13,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.reconcile.world import Event
 from speculative_operator.shell.cache import Body, Cache
-from speculative_operator.shell.errors import ApiError, ConflictError, NotFoundError
+from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import EVENT
 from speculative_operator.shell.telemetry import Telemetry
@@ -41,12 +41,26 @@ class Reporter:
     async def status(self, owner: Body, status: Mapping[str, Any]) -> bool:
         """Write the whole status; False when the object is gone or was replaced. Raises ApiError otherwise."""
         try:
-            body = await self._kube.apply_status(owner, status)
+            body = await self._written(owner, status)
         except (NotFoundError, ConflictError):
             return False
         self._cache.put(body)
         self._telemetry.action("status", str(owner["kind"]))
         return True
+
+    async def _written(self, owner: Body, status: Mapping[str, Any]) -> Body:
+        """An apply leaves what somebody else has written into status, as a restore from a backup does: it would stand
+        there for ever, or even make what is applied beside it invalid."""
+        try:
+            body = await self._kube.apply_status(owner, status)
+        except InvalidError:
+            rest = surplus(owner.get("status") or {}, status)
+            if not rest:
+                raise
+            await self._kube.clear_status(owner, rest)
+            body = await self._kube.apply_status(owner, status)
+        rest = surplus(body.get("status") or {}, status)
+        return await self._kube.clear_status(owner, rest) if rest else body
 
     async def events(self, owner: Body, events: Sequence[Event], now: float) -> None:
         """Post each event that was not posted lately. An Event that cannot be posted is lost: it is news, not state."""
@@ -68,6 +82,19 @@ class Reporter:
             log.warning("%s", error, extra={"namespace": meta["namespace"], "object": meta["name"]})
             return
         self._telemetry.event(event.type, str(event.reason))
+
+
+def surplus(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that takes from `found` what `wanted` has not. Lists are left alone: among conditions others may
+    have theirs."""
+    rest: dict[str, Any] = {}
+    for name, value in found.items():
+        if name not in wanted:
+            rest[name] = None
+        elif isinstance(value, Mapping) and isinstance(wanted[name], Mapping):
+            inner = surplus(value, wanted[name])
+            rest |= {name: inner} if inner else {}
+    return rest
 
 
 def event_body(owner: Body, event: Event, instance: str) -> dict[str, Any]:

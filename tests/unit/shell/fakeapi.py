@@ -61,9 +61,11 @@ class FakeApi:
     objects: dict[Ref, Json] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     failures: list[Callable[[Call], FaultError | None]] = field(default_factory=list)
+    """Asked in turn for each request; the first failure is the answer."""
     drops_images: bool = False
     """As API servers do that have no image volumes."""
-    """Asked in turn for each request; the first failure is the answer."""
+    theirs: tuple[str, ...] = ()
+    """Parts of status that somebody else has written too: an apply without them leaves them."""
     logs: dict[str, str] = field(default_factory=dict)
     """Name of a pod -> what it has logged."""
     url: str = ""
@@ -268,7 +270,8 @@ class FakeApi:
             if known is None:
                 raise FaultError(404, f'{call.plural} "{call.name}" not found', "NotFound")
             _precondition(known, call.body, "uid")
-            return await self._store("MODIFIED", ref, {**known, "status": call.body["status"]})
+            left = {name: part for name, part in (known.get("status") or {}).items() if name in self.theirs}
+            return await self._store("MODIFIED", ref, {**known, "status": _merged(left, call.body["status"])})
         if known is None and "uid" in call.body["metadata"]:
             raise FaultError(409, "uid mismatch: no existing object was found", "Conflict")
         if known is None:

@@ -1,0 +1,73 @@
+"""Writing status: whole, beside what somebody else has written into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.shell.fakeapi import Call, FakeApi, FaultError
+from tests.unit.shell.scene import owner
+
+from speculative_operator.domain import names
+from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.errors import InvalidError
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.report import Reporter, surplus
+from speculative_operator.shell.resources import OWNER
+from speculative_operator.shell.telemetry import Telemetry
+
+OLD = {"replicas": 1, "pair": {"hash": "a", "failure": {"time": "2000-01-01T00:00:00Z"}}, "weights": {"text": "x"}}
+NEW: dict[str, Any] = {"replicas": 2, "pair": {"hash": "a"}}
+
+
+@pytest.fixture
+def reporter(kube: Kube, telemetry: Telemetry) -> Reporter:
+    return Reporter(kube, Cache(), telemetry)
+
+
+async def written(api: FakeApi, reporter: Reporter) -> Any:
+    body = await api.put(OWNER, {**owner(), "status": OLD})
+    assert await reporter.status(body, NEW)
+    return api.find(names.KIND)[0]["status"]
+
+
+async def test_what_somebody_else_wrote_does_not_stay(api: FakeApi, reporter: Reporter) -> None:
+    """An apply takes away what it applied before, and nothing of others."""
+    api.theirs = ("pair", "weights")
+    assert await written(api, reporter) == NEW
+    assert len(api.writes()) == 2
+    (body,) = api.find(names.KIND)
+    assert await reporter.status(body, {**NEW, "replicas": 3})
+    assert len(api.writes()) == 3, "once taken away it is gone"
+
+
+async def test_where_nobody_else_wrote_one_write_does(api: FakeApi, reporter: Reporter) -> None:
+    assert await written(api, reporter) == NEW
+    assert len(api.writes()) == 1
+
+
+async def test_what_somebody_else_wrote_may_make_the_rest_invalid(api: FakeApi, reporter: Reporter) -> None:
+    """Half a failure lacks what is required of a whole one."""
+    api.theirs = ("pair",)
+
+    def half(call: Call) -> FaultError | None:
+        (held,) = api.find(names.KIND)
+        applied = "apply" in call.headers["Content-Type"] and "failure" in held["status"]["pair"]
+        return FaultError(422, "status.pair.failure.reason: Required value", "Invalid") if applied else None
+
+    api.failures.append(half)
+    assert await written(api, reporter) == NEW
+
+
+async def test_what_is_invalid_by_itself_is_raised(api: FakeApi, reporter: Reporter) -> None:
+    api.failures.append(lambda call: FaultError(422, "status.replicas: Invalid value", "Invalid"))
+    body = await api.put(OWNER, {**owner(), "status": NEW})
+    with pytest.raises(InvalidError):
+        await reporter.status(body, NEW)
+    assert len(api.writes()) == 1
+
+
+def test_surplus_names_what_is_to_go() -> None:
+    found = {"a": {"b": 1, "c": {"d": 1}}, "e": 1, "conditions": [{"type": "Theirs"}]}
+    assert surplus(found, {"a": {"b": 2}, "conditions": []}) == {"a": {"c": None}, "e": None}
+    assert surplus(found, found) == {}
