@@ -1,4 +1,4 @@
-"""Which pair the pods run, as the Deployment alone tells it. Used by `pairing` and `choices`.
+"""Which pair the pods run, as the Deployment alone tells it. Used by `pairing` and `choices`, and by the shell's cache.
 
 Status holds the versions that pods were made of. Where it was lost, or another release wrote it, the template still
 names them, and its label proves them: versions that make the same hash are those. Not every source's can be told.
@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.reconcile.desired import without_drafter
-from speculative_operator.reconcile.effective import Effective
+from speculative_operator.reconcile.effective import FOLDER, Effective
 from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}(?![0-9a-f])")
+_KEY = re.compile(rf"(?<![0-9a-zA-Z_.-]){FOLDER}/([0-9a-f]{{16}})(?![0-9a-f])")
 _MOST = 8
 """Versions that are tried of one template, which has two."""
 
@@ -31,6 +33,13 @@ def running(world: World) -> str:
     if deployment is None:
         return ""
     return text(deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+
+
+def folders(template: Mapping[str, Any]) -> frozenset[str]:
+    """Folders of caches that pods of `template`, or a pod itself, load models from: whatever status says, they need
+    them when their engine is started again."""
+    parts = [mapping(template, "metadata", "annotations"), mapping(template, "spec")]
+    return frozenset(_KEY.findall(json.dumps(parts, default=str)))
 
 
 def told_by_template(world: World) -> Effective | None:

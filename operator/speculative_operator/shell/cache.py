@@ -16,7 +16,8 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.reconcile.records import keys
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, JOB, OWNER, POD
+from speculative_operator.shell.loads import Loads
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, JOB, OWNER, POD
 
 Key = tuple[str, str]
 """(namespace, name) of a SpeculativeDeployment."""
@@ -62,6 +63,7 @@ class Cache:
         self._home: dict[str, Key] = {}
         self._folders: dict[str, dict[str, frozenset[str]]] = {}
         """Namespace -> object -> folders of caches that it uses, where it uses any."""
+        self._loads = Loads()
 
     def put(self, body: Body) -> Key | None:
         """Take a version of an object. The key to visit, or None when nothing changed that could matter."""
@@ -80,6 +82,7 @@ class Cache:
             return None
         if held is not None and held["metadata"]["uid"] != uid:
             self._home.pop(held["metadata"]["uid"], None)
+            self._loads.forget(held["metadata"]["uid"])
         shelf[slot] = slim = trimmed(body)
         self._home[uid] = home
         if kind == JOB.kind:
@@ -87,6 +90,8 @@ class Cache:
             self._note_inspection(home, slim)
         if kind == OWNER.kind:
             self._note_folders(home, keys(body.get("status") or {}))
+        if kind == DEPLOYMENT.kind or (kind == POD.kind and not is_worker(body)):
+            self._loads.note(slim)
         return self._woken(home, body) if held is None or _differs(kind, held, slim) else None
 
     def remove(self, body: Body) -> Key | None:
@@ -137,9 +142,11 @@ class Cache:
         return {body["metadata"]["uid"]: body for shelf in shelves for body in shelf.values() if body["kind"] == kind}
 
     def kept(self, key: Key) -> frozenset[str]:
-        """Folders of caches that other objects of the namespace use: what a Job of this one must not tidy away."""
+        """What a Job of this object must not tidy away: folders of caches that other objects of the namespace use, and
+        those that any pod there loads from. Status may have lost them, and its object may be gone before its pods."""
         others = self._folders.get(key[0], {}).items()
-        return frozenset(folder for name, folders in others if name != key[1] for folder in folders)
+        used = (folder for name, found in others if name != key[1] for folder in found)
+        return frozenset((*used, *self._loads.within(key[0])))
 
     def inspections(self) -> Mapping[Key, Body]:
         """Jobs that read models and have not ended, by object."""
@@ -189,6 +196,7 @@ class Cache:
     def _drop(self, home: Key, body: Body) -> None:
         uid = body["metadata"]["uid"]
         self._home.pop(uid, None)
+        self._loads.forget(uid)
         shelf, slot = self._shelf(home, body)
         held = shelf.get(slot)
         if held is not None and held["metadata"]["uid"] == uid:

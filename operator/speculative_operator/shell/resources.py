@@ -49,13 +49,14 @@ OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2)
 POD = Resource("v1", "Pod", "pods", rank=0)
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
+DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments", rank=0)
 JOB = Resource("batch/v1", "Job", "jobs")
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 """Shared: several objects name the same one, so none owns it, and nobody here ever deletes one."""
 POD_MONITOR = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", optional=True)
 
 CHILDREN: tuple[Resource, ...] = (
-    Resource("apps/v1", "Deployment", "deployments", rank=0),
+    DEPLOYMENT,
     Resource("v1", "ConfigMap", "configmaps", rank=0),
     Resource("v1", "Service", "services"),
     Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),

@@ -267,6 +267,39 @@ def test_folders_that_other_objects_use_are_kept_from_being_tidied_away() -> Non
     assert cache.kept(KEY) == frozenset()
 
 
+def loading(folder: str) -> dict[str, Any]:
+    """Of a pod template, or of a pod."""
+    words = ["--model", f"/mnt/models/speculative-weights/models/{folder}"]
+    return {"containers": [{"name": "engine", "args": words}]}
+
+
+def test_folders_that_pods_load_from_are_kept_whatever_status_says() -> None:
+    """Status is wiped, hand-edited, or written by another release; the object may be gone before its pods are."""
+    cache, used, old, new = Cache(), "0123456789abcdef", "1" * 16, "2" * 16
+    cache.put(owner())
+    cache.put({**pod(), "spec": loading(used)})
+    cache.put({**child(kind="Deployment", uid="d", template={"spec": loading(old)})})
+    kept = {used, old}
+    assert cache.kept(("ns", "other")) == cache.kept(KEY) == kept
+    assert cache.kept(("elsewhere", "other")) == frozenset()
+    cache.put({**pod(2, ready=False), "spec": loading(used)})
+    cache.put({**child(2, kind="Deployment", uid="d", template={"spec": loading(new)})})
+    assert cache.kept(KEY) == {used, new}
+    cache.remove(owner())
+    assert cache.kept(("ns", "other")) == {used, new}, "its pods still end"
+    cache.remove(pod())
+    cache.put({**child(3, kind="Deployment", uid="another")})
+    assert cache.kept(("ns", "other")) == frozenset()
+
+
+def test_folders_in_files_of_the_engine_count_too() -> None:
+    cache, used = Cache(), "0123456789abcdef"
+    told = {f"{names.ANNOTATION_FILE}engine.yaml": f"speculative_model: /mnt/models/c/models/{used}\n"}
+    template = {"metadata": {"annotations": told}, "spec": {"containers": []}}
+    cache.put(child(kind="Deployment", uid="d", template=template))
+    assert cache.kept(("ns", "other")) == {used}
+
+
 def test_managed_fields_are_dropped_but_for_who_scales() -> None:
     cache = Cache()
     cache.put(owner())
