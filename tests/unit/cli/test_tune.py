@@ -244,8 +244,12 @@ def test_no_input_ends_it(lines: list[bytes], begun: bool) -> None:
 
 
 def tune(**options: Any) -> subprocess.Popen[bytes]:
-    """The command as a process of its own."""
-    code = "import sys; from speculative_operator.cli.main import main; sys.exit(main(['tune']))"
+    """The command as a process of its own, as a terminal starts it: where tests run in a shell's background, Ctrl-C is
+    ignored."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from speculative_operator.cli.main import main; sys.exit(main(['tune']))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, "-c", code], env=environment, **{**pipes, **options})
@@ -275,12 +279,12 @@ def test_a_reader_that_goes_and_ctrl_c_end_it_quietly() -> None:
     assert gone.wait(30) == 0
     assert gone.stderr.read() == b""
     gone.stderr.close()
-    interrupted = tune()
-    assert interrupted.stdin is not None
-    assert interrupted.stdout is not None
-    interrupted.stdin.write(b"nonsense\n")
-    interrupted.stdin.flush()
-    assert b"error" in interrupted.stdout.readline()
-    interrupted.send_signal(signal.SIGINT)
-    assert interrupted.wait(30) == 130
-    assert interrupted.communicate()[1] == b""
+    with tune() as interrupted:
+        assert interrupted.stdin is not None
+        assert interrupted.stdout is not None
+        interrupted.stdin.write(b"nonsense\n")
+        interrupted.stdin.flush()
+        assert b"error" in interrupted.stdout.readline()
+        interrupted.send_signal(signal.SIGINT)
+        assert interrupted.communicate(timeout=60)[1] == b""
+        assert interrupted.returncode == 130
