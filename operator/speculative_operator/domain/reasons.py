@@ -182,7 +182,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.FASTER: "The new table is expected to give more tokens per second at the loads seen.",
     Reason.HIGH_CONCURRENCY: "Drafts cost more than they give at this concurrency: K is lowered or 0 there.",
     Reason.LOW_ACCEPTANCE: "Too few drafts are accepted: K is lowered or 0.",
-    Reason.GUARD: "Measured speed fell below what no speculation would give: drafts are off at once.",
+    Reason.GUARD: "Measured speed fell below what no speculation would give: drafts are cut at once.",
     Reason.PROBING: "Another K runs for some seconds, to measure what the model only assumes.",
     Reason.PROBED: "A probe ended without showing a gain: the table before it is back.",
     Reason.DEAD_WEIGHT: "Pods without the drafter serve more at the loads seen: it is removed, its memory returned.",

@@ -95,11 +95,11 @@ def for_verifier(
 def pick(
     verifier: str,
     base_models: Sequence[str] = (),
-    serves: Callable[[Entry], bool] = lambda _: True,
+    serves: Callable[[Entry], bool] | None = None,
     *,
     among: Catalogue | None = None,
 ) -> Choice:
-    """The entry to take for `verifier`, of those that `serves` says can be run.
+    """The entry to take for `verifier`, of those that `serves` says can be run; of all where no engine is asked.
 
     Surer matches go first; then a user's own rows in their order, entries for all text, drafters made for the verifier
     before models of their own, those whose source tells K, the published acceptance, the newer.
@@ -107,13 +107,14 @@ def pick(
     known = (among or packaged()).known(verifier, tuple(base_models))
     if not known:
         return Choice(None, f"no speculator is known for {_shown(verifier)}: {REMEDY}")
-    served = [(match, one) for match, one in known if serves(one)]
+    served = [(match, one) for match, one in known if serves is None or serves(one)]
     if not served:
         unserved = ", ".join(sorted({one.method.value for _, one in known}))
         reason = f"all that is known for {_shown(verifier)} is {unserved}, which this engine does not serve: {REMEDY}"
         return Choice(None, reason)
     match, entry = served[0]
-    return Choice(entry, _reason(match, entry, verifier, (len(served), len(known))), match, len(served) - 1)
+    place = _place(len(served), len(known), asked=serves is not None)
+    return Choice(entry, _reason(match, entry, verifier, place), match, len(served) - 1)
 
 
 @lru_cache(maxsize=4096)
@@ -157,8 +158,14 @@ def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
     )
 
 
-def _reason(match: Match, entry: Entry, verifier: str, counts: tuple[int, int]) -> str:
-    served, known = counts
+def _place(served: int, known: int, *, asked: bool) -> str:
+    """How many there are to choose from; `asked`: an engine said which it serves."""
+    if served == 1:
+        return "the only one known" if known == 1 else f"the only one of {known} that can be served"
+    return f"first of {served} {'that the engine serves' if asked else 'known'}"
+
+
+def _reason(match: Match, entry: Entry, verifier: str, place: str) -> str:
     what = f"{entry.named} ({entry.method.value})"
     made = {
         Match.EXACT: f"made for {entry.verifier}",
@@ -173,6 +180,5 @@ def _reason(match: Match, entry: Entry, verifier: str, counts: tuple[int, int]) 
         figures.append(f"published acceptance length {entry.acceptance_length:g}{at} ({entry.acceptance_on})")
     if entry.k is not None:
         figures.append(f"K = {entry.k} by its source")
-    alone = "the only one known" if known == 1 else f"the only one of {known} that can be served"
-    figures.append(alone if served == 1 else f"first of {served} that the engine serves")
+    figures.append(place)
     return f"picked {what}: {made}; {'; '.join(figures)}; source: {entry.source}"

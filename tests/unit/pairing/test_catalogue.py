@@ -109,8 +109,10 @@ def test_the_choice_is_explained() -> None:
         "picked RedHatAI/Qwen3-8B-speculator.eagle3 (eagle3): made for Qwen/Qwen3-8B, of which "
     )
     assert (
-        "RedHatAI/Qwen3-8B-FP8-dynamic is a quantization by its name; K = 5 by its source; first of 9" in choice.reason
+        "RedHatAI/Qwen3-8B-FP8-dynamic is a quantization by its name; K = 5 by its source; first of 9 known;"
+        in choice.reason
     )
+    assert "; first of 9 that the engine serves;" in pick("Qwen/Qwen3-8B", (), lambda _: True).reason
     assert choice.reason.endswith(choice.entry.source)
     inside = pick("zai-org/GLM-4.6").reason
     assert inside.startswith("picked the drafting layers of the verifier (mtp): made for zai-org/GLM-4.6; K = 1")

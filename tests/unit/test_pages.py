@@ -1,0 +1,272 @@
+"""What a stranger follows: links and anchors lead somewhere, and whatever a page names is there under that name.
+
+Figures and prose nobody can hold; names can be held. Pages made from the code have tests of their own (`api/`,
+`engines/test_documentation.py`, `shell/test_telemetry.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from speculative_operator.api.convert import to_domain
+from speculative_operator.cli import main as cli
+from speculative_operator.domain import names
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.reconcile.events import events
+from speculative_operator.settings import PREFIX, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "speculative-operator" / "README.md"
+FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", CHART]
+PAGES = sorted([*FIRST, *(ROOT / "docs").rglob("*.md")])
+GENERATED = {"api.md", "reasons.md", "settings.md"}
+WIDTH = 120
+SOURCES = ("operator", "dev", "charts", "tests")
+KINDS = {".py", ".yaml", ".j2", ".tpl", ".csv", ".toml", ".svg"}
+
+HEADING = re.compile(r"#{1,6} (.+)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`([^`\n]+)`")
+TWO_HUMPS = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+")
+VARIABLE = re.compile(r"\b(?:SPECULATIVE|EMULATOR|DEVCLUSTER|REALENGINE)_[A-Z][A-Z0-9_]*\b")
+OF_THE_TREE = re.compile(r"(?:operator|dev|tests|docs|charts|examples|manifests|crds)/[\w./-]*\w")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@cache
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@cache
+def prose(page: Path) -> tuple[tuple[int, str], ...]:
+    """Numbered lines outside of fenced blocks."""
+    lines, fenced = [], False
+    for number, line in enumerate(text(page).splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            lines.append((number, line))
+    return tuple(lines)
+
+
+@cache
+def sources() -> str:
+    """Everything that is no page, in one text."""
+    files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in KINDS]
+    found = [path.read_text(encoding="utf-8") for path in files if path != Path(__file__)]
+    return "\n".join([*found, (ROOT / "Makefile").read_text(), (ROOT / "Dockerfile").read_text()])
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    found: dict[str, int] = {}
+    for _, line in prose(page):
+        if heading := HEADING.fullmatch(line):
+            words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading[1]).replace("`", "").strip().lower()
+            anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+            found[anchor] = found.get(anchor, -1) + 1
+    return {f"{anchor}-{n}" if n else anchor for anchor, most in found.items() for n in range(most + 1)}
+
+
+def links(page: Path) -> Iterator[tuple[int, str]]:
+    """Line and target of each link to another place of the tree."""
+    for number, line in prose(page):
+        for target in LINK.findall(QUOTED.sub("", line)):
+            if not re.match(r"[a-z]+:", target):
+                yield number, target
+
+
+def leads(page: Path, target: str) -> tuple[Path, str]:
+    path, _, anchor = target.partition("#")
+    return (page.parent / path).resolve() if path else page, anchor
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    lost = []
+    for number, target in links(page):
+        path, anchor = leads(page, target)
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            lost.append(f"{page.name}:{number}: {target}")
+    assert lost == []
+
+
+def test_anchors_are_those_of_the_headings(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# K = 0, `off`\n## [Twice](x.md)\n```\n# no heading\n```\n## Twice\n")
+    assert anchors(page) == {"k--0-off", "twice", "twice-1"}
+
+
+def test_every_page_is_found_from_the_first() -> None:
+    """By links alone; a link to a folder leads to all that lies in it."""
+    seen, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in seen:
+            seen.add(page)
+            for _, target in links(page):
+                path, _ = leads(page, target)
+                waiting += path.glob("*.md") if path.is_dir() else [path] if path.suffix == ".md" else []
+    assert set(PAGES) - seen == set()
+
+
+@every_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = {word for word in QUOTED.findall(text(page)) if OF_THE_TREE.fullmatch(word)}
+    assert {word for word in named if not (ROOT / word).exists()} == set()
+
+
+@cache
+def words() -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", sources()))
+
+
+@every_page
+def test_words_of_the_vocabulary_are_those_of_the_code(page: Path) -> None:
+    """Reasons, conditions, codes, kinds: CamelCase of two humps and more."""
+    named = {word for word in QUOTED.findall(text(page)) if TWO_HUMPS.fullmatch(word)}
+    assert named - words() == set()
+
+
+@every_page
+def test_variables_that_are_named_are_read(page: Path) -> None:
+    settings = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    assert set(VARIABLE.findall(text(page))) - settings - words() == set()
+
+
+def test_variables_that_are_read_are_named() -> None:
+    """Those of programs that users start; the harness of the real engine has some of its own."""
+    package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
+    told = set(VARIABLE.findall("\n".join(map(text, PAGES))))
+    assert set(re.findall(r"\"((?:SPECULATIVE|EMULATOR)_[A-Z_]+[A-Z])\"", package)) - told == set()
+
+
+@every_page
+def test_annotations_and_labels_are_those_of_the_code(page: Path) -> None:
+    known = {value.rstrip(".") for value in vars(names).values() if isinstance(value, str)} | {names.API_VERSION}
+    assert set(re.findall(rf"{re.escape(names.GROUP)}/[a-z0-9-]+", text(page))) - known == set()
+
+
+@every_page
+def test_targets_of_make_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    blocks = "\n".join(block for _, block in FENCE.findall(text(page)))
+    named = {*re.findall(r"`make ([a-z0-9-]+)", text(page)), *re.findall(r"^make ([a-z0-9-]+)", blocks, re.MULTILINE)}
+    assert named <= targets
+
+
+@every_page
+def test_flags_that_are_named_are_taken_by_something(page: Path) -> None:
+    named = {flag for word in QUOTED.findall(text(page)) for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9-]+", word)}
+    foreign = {"--timestamps"}  # of kubectl, which the process node does not have
+    assert {flag for flag in named - foreign if flag not in sources()} == set()
+
+
+# -- commands
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Calls of `speculative` in fenced blocks, without comments, redirections and what follows a pipe."""
+    for _, block in FENCE.findall(text(page)):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.split(r"\s(?:#|[|<>])\s", f"{line} ")[0].removeprefix("$ ").strip()
+            if command.startswith("speculative "):
+                yield command
+
+
+CALLS = sorted({(page.name, command) for page in PAGES for command in commands(page)})
+
+
+def test_commands_are_found() -> None:
+    assert len(CALLS) > 10
+
+
+@pytest.mark.parametrize(("page", "command"), CALLS)
+def test_commands_are_taken(page: str, command: str) -> None:
+    words = shlex.split(command)[1:]
+    module = importlib.import_module(f"speculative_operator.cli.{words[0]}")
+    cli.parser(words[0], module).parse_args(words)
+
+
+# -- objects
+
+WHOLE: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": names.KIND,
+    "metadata": {"name": "page", "namespace": "default"},
+    "spec": {"verifier": {"model": "hf://organisation/model"}},
+}
+
+
+def objects(page: Path) -> Iterator[dict[str, Any]]:
+    """Objects of ours in YAML blocks, pieces of a spec put into a whole one."""
+    for language, block in FENCE.findall(text(page)):
+        for found in yaml.safe_load_all(block) if language == "yaml" else ():
+            if isinstance(found, dict) and "spec" in found and found.get("kind", names.KIND) == names.KIND:
+                yield (
+                    WHOLE
+                    | found
+                    | {"metadata": WHOLE["metadata"] | found.get("metadata", {})}
+                    | {"spec": WHOLE["spec"] | found["spec"]}
+                )
+
+
+SHOWN = [(f"{page.name}-{n}", found) for page in PAGES for n, found in enumerate(objects(page))]
+SHOWN += [(path.name, yaml.safe_load(path.read_text())) for path in sorted((ROOT / "examples").glob("*.yaml"))]
+
+
+def test_objects_are_found() -> None:
+    assert len(SHOWN) > 10
+
+
+@pytest.mark.parametrize("shown", [found for _, found in SHOWN], ids=[where for where, _ in SHOWN])
+def test_objects_are_valid(shown: dict[str, Any]) -> None:
+    to_domain(shown)
+
+
+# -- warnings
+
+
+def test_warnings_are_all_listed_with_their_type() -> None:
+    """Of the status; what events say of them is told beside."""
+    package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
+    given = {Reason[name] for name in re.findall(r"Notice\(\s*Reason\.(\w+)", package)}
+    _, _, section = text(ROOT / "docs" / "operations.md").partition("## Warnings")
+    rows = re.findall(r"^\| `(\w+)` \| (Normal|Warning) \|", section, re.MULTILINE)
+    status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
+    told = {event.reason: event.type for event in events({}, status, ())}
+    assert {Reason(name): kind for name, kind in rows} == told
+
+
+# -- form
+
+
+def written(page: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of prose that hands write: no table, no picture, nothing between marks of what is generated."""
+    generated = False
+    for number, line in prose(page):
+        if line.startswith("<!--"):
+            generated = not generated
+        elif not generated and not line.startswith(("|", "![")):
+            yield number, line
+
+
+WRAPPED = [page for page in PAGES if page.name not in {*GENERATED, "CHANGELOG.md"} and page.parent.name != "decisions"]
+"""Generated pages keep sentences of docstrings whole, and what was written once stays as it is."""
+
+
+@pytest.mark.parametrize("page", WRAPPED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_fits_the_screen(page: Path) -> None:
+    assert [number for number, line in written(page) if len(line) > WIDTH] == []
