@@ -63,14 +63,24 @@ def _lacks_config(world: World, key: tuple[str, str], actions: Sequence[Action])
 
 
 def rolls(world: World, actions: Sequence[Action]) -> bool:
-    """True when an action changes what the pods are to be: from then on the old ones are not what is asked for."""
+    """True when an action changes which pods there are to be: from then on the old ones are not what is asked for."""
+    return any(_differ(wanted, found) for wanted, found in _specs(world, actions))
+
+
+def replaces(world: World, actions: Sequence[Action]) -> bool:
+    """True when an action makes other pods of those that run. Scaling does not."""
+    return any(_differ(wanted["template"], mapping(found, "template")) for wanted, found in _specs(world, actions))
+
+
+def _specs(world: World, actions: Sequence[Action]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Of each Deployment that is applied: as it is to be, and as it is."""
     for action in actions:
-        if not isinstance(action, ApplyChild) or action.manifest["kind"] != "Deployment":
-            continue
-        found, wanted = mapping(world.children.get(_key(action.manifest)), "spec"), action.manifest["spec"]
-        if first_difference(wanted, found) or first_surplus(wanted, found):
-            return True
-    return False
+        if isinstance(action, ApplyChild) and action.manifest["kind"] == "Deployment":
+            yield action.manifest["spec"], mapping(world.children.get(_key(action.manifest)), "spec")
+
+
+def _differ(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    return bool(first_difference(wanted, found) or first_surplus(wanted, found))
 
 
 def frozen(world: World, planned: Plan) -> Plan:

@@ -34,7 +34,7 @@ from speculative_operator.reconcile.history import PROBES, newest
 from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import Picking, picking_of, said, served, tried
-from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, rolls
+from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, replaces, rolls
 from speculative_operator.reconcile.pods import Pod, first_outlasted, of_another_pair, read_pods
 from speculative_operator.reconcile.reading import at, mapping, text, whole
 from speculative_operator.reconcile.records import written
@@ -119,8 +119,8 @@ def _turned(turn: _Turn, pairing: Pairing) -> Outcome:
         return _stay(turn.world, turn.look, turn.memory, turn.world.problems, turn.now, said, pairing.actions)
     wanted, rolls_pods = _served(turn, pairing, pairing.choices[-1])
     for choice in pairing.choices[:-1] if rolls_pods else ():
-        outcome, replaces = _served(turn, pairing, choice)
-        if not replaces:
+        outcome, others = _served(turn, pairing, choice)
+        if not others:
             return outcome
     return wanted
 
@@ -158,8 +158,8 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     status = make_status(view, world.status, verdict.memory, turn.now)
     actions = (*pairing.actions, *(() if pairing.frozen else compiling.claim(world)), *planned.actions)
     told = events(world.status, status, actions)
-    replaces = turn.look.rollout.exists and rolls(world, (*planned.actions, *planned.held))
-    return Outcome(actions, status, told, verdict.memory, _probed(verdict)), replaces
+    others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
+    return Outcome(actions, status, told, verdict.memory, _probed(verdict)), others
 
 
 def _lives_on(turn: _Turn, pairing: Pairing) -> bool:
