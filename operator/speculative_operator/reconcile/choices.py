@@ -82,10 +82,11 @@ def is_of(effective: Effective, pair: str) -> bool:
     return pair in (pair_hash(effective.told), pair_hash(without_drafter(effective.told)))
 
 
-def left_by_status(world: World, current: Record) -> Effective | None:
+def left_by_status(world: World, current: Record, place: str = "") -> Effective | None:
     """The spec at the versions that pods run, where status does not tell them: it was lost, or nothing was read of the
-    same sources since these pods were made. Pods of other sources or revisions are another edit's."""
-    found = told_by_template(world)
+    same sources since these pods were made. Pods of other sources or revisions are another edit's, and so are those
+    that load from elsewhere than the cache at `place` (empty: none)."""
+    found = told_by_template(world, place)
     if found is None or not current.hash:
         return found
     same = current.covers(replace(wanted_of(world.spec), repin=current.repin))

@@ -260,11 +260,12 @@ class _Way:
     def _run_on(self, plain: Effective, target: Effective) -> tuple[Effective, ...]:
         """What pods run that were made before their pair was read, or whose versions status has lost: no reason to
         replace them."""
-        if self._place or not self._running or self._runs(target):
+        if not self._running or self._runs(target):
             return ()
-        if self._runs(plain):
+        if not self._place and self._runs(plain):
             return (plain,)
-        left = left_by_status(self._world, self._current) if not (self._current.hash and self._asked_anew) else None
+        known = bool(self._current.hash) and self._asked_anew
+        left = left_by_status(self._world, self._current, self._place) if not known else None
         return (left,) if left is not None else ()
 
     def _notices(self, record: Record) -> tuple[Notice, ...]:

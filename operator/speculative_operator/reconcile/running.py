@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.reconcile.desired import without_drafter
-from speculative_operator.reconcile.effective import FOLDER, Effective
+from speculative_operator.reconcile.effective import FOLDER, Effective, in_pods
 from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
@@ -42,32 +43,74 @@ def folders(template: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(_KEY.findall(json.dumps(parts, default=str)))
 
 
-def told_by_template(world: World) -> Effective | None:
-    """The spec at the versions that stand in the template, without a cache; None where pods are of another pair, or
-    the template does not tell."""
+def told_by_template(world: World, place: str = "") -> Effective | None:
+    """The spec at the versions that stand in the template, from the cache at `place` (empty: none); None where pods
+    are of another pair, or the template does not tell."""
     pair = running(world)
     deployment = world.children.get(("Deployment", names.child(world.spec.name)), {})
-    content = json.dumps(mapping(deployment, "spec", "template", "spec"), default=str)
-    for spec in _versions(world.spec, content) if pair else ():
+    content = json.dumps(mapping(deployment, "spec", "template"), default=str)
+    for spec in _versions(world.spec, content, place) if pair else ():
         if pair_hash(spec) == pair:
             return Effective(world.spec, spec)
-    for verifier in _sources(world.spec.verifier.source, content) if pair else ():
+    for verifier in _at(world.spec.verifier.source, content, place) if pair else ():
         # Of a drafter that was taken away nothing stands there.
-        spec = replace(world.spec, verifier=replace(world.spec.verifier, source=verifier))
+        spec = _with(world.spec, verifier, None)
         if pair_hash(without_drafter(spec)) == pair:
             return Effective(world.spec, spec)
     return None
 
 
-def _versions(spec: DeploymentSpec, content: str) -> Iterator[DeploymentSpec]:
+def _versions(spec: DeploymentSpec, content: str, place: str) -> Iterator[DeploymentSpec]:
     speculator = spec.speculator if spec.speculates else None
-    for verifier in _sources(spec.verifier.source, content):
-        told = replace(spec, verifier=replace(spec.verifier, source=verifier))
+    for verifier in _at(spec.verifier.source, content, place):
         if speculator is None or speculator.source is None:
-            yield told
+            yield _with(spec, verifier, None)
             continue
-        for source in _sources(speculator.source, content):
-            yield replace(told, speculator=replace(speculator, source=source))
+        for source in _at(speculator.source, content, place):
+            yield _with(spec, verifier, source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A model at one version."""
+
+    told: ModelSource
+    """As the engine is told of it."""
+    brought: tuple[tuple[str, ModelSource], ...] = ()
+    """Of `Cache.brought`."""
+
+
+def _with(spec: DeploymentSpec, verifier: _Version, speculator: _Version | None) -> DeploymentSpec:
+    told, brought = replace(spec, verifier=replace(spec.verifier, source=verifier.told)), verifier.brought
+    if speculator is not None and spec.speculator is not None:
+        told = replace(told, speculator=replace(spec.speculator, source=speculator.told))
+        brought = tuple(dict((*brought, *speculator.brought)).items())
+    if spec.weights.cache is None or not brought:
+        return told
+    return replace(told, weights=replace(spec.weights, cache=replace(spec.weights.cache, brought=brought)))
+
+
+def _at(source: ModelSource, content: str, place: str) -> Iterator[_Version]:
+    """`source` at each version that stands in `content`; what lies in a claim of the user's as the spec has it."""
+    if not place or source.scheme is Scheme.PVC:
+        yield from (_Version(told) for told in _sources(source, content))
+    elif not in_pods(place):
+        for key in _found(_KEY, content):
+            yield _Version(ModelSource(Scheme.PVC, f"{place}/{FOLDER}/{key}"))
+    else:
+        for pin in _pins(source, content):
+            folder = f"{FOLDER}/{pin.key}"
+            yield _Version(ModelSource(Scheme.POD, f"{place}/{folder}"), ((folder, pin.source),))
+
+
+def _pins(source: ModelSource, content: str) -> Iterator[Pin]:
+    """Those of `source` that its pods may bring themselves."""
+    for told in _sources(source, content) if source.scheme is not Scheme.S3 else ():
+        location, _, digest = told.location.partition("@")
+        if digest or told.revision:
+            yield Pin(source.scheme, location, "", digest or told.revision)
+    for digest in _found(_DIGEST, content) if source.scheme is Scheme.S3 else ():
+        yield Pin(source.scheme, source.location, "", digest)
 
 
 def _sources(source: ModelSource, content: str) -> Iterator[ModelSource]:

@@ -1,4 +1,4 @@
-"""Which folders of caches pods load from, counted by namespace: kept by `cache`, so that no Job tidies one of them away.
+"""Which folders of caches pods load from, counted by namespace: kept by `cache`, so that no Job tidies them away.
 
 Status says it too, but can be wiped, hand-edited or written by another release, and its object may be gone before its
 pods are. What stands in a template is what an engine looks for when it is started again.

@@ -214,6 +214,51 @@ def test_a_branch_that_moved_meanwhile_is_followed_when_asked_for(what: Callable
     assert cluster.templates == 2
 
 
+def test_an_autoscaler_replaces_no_pod_of_another_version() -> None:
+    """Which are kept to until a change replaces pods anyway, and more of them is none."""
+    cluster = serving()
+    lost(cluster)
+    cluster.commits[EAGLE] = NEW
+    advance(cluster)
+    cluster.settle()
+    for replicas in (5, 1, 2):
+        cluster.edit(replicas=replicas)
+        cluster.settle()
+        assert cluster.deployment["spec"]["replicas"] == replicas
+        assert cluster.templates == 1
+    cluster.edit(verifier=replace(PAIRED.verifier, max_num_seqs=64))
+    cluster.settle()
+    assert cluster.templates == 2
+    assert NEW in " ".join(cluster.engine_args), "pinned with the next rollout"
+
+
+@PLACES
+@pytest.mark.parametrize("what", [lost, garbled])
+def test_from_a_cache_too_a_branch_that_moved_is_followed_when_asked_for(
+    weights: Weights, what: Callable[[Paired], None]
+) -> None:
+    """Caches know versions by a key that tells no commit: the label proves which one it is."""
+    cluster = serving(spec=replace(PAIRED, weights=weights))
+    template = cluster.deployment["spec"]["template"]
+    what(cluster)
+    cluster.commits[EAGLE] = cluster.commits[VERIFIER] = NEW
+    advance(cluster)
+    cluster.settle()
+    assert cluster.deployment["spec"]["template"] == template, "nobody asked for it"
+    assert cluster.condition("Ready")["status"] == "True"
+    assert cluster.look().actions == ()
+    cluster.forget()
+    cluster.settle()
+    assert cluster.templates == 1
+    cluster.edit(replicas=3)
+    cluster.settle()
+    assert cluster.templates == 1
+    repin(cluster, "x")
+    advance(cluster)
+    assert cluster.templates == 2
+    assert template != cluster.deployment["spec"]["template"]
+
+
 @pytest.mark.parametrize("what", [lost, garbled])
 def test_asked_for_after_the_loss_and_unread_it_changes_no_pod_either(what: Callable[[Paired], None]) -> None:
     cluster = serving()
