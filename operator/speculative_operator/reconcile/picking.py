@@ -41,6 +41,7 @@ from speculative_operator.reconcile.picked import (
 )
 from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.records import Known
+from speculative_operator.reconcile.running import running
 from speculative_operator.reconcile.stages import Stage
 from speculative_operator.reconcile.status import WARNINGS_KEPT
 from speculative_operator.reconcile.world import Outcome, World
@@ -176,12 +177,12 @@ def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | Non
 def _found(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
     """The entry that pods run already, where status does not say so: it was lost, or not written yet when the operator
     was killed."""
-    running = _running(world)
-    if not running or mapping(world.status, "picked"):
+    pair = running(world)
+    if not pair or mapping(world.status, "picked"):
         return None
     spec = world.spec
     for _, entry in world.catalogue.known(spec.verifier.source.uri, card or ()):
-        if pair_hash(drawn(spec, entry)) == running:
+        if pair_hash(drawn(spec, entry)) == pair:
             return pick_of(choose(spec, world.catalogue, card or (), only=key_of(entry)), spec, _basis(card), now)
     return None
 
@@ -266,12 +267,6 @@ def _just_read(world: World, held: Pick | None) -> tuple[str, ...] | None:
     return None
 
 
-def _running(world: World) -> str:
-    """Hash of the pair that the Deployment's template was made of; empty without one."""
-    deployment = world.children.get(("Deployment", names.child(world.spec.name)), {})
-    return text(deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR)
-
-
 # -- what does not do
 
 
@@ -287,7 +282,7 @@ def _misfit(world: World, pairing: Pairing) -> str:
     if failure is None or not failure.message.startswith(OF_SPECULATOR):
         return ""
     # Pods that run can wait for a source to answer; a new object is not held up by the speculator's.
-    gone = failure.final or (stages.stage is Stage.UNREAD and not _running(world))
+    gone = failure.final or (stages.stage is Stage.UNREAD and not running(world))
     return failure.message.removeprefix(OF_SPECULATOR) if gone else ""
 
 
@@ -296,11 +291,11 @@ def _alone_while_unread(picking: Picking, pairing: Pairing) -> Pairing:
     world, stages, spec = picking.world, pairing.stages, picking.world.spec
     if stages is None or not stages.goes_on or spec.speculator is None or not spec.speculates:
         return pairing
-    alone, running = as_written(replace(spec, speculator=None)), _running(world)
-    if running == pair_hash(spec):
+    alone, pair = as_written(replace(spec, speculator=None)), running(world)
+    if pair == pair_hash(spec):
         return pairing
     conditions = tuple(_unread(one, picking.pick) for one in pairing.conditions)
-    if running in ("", pair_hash(alone.told)):
+    if pair in ("", pair_hash(alone.told)):
         return replace(pairing, choices=(alone,), conditions=conditions, facts=None)
     current = records.read(mapping(world.status, "pair"))
     apart = bool(current.verifier) and current.asked != (pairing.record.asked if pairing.record is not None else ())
