@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from devcluster.options import ClusterOptions
 from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import main as cli
 from speculative_operator.domain import names
@@ -26,6 +27,7 @@ from speculative_operator.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "speculative-operator" / "README.md"
+CLUSTER = ROOT / "docs" / "development-cluster.md"
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", CHART]
 PAGES = sorted([*FIRST, *(ROOT / "docs").rglob("*.md")])
 GENERATED = {"api.md", "reasons.md", "settings.md"}
@@ -150,7 +152,7 @@ def test_variables_that_are_read_are_named() -> None:
     """Those of programs that users start; the harness of the real engine has some of its own."""
     package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
     told = set(VARIABLE.findall("\n".join(map(text, PAGES))))
-    assert set(re.findall(r"\"((?:SPECULATIVE|EMULATOR)_[A-Z_]+[A-Z])\"", package)) - told == set()
+    assert set(re.findall(r"\"((?:SPECULATIVE|EMULATOR)_[A-Z_]+[A-Z])\b", package)) - told == set()
 
 
 @every_page
@@ -248,6 +250,13 @@ def test_warnings_are_all_listed_with_their_type() -> None:
     status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
     told = {event.reason: event.type for event in events({}, status, ())}
     assert {Reason(name): kind for name, kind in rows} == told
+
+
+def test_options_of_the_development_cluster_are_all_shown() -> None:
+    blocks = [yaml.safe_load(block) for kind, block in FENCE.findall(text(CLUSTER)) if kind == "yaml"]
+    (shown,) = (block for block in blocks if "scrape_interval_seconds" in block)
+    shown["images"] = {}  # examples, of which there are none by default
+    assert shown == ClusterOptions().to_dict()
 
 
 # -- form
