@@ -57,14 +57,15 @@ def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired
 def _input(
     world: World, engine: Engine, in_force: InForce, spec: DeploymentSpec, deployment: Mapping[str, Any] | None
 ) -> RenderInput:
+    owned = not scaled_elsewhere(deployment)
     return RenderInput(
         spec=spec,
         container=engine.container(spec, _table(spec, in_force.table)),
         table=None if in_force.hard_off else in_force.table,
         table_version=in_force.version,
         capabilities=world.capabilities,
-        strategy=strategy.choose(spec, world.capabilities.spare_accelerators),
-        owns_replicas=not scaled_elsewhere(deployment),
+        strategy=strategy.choose(spec, world.capabilities.spare_accelerators, owns_replicas=owned),
+        owns_replicas=owned,
         waiting=in_force.table if in_force.hard_off else None,
         per_request=in_force.per_request,
     )

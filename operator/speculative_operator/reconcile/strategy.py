@@ -19,10 +19,12 @@ OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurg
 EVERY = (RECREATE, NEW_FIRST, OLD_FIRST)
 
 
-def choose(spec: DeploymentSpec, spare_accelerators: int | None) -> dict[str, Any]:
+def choose(spec: DeploymentSpec, spare_accelerators: int | None, *, owns_replicas: bool = True) -> dict[str, Any]:
     """The Deployment's `spec.strategy`. `spare_accelerators` beside those in use; None when unknown.
 
-    An explicit RollingUpdate starts the new pod first, unless it is known that this would wait for ever.
+    An explicit RollingUpdate starts the new pod first, unless it is known that this would wait for ever. Where others
+    set the Deployment's replicas (`owns_replicas` False), the spec's say nothing: there may be many, and all at once
+    would go. A single one is replaced as by Recreate, and the strategy does not change with each step of theirs.
     """
     if spec.rollout_strategy is RolloutStrategy.RECREATE:
         return RECREATE
@@ -31,4 +33,4 @@ def choose(spec: DeploymentSpec, spare_accelerators: int | None) -> dict[str, An
         return NEW_FIRST if enough or spare_accelerators is None else OLD_FIRST
     if enough:
         return NEW_FIRST
-    return OLD_FIRST if spec.replicas > 1 else RECREATE
+    return OLD_FIRST if spec.replicas > 1 or not owns_replicas else RECREATE

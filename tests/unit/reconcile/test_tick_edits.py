@@ -169,6 +169,21 @@ def test_replicas_are_left_to_an_autoscaler() -> None:
     assert "replicas" not in action.manifest["spec"]
 
 
+def test_pods_of_an_autoscaler_never_go_all_at_once() -> None:
+    """It scales the Deployment: the spec's one replica says nothing of how many pods there are."""
+    cluster = settled(spec=replace(SPEC, replicas=1))
+    deployment = cluster.children["Deployment", "demo"]
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    deployment["spec"]["replicas"] = 5
+    deployment["metadata"]["managedFields"] = [
+        {"manager": "keda", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    ]
+    cluster.edit(verifier=replace(SPEC.verifier, max_num_seqs=64))
+    action = next(one for one in cluster.look().actions if isinstance(one, ApplyChild)
+                  and one.manifest["kind"] == "Deployment")  # fmt: skip
+    assert action.manifest["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
 # -- what stands in the way
 
 
