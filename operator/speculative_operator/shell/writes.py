@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
@@ -89,6 +89,14 @@ class Ledger:
             return True
         return now >= at + min(5.0 * 2.0 ** (times - PATIENCE), 300.0)
 
+    def forget(self, wanted: Collection[Slot], generation: int) -> bool:
+        """Drop what was refused of an earlier spec and is not to be applied now; True where there was any. A pair that
+        is on its way holds its Deployment back: until it is there, nobody is to read of the one before."""
+        past = [slot for slot, one in self.problems.items() if one.generation != generation and slot not in wanted]
+        for slot in past:
+            del self.problems[slot]
+        return bool(past)
+
     def note_applied(self, slot: Slot, digest: str, now: float) -> int:
         """Count an apply; returns how many equal ones came in a row."""
         last, times, at = self.applied.get(slot, ("", 0, -inf))
@@ -136,7 +144,9 @@ class Writer:
         pokes = [action for action in actions if isinstance(action, PokePod)]
         first = await self._together([self._child(key, snapshot, action, ledger, now) for action in children])
         second = await self._together([self._poke(snapshot, action) for action in pokes])
-        return Report(first.acted + second.acted, first.refused or second.refused, first.again or second.again)
+        wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
+        past = ledger.forget(wanted, snapshot.owner["metadata"].get("generation", 0))
+        return Report(first.acted + second.acted, first.refused or second.refused or past, first.again or second.again)
 
     async def _together(self, coroutines: Sequence[Coroutine[Any, Any, Report]]) -> Report:
         results = await asyncio.gather(*coroutines, return_exceptions=True)
@@ -161,7 +171,7 @@ class Writer:
 
     async def _apply(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
         manifest = action.manifest
-        slot = (manifest["kind"], manifest["metadata"]["name"])
+        slot = slot_of(manifest)
         digest, generation = digest_of(manifest), snapshot.owner["metadata"].get("generation", 0)
         if not ledger.may_apply(slot, digest, generation, now):
             return Report()
@@ -275,6 +285,10 @@ def worst(failures: Sequence[BaseException]) -> BaseException:
         if isinstance(failure, NamespaceTerminatingError):
             return failure
     return max(failures, key=lambda failure: getattr(failure, "retry_after", None) or 0.0)
+
+
+def slot_of(manifest: Mapping[str, Any]) -> Slot:
+    return manifest["kind"], manifest["metadata"]["name"]
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:

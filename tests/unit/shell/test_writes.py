@@ -83,6 +83,22 @@ async def test_no_pods_are_made_where_the_api_server_drops_their_image_volumes(r
     assert rig.ledger.conditions() == ()
 
 
+async def test_what_was_refused_of_an_earlier_spec_is_not_told_while_another_is_on_its_way(rig: Rig) -> None:
+    """As while a Job pulls into a claim what no image volume may bring: nothing of the Deployment is to be done yet."""
+    of = await rig.begin()
+    rig.api.drops_images = True
+    await rig.do(with_image(of))
+    assert await rig.do(applying(of)) == Report(acted=1)
+    assert rig.ledger.conditions() != (), "of the same spec it is told still"
+    rig.cache.put(await rig.api.put(OWNER, owner(generation=2)))
+    assert (await rig.do(with_image(of))).refused
+    assert rig.ledger.conditions() != (), "still wanted, and refused again"
+    rig.cache.put(await rig.api.put(OWNER, owner(generation=3)))
+    assert await rig.do() == Report(refused=True)
+    assert rig.ledger.conditions() == ()
+    assert await rig.do() == Report()
+
+
 async def test_a_trial_that_fails_keeps_nobody_from_the_apply(rig: Rig) -> None:
     """As where a webhook knows no trials."""
     of = await rig.begin()
