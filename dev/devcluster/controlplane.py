@@ -125,8 +125,9 @@ def etcd(files: Files, tools: Toolchain) -> Component:
     )
 
 
-def api_server(files: Files, tools: Toolchain) -> Component:
-    """The API server: RBAC and Node authorization, an audit record of every request, kubelets believed unchecked."""
+def api_server(files: Files, tools: Toolchain, more: Mapping[str, str] | None = None) -> Component:
+    """The API server: RBAC and Node authorization, an audit record of every request, kubelets believed unchecked.
+    `more` flags of it."""
     keys = files.keys
     return Component(
         name="kube-apiserver",
@@ -154,6 +155,7 @@ def api_server(files: Files, tools: Toolchain) -> Component:
                     "audit-policy-file": files.audit_policy,
                     "audit-log-path": files.audit_log,
                     "profiling": False,
+                    **(more or {}),
                 }
             ),
         ),

@@ -37,6 +37,8 @@ class ClusterOptions:
     node_labels: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the process node's configuration, such as syncSeconds and crashBackoffSeconds."""
+    api_server_flags: Mapping[str, str] = field(default_factory=dict)
+    """Further flags of kube-apiserver, such as emulated-version: how one of an earlier release takes an object."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -116,7 +116,7 @@ def _write_facts(directory: Path, tools: Toolchain, living: Enclosure, urls: lis
 
 def components(options: ClusterOptions, tools: Toolchain, files: Files) -> tuple[Component, ...]:
     """Everything that the supervisor runs for these options."""
-    chosen = [controlplane.etcd(files, tools), controlplane.api_server(files, tools)]
+    chosen = [controlplane.etcd(files, tools), controlplane.api_server(files, tools, options.api_server_flags)]
     if options.controllers:
         chosen.extend(controlplane.controllers(files, tools))
     if options.prometheus:

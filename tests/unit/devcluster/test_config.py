@@ -64,6 +64,12 @@ def test_api_server_authorizes_audits_and_enables_nothing_special(files: Files) 
     assert not {"feature-gates", "enable-admission-plugins", "disable-admission-plugins", "runtime-config"} & set(flags)
 
 
+def test_flags_of_the_api_server_may_be_added(files: Files) -> None:
+    options = ClusterOptions(api_server_flags={"emulated-version": "1.34"})
+    server = next(one for one in startup.components(options, _TOOLS, files) if one.name == "kube-apiserver")
+    assert _flags(server) == _flags(controlplane.api_server(files, _TOOLS)) | {"emulated-version": "1.34"}
+
+
 def test_addresses_lie_in_their_ranges_and_apart() -> None:
     pods = ipaddress.ip_network(addresses.POD_RANGE)
     services = ipaddress.ip_network(addresses.SERVICE_RANGE)
