@@ -57,7 +57,8 @@ PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd
 @pytest.mark.parametrize("compression", list(COMPRESSIONS))
 @given(parts=st.lists(st.binary(max_size=300), min_size=1, max_size=4), sizes=st.lists(st.integers(0, 40), min_size=1))
 def test_any_cut_between_blocks(compression: str, parts: list[bytes], sizes: list[int]) -> None:
-    packed, blocks = b"".join(map(PACK[compression], parts)), []
+    packed = b"".join(map(PACK[compression], parts))
+    blocks: list[bytes] = []
     while packed:
         size = sizes[len(blocks) % len(sizes)] if any(sizes) else 1
         blocks.append(packed[:size])

@@ -159,7 +159,7 @@ def test_several_frames_of_zstd_and_tables_of_contents_are_one_layer(
 def test_a_later_layer_goes_before_an_earlier_one(
     registry: RegistryServer, tmp_path: Path, kinds: tuple[str, ...]
 ) -> None:
-    packing = {GZIP: gzip.compress, ZSTD: zstd}
+    packing: dict[str, Callable[[bytes], bytes]] = {GZIP: gzip.compress, ZSTD: zstd}
     first = tar_of(("models/config.json", b"{}"), ("models/a.txt", b"old"), ("usr/b.txt", b"no model"))
     second = tar_of(("models/a.txt", b"new"))
     pushed(tmp_path, packing[kinds[0]](first), packing.get(kinds[-1], bytes)(second), kinds=kinds)
