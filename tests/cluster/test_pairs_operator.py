@@ -1,0 +1,163 @@
+"""The operator with real Jobs and pods: what runs keeps its versions while the hub is away; few Jobs read at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.cluster.hublab import DRAFT, LONG, MODELS, OPERATOR_IMAGE, TARGET, HubLab, folder_of_models
+from tests.cluster.operatorlab import OperatorLab, until
+
+from devcluster import Cluster
+from speculative_operator.domain import names
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+Json = dict[str, Any]
+LOOKING = {"job_image": OPERATOR_IMAGE, "check_pairs": "true"}
+AWAY = {"path": "tiny/", "status": 503}
+LONG_AGO = {"status": {"pair": {"failure": {"time": "2000-01-01T00:00:00Z"}}}}
+JOBS_AT_A_TIME = 2
+
+
+@pytest.fixture(scope="module")
+def installed(node_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> OperatorLab:
+    lab = OperatorLab(node_cluster, tmp_path_factory.mktemp("operator"))
+    lab.install()
+    return lab
+
+
+@pytest.fixture
+def hub(installed: OperatorLab) -> Iterator[HubLab]:
+    """A namespace with a hub that serves the pair tiny/target and tiny/draft."""
+    with folder_of_models(f"hub-operator-{os.getpid()}") as folder:
+        for name in (TARGET, DRAFT):
+            shutil.copytree(MODELS / name, folder / "tiny" / name)
+        installed.enter()
+        yield HubLab(installed, "hub", folder)
+        installed.cluster.kubectl("delete", "namespace", installed.namespace, "--wait=false")
+
+
+def pair(hub: HubLab, name: str, draft: str = DRAFT, **changes: Any) -> Json:
+    return hub.body(name, f"hf://tiny/{TARGET}", f"hf://tiny/{draft}", **changes)
+
+
+def apply(hub: HubLab, *bodies: Json) -> None:
+    hub.lab.apply({"apiVersion": "v1", "kind": "List", "items": bodies})
+
+
+def compared(hub: HubLab, name: str, reason: str) -> None:
+    """Wait until PairCompatible of an object has a reason."""
+    until(f"{name}: {reason}", lambda: hub.lab.condition("PairCompatible", name).get("reason") == reason, LONG)
+
+
+def test_pods_keep_their_versions_while_the_hub_is_away(hub: HubLab) -> None:
+    lab, both = hub.lab, ("asked", "wiped")
+
+    def serving() -> Json:
+        for name in both:
+            hub.ready(name)
+        return {name: hub.serving(name) for name in both}
+
+    def commit() -> str:
+        return str(hub.status("asked")["pair"]["speculatorPin"]["resolved"])
+
+    with lab.operator(**LOOKING):
+        apply(hub, *(pair(hub, name) for name in both))
+        before, pinned = serving(), commit()
+        assert all(pinned in args for pods in before.values() for _, args in pods.values())
+
+        hub.order(AWAY)
+        (hub.folder / "tiny" / DRAFT / "README.md").write_text("another commit")
+        lab.cluster.kubectl("annotate", "specdep", "asked", "-n", lab.namespace, f"{names.ANNOTATION_REPIN}=1")
+        wipe = json.dumps([{"op": "remove", "path": "/status"}])
+        at = ("specdep", "wiped", "-n", lab.namespace, "--subresource=status")
+        lab.cluster.kubectl("patch", *at, "--type=json", "-p", wipe)
+        until("both are told of", lambda: all("VersionsUnread" in hub.warned(name) for name in both), LONG)
+        assert serving() == before
+        compared(hub, "asked", "PairMatches")
+        compared(hub, "wiped", "PairUnread")
+
+    with lab.operator(**LOOKING | {"check_pairs": "false"}):
+        for name in both:
+            compared(hub, name, "NotChecked")
+        assert serving() == before
+
+    hub.order()
+    with lab.operator(**LOOKING):
+        # Where nobody waits it is tried again after an hour. Written by hand, it is also a status with two writers.
+        lab.patch("specdep", "wiped", LONG_AGO, "--subresource=status")
+        for name in both:
+            compared(hub, name, "PairMatches")
+        until("what was asked for is followed", lambda: commit() != pinned, LONG)
+        new = commit()
+        until("by pods", lambda: [new in args for _, args in hub.serving("asked").values()] == [True], LONG)
+        assert serving()["wiped"] == before["wiped"], "nobody asked for another version"
+        until("nothing is to be told", lambda: not any("VersionsUnread" in hub.warned(name) for name in both), LONG)
+
+
+@contextmanager
+def watched(lab: OperatorLab) -> Iterator[Callable[[], list[Json]]]:
+    """What the API server tells of Jobs that read, in its order."""
+    argv = ["get", "jobs", "-n", lab.namespace, "-l", f"{names.LABEL_JOB}=inspect", "-o", "json"]
+    out = lab.directory / f"jobs-{lab.namespace}"
+    decoder = json.JSONDecoder()
+
+    def told() -> list[Json]:
+        text, found = out.read_text().lstrip(), []
+        while text:
+            event, end = decoder.raw_decode(text)
+            found.append(event)
+            text = text[end:].lstrip()
+        return found
+
+    with out.open("w") as file:
+        command = [lab.cluster.binaries.kubectl, *argv, "--watch", "--output-watch-events"]
+        environment = {**os.environ, **lab.cluster.environment()}
+        running = subprocess.Popen(command, env=environment, stdout=file, stdin=subprocess.DEVNULL)
+        try:
+            yield told
+        finally:
+            running.kill()
+            running.wait()
+
+
+def unfinished(events: list[Json]) -> list[int]:
+    """How many Jobs had not ended, after each event."""
+    jobs: set[str] = set()
+    counts = []
+    for event in events:
+        job = event["object"]
+        ends = {one["type"] for one in job["status"].get("conditions") or () if one["status"] == "True"}
+        over = event["type"] == "DELETED" or ends & {"Complete", "Failed"}
+        jobs = jobs - {job["metadata"]["uid"]} if over else jobs | {job["metadata"]["uid"]}
+        counts.append(len(jobs))
+    return counts
+
+
+def test_few_jobs_read_at_a_time_also_after_a_restart(hub: HubLab) -> None:
+    lab = hub.lab
+    drafts = [f"draft-{number}" for number in range(5)]
+    for name in drafts:
+        shutil.copytree(MODELS / DRAFT, hub.folder / "tiny" / name)
+    settings = {**LOOKING, "inspect_jobs": str(JOBS_AT_A_TIME)}
+    # Of an image that is nowhere: no engine is needed here.
+    bodies = [pair(hub, name, name, engine={"version": "0.32.0", "image": "nowhere:1"}) for name in drafts]
+    with watched(lab) as told:
+        first = lab.start(**settings)
+        until("the operator is ready", lambda: first.answers("/readyz")[0] == 200, LONG)
+        apply(hub, *bodies)
+        until("Jobs", lambda: len(lab.listed("jobs")) == JOBS_AT_A_TIME, LONG)
+        first.kill()
+        with lab.operator(**settings):
+            for name in drafts:
+                compared(hub, name, "PairMatches")
+        counts = unfinished(told())
+    assert max(counts) == JOBS_AT_A_TIME, counts
+    assert len({event["object"]["metadata"]["uid"] for event in told()}) == len(drafts), "each is read once"
