@@ -22,8 +22,11 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import main as cli
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.findings import Kind
 from speculative_operator.reconcile.events import events
 from speculative_operator.settings import PREFIX, Settings
+from speculative_operator.sim import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "speculative-operator" / "README.md"
@@ -171,7 +174,9 @@ def test_targets_of_make_exist(page: Path) -> None:
 
 @every_page
 def test_flags_that_are_named_are_taken_by_something(page: Path) -> None:
-    named = {flag for word in QUOTED.findall(text(page)) for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9-]+", word)}
+    """Alone or with a program of ours; other programs' commands are theirs."""
+    ours = [word for word in QUOTED.findall(text(page)) if word.startswith(("--", "speculative"))]
+    named = {flag for word in ours for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9-]+", word)}
     foreign = {"--timestamps"}  # of kubectl, which the process node does not have
     assert {flag for flag in named - foreign if flag not in sources()} == set()
 
@@ -250,6 +255,29 @@ def test_warnings_are_all_listed_with_their_type() -> None:
     status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
     told = {event.reason: event.type for event in events({}, status, ())}
     assert {Reason(name): kind for name, kind in rows} == told
+
+
+def first_column(page: str, section: str) -> list[str]:
+    """Words of the first column of the tables of a section, in their order."""
+    _, _, rest = text(ROOT / "docs" / page).partition(f"\n## {section}\n")
+    return re.findall(r"^\| `(\w+)`", re.split(r"^## ", rest, maxsplit=1, flags=re.MULTILINE)[0], re.MULTILINE)
+
+
+def test_codes_of_findings_are_all_listed() -> None:
+    assert sorted(first_column("pairs.md", "Codes")) == sorted(Code)
+
+
+def test_kinds_of_pairs_are_all_listed() -> None:
+    assert sorted(first_column("pairs.md", "Kinds")) == sorted(Kind)
+
+
+def test_scenarios_are_all_listed() -> None:
+    assert first_column("rivals.md", "Scenarios") == [scenario.name for scenario in catalogue.ALL]
+
+
+def test_commands_are_all_described() -> None:
+    for command in cli.COMMANDS:
+        assert f"\n## speculative {command}\n" in text(ROOT / "docs" / "cli.md")
 
 
 def test_options_of_the_development_cluster_are_all_shown() -> None:

@@ -58,7 +58,7 @@ class Weights(Wire):
     secret_name: scalars.ObjectName | None = None
     """Secret of the same namespace with credentials: key HF_TOKEN for hf://; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     AWS_SESSION_TOKEN and AWS_REGION for s3://; .dockerconfigjson for oci://. Of these the engine itself gets HF_TOKEN
-    alone; the others are for the Jobs that read and fetch weights."""
+    alone; the others are for the Jobs that read and fetch weights, and for the containers of pods that do."""
     check: Check | None = None
     """Auto: a Job reads configuration, tokenizer and tensor headers of both models, pins their versions and compares
     them before pods are made; a pair that cannot work gets none. "Off": nothing is compared; in YAML it needs the
@@ -88,4 +88,4 @@ class Weights(Wire):
         ]
         | None
     ) = None
-    """Environment variables of the Jobs that read and fetch weights."""
+    """Environment variables of the Jobs that read and fetch weights, and of the containers of pods that do."""
