@@ -243,6 +243,15 @@ def test_objects_are_valid(shown: dict[str, Any]) -> None:
     to_domain(shown)
 
 
+def test_the_operators_image_is_named_where_the_first_page_says() -> None:
+    """Whoever replaces it in these two places has replaced it everywhere."""
+    lines = (ROOT / "manifests" / "install.yaml").read_text().splitlines()
+    image = next(line.split()[1] for line in lines if re.fullmatch(r" +image: \S+:\S+", line))
+    places = [index for index, line in enumerate(lines) if line.endswith(f" {image}")]
+    assert [lines[index].split()[0] for index in places] == ["image:", "value:"]
+    assert "SPECULATIVE_JOB_IMAGE" in lines[places[1] - 1]
+
+
 # -- warnings
 
 

@@ -174,7 +174,7 @@ def reasons_reference() -> str:
         "One vocabulary: a reason is the reason of a condition and of an event, a label of the operator's metrics and",
         f"a word in logs at once. {GENERATED.split(';', maxsplit=1)[0]}.\n",
         "## Conditions\n",
-        "All of them are there from the first visit on. `Unknown` means: not looked at, or not known; the reason says why.\n",
+        "All of them are there from the first visit on. `Unknown`: not looked at, or not known; the reason says why.\n",
         "| Condition | True means |\n| --- | --- |",
         *(f"| `{kind}` | {_CONDITIONS[kind]} |" for kind in ConditionType),
         "",

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 NAMESPACE = "speculative-system"
-HEADER = """# The operator with everything that it needs, made from the chart. Apply it server-side:
+HEADER = """# The operator with everything that it needs, made from the chart. Put the name of your image where one is
+# named (`image` and SPECULATIVE_JOB_IMAGE), and apply it server-side:
 #   kubectl apply --server-side -f manifests/
 # Generated: helm template speculative-operator charts/speculative-operator --namespace {namespace} \\
 #              | python -m speculative_operator.api.generate --install -
