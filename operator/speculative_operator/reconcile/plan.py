@@ -84,14 +84,20 @@ def _differ(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
 
 
 def frozen(world: World, planned: Plan) -> Plan:
-    """What of a plan leaves pods as they are: their table, where they re-read it, and the word that it has changed."""
-    table = ("ConfigMap", names.child(world.spec.name, "table"))
-    kept = (one for one in planned.actions if isinstance(one, PokePod) or _of_table(one, table))
+    """What of a plan leaves pods as they are: their table, where they re-read it, and the word that it has changed; how
+    many there are, which an autoscaler may say at any time; and what is missing beside them, such as what a new one of
+    them would mount."""
+    kept = (one for one in planned.actions if isinstance(one, PokePod) or _spares(world, one))
     return Plan(tuple(kept), planned.problems)
 
 
-def _of_table(action: Action, table: tuple[str, str]) -> bool:
-    return isinstance(action, ApplyChild) and _key(action.manifest) == table
+def _spares(world: World, action: Action) -> bool:
+    if not isinstance(action, ApplyChild):
+        return False
+    key = _key(action.manifest)
+    if key[0] == "Deployment":
+        return key in world.children and not replaces(world, (action,))
+    return key == ("ConfigMap", names.child(world.spec.name, "table")) or key not in world.children
 
 
 def is_ours(world: World, child: Mapping[str, Any]) -> bool:

@@ -236,7 +236,7 @@ def test_a_pair_that_does_not_fit_gets_no_pod() -> None:
 def test_pods_that_run_stay_when_the_next_pair_does_not_fit() -> None:
     cluster = serving()
     deployment, table = cluster.deployment, cluster.table
-    cluster.edit(speculator=drawn(FOREIGN), replicas=3)
+    cluster.edit(speculator=drawn(FOREIGN), replicas=3, engine=replace(PAIRED.engine, args=("--seed", "7")))
     outcomes = advance(cluster)
     assert cluster.deployment == deployment, "not even another field of it is touched"
     assert cluster.table == table
@@ -246,12 +246,36 @@ def test_pods_that_run_stay_when_the_next_pair_does_not_fit() -> None:
     assert cluster.status["nextPair"]["speculatorPin"]["uri"] == f"hf://{FOREIGN}"
     assert cluster.status["nextPair"]["verdict"] == "Incompatible"
     Status.model_validate(cluster.status)
-    cluster.edit(speculator=drawn(EAGLE), replicas=2)
+    cluster.edit(speculator=drawn(EAGLE), replicas=2, engine=PAIRED.engine)
     cluster.settle()
     assert cluster.deployment["spec"] == deployment["spec"], "the way back needs no rollout"
     assert state(cluster, "Ready") == ("True", "AllReady")
     assert cluster.made == [Purpose.INSPECT] * 2, "and no Job"
     assert "nextPair" not in cluster.status
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_pods_that_stay_are_scaled_and_have_what_they_mount(refused: bool) -> None:
+    """The next pair may be on its way for hours, or refused for days: load does not wait for it."""
+    cluster = serving()
+    before = template(cluster.deployment)
+    cluster.edit(speculator=drawn(FOREIGN))
+    (advance if refused else Paired.tick)(cluster)
+    cluster.edit(replicas=5)
+    for kind, name in (("Service", "demo"), ("ConfigMap", "demo-payload"), ("PodDisruptionBudget", "demo")):
+        del cluster.children[kind, name]
+    cluster.tick()
+    cluster.tick()
+    cluster.roll()
+    outcome = cluster.tick()
+    assert len(cluster.pods) == 5
+    assert template(cluster.deployment) == before
+    assert {("Service", "demo"), ("ConfigMap", "demo-payload"), ("PodDisruptionBudget", "demo")} <= set(
+        cluster.children
+    )
+    assert outcome.actions == cluster.tick().actions == ()
+    assert state(cluster, "Ready") == ("False", "PairMismatch" if refused else "Inspecting")
+    assert state(cluster, "Available") == ("True", "AllReady")
 
 
 def test_pods_of_a_refused_change_are_tuned_on() -> None:
