@@ -92,7 +92,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)
     turns = Turns(chosen.inspect_jobs, time.monotonic)
     sources = Sources(rounds.latest, resync.capabilities, Jobs(kube, time.monotonic), turns, rows.current)
-    visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry), telemetry, sources, tick)
+    visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)
 

@@ -30,6 +30,10 @@ class ConflictError(ApiError):
     """Somebody else changed, created or replaced the object: look again."""
 
 
+class OutdatedError(ApiError):
+    """Not sent: while it waited for its turn, what it was decided on changed, or another replica took over."""
+
+
 class ForbiddenError(ApiError):
     """The ServiceAccount may not; verb and resource are in the message."""
 

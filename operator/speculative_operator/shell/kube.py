@@ -10,7 +10,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +25,7 @@ from speculative_operator.shell import login
 from speculative_operator.shell.errors import (
     ApiError,
     ExpiredListError,
+    OutdatedError,
     UnauthorizedError,
     UnavailableError,
     from_response,
@@ -39,14 +40,19 @@ LINE_BYTES = 4096
 """What is read of a line of a log."""
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+CONTENT = {"apply": APPLY, "patch": MERGE}
+"""Media type of what a verb sends, where it is not plain JSON."""
 NEVER_A_VERSION = "1"
 """A resourceVersion that no object has: an apply that carries it creates, or fails with a conflict."""
 
 Json = dict[str, Any]
+Still = Callable[[], bool]
+"""Asked at the last moment, once a write has its slot, for it may have waited long: False, and it is not sent."""
 
 
 class Kube:
-    """A client for one API server. Every method raises ApiError or one of its kinds, nothing else."""
+    """A client for one API server. Every method raises ApiError or one of its kinds, nothing else; those with `still`
+    OutdatedError where that says no."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self._timeout = aiohttp.ClientTimeout(
@@ -65,6 +71,11 @@ class Kube:
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()
+
+    @property
+    def waiting(self) -> int:
+        """Writes that wait for a slot."""
+        return self._gate.waiting
 
     async def connection(self) -> Any:
         """Fresh credentials in kopf's form."""
@@ -114,7 +125,13 @@ class Kube:
     # -- writing
 
     async def apply(
-        self, resource: Resource, manifest: Mapping[str, Any], *, uid: str | None = None, dry: bool = False
+        self,
+        resource: Resource,
+        manifest: Mapping[str, Any],
+        *,
+        uid: str | None = None,
+        dry: bool = False,
+        still: Still | None = None,
     ) -> Json:
         """Server-side apply of the whole intent; fields of other managers that are in it are taken over.
 
@@ -126,11 +143,12 @@ class Kube:
         metadata |= {"uid": uid} if uid else {"resourceVersion": NEVER_A_VERSION}
         body = {**manifest, "metadata": metadata}
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"} | ({"dryRun": "All"} if dry else {})
-        return await self._request(
-            "apply", resource, metadata["namespace"], metadata["name"], query=query, body=body, content=APPLY
-        )
+        name = metadata["name"]
+        return await self._request("apply", resource, metadata["namespace"], name, query=query, body=body, still=still)
 
-    async def apply_status(self, owner: Mapping[str, Any], status: Mapping[str, Any]) -> Json:
+    async def apply_status(
+        self, owner: Mapping[str, Any], status: Mapping[str, Any], *, still: Still | None = None
+    ) -> Json:
         """Server-side apply of the whole status of a SpeculativeDeployment, only if its uid is still the same."""
         meta = owner["metadata"]
         body = {
@@ -141,21 +159,25 @@ class Kube:
         }
         query = {"fieldManager": names.STATUS_MANAGER, "force": "true"}
         return await self._request(
-            "apply", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, content=APPLY
+            "apply", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, still=still
         )
 
-    async def merge(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> Json:
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, still: Still | None = None
+    ) -> Json:
         """Merge patch; a `metadata.uid` in it is a precondition."""
         query = {"fieldManager": names.FIELD_MANAGER}
-        return await self._request("patch", resource, namespace, name, query=query, body=patch, content=MERGE)
+        return await self._request("patch", resource, namespace, name, query=query, body=patch, still=still)
 
-    async def clear_status(self, owner: Mapping[str, Any], rest: Mapping[str, Any]) -> Json:
+    async def clear_status(
+        self, owner: Mapping[str, Any], rest: Mapping[str, Any], *, still: Still | None = None
+    ) -> Json:
         """Merge patch of the status of a SpeculativeDeployment, only if its uid is still the same."""
         meta = owner["metadata"]
         body = {"metadata": {"uid": meta["uid"]}, "status": rest}
         query = {"fieldManager": names.STATUS_MANAGER}
         return await self._request(
-            "patch", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, content=MERGE
+            "patch", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, still=still
         )
 
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> Json:
@@ -165,10 +187,12 @@ class Kube:
         """PUT; the resourceVersion in `body` is a precondition."""
         return await self._request("update", resource, namespace, name, body=body)
 
-    async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> Json:
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, *, still: Still | None = None
+    ) -> Json:
         """Delete the object, only if its uid still is `uid`."""
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
-        return await self._request("delete", resource, namespace, name, body=body)
+        return await self._request("delete", resource, namespace, name, body=body, still=still)
 
     # -- one request
 
@@ -182,7 +206,7 @@ class Kube:
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
-        content: str = "application/json",
+        still: Still | None = None,
     ) -> Json:
         what = f"{resource.plural}{'/' + subresource if subresource else ''} {namespace}/{name}".rstrip("/ ")
         path = resource.path(namespace, name, subresource)
@@ -190,7 +214,9 @@ class Kube:
             # Whoever renews the lease must not queue behind a burst of children.
             if body is not None and resource.plural != "leases":
                 await stack.enter_async_context(self._gate.slot(resource.rank))
-            return await self._send(verb, path, what, query or {}, body, content)
+            if still is not None and not still():
+                raise OutdatedError(verb, what, "it is no longer to be done")
+            return await self._send(verb, path, what, query or {}, body, CONTENT.get(verb, "application/json"))
 
     async def _send(
         self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str

@@ -6,14 +6,14 @@ import logging
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.reconcile.world import Event
 from speculative_operator.shell.cache import Body, Cache
-from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError
+from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError, OutdatedError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import EVENT
 from speculative_operator.shell.telemetry import Telemetry
@@ -29,20 +29,23 @@ NOTE_BYTES = 1024
 
 
 class Reporter:
-    """Writes status and posts Events."""
+    """Writes status and posts Events. `leading` is asked before each status: a replica that lost its Lease while it was
+    stopped would put back what another has written since, pins and tables included."""
 
-    def __init__(self, kube: Kube, cache: Cache, telemetry: Telemetry) -> None:
+    def __init__(self, kube: Kube, cache: Cache, telemetry: Telemetry, leading: Callable[[], bool]) -> None:
         self._kube = kube
+        self._leading = leading
         self._cache = cache
         self._telemetry = telemetry
         self._posted: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._instance = os.environ.get("POD_NAME") or names.OPERATOR
 
     async def status(self, owner: Body, status: Mapping[str, Any]) -> bool:
-        """Write the whole status; False when the object is gone or was replaced. Raises ApiError otherwise."""
+        """Write the whole status; False when the object is gone or was replaced, or when we may no longer write. Raises
+        ApiError otherwise."""
         try:
             body = await self._written(owner, status)
-        except (NotFoundError, ConflictError):
+        except (NotFoundError, ConflictError, OutdatedError):
             return False
         self._cache.put(body)
         self._telemetry.action("status", str(owner["kind"]))
@@ -52,15 +55,15 @@ class Reporter:
         """An apply leaves what somebody else has written into status, as a restore from a backup does: it would stand
         there for ever, or even make what is applied beside it invalid."""
         try:
-            body = await self._kube.apply_status(owner, status)
+            body = await self._kube.apply_status(owner, status, still=self._leading)
         except InvalidError:
             rest = surplus(owner.get("status") or {}, status)
             if not rest:
                 raise
-            await self._kube.clear_status(owner, rest)
-            body = await self._kube.apply_status(owner, status)
+            await self._kube.clear_status(owner, rest, still=self._leading)
+            body = await self._kube.apply_status(owner, status, still=self._leading)
         rest = surplus(body.get("status") or {}, status)
-        return await self._kube.clear_status(owner, rest) if rest else body
+        return await self._kube.clear_status(owner, rest, still=self._leading) if rest else body
 
     async def events(self, owner: Body, events: Sequence[Event], now: float) -> None:
         """Post each event that was not posted lately. An Event that cannot be posted is lost: it is news, not state."""

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from math import inf
 from typing import Any
@@ -27,6 +28,7 @@ from speculative_operator.shell.errors import (
     InvalidError,
     NamespaceTerminatingError,
     NotFoundError,
+    OutdatedError,
 )
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, Resource
@@ -165,9 +167,12 @@ class Writer:
     ) -> Report:
         if not self._still(key, snapshot):
             return Report(again=True)
-        if isinstance(action, DeleteChild):
-            return await self._delete(key, action)
-        return await self._apply(key, snapshot, action, ledger, now)
+        try:
+            if isinstance(action, DeleteChild):
+                return await self._delete(key, snapshot, action)
+            return await self._apply(key, snapshot, action, ledger, now)
+        except OutdatedError:
+            return Report(again=True)
 
     async def _apply(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
         manifest = action.manifest
@@ -185,7 +190,8 @@ class Writer:
             ledger.problems[slot] = Problem(condition, digest, generation, now + FORBIDDEN_PAUSE)
             return Report(refused=True)
         try:
-            body = trimmed(await self._kube.apply(resource, manifest, uid=uid))
+            still = partial(self._still, key, snapshot)
+            body = trimmed(await self._kube.apply(resource, manifest, uid=uid, still=still))
         except ConflictError:
             await self._look(slot, key, ledger, now)
             return Report(again=True)
@@ -237,9 +243,10 @@ class Writer:
         # Else the namespace is gone, and with it our object: a watch will say so.
         return Report()
 
-    async def _delete(self, key: Key, action: DeleteChild) -> Report:
+    async def _delete(self, key: Key, snapshot: Snapshot, action: DeleteChild) -> Report:
+        still = partial(self._still, key, snapshot)
         try:
-            await self._kube.delete(CHILD_BY_KIND[action.kind], key[0], action.name, action.uid)
+            await self._kube.delete(CHILD_BY_KIND[action.kind], key[0], action.name, action.uid, still=still)
         except NotFoundError:
             return Report()
         except ConflictError:
@@ -250,12 +257,14 @@ class Writer:
 
     async def _poke(self, snapshot: Snapshot, action: PokePod) -> Report:
         pod = next((pod for pod in snapshot.pods if pod["metadata"]["name"] == action.pod), None)
-        if pod is None or not self._leading():
+        if pod is None:
             return Report()
         metadata = {"uid": pod["metadata"]["uid"], "annotations": {names.ANNOTATION_POKE: action.value}}
         try:
-            body = await self._kube.merge(POD, pod["metadata"]["namespace"], action.pod, {"metadata": metadata})
-        except (NotFoundError, ConflictError):
+            body = await self._kube.merge(
+                POD, pod["metadata"]["namespace"], action.pod, {"metadata": metadata}, still=self._leading
+            )
+        except (NotFoundError, ConflictError, OutdatedError):
             return Report()
         self._cache.put(body)
         self._telemetry.action("poke", POD.kind)

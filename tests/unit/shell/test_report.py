@@ -22,7 +22,7 @@ NEW: dict[str, Any] = {"replicas": 2, "pair": {"hash": "a"}}
 
 @pytest.fixture
 def reporter(kube: Kube, telemetry: Telemetry) -> Reporter:
-    return Reporter(kube, Cache(), telemetry)
+    return Reporter(kube, Cache(), telemetry, lambda: True)
 
 
 async def written(api: FakeApi, reporter: Reporter) -> Any:

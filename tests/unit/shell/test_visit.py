@@ -47,12 +47,13 @@ class Rig:
         self.round: Round | None = None
         self.seen: list[tuple[World, Memory | None, Observation | None]] = []
         self.probe: Reason | None = None
+        self.leading = True
         self.at = 0.0
         """Monotonic seconds, as far as turns know."""
         self.memory: Memory | None = None
         self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
-        reporter = Reporter(kube, self.cache, telemetry)
+        reporter = Reporter(kube, self.cache, telemetry, lambda: self.leading)
         sources = Sources(lambda _: self.round, Capabilities, Jobs(kube, time.monotonic), Turns(1, lambda: self.at))
         self.visitor = Visitor(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
@@ -283,6 +284,19 @@ async def test_a_refused_manifest_reaches_the_next_tick_as_a_problem_at_once(rig
     assert 'speculative_operator_ticks_total{outcome="refused",reason="RenderInvalid"} 2.0' in text
 
 
+async def test_what_was_refused_is_no_problem_once_nobody_wants_it_any_more(rig: Rig) -> None:
+    """A user takes a bad edit back: pods are as asked for, nothing is left to be applied."""
+    of = await rig.begin()
+    rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
+    rig.api.failures.append(lambda call: FaultError(422, "bad") if call.plural == "deployments" else None)
+    await rig.visitor.visit(KEY)
+    rig.plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
+    rig.cache.put(await rig.api.put(OWNER, owner(generation=2)))
+    assert await rig.visitor.visit(KEY) == 0.0, "status is to say so at once"
+    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert rig.seen[-1][0].problems == ()
+
+
 async def test_an_object_replaced_during_the_visit_gets_no_status(rig: Rig) -> None:
     of = await rig.begin()
     await rig.api.drop(OWNER, "gemma")
@@ -290,6 +304,17 @@ async def test_an_object_replaced_during_the_visit_gets_no_status(rig: Rig) -> N
     assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
     assert rig.status is None
     assert of["metadata"]["uid"] != rig.api.find(OWNER.kind)[0]["metadata"]["uid"]
+
+
+async def test_a_replica_that_lost_its_lease_writes_no_status(rig: Rig) -> None:
+    """As a process that was stopped for a minute: what it would write is of before that, pins and table included."""
+    await rig.begin(status={"observedGeneration": 1, "speculation": {"tableVersion": 9}})
+    rig.leading = False
+    told = Event("Normal", Reason.CREATED, "x")
+    rig.plan = lambda _: ((), {"observedGeneration": 1, "speculation": {"tableVersion": 2}}, (told,))
+    await rig.visitor.visit(KEY)
+    assert rig.status["speculation"] == {"tableVersion": 9}
+    assert rig.api.writes() == [], "nor an event of it"
 
 
 async def test_recorded_decisions_are_counted_once(rig: Rig) -> None:

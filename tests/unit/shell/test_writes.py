@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.shell.fakeapi import Call, FakeApi, FaultError
+from tests.unit.shell.fakeapi import Call, FakeApi, FaultError, eventually
 from tests.unit.shell.scene import KEY, applying, manifest, owner, pod
 
 from speculative_operator.domain import names
@@ -55,6 +57,12 @@ class Rig:
 @pytest.fixture
 def rig(api: FakeApi, kube: Kube, telemetry: Telemetry) -> Rig:
     return Rig(api, kube, telemetry)
+
+
+def named(of: dict[str, Any], name: str) -> ApplyChild:
+    """Another child of the same kind."""
+    made = applying(of).manifest
+    return ApplyChild({**made, "metadata": {**made["metadata"], "name": name}}, Reason.CREATED, "missing")
 
 
 def with_image(of: dict[str, Any]) -> ApplyChild:
@@ -301,6 +309,40 @@ async def test_pods_are_not_poked_when_the_table_did_not_arrive(rig: Rig) -> Non
     with pytest.raises(errors.UnavailableError):
         await rig.do(PokePod("gemma-1", 7), applying(of, "ConfigMap"))
     assert not rig.api.writes("pods")
+
+
+@pytest.mark.parametrize("what", ["changed", "paused", "not leading"])
+async def test_a_write_that_waits_for_its_slot_is_not_sent_when_its_reasons_are_gone(
+    rig: Rig, kube: Kube, what: str
+) -> None:
+    """Slots are few where many objects change, and an API server that hangs keeps each for seconds."""
+    of = await rig.begin()
+    rig.cache.put(await rig.api.put(POD, pod()))
+    uids = []
+    for name in ("gemma-0", "gemma-1"):
+        await rig.do(named(of, name))
+        uids.append(rig.snapshot.children["Service", name]["metadata"]["uid"])
+    before = len(rig.api.writes())
+    answering = threading.Event()
+    rig.api.failures.append(lambda _: None if answering.wait(30.0) else FaultError(503))
+    actions: list[Action] = [named(of, f"gemma-{number}") for number in (2, 3, 4, 5, 6, 0)]
+    actions += [DeleteChild("Service", "gemma-1", uids[1], "x"), PokePod("gemma-1", 7)]
+    doing = asyncio.create_task(rig.do(*actions))
+    await eventually(lambda: kube.waiting == 3)
+    changed = {**of, "metadata": {**of["metadata"], "resourceVersion": "99999"}}
+    if what == "not leading":
+        rig.leading = False
+    else:
+        changed["metadata"] |= (
+            {"generation": 2} if what == "changed" else {"annotations": {names.ANNOTATION_PAUSED: "true"}}
+        )
+        rig.cache.put(changed)
+    answering.set()
+    report = await doing
+    assert report.again
+    sent = [(call.method, call.name) for call in rig.api.writes()[before:] if call.plural == "services"]
+    assert sent == [("PATCH", f"gemma-{number}") for number in range(2, 6)], "those that had their slots already"
+    assert bool(rig.api.writes("pods")) is (what != "not leading")
 
 
 @pytest.mark.parametrize("what", ["gone", "replaced", "changed", "deleting", "paused", "not leading"])
