@@ -147,7 +147,7 @@ class Pod(Wire):
 
 
 class Resources(Wire):
-    """Resources of the operator: 200 MiB carry some 500 objects, 384 MiB some thousands."""
+    """Resources of the operator: 200 MiB carry some 400 objects, 384 MiB some 1,000; for more, raise both."""
 
     requests: dict[str, Text | int] = Field(default={"cpu": "100m", "memory": "200Mi"})
     """Reserved."""
@@ -189,7 +189,7 @@ class Values(Wire):
     metrics: Metrics = Metrics()
     """The operator's own metrics."""
     resources: Resources = Resources()
-    """Resources of the operator: 200 MiB carry some 500 objects, 384 MiB some thousands."""
+    """Resources of the operator: 200 MiB carry some 400 objects, 384 MiB some 1,000; for more, raise both."""
     pod: Pod = Pod()
     """The operator's pod."""
     fullname_override: Text = ""
