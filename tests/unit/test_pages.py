@@ -19,6 +19,7 @@ import yaml
 
 from devcluster.options import ClusterOptions
 from speculative_operator.api.convert import to_domain
+from speculative_operator.api.crd import schema
 from speculative_operator.cli import main as cli
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
@@ -46,7 +47,14 @@ TWO_HUMPS = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+")
 VARIABLE = re.compile(r"\b(?:SPECULATIVE|EMULATOR|DEVCLUSTER|REALENGINE)_[A-Z][A-Z0-9_]*\b")
 OF_THE_TREE = re.compile(r"(?:operator|dev|tests|docs|charts|examples|manifests|crds)/[\w./-]*\w")
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+TODAY = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "decisions"]
+"""All but those that tell what was so when they were written."""
+every_page = pytest.mark.parametrize("page", PAGES, ids=name)
 
 
 @cache
@@ -217,6 +225,9 @@ WHOLE: dict[str, Any] = {
 }
 
 
+WHOLE_SCHEMA = schema()
+
+
 def objects(page: Path) -> Iterator[dict[str, Any]]:
     """Objects of ours in YAML blocks, pieces of a spec put into a whole one."""
     for language, block in FENCE.findall(text(page)):
@@ -296,6 +307,34 @@ def test_options_of_the_development_cluster_are_all_shown() -> None:
     assert shown == ClusterOptions().to_dict()
 
 
+# -- fields
+
+FIELD = re.compile(r"(?:[a-z][A-Za-z0-9]*\.)+[a-z][A-Za-z0-9]*(?=$|[: ])")
+FILES = (".yaml", ".json", ".md", ".py", ".csv")
+
+
+def is_field(path: str) -> bool:
+    """Of `spec` or `status`, or of the whole object; what has no schema of its own is not looked into."""
+    nodes = [WHOLE_SCHEMA, *(WHOLE_SCHEMA["properties"][top] for top in ("spec", "status"))]
+    return any(_holds(node, path.split(".")) for node in nodes)
+
+
+def _holds(node: dict[str, Any], parts: list[str]) -> bool:
+    node = node.get("items", node)
+    if not parts or node.get("x-kubernetes-preserve-unknown-fields"):
+        return True
+    inner = node.get("properties", {}).get(parts[0])
+    return inner is not None and _holds(inner, parts[1:])
+
+
+@pytest.mark.parametrize("page", TODAY, ids=name)
+def test_fields_that_are_named_exist(page: Path) -> None:
+    tops = {*WHOLE_SCHEMA["properties"], *WHOLE_SCHEMA["properties"]["spec"]["properties"]}
+    named = {found[0] for word in QUOTED.findall(text(page)) if (found := FIELD.match(word))}
+    ours = {path for path in named if path.split(".")[0] in tops and not path.endswith(FILES)}
+    assert {path for path in ours if not is_field(path)} == set()
+
+
 # -- form
 
 
@@ -309,10 +348,7 @@ def written(page: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-WRAPPED = [page for page in PAGES if page.name not in {*GENERATED, "CHANGELOG.md"} and page.parent.name != "decisions"]
-"""Generated pages keep sentences of docstrings whole, and what was written once stays as it is."""
-
-
-@pytest.mark.parametrize("page", WRAPPED, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [page for page in TODAY if page.name not in GENERATED], ids=name)
 def test_prose_fits_the_screen(page: Path) -> None:
+    """Generated pages keep sentences of docstrings whole."""
     assert [number for number, line in written(page) if len(line) > WIDTH] == []
