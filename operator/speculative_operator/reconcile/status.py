@@ -109,7 +109,7 @@ def should_write(old: Mapping[str, Any], new: Mapping[str, Any], last_write: flo
     """
     if _steady(old) != _steady(new):
         return True
-    if now - last_write < FIGURES_SECONDS:
+    if 0 <= now - last_write < FIGURES_SECONDS:
         return False
     if at(old, "engine", _ACKNOWLEDGED) != at(new, "engine", _ACKNOWLEDGED):
         return True

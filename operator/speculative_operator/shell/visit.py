@@ -206,7 +206,8 @@ class Visitor:
         """A look at the ready pods, once for each round; None when there is nothing to see or nothing new."""
         ready = [pod["metadata"]["name"] for pod in snapshot.pods if is_ready(pod)]
         found = self._sources.latest(spec.namespace)
-        if not ready or found is None or found.time <= state.round_at:
+        # Another one, not a later one: a clock that was set back must not blind us until it has caught up.
+        if not ready or found is None or found.time == state.round_at:
             return None
         state.round_at = found.time
         if isinstance(found.result, Gap):

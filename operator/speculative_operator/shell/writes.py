@@ -89,7 +89,7 @@ class Ledger:
         last, times, at = self.applied.get(slot, ("", 0, -inf))
         if last != digest or times < PATIENCE:
             return True
-        return now >= at + min(5.0 * 2.0 ** (times - PATIENCE), 300.0)
+        return not 0 <= now - at < min(5.0 * 2.0 ** (times - PATIENCE), 300.0)
 
     def forget(self, wanted: Collection[Slot], generation: int) -> bool:
         """Drop what was refused of an earlier spec and is not to be applied now; True where there was any. A pair that

@@ -278,6 +278,7 @@ async def test_a_child_that_is_changed_back_again_and_again_is_applied_less_ofte
         sent += (await rig.do(applying(of, port=1), now=now)).acted
         now += 2.0
     assert PATIENCE < sent <= PATIENCE + 6, "200 s: 5, 10, 20, 40, 80 s apart"
+    assert (await rig.do(applying(of, port=1), now=now - 3600.0)).acted == 1, "the clock was set back"
     assert (await rig.do(applying(of, port=2), now=now)).acted == 1, "another manifest goes at once"
 
 
