@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ OPERATOR_IMAGE, ENGINE_IMAGE = images()
 PYTHON = {"python": Image((sys.executable,))}
 LONG = 90.0
 """seconds: a machine that does much else at the same time takes its time."""
+EVERY = 0.5
+"""seconds between two looks: each is a process, and what is waited for wants the processor too."""
 
 
 @contextmanager
@@ -90,11 +92,12 @@ class HubLab:
 
     def ready(self, name: str) -> None:
         """Wait until an object serves."""
-        until(
-            f"{name} is ready: {self.lab.condition('Ready', name)}",
-            lambda: self.lab.condition("Ready", name).get("status") == "True",
-            LONG,
-        )
+        self.wait(f"{name} is ready", lambda: self.lab.condition("Ready", name).get("status") == "True")
+
+    @staticmethod
+    def wait(what: str, condition: Callable[[], Any]) -> Any:
+        """`until`, for what a machine does when it comes to it."""
+        return until(what, condition, LONG, EVERY)
 
     def status(self, name: str) -> Json:
         return dict((self.lab.get(names.PLURAL, name) or {}).get("status") or {})

@@ -41,12 +41,12 @@ def spec(**changes: Any) -> Json:
     }
 
 
-def until(what: str, condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(what: str, condition: Callable[[], Any], seconds: float = 15.0, every: float = 0.1) -> Any:
     """Wait until `condition` gives something true, and return it. Raises AssertionError naming `what`."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {what}"
-        time.sleep(0.1)
+        time.sleep(every)
     return found
 
 

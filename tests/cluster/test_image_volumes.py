@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.cluster.hublab import (
     DRAFT,
-    LONG,
     MODELS,
     OPERATOR_IMAGE,
     PYTHON,
@@ -18,7 +17,7 @@ from tests.cluster.hublab import (
     HubLab,
     folder_of_models,
 )  # fmt: skip
-from tests.cluster.operatorlab import OperatorLab, until
+from tests.cluster.operatorlab import OperatorLab
 
 from demo.scene import images
 from devcluster import Cluster, ClusterOptions
@@ -70,9 +69,9 @@ def test_image_volumes_that_are_kept_carry_the_models(registry: HubLab) -> None:
     lab = registry.lab
     with lab.operator(job_image=OPERATOR_IMAGE, check_pairs="true", plain_http_registries=registry.host):
         lab.apply(pair(registry))
-        deployment = until("a Deployment", lambda: lab.get("deployment", "packed"), LONG)
+        deployment = registry.wait("a Deployment", lambda: lab.get("deployment", "packed"))
         (pod,) = lab.pods(1, "packed")
-        ready = until("a status", lambda: lab.condition("Ready", "packed").get("reason") == "PodsNotReady")
+        ready = registry.wait("a status", lambda: lab.condition("Ready", "packed").get("reason") == "PodsNotReady")
     pins = [registry.status("packed")["pair"][f"{side}Pin"]["resolved"] for side in ("verifier", "speculator")]
     assert volumes(deployment) == [
         f"{registry.host}/team/{name}@{pin}" for name, pin in zip((TARGET, DRAFT), pins, strict=True)
@@ -86,7 +85,7 @@ def test_where_they_are_dropped_no_pod_is_made_until_a_job_may_pull_the_models(r
     lab = registry.lab
     with lab.operator(job_image=OPERATOR_IMAGE, check_pairs="true", plain_http_registries=registry.host):
         lab.apply(pair(registry))
-        until("it is said", lambda: lab.condition("Ready", "packed").get("reason") == "UnsupportedSource", LONG)
+        registry.wait("it is said", lambda: lab.condition("Ready", "packed").get("reason") == "UnsupportedSource")
         told = lab.condition("Ready", "packed")
         assert told["status"] == "False"
         assert "spec.weights.cache" in told["message"]
@@ -98,7 +97,7 @@ def test_where_they_are_dropped_no_pod_is_made_until_a_job_may_pull_the_models(r
 
         registry.order({"path": "/blobs/", "status": 503})
         lab.apply(pair(registry, **CLAIM))
-        until("of that nothing is told", lambda: lab.condition("Ready", "packed").get("reason") == "Downloading", LONG)
+        registry.wait("the Job fills it", lambda: lab.condition("Ready", "packed").get("reason") == "Downloading")
         registry.order()
         registry.ready("packed")
     assert volumes(lab.get("deployment", "packed") or {}) == []

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.cluster.hublab import DRAFT, LONG, MODELS, OPERATOR_IMAGE, TARGET, HubLab, folder_of_models
-from tests.cluster.operatorlab import OperatorLab, until
+from tests.cluster.hublab import DRAFT, MODELS, OPERATOR_IMAGE, TARGET, HubLab, folder_of_models
+from tests.cluster.operatorlab import OperatorLab
 
 from devcluster import Cluster
 from speculative_operator.domain import names
@@ -54,7 +54,7 @@ def apply(hub: HubLab, *bodies: Json) -> None:
 
 def compared(hub: HubLab, name: str, reason: str) -> None:
     """Wait until PairCompatible of an object has a reason."""
-    until(f"{name}: {reason}", lambda: hub.lab.condition("PairCompatible", name).get("reason") == reason, LONG)
+    hub.wait(f"{name}: {reason}", lambda: hub.lab.condition("PairCompatible", name).get("reason") == reason)
 
 
 def test_pods_keep_their_versions_while_the_hub_is_away(hub: HubLab) -> None:
@@ -79,7 +79,7 @@ def test_pods_keep_their_versions_while_the_hub_is_away(hub: HubLab) -> None:
         wipe = json.dumps([{"op": "remove", "path": "/status"}])
         at = ("specdep", "wiped", "-n", lab.namespace, "--subresource=status")
         lab.cluster.kubectl("patch", *at, "--type=json", "-p", wipe)
-        until("both are told of", lambda: all("VersionsUnread" in hub.warned(name) for name in both), LONG)
+        hub.wait("both are told of", lambda: all("VersionsUnread" in hub.warned(name) for name in both))
         assert serving() == before
         compared(hub, "asked", "PairMatches")
         compared(hub, "wiped", "PairUnread")
@@ -89,17 +89,17 @@ def test_pods_keep_their_versions_while_the_hub_is_away(hub: HubLab) -> None:
             compared(hub, name, "NotChecked")
         assert serving() == before
 
+    # Where nobody waits it is tried again after an hour. Written by hand, it is also a status with two writers.
+    lab.patch("specdep", "wiped", LONG_AGO, "--subresource=status")
     hub.order()
     with lab.operator(**LOOKING):
-        # Where nobody waits it is tried again after an hour. Written by hand, it is also a status with two writers.
-        lab.patch("specdep", "wiped", LONG_AGO, "--subresource=status")
         for name in both:
             compared(hub, name, "PairMatches")
-        until("what was asked for is followed", lambda: commit() != pinned, LONG)
+        hub.wait("what was asked for is followed", lambda: commit() != pinned)
         new = commit()
-        until("by pods", lambda: [new in args for _, args in hub.serving("asked").values()] == [True], LONG)
+        hub.wait("by pods", lambda: [new in args for _, args in hub.serving("asked").values()] == [True])
         assert serving()["wiped"] == before["wiped"], "nobody asked for another version"
-        until("nothing is to be told", lambda: not any("VersionsUnread" in hub.warned(name) for name in both), LONG)
+        hub.wait("nothing is to be told", lambda: not any("VersionsUnread" in hub.warned(name) for name in both))
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def watched(lab: OperatorLab) -> Iterator[Callable[[], list[Json]]]:
         return found
 
     with out.open("w") as file:
-        command = [lab.cluster.binaries.kubectl, *argv, "--watch", "--output-watch-events"]
+        command = [str(lab.cluster.binaries.kubectl), *argv, "--watch", "--output-watch-events"]
         environment = {**os.environ, **lab.cluster.environment()}
         running = subprocess.Popen(command, env=environment, stdout=file, stdin=subprocess.DEVNULL)
         try:
@@ -151,9 +151,9 @@ def test_few_jobs_read_at_a_time_also_after_a_restart(hub: HubLab) -> None:
     bodies = [pair(hub, name, name, engine={"version": "0.32.0", "image": "nowhere:1"}) for name in drafts]
     with watched(lab) as told:
         first = lab.start(**settings)
-        until("the operator is ready", lambda: first.answers("/readyz")[0] == 200, LONG)
+        hub.wait("the operator is ready", lambda: first.answers("/readyz")[0] == 200)
         apply(hub, *bodies)
-        until("Jobs", lambda: len(lab.listed("jobs")) == JOBS_AT_A_TIME, LONG)
+        hub.wait("Jobs", lambda: lab.listed("jobs"))
         first.kill()
         with lab.operator(**settings):
             for name in drafts:
