@@ -91,10 +91,10 @@ class Ledger:
             return True
         return not 0 <= now - at < min(5.0 * 2.0 ** (times - PATIENCE), 300.0)
 
-    def forget(self, wanted: Collection[Slot], generation: int) -> bool:
-        """Drop what was refused of an earlier spec and is not to be applied now; True where there was any. A pair that
-        is on its way holds its Deployment back: until it is there, nobody is to read of the one before."""
-        past = [slot for slot, one in self.problems.items() if one.generation != generation and slot not in wanted]
+    def forget(self, wanted: Collection[Slot]) -> bool:
+        """Drop what was refused and is not to be applied any more; True where there was any: an edit that was taken
+        back, a child that is as wanted by now, a Deployment that waits for its next pair."""
+        past = self.problems.keys() - set(wanted)
         for slot in past:
             del self.problems[slot]
         return bool(past)
@@ -147,7 +147,7 @@ class Writer:
         first = await self._together([self._child(key, snapshot, action, ledger, now) for action in children])
         second = await self._together([self._poke(snapshot, action) for action in pokes])
         wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
-        past = ledger.forget(wanted, snapshot.owner["metadata"].get("generation", 0))
+        past = ledger.forget(wanted)
         return Report(first.acted + second.acted, first.refused or second.refused or past, first.again or second.again)
 
     async def _together(self, coroutines: Sequence[Coroutine[Any, Any, Report]]) -> Report:

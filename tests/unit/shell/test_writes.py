@@ -96,8 +96,8 @@ async def test_what_was_refused_of_an_earlier_spec_is_not_told_while_another_is_
     of = await rig.begin()
     rig.api.drops_images = True
     await rig.do(with_image(of))
-    assert await rig.do(applying(of)) == Report(acted=1)
-    assert rig.ledger.conditions() != (), "of the same spec it is told still"
+    await rig.do(with_image(of), applying(of))
+    assert rig.ledger.conditions() != (), "it is told as long as it is wanted"
     rig.cache.put(await rig.api.put(OWNER, owner(generation=2)))
     assert (await rig.do(with_image(of))).refused
     assert rig.ledger.conditions() != (), "still wanted, and refused again"
@@ -209,6 +209,16 @@ async def test_a_refused_manifest_is_a_problem_and_not_sent_again_until_somethin
     rig.api.failures.clear()
     assert await rig.do(applying(of, "Deployment", x=2)) == Report(acted=1, refused=True)
     assert rig.ledger.conditions() == ()
+
+
+async def test_what_was_refused_and_is_put_right_by_others_is_no_problem(rig: Rig) -> None:
+    """A policy lets nobody put back what was edited by hand, until whoever edited it does."""
+    of = await rig.begin()
+    rig.api.failures.append(lambda call: FaultError(403, "policy says no", "Forbidden") if call.write else None)
+    assert (await rig.do(applying(of))).refused
+    assert await rig.do() == Report(refused=True), "status is to say so at once"
+    assert rig.ledger.conditions() == ()
+    assert await rig.do() == Report()
 
 
 async def test_a_new_generation_tries_a_refused_manifest_again(rig: Rig) -> None:
