@@ -80,6 +80,7 @@ def test_killed_and_started_again_at_rest_it_writes_nothing(lab: OperatorLab) ->
         lab.deploy()
         lab.make_ready()
         until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+        until("all is told", lambda: "unreachable" in _told(lab))
         time.sleep(3.0)
         first.kill()
     before, status = _versions(lab), (lab.get(names.PLURAL) or {})["status"]
@@ -213,6 +214,10 @@ def test_a_second_operator_waits_for_the_first_to_give_the_lease_back(lab: Opera
 def _holder(lab: OperatorLab) -> str:
     lease = lab.cluster.kubectl("get", "lease", names.OPERATOR, "-n", SYSTEM, "-o", "json")
     return str(json.loads(lease.stdout)["spec"].get("holderIdentity", ""))
+
+
+def _told(lab: OperatorLab) -> str:
+    return str((lab.get(names.PLURAL) or {}).get("status", {}).get("speculation", {}).get("message", ""))
 
 
 def _observed(lab: OperatorLab, name: str) -> bool:
