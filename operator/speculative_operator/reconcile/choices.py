@@ -87,10 +87,10 @@ def left_by_status(world: World, current: Record, place: str = "") -> Effective 
     same sources since these pods were made. Pods of other sources or revisions are another edit's, and so are those
     that load from elsewhere than the cache at `place` (empty: none)."""
     found = told_by_template(world, place)
-    if found is None or not current.hash:
-        return found
     same = current.covers(replace(wanted_of(world.spec), repin=current.repin))
-    return found if same and current.hash in (running(world), pair_hash(found.told)) else None
+    if found is None or (current.asked and not same):
+        return None
+    return found if not current.hash or current.hash in (running(world), pair_hash(found.told)) else None
 
 
 def trusted(world: World) -> Record:

@@ -259,6 +259,35 @@ def test_from_a_cache_too_a_branch_that_moved_is_followed_when_asked_for(
     assert template != cluster.deployment["spec"]["template"]
 
 
+OTHER = "me/Qwen3-8B-eagle3"
+
+
+class Copied(Paired):
+    """OTHER is as EAGLE is, under its own name."""
+
+    def facts(self, name: str) -> Any:
+        found = super().facts(EAGLE if name == OTHER else name)
+        pin = replace(found.pin, location=OTHER, resolved=NEW) if name == OTHER else found.pin
+        return replace(found, pin=pin)
+
+
+@PLACES
+@pytest.mark.parametrize("change", ["revision", "speculator"])
+def test_an_edit_that_the_operator_missed_is_no_loss(weights: Weights, change: str) -> None:
+    """What another release has packed is not understood, and still says what was asked for: not this."""
+    cluster = Copied(spec=replace(PAIRED, weights=weights))
+    advance(cluster)
+    garbled(cluster)
+    other = drawn(OTHER) if change == "speculator" else PAIRED.speculator
+    source = replace(hub(VERIFIER), revision="v2") if change == "revision" else hub(VERIFIER)
+    cluster.commits[VERIFIER] = NEW if change == "revision" else COMMITS[VERIFIER]
+    cluster.edit(verifier=replace(PAIRED.verifier, source=source), speculator=other)
+    advance(cluster)
+    cluster.settle()
+    assert cluster.templates == 2
+    assert cluster.condition("Ready")["status"] == "True"
+
+
 @pytest.mark.parametrize("what", [lost, garbled])
 def test_asked_for_after_the_loss_and_unread_it_changes_no_pod_either(what: Callable[[Paired], None]) -> None:
     cluster = serving()
