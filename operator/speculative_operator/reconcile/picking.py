@@ -41,7 +41,7 @@ from speculative_operator.reconcile.picked import (
 )
 from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.records import Known
-from speculative_operator.reconcile.running import running
+from speculative_operator.reconcile.running import drawn_by_template, running
 from speculative_operator.reconcile.stages import Stage
 from speculative_operator.reconcile.status import WARNINGS_KEPT
 from speculative_operator.reconcile.world import Outcome, World
@@ -175,14 +175,14 @@ def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | Non
 
 
 def _found(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
-    """The entry that pods run already, where status does not say so: it was lost, or not written yet when the operator
-    was killed."""
-    pair = running(world)
-    if not pair or mapping(world.status, "picked"):
+    """The entry that pods run already, at whatever version, where status does not say so: it was lost, or not written
+    yet when the operator was killed."""
+    if not running(world) or mapping(world.status, "picked"):
         return None
-    spec = world.spec
+    spec, cache = world.spec, world.spec.weights.cache
     for _, entry in world.catalogue.known(spec.verifier.source.uri, card or ()):
-        if pair_hash(drawn(spec, entry)) == pair:
+        pick = drawn(spec, entry)
+        if drawn_by_template(world, pick) or (cache is not None and drawn_by_template(world, pick, cache.place)):
             return pick_of(choose(spec, world.catalogue, card or (), only=key_of(entry)), spec, _basis(card), now)
     return None
 

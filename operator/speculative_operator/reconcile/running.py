@@ -46,18 +46,27 @@ def folders(template: Mapping[str, Any]) -> frozenset[str]:
 def told_by_template(world: World, place: str = "") -> Effective | None:
     """The spec at the versions that stand in the template, from the cache at `place` (empty: none); None where pods
     are of another pair, or the template does not tell."""
-    pair = running(world)
-    deployment = world.children.get(("Deployment", names.child(world.spec.name)), {})
-    content = json.dumps(mapping(deployment, "spec", "template"), default=str)
-    for spec in _versions(world.spec, content, place) if pair else ():
-        if pair_hash(spec) == pair:
-            return Effective(world.spec, spec)
+    pair, content = running(world), _template(world)
+    drawn = drawn_by_template(world, world.spec, place)
+    if drawn is not None:
+        return Effective(world.spec, drawn)
     for verifier in _at(world.spec.verifier.source, content, place) if pair else ():
         # Of a drafter that was taken away nothing stands there.
         spec = _with(world.spec, verifier, None)
         if pair_hash(without_drafter(spec)) == pair:
             return Effective(world.spec, spec)
     return None
+
+
+def drawn_by_template(world: World, spec: DeploymentSpec, place: str = "") -> DeploymentSpec | None:
+    """The same of another `spec` of the object, its drafter included."""
+    pair, content = running(world), _template(world)
+    return next((told for told in _versions(spec, content, place) if pair_hash(told) == pair), None) if pair else None
+
+
+def _template(world: World) -> str:
+    deployment = world.children.get(("Deployment", names.child(world.spec.name)), {})
+    return json.dumps(mapping(deployment, "spec", "template"), default=str)
 
 
 def _versions(spec: DeploymentSpec, content: str, place: str) -> Iterator[DeploymentSpec]:

@@ -15,13 +15,14 @@ from tests.unit.reconcile.choosing import (
     rows,
     verifier,
 )
-from tests.unit.reconcile.paired import DRAFT, EAGLE, FOREIGN, VERIFIER, advance, told, with_cache
+from tests.unit.reconcile.paired import CACHED, DRAFT, EAGLE, FOREIGN, VERIFIER, advance, told, with_cache
 from tests.unit.reconcile.worlds import observed
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
+    Cache,
     Check,
     EngineSettings,
     EngineType,
@@ -317,6 +318,19 @@ def test_pods_tell_what_was_picked_where_status_was_lost() -> None:
     cluster.tick()
     assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")
     assert cluster.templates == 1
+
+
+@pytest.mark.parametrize("weights", [Weights(), CACHED, Weights(cache=Cache(node_path="/var/lib/models"))])
+def test_pods_tell_it_at_the_versions_that_they_are_pinned_to(weights: Weights) -> None:
+    cluster = serving(spec=replace(LEFT, weights=weights))
+    cluster.catalogue = rows(SMALL, GOOD)
+    cluster.status = {}
+    cluster.forget()
+    advance(cluster)
+    cluster.settle()
+    assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")
+    assert cluster.templates == 1
+    assert condition(cluster, "Ready") == ("True", "AllReady")
 
 
 def test_an_engine_that_does_not_serve_the_pick_gets_another() -> None:
