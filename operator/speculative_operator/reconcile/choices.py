@@ -88,7 +88,7 @@ def left_by_status(world: World, current: Record, place: str = "") -> Effective 
     that load from elsewhere than the cache at `place` (empty: none)."""
     found = told_by_template(world, place)
     same = current.covers(replace(wanted_of(world.spec), repin=current.repin))
-    if found is None or (current.asked and not same):
+    if found is None or ((current.asked or current.hash) and not same):
         return None
     return found if not current.hash or current.hash in (running(world), pair_hash(found.told)) else None
 
