@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
@@ -13,6 +14,7 @@ from tests.cluster.operatorlab import SYSTEM, OperatorLab, spec, until
 from tests.unit.shell.promserver import PrometheusServer, matrix, says, send, series, serving
 
 from devcluster import Cluster
+from devcluster.errors import DevClusterError
 from speculative_operator.api import rbac
 from speculative_operator.domain import names
 
@@ -89,6 +91,50 @@ def test_killed_and_started_again_at_rest_it_writes_nothing(lab: OperatorLab) ->
         time.sleep(4.5)
         assert (lab.get(names.PLURAL) or {})["status"] == status
         assert _versions(lab) == before
+
+
+def test_pods_that_another_release_made_stay_until_the_new_rendering_is_asked_for(lab: OperatorLab) -> None:
+    with lab.operator():
+        lab.deploy()
+        lab.make_ready()
+        until("Ready", lambda: lab.condition("Ready").get("status") == "True")
+    made = {"metadata": {"annotations": {names.ANNOTATION_HASH: "another release's"}},
+            "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 777}}}}  # fmt: skip
+    lab.cluster.kubectl("patch", "deployment", "gemma", "-n", lab.namespace, "-p", json.dumps(made))
+    until("pods of that release serve", lambda: _serving(lab, 2), 60.0)
+    generation = lab.children()["Deployment", "gemma"]["metadata"]["generation"]
+    with lab.operator():
+        until("it is told", lambda: "UpgradeWaits" in _warnings(lab))
+        time.sleep(4.5)
+        assert lab.children()["Deployment", "gemma"]["metadata"]["generation"] == generation
+        lab.cluster.kubectl("scale", "specdep", "gemma", "-n", lab.namespace, "--replicas=3")
+        until("three are asked for", lambda: lab.children()["Deployment", "gemma"]["spec"]["replicas"] == 3)
+        assert _grace(lab) == 777
+        adopt = f"{names.ANNOTATION_ADOPT}=now"
+        lab.cluster.kubectl("annotate", "specdep", "gemma", "-n", lab.namespace, adopt)
+        until("pods are made anew", lambda: _grace(lab) != 777)
+        until("they serve", lambda: _serving(lab, 3), 60.0)
+        until("nothing waits", lambda: "UpgradeWaits" not in _warnings(lab))
+
+
+def _serving(lab: OperatorLab, count: int) -> bool:
+    """Makes pods ready as they come, until those of the newest template are the only ones."""
+    with contextlib.suppress(DevClusterError):  # a pod that is replaced while it is looked at
+        lab.make_ready(count)
+    found = lab.children()["Deployment", "gemma"]
+    status = found.get("status", {})
+    seen = status.get("observedGeneration") == found["metadata"]["generation"]
+    counts = {status.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")}
+    return seen and counts == {count}
+
+
+def _grace(lab: OperatorLab) -> int:
+    return int(lab.children()["Deployment", "gemma"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"])
+
+
+def _warnings(lab: OperatorLab) -> set[str]:
+    status = (lab.get(names.PLURAL) or {}).get("status", {})
+    return {one["reason"] for one in status.get("warnings", ())}
 
 
 def test_a_namespaced_operator_needs_no_right_outside(lab: OperatorLab) -> None:

@@ -52,6 +52,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         target=wanted.target,
         template=_plain(wanted.template),
         paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
+        adopt=str(annotations.get(names.ANNOTATION_ADOPT) or ""),
         auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
     )
 

@@ -51,6 +51,8 @@ _CLUSTER = """## Ways to ask
 - `kubectl scale specdep NAME --replicas 3`, and any autoscaler, through the scale subresource.
 - Annotation `{paused}: "true"` stops every action and every decision until it is removed.
 - Annotation `{repin}`, with any new value, resolves branches and tags anew: pods are replaced where they have moved.
+- Annotation `{adopt}`, with any new value, has pods made as this release of the operator makes them; an upgrade of the
+  operator alone replaces none that serve.
 """
 
 
@@ -164,6 +166,7 @@ def _ways() -> str:
         selectors=", ".join(f"`{path}`" for path in SELECTABLE),
         paused=names.ANNOTATION_PAUSED,
         repin=names.ANNOTATION_REPIN,
+        adopt=names.ANNOTATION_ADOPT,
     )
 
 

@@ -21,6 +21,8 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 
 ANNOTATION_HASH = f"{GROUP}/rendered-hash"
 """On every child: hash of the manifest as rendered, so that an unchanged child costs no call."""
+ANNOTATION_MADE_OF = f"{GROUP}/made-of"
+"""On the Deployment (the object, never the template): hash of what was asked of its pods, however they are made."""
 ANNOTATION_POKE = f"{GROUP}/table-version"
 """On serving pods (the object, never the template): makes the kubelet deliver a changed ConfigMap at once."""
 ANNOTATION_TABLE = f"{GROUP}/table"
@@ -31,6 +33,8 @@ ANNOTATION_PAUSED = f"{GROUP}/paused"
 
 ANNOTATION_REPIN = f"{GROUP}/repin"
 """On the SpeculativeDeployment: any new value has branches and tags resolved anew."""
+ANNOTATION_ADOPT = f"{GROUP}/adopt"
+"""On the SpeculativeDeployment: any new value has pods made as this release of the operator makes them."""
 ANNOTATION_WANTED = f"{GROUP}/wanted"
 """On Jobs: hash of what they were made for. A Job for something else is deleted, never changed."""
 

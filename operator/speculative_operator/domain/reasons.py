@@ -64,6 +64,7 @@ class Reason(StrEnum):
     PAIR_UNREAD = "PairUnread"
     NEW_REVISION = "NewRevisionAvailable"
     VERSIONS_UNREAD = "VersionsUnread"
+    UPGRADE_WAITS = "UpgradeWaits"
     PICKED = "SpeculatorPicked"
     NOTHING_KNOWN = "NoSpeculatorKnown"
     BETTER_KNOWN = "BetterSpeculatorKnown"
@@ -148,6 +149,8 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.PAIR_UNREAD: "The files could not be read, so that nothing was compared; the engine does when it starts.",
     Reason.NEW_REVISION: "The branch or tag of the spec has moved; the pinned version stays until it is asked for.",
     Reason.VERSIONS_UNREAD: "The versions that are to be looked up could not be read; pods that run keep theirs.",
+    Reason.UPGRADE_WAITS: "This release of the operator would make pods differently; those that run stay until it is "
+    "asked for, by the annotation that the message names.",
     Reason.PICKED: "speculator.auto: the message names the speculator taken from the catalogue, why, and the source.",
     Reason.NOTHING_KNOWN: "speculator.auto: the catalogue has nothing that can be served for this verifier, which is "
     "served alone; the message names the remedy.",

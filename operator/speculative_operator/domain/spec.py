@@ -321,6 +321,8 @@ class DeploymentSpec:
     target: Target = Target.DEPLOYMENT
     template: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
+    adopt: str = ""
+    """Value of the annotation that has pods made as this release of the operator makes them."""
     auto_speculator: bool = False
     """The speculator is picked from the catalogue: `speculator` is then None until it was."""
 

@@ -38,11 +38,12 @@ class Desired:
         return next((one for one in self.manifests if (one["kind"], one["metadata"]["name"]) == wanted), None)
 
 
-def desired_children(world: World, engine: Engine, in_force: InForce) -> Desired:
-    """Every child for the table in force. Raises RenderError."""
+def desired_children(world: World, engine: Engine, in_force: InForce, made_of: str) -> Desired:
+    """Every child for the table in force; `made_of` is borne by the Deployment. Raises RenderError."""
     spec = without_drafter(world.spec) if in_force.hard_off else world.spec
     deployment = world.children.get(("Deployment", names.child(spec.name)))
-    plain = _helped_as_before(_input(world, engine, in_force, spec, deployment), engine, deployment)
+    given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of)
+    plain = _helped_as_before(given, engine, deployment)
     manifests: tuple[Mapping[str, Any], ...] = render_again(plain)
     template = startup.template_key(_deployment(manifests))
     seconds = _budget(world, engine, plain, template, deployment)

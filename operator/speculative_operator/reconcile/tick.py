@@ -20,9 +20,9 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import OffPolicy
-from speculative_operator.engines.base import Engine
+from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import compiling, startup
+from speculative_operator.reconcile import compiling, startup, upgrade
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
@@ -140,19 +140,23 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     held = remembered(world, turn.memory, policy, in_force, turn.now)
     verdict = consider(held, turn.look.observation, policy, in_force, _serving(world, turn.look, in_force), turn.now)
     said = _said(turn.world, pairing, choice)
+    made_of = upgrade.made_of(choice, policy, verdict.in_force)
     try:
-        desired = desired_children(world, engine, verdict.in_force)
+        desired = desired_children(world, engine, verdict.in_force, made_of)
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems = (_unrendered(error), *world.problems)
         return _stay(turn.world, turn.look, held, problems, turn.now, said, pairing.actions), False
     starts = _starts(world, desired, planned)
+    waiting: tuple[Notice, ...] = ()
     if pairing.frozen:
         planned = frozen(turn.world, planned)
+    elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
+        waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.kept(turn.world, planned)
     late = first_outlasted(turn.look.pods)
     notices = (
         *engine.notices(choice.named), *unused(choice.named, policy.knobs), *compiling.unused(choice.named, world),
-        *pairing.notices, *((startup.late(late.name, late.outlasted),) if late is not None else ()),
+        *pairing.notices, *waiting, *((startup.late(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said, startup=starts)
     status = make_status(view, world.status, verdict.memory, turn.now)

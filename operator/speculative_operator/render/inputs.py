@@ -50,6 +50,9 @@ class RenderInput:
     waiting: KTable | None = None
     """The table that waits while pods run without a drafter for the tuner's sake; `table` is None then."""
 
+    made_of: str = ""
+    """Borne by the Deployment: what was asked of pods, as `reconcile.upgrade` tells it from how they are made."""
+
     @property
     def live(self) -> bool:
         """True when the pods re-read the table from a mounted file."""

@@ -86,9 +86,11 @@ def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
 
     An operator that is killed between changing it and writing status then finds it here instead of rolling back.
     """
+    borne = {names.ANNOTATION_MADE_OF: inp.made_of} if inp.made_of else {}
     if inp.waiting is not None:
         waits = table_text(inp.waiting, inp.table_version, per_request=inp.per_request, hard_off=True)
-        return {names.ANNOTATION_TABLE: waits}
+        return {**borne, names.ANNOTATION_TABLE: waits}
     if inp.table is None or inp.live:
-        return {}
-    return {names.ANNOTATION_TABLE: table_text(inp.table, inp.table_version, per_request=inp.per_request)}
+        return borne
+    table = table_text(inp.table, inp.table_version, per_request=inp.per_request)
+    return {**borne, names.ANNOTATION_TABLE: table}

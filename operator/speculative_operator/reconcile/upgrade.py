@@ -1,0 +1,144 @@
+"""Keeps pods as they are when only this release of the operator would make them differently. Used by `tick`.
+
+A new release may set another flag, or take another release of the engine by default. That is no reason to replace pods
+which serve, least of all those of every object at once. So the Deployment bears what its pods were made of, as the user
+and the tuner asked for it: while that is the same, pods that serve stay, with what they mount and what leads to them.
+They are made anew with the next change that makes other pods anyway, or when the annotation `adopt` gets a new value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineSettings
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.drift import first_difference, first_surplus
+from speculative_operator.reconcile.effective import Effective
+from speculative_operator.reconcile.plan import Plan, replaces
+from speculative_operator.reconcile.reading import at, mapping, text
+from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.truth import InForce
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.hashing import canonical
+from speculative_operator.render.labels import pair_hash
+
+_NOT_OF_PODS = frozenset(
+    {
+        *("uid", "generation", "replicas", "paused", "rollout_strategy", "accelerator.hourly_cost"),
+        *(f"speculation.{name}" for name in ("mode", "num_speculative_tokens", "schedule", "off_policy")),
+        *("speculation.workload", "speculation.objective", "speculation.per_request"),
+        *(f"weights.{name}" for name in ("check", "repin", "bytes", "verifier_bytes")),
+    }
+)
+"""What may be edited without other pods, or makes others by way of the pair, the table or the K prepared."""
+
+
+def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
+    """Sixteen hexadecimal digits that change with what is asked of pods, and not with how a release makes them.
+
+    Values that nobody set count for nothing, so that another release's fields and defaults make no difference.
+    """
+    live = policy.knobs.actuator is Actuator.LIVE
+    table = None if live or in_force.table is None else [in_force.table.rows(), in_force.per_request]
+    parts = [_said(choice.named, ""), pair_hash(choice.told), list(policy.knobs.ks), in_force.hard_off, table]
+    return hashlib.sha256(canonical(parts).encode()).hexdigest()[:16]
+
+
+def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
+    """True where pods that serve would be replaced, though they were made of what is asked for (`made_of`), and not to
+    undo what somebody else did to their template."""
+    borne = text(_deployment(world), "metadata", "annotations", names.ANNOTATION_MADE_OF)
+    actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED]
+    return borne == asked and rollout.ready > 0 and replaces(world, actions)
+
+
+def kept(world: World, planned: Plan) -> Plan:
+    """What of a plan leaves pods as they were made: what is missing beside them or was changed by others is put right,
+    the table and the number of replicas follow."""
+    actions = [one for action in planned.actions for one in _kept(world, action)]
+    return Plan(tuple(actions), planned.problems)
+
+
+def notice(world: World, planned: Plan) -> Notice:
+    """What stays as it was, and how to have it changed."""
+    found = mapping(_deployment(world), "spec", "template")
+    wanted = next(one.manifest["spec"]["template"] for one in _applied(planned) if one.manifest["kind"] == "Deployment")
+    where = first_difference(wanted, found) or first_surplus(wanted, found)
+    message = (
+        f"the operator would make pods differently by now, though nobody asked for other ones (spec.template.{where}); "
+        f"those that run stay. A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the "
+        "next edit that makes other pods"
+    )
+    return Notice(Reason.UPGRADE_WAITS, message)
+
+
+def _applied(planned: Plan) -> list[ApplyChild]:
+    return [one for one in (*planned.actions, *planned.held) if isinstance(one, ApplyChild)]
+
+
+def _kept(world: World, action: Action) -> tuple[Action, ...]:
+    if isinstance(action, DeleteChild):
+        return ()
+    if not isinstance(action, ApplyChild):
+        return (action,)
+    kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
+    if kind == "Deployment":
+        return _scaled(_deployment(world), action)
+    table = (kind, name) == ("ConfigMap", names.child(world.spec.name, "table"))
+    new = action.reason is not Reason.REPAIRED and (kind, name) in world.children
+    return () if new and not table else (action,)
+
+
+def _scaled(found: Mapping[str, Any], action: ApplyChild) -> tuple[ApplyChild, ...]:
+    """The Deployment as it is, with the replicas that are asked for."""
+    replicas = action.manifest["spec"].get("replicas")
+    if replicas is None or replicas == at(found, "spec", "replicas"):
+        return ()
+    borne = mapping(found, "metadata", "annotations")
+    ours = {key: value for key, value in borne.items() if key.startswith(f"{names.GROUP}/")}
+    manifest = {
+        **action.manifest,
+        "metadata": {**action.manifest["metadata"], "annotations": ours},
+        "spec": {**mapping(found, "spec"), "replicas": replicas},
+    }
+    what = f"Deployment {manifest['metadata']['name']}: spec.replicas changed"
+    return (ApplyChild(manifest, action.reason, what),)
+
+
+def _deployment(world: World) -> Mapping[str, Any]:
+    return world.children.get(("Deployment", names.child(world.spec.name)), {})
+
+
+def _said(value: Any, path: str) -> Any:
+    """`value` as JSON, without what is as by default and what is not of pods."""
+    if is_dataclass(value) and not isinstance(value, type):
+        told = {}
+        for one in fields(value):
+            below = f"{path}.{one.name}" if path else one.name
+            inner = getattr(value, one.name)
+            if below in _NOT_OF_PODS or inner == _default(one, value):
+                continue
+            said = _said(inner, below)
+            if said or not is_dataclass(inner):
+                told[one.name] = said
+        return told
+    if isinstance(value, Mapping):
+        return {str(key): _said(inner, path) for key, inner in value.items()}
+    if isinstance(value, Enum):
+        return value.value
+    return [_said(one, path) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _default(field: Field[Any], owner: Any) -> Any:
+    if isinstance(owner, EngineSettings) and field.name == "version":
+        return DEFAULT_VERSIONS[owner.type]
+    return field.default_factory() if field.default_factory is not MISSING else field.default
