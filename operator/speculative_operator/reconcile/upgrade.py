@@ -47,9 +47,12 @@ def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
 
     Values that nobody set count for nothing, so that another release's fields and defaults make no difference.
     """
-    live = policy.knobs.actuator is Actuator.LIVE
+    actuator = policy.knobs.actuator
+    live = actuator is Actuator.LIVE
     table = None if live or in_force.table is None else [in_force.table.rows(), in_force.per_request]
-    parts = [_said(choice.named, ""), pair_hash(choice.told), list(policy.knobs.ks), in_force.hard_off, table]
+    # One K may be asked for as such or as a table of one row: the engine is told of it in other words.
+    prepared = [actuator.value, list(policy.knobs.ks)]
+    parts = [_said(choice.named, ""), pair_hash(choice.told), prepared, in_force.hard_off, table]
     return hashlib.sha256(canonical(parts).encode()).hexdigest()[:16]
 
 
@@ -124,11 +127,12 @@ def _said(value: Any, path: str) -> Any:
         told = {}
         for one in fields(value):
             below = f"{path}.{one.name}" if path else one.name
-            inner = getattr(value, one.name)
-            if below in _NOT_OF_PODS or inner == _default(one, value):
+            inner, default = getattr(value, one.name), _default(one, value)
+            if below in _NOT_OF_PODS or inner == default:
                 continue
             said = _said(inner, below)
-            if said or not is_dataclass(inner):
+            # What is there with nothing but defaults in it was asked for, where otherwise it would not be there.
+            if said or default is None or not is_dataclass(inner):
                 told[one.name] = said
         return told
     if isinstance(value, Mapping):
