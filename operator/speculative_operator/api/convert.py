@@ -119,6 +119,7 @@ def _engine(given: wire.Engine) -> spec.EngineSettings:
     return spec.EngineSettings(
         type=given.type,
         version=given.version or spec.DEFAULT_VERSIONS[given.type],
+        version_named=bool(given.version),
         image=given.image or "",
         args=given.args or (),
         env=tuple(_plain(variable) for variable in given.env or ()),

@@ -202,6 +202,8 @@ class EngineSettings:
     startup_seconds: int = 0
     """Least budget of a start, by what starts were measured to take; 0: what the engine's adapter reckons. No field of
     the wire."""
+    version_named: bool = False
+    """True where the user named the version: that it is the default too is chance. No field of the wire."""
 
 
 @dataclass(frozen=True, slots=True)

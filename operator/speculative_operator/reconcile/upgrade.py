@@ -35,7 +35,7 @@ _NOT_OF_PODS = frozenset(
     {
         *("uid", "generation", "replicas", "paused", "rollout_strategy", "accelerator.hourly_cost"),
         *(f"speculation.{name}" for name in ("mode", "num_speculative_tokens", "schedule", "off_policy")),
-        *("speculation.workload", "speculation.objective", "speculation.per_request"),
+        *("speculation.workload", "speculation.objective", "speculation.per_request", "engine.version_named"),
         *(f"weights.{name}" for name in ("check", "repin", "bytes", "verifier_bytes")),
     }
 )
@@ -144,5 +144,5 @@ def _said(value: Any, path: str) -> Any:
 
 def _default(field: Field[Any], owner: Any) -> Any:
     if isinstance(owner, EngineSettings) and field.name == "version":
-        return DEFAULT_VERSIONS[owner.type]
+        return None if owner.version_named else DEFAULT_VERSIONS[owner.type]
     return field.default_factory() if field.default_factory is not MISSING else field.default

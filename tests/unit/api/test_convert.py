@@ -125,6 +125,7 @@ def test_every_field_arrives() -> None:
         Objective(Goal.LATENCY, 0.04, 90.0),
     )
     assert spec.engine == EngineSettings(
+        version_named=True,
         image="vllm/vllm-openai:v0.32.0",
         args=("--enforce-eager",),
         env=(
@@ -180,7 +181,7 @@ def test_caches(given: dict[str, Any], expected: Cache) -> None:
 def test_version_is_the_engines_own_where_none_is_given(engine: EngineType) -> None:
     assert to_domain(specdep({"engine.type": engine.value})).engine.version == DEFAULT_VERSIONS[engine]
     given = to_domain(specdep({"engine.type": engine.value, "engine.version": "0.1.2"}))
-    assert given.engine.version == "0.1.2"
+    assert (given.engine.version, given.engine.version_named) == ("0.1.2", True)
 
 
 def test_options_of_drafting_arrive() -> None:

@@ -89,6 +89,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "speculator.heterogeneous_vocabulary": (True,),
     "speculator.prompt_lookup_min": (2,),
     "speculator.prompt_lookup_max": (6,),
+    "engine.version_named": (True,),
     "engine.version": ("0.31.0", "0.5.21", "1.1.0", "3.3.5"),
     "engine.image": ("registry.example.com/engine:1",),
     "engine.args": (("--seed=1",), ("--seed=2",)),

@@ -201,6 +201,22 @@ def test_another_default_of_the_engine_is_nothing_that_was_asked_for(
     assert asked.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF] == borne
 
 
+def borne(**engine: Any) -> str:
+    cluster = settled(spec=replace(SPEC, engine=EngineSettings(**engine)))
+    found: str = cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
+    return found
+
+
+def test_a_release_that_somebody_named_is_asked_for_whatever_the_default_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = DEFAULT_VERSIONS[EngineType.VLLM]
+    theirs = f"{ours}.post1"
+    pinned, left = borne(version=ours, version_named=True), borne(version=ours)
+    monkeypatch.setitem(DEFAULT_VERSIONS, EngineType.VLLM, theirs)
+    assert borne(version=ours, version_named=True) == pinned, "who pinned it keeps these pods"
+    assert borne(version=theirs) == left
+    assert borne(version=theirs, version_named=True) != left, "who names the new one gets it"
+
+
 def test_every_value_that_pods_are_made_of_counts() -> None:
     """Each edit has a hash of its own."""
     found = set()
