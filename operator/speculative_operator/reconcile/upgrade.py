@@ -37,6 +37,12 @@ _NOT_OF_PODS = frozenset(
         *(f"speculation.{name}" for name in ("mode", "num_speculative_tokens", "schedule", "off_policy")),
         *("speculation.workload", "speculation.objective", "speculation.per_request", "engine.version_named"),
         *(f"weights.{name}" for name in ("check", "repin", "bytes", "verifier_bytes")),
+        *(
+            f"{cache}.{name}"
+            for cache in ("weights.cache", "engine.compile_cache")
+            for name in ("size", "storage_class", "access_mode")
+        ),
+        *("auto_speculator", "target"),
     }
 )
 """What may be edited without other pods, or makes others by way of the pair, the table or the K prepared."""

@@ -8,13 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.reconcile import worlds
 from tests.unit.reconcile.scripted import Tuner
-from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled, template
+from tests.unit.reconcile.worlds import SPEC, Cluster, observed, template
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
+    AccessMode,
+    Cache,
     EngineSettings,
     EngineType,
     Goal,
@@ -23,11 +26,16 @@ from speculative_operator.domain.spec import (
     OffPolicy,
     Speculation,
     Verifier,
+    Weights,
 )  # fmt: skip
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import desired
 from speculative_operator.render import render_again
 from speculative_operator.render.hashing import hashed
+
+
+def settled(**change: Any) -> Cluster:
+    return worlds.settled(upgraded=True, **change)
 
 
 @pytest.fixture
@@ -132,6 +140,22 @@ def test_an_edit_that_pods_do_not_feel_replaces_none(release: Callable[[str], No
     cluster.tick(observed(cluster))
     assert cluster.templates == made
     assert warned(cluster)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"weights": Weights(cache=Cache("models", size="900Gi", storage_class="fast"))},
+        {"engine": EngineSettings(compile_cache=Cache("compiled", access_mode=AccessMode.READ_WRITE_ONCE))},
+    ],
+    ids=lambda edit: next(iter(edit)),
+)
+def test_nor_does_one_of_claims(edit: dict[str, Any]) -> None:
+    spec = replace(SPEC, weights=Weights(cache=Cache("models", size="500Gi")))
+    cluster = settled(spec=replace(spec, engine=EngineSettings(compile_cache=Cache("compiled", size="20Gi"))))
+    before = cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
+    edited = settled(spec=replace(cluster.spec, **edit)).children["Deployment", "demo"]
+    assert edited["metadata"]["annotations"][names.ANNOTATION_MADE_OF] == before
 
 
 def test_replicas_follow_meanwhile_with_the_pods_as_they_are(release: Callable[[str], None]) -> None:
