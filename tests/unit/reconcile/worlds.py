@@ -62,6 +62,8 @@ class Cluster:
     memory: Memory | None = None
     now: float = NOW
     uids: int = 0
+    upgraded: bool = False
+    """Another release of the operator was installed: what it would make anew may wait."""
     templates: int = 0
     """Pod template changes so far: each of them replaces pods."""
 
@@ -85,6 +87,8 @@ class Cluster:
         outcome = self.look(observation)
         for action in outcome.actions:
             self.carry_out(action)
+        waits = [one for one in outcome.status.get("warnings", ()) if one["reason"] == "UpgradeWaits"]
+        assert self.upgraded or not waits, f"no release is another one here, yet: {waits}"
         self.status = deepcopy(outcome.status)
         self.memory = outcome.memory
         self.now += seconds
