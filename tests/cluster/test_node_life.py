@@ -119,8 +119,7 @@ def test_pod_that_never_becomes_ready_stays_and_says_so(lab: PodLab) -> None:
     lab.pod("p", shell(FOREVER, readinessProbe=probe), labels={"app": "p"})
     lab.create("services", "p", spec={"selector": {"app": "p"}, "ports": [{"port": 80, "targetPort": 8000}]})
     lab.until(lambda: [e for e in lab.list("events") if e["reason"] == "Unhealthy"])
-    pod = lab.get("pods", "p")
-    assert pod["status"]["phase"] == "Running"
+    pod = lab.wait("p", lambda p: p["status"]["phase"] == "Running")
     ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "ContainersNotReady")
     assert container(pod)["restartCount"] == 0
