@@ -21,6 +21,8 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 
 ANNOTATION_HASH = f"{GROUP}/rendered-hash"
 """On every child: hash of the manifest as rendered, so that an unchanged child costs no call."""
+ANNOTATION_TEMPLATE = f"{GROUP}/template-hash"
+"""On the Deployment (the object): hash of the pod template as it was rendered, whatever the API server made of it."""
 ANNOTATION_MADE_OF = f"{GROUP}/made-of"
 """On the Deployment (the object, never the template): hash of what was asked of its pods, however they are made."""
 ANNOTATION_POKE = f"{GROUP}/table-version"

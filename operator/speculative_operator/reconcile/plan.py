@@ -137,7 +137,9 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
     difference = first_difference(manifest, found, world.applied.get(key))
     applied = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     if applied != manifest["metadata"]["annotations"][names.ANNOTATION_HASH]:
-        if difference.endswith(names.ANNOTATION_MADE_OF):  # a hash tells people less than what it is of
+        if difference.endswith(
+            (names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE)
+        ):  # a hash tells people less than what it is of
             difference = first_difference({"spec": manifest["spec"]}, found) or difference
         surplus = "" if difference else first_surplus(manifest, found)
         return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {_verb(difference)}")

@@ -64,10 +64,12 @@ def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
 
 def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
     """True where pods that serve would be replaced, though they were made of what is asked for (`made_of`), and not to
-    undo what somebody else did to their template."""
-    borne = text(_deployment(world), "metadata", "annotations", names.ANNOTATION_MADE_OF)
-    actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED]
-    return borne == asked and rollout.ready > 0 and replaces(world, actions)
+    undo what somebody else did to their template. A template that is rendered as it was has only come back otherwise
+    from the API server: to apply it again replaces nothing."""
+    actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED and _anew(world, one)]
+    return (
+        _borne(_deployment(world), names.ANNOTATION_MADE_OF) == asked and rollout.ready > 0 and replaces(world, actions)
+    )
 
 
 def kept(world: World, planned: Plan) -> Plan:
@@ -88,6 +90,16 @@ def notice(world: World, planned: Plan) -> Notice:
         "next edit that makes other pods"
     )
     return Notice(Reason.UPGRADE_WAITS, message)
+
+
+def _anew(world: World, action: ApplyChild) -> bool:
+    """True where the pod template is rendered otherwise than that of the Deployment was."""
+    rendered = _borne(action.manifest, names.ANNOTATION_TEMPLATE)
+    return rendered != _borne(_deployment(world), names.ANNOTATION_TEMPLATE)
+
+
+def _borne(manifest: Mapping[str, Any], annotation: str) -> str:
+    return text(manifest, "metadata", "annotations", annotation)
 
 
 def _applied(planned: Plan) -> list[ApplyChild]:

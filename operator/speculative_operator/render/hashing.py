@@ -23,6 +23,11 @@ def manifest_hash(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(bare).encode()).hexdigest()
 
 
+def template_hash(template: Mapping[str, Any]) -> str:
+    """Sixteen hexadecimal digits that tell a pod template from others."""
+    return hashlib.sha256(canonical(template).encode()).hexdigest()[:16]
+
+
 def hashed(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """`manifest` with its hash annotation."""
     metadata = manifest["metadata"]

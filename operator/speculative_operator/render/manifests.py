@@ -11,7 +11,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.render import podspec, values
 from speculative_operator.render.environment import parsed, plain
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.hashing import hashed
+from speculative_operator.render.hashing import hashed, template_hash
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.merge import merge
 
@@ -55,7 +55,11 @@ def _deployment(inp: RenderInput) -> Manifest:
     manifest = parsed("deployment", values.deployment(inp))
     template = merge(manifest["spec"]["template"], plain(inp.spec.template), "spec.template", field="template")
     _check_selector(inp.spec, template)
-    return hashed({**manifest, "spec": {**manifest["spec"], "template": template}})
+    metadata = manifest["metadata"]
+    if inp.made_of:
+        borne = {**metadata["annotations"], names.ANNOTATION_TEMPLATE: template_hash(template)}
+        metadata = {**metadata, "annotations": borne}
+    return hashed({**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": template}})
 
 
 def _check_selector(spec: DeploymentSpec, template: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ from speculative_operator.domain.spec import (
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import desired
 from speculative_operator.render import render_again
-from speculative_operator.render.hashing import hashed
+from speculative_operator.render.hashing import hashed, template_hash
 
 
 def settled(**change: Any) -> Cluster:
@@ -48,6 +48,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             for one in manifests:
                 if one["kind"] == "Deployment":
                     template(one)["spec"]["containers"][0]["args"].append(flag)
+                    one["metadata"]["annotations"][names.ANNOTATION_TEMPLATE] = template_hash(template(one))
                 if one["kind"] == "Service":
                     one["metadata"]["labels"]["release"] = flag.strip("-")
             return tuple(hashed(one) for one in manifests)
@@ -194,6 +195,15 @@ def test_what_others_break_is_put_right_meanwhile(release: Callable[[str], None]
     del cluster.children["Service", "demo"]
     cluster.tick()
     assert ("Service", "demo") in cluster.children
+
+
+def test_what_an_api_server_made_of_a_template_is_no_other_release() -> None:
+    cluster = settled()
+    template(cluster.children["Deployment", "demo"])["spec"]["containers"][0]["image"] = "mirror.example.com/vllm:1"
+    cluster.forget()
+    cluster.edit(replicas=3)
+    cluster.settle()
+    assert warned(cluster) == []
 
 
 def test_pods_that_do_not_serve_have_nothing_to_lose(release: Callable[[str], None]) -> None:
