@@ -107,15 +107,26 @@ def _published(watch: Watch) -> bool:
         generation = watch.store.publish(watch.target, watch.folders, watch.name)
         if generation:
             _log.info("published %s %s", watch.store.key, generation)
-        gone = watch.store.collect()
-        if gone:
-            _log.info("removed, as nobody uses it: %s", ", ".join(gone))
     except TornError as error:
         _log.info("not published: %s", error)
         return False
     except OSError as error:
         _log.warning("not published, the engine goes on without: %s", error)
+        return not _collected(watch)  # a full volume may have room by now
+    _collected(watch)
     return True
+
+
+def _collected(watch: Watch) -> bool:
+    """True where something went that nobody uses."""
+    try:
+        gone = watch.store.collect()
+    except OSError as error:
+        _log.warning("the volume cannot be tidied up: %s", error)
+        return False
+    if gone:
+        _log.info("removed, as nobody uses it: %s", ", ".join(gone))
+    return bool(gone)
 
 
 def _healthy(url: str) -> bool:
