@@ -27,16 +27,19 @@ def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
         if any((target / folder).exists() for folder in folders):
             _log.info("the engine's folders are there already: left as they are")
             return ""
+        (target / MARK).unlink(missing_ok=True)  # of a start that was ended before anything was in place
         with contextlib.suppress(OSError):
             store.use()
-        generations = store.generations()
+        tried: list[str] = []
+        while left := [one for one in store.generations() if one not in tried]:
+            # Looked for again: what is found may go while it is copied, because a newer one has just come.
+            if _filled(store, left[0], target, folders):
+                _log.info("compiled code of %s %s is in place", store.key, left[0])
+                return left[0]
+            tried.append(left[0])
     except OSError as error:
         _log.warning("no compiled code: the volume cannot be read: %s", error)
         return ""
-    for generation in generations:
-        if _filled(store, generation, target, folders):
-            _log.info("compiled code of %s %s is in place", store.key, generation)
-            return generation
     _log.info("no compiled code for %s: the engine compiles", store.key)
     return ""
 
@@ -59,8 +62,9 @@ def _filled(store: Store, generation: str, target: Path, folders: tuple[str, ...
         shutil.rmtree(stage, ignore_errors=True)
         stage.mkdir()
         store.copy_out(generation, stage)
-        _placed(stage, target, folders)
+        # First, so that whatever is in place of a start that is ended in between can be taken away again.
         (target / MARK).write_text(generation, encoding="utf-8")
+        _placed(stage, target, folders)
     except (TornError, FileNotFoundError) as error:
         _log.warning("%s is torn, or gone meanwhile: %s", generation, error)
         with contextlib.suppress(OSError):

@@ -131,6 +131,67 @@ def test_folders_that_an_engine_has_are_left_as_they_are(store: Store, engine: P
     assert content(fresh) == {"triton/own": b"own"}
 
 
+def test_a_generation_that_comes_while_the_one_before_goes_is_taken(
+    store: Store, engine: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.publish(engine, FOLDERS, "old")
+    copied, came = store_module._copied, []
+
+    def overtaken(source: Path, target: Path, **more: Any) -> tuple[int, str]:
+        if not came:
+            came.append("")
+            came[0] = store.publish(written(engine, {"triton/K/more": b"m"}), FOLDERS, "new")
+            store.collect()
+        return copied(source, target, **more)
+
+    monkeypatch.setattr(store_module, "_copied", overtaken)
+    assert seed(store, fresh, FOLDERS) == came[0]
+    assert content(fresh) == content(engine)
+
+
+def test_a_seed_that_is_killed_halfway_is_known_for_what_it_is(
+    store: Store, engine: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation = store.publish(engine, FOLDERS, "pod")
+    rename, turns = Path.rename, iter([True])
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.is_relative_to(fresh) and next(turns, None) is None:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        seed(store, fresh, FOLDERS)
+    monkeypatch.undo()
+    assert 0 < len(content(fresh)) < len(FILES)
+    assert seed(store, fresh, FOLDERS) == "", "the second run of the init container"
+    with pytest.raises(OverError):
+        keep(watch(store, fresh, "http://127.0.0.1:9/health", patience=-1.0), ends(3))
+    assert content(fresh) == {}
+    assert generation not in store.generations()
+
+
+def test_a_full_volume_is_tidied_up_and_tried_again(
+    volume: Path, engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(volume, "old").publish(engine, FOLDERS, "pod")
+    Store(volume, "old").use()
+    os.utime(volume / "uses" / "old", (0, 0))
+    copied = store_module._copied
+
+    def full(source: Path, target: Path, **more: Any) -> tuple[int, str]:
+        if (volume / "compiled" / "old").exists():
+            raise OSError(28, "No space left on device")
+        return copied(source, target, **more)
+
+    monkeypatch.setattr(store_module, "_copied", full)
+    monkeypatch.setattr("speculative_operator.compiled.keep._healthy", lambda _: True)
+    with pytest.raises(OverError):
+        keep(watch(Store(volume, "key"), engine, "", patience=60.0), ends(1))
+    assert Store(volume, "key").generations() != []
+
+
 def test_files_that_change_while_they_are_read_are_not_published(
     store: Store, engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
