@@ -135,7 +135,8 @@ def test_a_generation_that_comes_while_the_one_before_goes_is_taken(
     store: Store, engine: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.publish(engine, FOLDERS, "old")
-    copied, came = store_module._copied, []
+    copied = store_module._copied
+    came: list[str] = []
 
     def overtaken(source: Path, target: Path, **more: Any) -> tuple[int, str]:
         if not came:
