@@ -36,8 +36,8 @@ class Policy:
     facts: PairFacts = field(default_factory=PairFacts)
     pod_hourly_cost: float | None = None
     """Of all accelerators of one pod, in the user's currency; None when no price was given."""
-    rollout_seconds: float | None = None
-    """From the start of an engine to the first request that it serves, as measured. None: not known."""
+    start_seconds: float | None = None
+    """From the start of an engine's container until its pod is ready, as measured. None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Desired:
 def desired_children(world: World, engine: Engine, in_force: InForce, made_of: str) -> Desired:
     """Every child for the table in force; `made_of` is borne by the Deployment. Raises RenderError."""
     spec = without_drafter(world.spec) if in_force.hard_off else world.spec
-    deployment = world.children.get(("Deployment", names.child(spec.name)))
+    deployment = world.deployment
     given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of)
     plain = _helped_as_before(given, engine, deployment)
     manifests: tuple[Mapping[str, Any], ...] = render_again(plain)

@@ -7,7 +7,6 @@ One that succeeded is deleted once status holds what it brought; one that failed
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from speculative_operator.reconcile.plan import is_ours
 from speculative_operator.reconcile.reading import mapping, seconds_of, text
 from speculative_operator.reconcile.records import Failure, Wanted, reason_of
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.hashing import canonical
+from speculative_operator.render.hashing import canonical, digest
 from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine
 
 KIND = "Job"
@@ -183,7 +182,7 @@ def _input(
     return JobInput(
         spec=spec,
         purpose=purpose,
-        wanted=hashlib.sha256(canonical(made_for).encode()).hexdigest()[:16],
+        wanted=digest(made_for, 16),
         image=world.capabilities.job_image,
         args=args,
         claims=claims,

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import JobSeen, Purpose
@@ -210,7 +209,7 @@ class _Way:
                        if text(one, "type") == ConditionType.WEIGHTS_READY.value), {})  # fmt: skip
         pairs = {pair_hash(target), pair_hash(without_drafter(target))}
         found = arrival(cache, self._world.pods, pairs, self._world.arriving, before)
-        deployment = self._world.children.get(("Deployment", names.child(self._spec.name)))
+        deployment = self._world.deployment
         refusal = refused(cache, read_rollout(deployment, self._spec.replicas).refused)
         if refusal is not None and found.reason is None:
             found = replace(found, reason=refusal[0], message=refusal[1])

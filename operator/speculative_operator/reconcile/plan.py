@@ -25,6 +25,8 @@ KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDi
 """Kinds that may be deleted when they are no longer wanted. Whatever else carries our label is left alone."""
 
 _AGAIN = "-again"
+_HASHES = names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE
+"""They tell people less than what they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,7 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
     difference = first_difference(manifest, found, world.applied.get(key))
     applied = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     if applied != manifest["metadata"]["annotations"][names.ANNOTATION_HASH]:
-        if difference.endswith(
-            (names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE)
-        ):  # a hash tells people less than what it is of
+        if difference.endswith(_HASHES):
             difference = first_difference({"spec": manifest["spec"]}, found) or difference
         surplus = "" if difference else first_surplus(manifest, found)
         return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {_verb(difference)}")

@@ -30,10 +30,9 @@ _MOST = 8
 
 def running(world: World) -> str:
     """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without one."""
-    deployment = world.children.get(("Deployment", names.child(world.spec.name)))
-    if deployment is None:
+    if world.deployment is None:
         return ""
-    return text(deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+    return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
 
 
 def folders(template: Mapping[str, Any]) -> frozenset[str]:
@@ -47,10 +46,12 @@ def told_by_template(world: World, place: str = "") -> Effective | None:
     """The spec at the versions that stand in the template, from the cache at `place` (empty: none); None where pods
     are of another pair, or the template does not tell."""
     pair, content = running(world), _template(world)
-    drawn = drawn_by_template(world, world.spec, place)
+    if not pair:
+        return None
+    drawn = _drawn(world.spec, pair, content, place)
     if drawn is not None:
         return Effective(world.spec, drawn)
-    for verifier in _at(world.spec.verifier.source, content, place) if pair else ():
+    for verifier in _at(world.spec.verifier.source, content, place):
         # Of a drafter that was taken away nothing stands there.
         spec = _with(world.spec, verifier, None)
         if pair_hash(without_drafter(spec)) == pair:
@@ -60,13 +61,16 @@ def told_by_template(world: World, place: str = "") -> Effective | None:
 
 def drawn_by_template(world: World, spec: DeploymentSpec, place: str = "") -> DeploymentSpec | None:
     """The same of another `spec` of the object, its drafter included."""
-    pair, content = running(world), _template(world)
-    return next((told for told in _versions(spec, content, place) if pair_hash(told) == pair), None) if pair else None
+    pair = running(world)
+    return _drawn(spec, pair, _template(world), place) if pair else None
+
+
+def _drawn(spec: DeploymentSpec, pair: str, content: str, place: str) -> DeploymentSpec | None:
+    return next((told for told in _versions(spec, content, place) if pair_hash(told) == pair), None)
 
 
 def _template(world: World) -> str:
-    deployment = world.children.get(("Deployment", names.child(world.spec.name)), {})
-    return json.dumps(mapping(deployment, "spec", "template"), default=str)
+    return json.dumps(mapping(world.deployment, "spec", "template"), default=str)
 
 
 def _versions(spec: DeploymentSpec, content: str, place: str) -> Iterator[DeploymentSpec]:

@@ -11,7 +11,6 @@ add, and it never rolls a pod: the template that runs keeps its budget until it 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text, whole
-from speculative_operator.render.hashing import canonical
+from speculative_operator.render.hashing import digest
 from speculative_operator.render.podspec import STARTUP_PERIOD_SECONDS
 
 MARGIN = 3.0
@@ -130,7 +129,7 @@ def late(pod: str, seconds: int) -> Notice:
 
 def template_key(manifest: Mapping[str, Any]) -> str:
     """What tells a pod template from others, whatever was measured: of the Deployment without any measure."""
-    return hashlib.sha256(canonical(at(manifest, "spec", "template")).encode()).hexdigest()[:12]
+    return digest(at(manifest, "spec", "template"), 12)
 
 
 def outlasted(pod: Mapping[str, Any]) -> int:

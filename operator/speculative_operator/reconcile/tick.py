@@ -90,8 +90,7 @@ def _ticked(
     world: World, memory: Memory | None, observation: Observation | None, now: float, picking: Picking | None
 ) -> tuple[Outcome, Picking | None]:
     """The tick of a spec whose speculator is named, or was picked: then with what became of the pick."""
-    deployment = world.children.get(("Deployment", names.child(world.spec.name)))
-    look = _Look(read_pods(world.pods), read_rollout(deployment, world.spec.replicas), observation)
+    look = _Look(read_pods(world.pods), read_rollout(world.deployment, world.spec.replicas), observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
     refused = refusals(world.spec, engine, jobs=bool(world.capabilities.job_image))
     if refused:
@@ -132,7 +131,7 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
         choice.named,
         knobs=engine.knobs(choice.named),
         facts=tuner_facts(choice.named, pairing.facts),
-        rollout_seconds=startup.expected(startup.starts(world.status), choice.named.weights.bytes),
+        start_seconds=startup.expected(startup.starts(world.status), choice.named.weights.bytes),
     )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))

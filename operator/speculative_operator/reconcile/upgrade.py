@@ -8,7 +8,6 @@ They are made anew with the next change that makes other pods anyway, or when th
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
@@ -28,7 +27,7 @@ from speculative_operator.reconcile.reading import at, mapping, text
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.hashing import canonical
+from speculative_operator.render.hashing import digest
 from speculative_operator.render.labels import pair_hash
 
 _NOT_OF_PODS = frozenset(
@@ -59,7 +58,7 @@ def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
     # One K may be asked for as such or as a table of one row: the engine is told of it in other words.
     prepared = [actuator.value, list(policy.knobs.ks)]
     parts = [_said(choice.named, ""), pair_hash(choice.told), prepared, in_force.hard_off, table]
-    return hashlib.sha256(canonical(parts).encode()).hexdigest()[:16]
+    return digest(parts, 16)
 
 
 def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
@@ -68,7 +67,7 @@ def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
     from the API server: to apply it again replaces nothing."""
     actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED and _anew(world, one)]
     return (
-        _borne(_deployment(world), names.ANNOTATION_MADE_OF) == asked and rollout.ready > 0 and replaces(world, actions)
+        _borne(world.deployment, names.ANNOTATION_MADE_OF) == asked and rollout.ready > 0 and replaces(world, actions)
     )
 
 
@@ -81,7 +80,7 @@ def kept(world: World, planned: Plan) -> Plan:
 
 def notice(world: World, planned: Plan) -> Notice:
     """What stays as it was, and how to have it changed."""
-    found = mapping(_deployment(world), "spec", "template")
+    found = mapping(world.deployment, "spec", "template")
     wanted = next(one.manifest["spec"]["template"] for one in _applied(planned) if one.manifest["kind"] == "Deployment")
     where = first_difference(wanted, found) or first_surplus(wanted, found)
     message = (
@@ -95,10 +94,10 @@ def notice(world: World, planned: Plan) -> Notice:
 def _anew(world: World, action: ApplyChild) -> bool:
     """True where the pod template is rendered otherwise than that of the Deployment was."""
     rendered = _borne(action.manifest, names.ANNOTATION_TEMPLATE)
-    return rendered != _borne(_deployment(world), names.ANNOTATION_TEMPLATE)
+    return rendered != _borne(world.deployment, names.ANNOTATION_TEMPLATE)
 
 
-def _borne(manifest: Mapping[str, Any], annotation: str) -> str:
+def _borne(manifest: Mapping[str, Any] | None, annotation: str) -> str:
     return text(manifest, "metadata", "annotations", annotation)
 
 
@@ -113,13 +112,13 @@ def _kept(world: World, action: Action) -> tuple[Action, ...]:
         return (action,)
     kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
     if kind == "Deployment":
-        return _scaled(_deployment(world), action)
+        return _scaled(world.deployment, action)
     table = (kind, name) == ("ConfigMap", names.child(world.spec.name, "table"))
     new = action.reason is not Reason.REPAIRED and (kind, name) in world.children
     return () if new and not table else (action,)
 
 
-def _scaled(found: Mapping[str, Any], action: ApplyChild) -> tuple[ApplyChild, ...]:
+def _scaled(found: Mapping[str, Any] | None, action: ApplyChild) -> tuple[ApplyChild, ...]:
     """The Deployment as it is, with the replicas that are asked for."""
     replicas = action.manifest["spec"].get("replicas")
     if replicas is None or replicas == at(found, "spec", "replicas"):
@@ -133,10 +132,6 @@ def _scaled(found: Mapping[str, Any], action: ApplyChild) -> tuple[ApplyChild, .
     }
     what = f"Deployment {manifest['metadata']['name']}: spec.replicas changed"
     return (ApplyChild(manifest, action.reason, what),)
-
-
-def _deployment(world: World) -> Mapping[str, Any]:
-    return world.children.get(("Deployment", names.child(world.spec.name)), {})
 
 
 def _said(value: Any, path: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Progress
@@ -51,6 +52,11 @@ class World:
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""
+
+    @property
+    def deployment(self) -> Mapping[str, Any] | None:
+        """The object's own, as the API server has it."""
+        return self.children.get(("Deployment", names.child(self.spec.name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ pod's own emptyDir, so that the engine never touches the shared volume.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Cache
 from speculative_operator.render import labels
 from speculative_operator.render.environment import plain
-from speculative_operator.render.hashing import canonical
+from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
 
 VOLUME = "compiled"
@@ -44,7 +43,7 @@ def key(inp: RenderInput) -> str:
         [wanted.resource, wanted.per_replica, dict(container.limits)],
         plain(inp.spec.template),
     ]
-    return hashlib.sha256(canonical(parts).encode()).hexdigest()[:16]
+    return digest(parts, 16)
 
 
 def containers(inp: RenderInput, user: int | None) -> list[dict[str, Any]]:

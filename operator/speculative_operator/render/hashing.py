@@ -15,17 +15,17 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
+def digest(value: Any, digits: int = 64) -> str:
+    """That many hexadecimal digits, of the sha256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:digits]
+
+
 def manifest_hash(manifest: Mapping[str, Any]) -> str:
     """sha256, in hexadecimal, of the canonical JSON of `manifest` without its own hash annotation."""
     metadata = manifest["metadata"]
     annotations = {key: value for key, value in metadata.get("annotations", {}).items() if key != names.ANNOTATION_HASH}
     bare = {**manifest, "metadata": {**metadata, "annotations": annotations}}
-    return hashlib.sha256(canonical(bare).encode()).hexdigest()
-
-
-def template_hash(template: Mapping[str, Any]) -> str:
-    """Sixteen hexadecimal digits that tell a pod template from others."""
-    return hashlib.sha256(canonical(template).encode()).hexdigest()[:16]
+    return digest(bare)
 
 
 def hashed(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource
-from speculative_operator.render.hashing import canonical
+from speculative_operator.render.hashing import digest
 
 COMPONENT = "inference"
 
@@ -24,7 +23,7 @@ def pair_hash(spec: DeploymentSpec) -> str:
         _pin(speculator.source) if speculator else "",
         str(speculator.method) if speculator else "",
     ]
-    return hashlib.sha256(canonical(parts).encode()).hexdigest()[:10]
+    return digest(parts, 10)
 
 
 def common(spec: DeploymentSpec) -> dict[str, str]:

@@ -11,7 +11,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.render import podspec, values
 from speculative_operator.render.environment import parsed, plain
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.hashing import hashed, template_hash
+from speculative_operator.render.hashing import digest, hashed
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.merge import merge
 
@@ -57,7 +57,7 @@ def _deployment(inp: RenderInput) -> Manifest:
     _check_selector(inp.spec, template)
     metadata = manifest["metadata"]
     if inp.made_of:
-        borne = {**metadata["annotations"], names.ANNOTATION_TEMPLATE: template_hash(template)}
+        borne = {**metadata["annotations"], names.ANNOTATION_TEMPLATE: digest(template, 16)}
         metadata = {**metadata, "annotations": borne}
     return hashed({**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": template}})
 

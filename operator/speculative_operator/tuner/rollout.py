@@ -30,7 +30,7 @@ LASTING_SECONDS = 600.0
 
 def cost(policy: Policy) -> float:
     """Share of the horizon's serving that a rollout loses. Replicas lose it one after the other, each its own."""
-    return max(policy.rollout_seconds or 0.0, RESTART_SECONDS) / HORIZON_SECONDS
+    return max(policy.start_seconds or 0.0, RESTART_SECONDS) / HORIZON_SECONDS
 
 
 def free(policy: Policy) -> bool:

@@ -35,7 +35,7 @@ class Tuner:
     def __call__(self, memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
         self.asked += 1
         self.told.append(observation.table_version)
-        self.rollouts.append(policy.rollout_seconds)
+        self.rollouts.append(policy.start_seconds)
         state = State.HARD_OFF if memory.hard_off else State.ON
         quiet: dict[str, Any] = {
             "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,

@@ -31,7 +31,7 @@ from speculative_operator.domain.spec import (
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import desired
 from speculative_operator.render import render_again
-from speculative_operator.render.hashing import hashed, template_hash
+from speculative_operator.render.hashing import digest, hashed
 
 
 def settled(**change: Any) -> Cluster:
@@ -48,7 +48,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             for one in manifests:
                 if one["kind"] == "Deployment":
                     template(one)["spec"]["containers"][0]["args"].append(flag)
-                    one["metadata"]["annotations"][names.ANNOTATION_TEMPLATE] = template_hash(template(one))
+                    one["metadata"]["annotations"][names.ANNOTATION_TEMPLATE] = digest(template(one), 16)
                 if one["kind"] == "Service":
                     one["metadata"]["labels"]["release"] = flag.strip("-")
             return tuple(hashed(one) for one in manifests)

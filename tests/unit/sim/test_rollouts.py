@@ -85,7 +85,7 @@ def test_a_restless_load_is_not_followed_by_rollouts(actuator: Actuator) -> None
 
 def test_a_dear_rollout_is_left_when_a_cheap_one_is_made() -> None:
     dying = steady(40, drift=((900.0, 0.0),))
-    _, dear = tuned(plant(noise=0.05), dying, Actuator.TABLE, rollout_seconds=3000.0)
+    _, dear = tuned(plant(noise=0.05), dying, Actuator.TABLE, start_seconds=3000.0)
     assert rollouts(dear) == []
 
 

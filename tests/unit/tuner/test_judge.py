@@ -151,7 +151,7 @@ class TestOneKForAll:
     def test_a_rollout_must_pay_more_than_a_write(self) -> None:
         live, rollout = (propose(seeing({}, asked), TWO, [2.0], MARGIN).needed for asked in (plain(), self.asked))
         assert rollout > live
-        dear = replace(self.asked, rollout_seconds=900.0)
+        dear = replace(self.asked, start_seconds=900.0)
         assert propose(seeing({}, dear), TWO, [2.0], MARGIN).needed == pytest.approx(0.02 + 900.0 / 3600.0)
 
     def test_nothing_seen_yet_is_judged_by_the_load_of_now(self) -> None:

@@ -52,12 +52,12 @@ class TestDoom:
         assert doomed(self.memory, found, COST, 10.0).doomed_since is None
 
     def test_a_dear_rollout_asks_for_more(self) -> None:
-        slow = rollout.cost(replace(HARD, rollout_seconds=1200.0))
+        slow = rollout.cost(replace(HARD, start_seconds=1200.0))
         assert doomed(self.memory, Comparison(0.1, 0.01), COST, 10.0).doomed_since == 10.0
         assert doomed(self.memory, Comparison(0.1, 0.01), slow, 10.0).doomed_since is None
 
     def test_a_quick_start_makes_no_rollout_cheap(self) -> None:
-        assert rollout.cost(replace(HARD, rollout_seconds=5.0)) == rollout.cost(HARD) == rollout.RESTART_SECONDS / 3600
+        assert rollout.cost(replace(HARD, start_seconds=5.0)) == rollout.cost(HARD) == rollout.RESTART_SECONDS / 3600
 
     def test_only_hard_and_auto_remove_and_only_what_has_lasted(self) -> None:
         now = 10 * (FIRST_SECONDS + LASTING_SECONDS)
