@@ -157,3 +157,9 @@ def advance(cluster: Paired) -> list[Outcome]:
 
 def told(outcome: Outcome) -> list[tuple[str, str]]:
     return [(event.type, event.reason.value) for event in outcome.events]
+
+
+def state(cluster: Cluster, kind: str) -> tuple[str, str]:
+    """Status and reason of a condition."""
+    condition = cluster.condition(kind)
+    return condition["status"], condition["reason"]

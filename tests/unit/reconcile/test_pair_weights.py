@@ -18,6 +18,7 @@ from tests.unit.reconcile.paired import (
     drawn,
     hub,
     serving,
+    state,
     told,
     with_cache,
 )
@@ -53,11 +54,6 @@ def fetching() -> Paired:
     cluster.tick()
     assert cluster.made == [Purpose.INSPECT, Purpose.FETCH]
     return cluster
-
-
-def state(cluster: Paired, kind: str) -> tuple[str, str]:
-    condition = cluster.condition(kind)
-    return condition["status"], condition["reason"]
 
 
 def test_weights_come_before_pods() -> None:
