@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down test lint types unit golden contract cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
+.PHONY: help setup toolchain demo demo-keep down test lint types unit harm golden contract cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -39,7 +39,7 @@ demo-keep: $(STAMP) ## the same, and leave the cluster up
 down: $(STAMP) ## end the cluster that demo-keep left
 	@$(PY) -m devcluster down --name demo
 
-test: lint types toolchain unit bench-tuner-short golden contract cluster e2e ## everything that CI runs
+test: lint types toolchain unit harm bench-tuner-short golden contract cluster e2e ## everything that CI runs
 
 lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
@@ -50,6 +50,9 @@ types: $(STAMP) ## mypy, strict
 
 unit: $(STAMP) ## pure logic, by values and by properties
 	@$(PYTEST) -q -n auto --dist loadfile tests/unit
+
+harm: $(STAMP) ## what must never happen, one test for each way in which serving or a neighbour could be harmed
+	@$(PYTEST) -q -n auto --dist loadfile tests/harm
 
 golden: $(STAMP) ## rendered manifests against tests/golden/expected, generated files against the code
 	@$(PYTEST) -q tests/golden
