@@ -20,9 +20,11 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineSettings
 from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.plan import Plan, replaces
+from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.reading import at, mapping, text
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce
@@ -30,7 +32,7 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.labels import pair_hash
 
-_NOT_OF_PODS = frozenset(
+NOT_OF_PODS = frozenset(
     {
         *("uid", "generation", "replicas", "paused", "rollout_strategy", "accelerator.hourly_cost"),
         *(f"speculation.{name}" for name in ("mode", "num_speculative_tokens", "schedule", "off_policy")),
@@ -45,6 +47,9 @@ _NOT_OF_PODS = frozenset(
     }
 )
 """What may be edited without other pods, or makes others by way of the pair, the table or the K prepared."""
+FORMER_NAMES: Mapping[str, str] = {}
+"""Path of a field that was renamed -> the name that it had before. The hash keeps that name, for pods that run bear it;
+tests/golden/test_made_of.py fails for a field that is renamed without."""
 
 
 def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
@@ -62,13 +67,12 @@ def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
 
 
 def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
-    """True where pods that serve would be replaced, though they were made of what is asked for (`made_of`), and not to
-    undo what somebody else did to their template. A template that is rendered as it was has only come back otherwise
-    from the API server: to apply it again replaces nothing."""
+    """True where pods would be replaced, though they were made of what is asked for (`made_of`), and not to undo what
+    somebody else did to their template. A template that is rendered as it was has only come back otherwise from the
+    API server: to apply it again replaces nothing."""
     actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED and _anew(world, one)]
-    return (
-        _borne(world.deployment, names.ANNOTATION_MADE_OF) == asked and rollout.ready > 0 and replaces(world, actions)
-    )
+    same = _borne(world.deployment, names.ANNOTATION_MADE_OF) == asked
+    return same and not _hopeless(world, rollout) and replaces(world, actions)
 
 
 def kept(world: World, planned: Plan) -> Plan:
@@ -89,6 +93,19 @@ def notice(world: World, planned: Plan) -> Notice:
         "next edit that makes other pods"
     )
     return Notice(Reason.UPGRADE_WAITS, message)
+
+
+def _hopeless(world: World, rollout: Rollout) -> bool:
+    """True where no pod is there, or none was ever ready and the rollout is past its deadline.
+
+    Pods that are merely not ready may be loading, or come back when their node, their network or their probes do: an
+    operator that starts during such an incident must not replace the pods of every object.
+    """
+    if rollout.replicas == 0:
+        return True
+    # A Deployment whose rollout was complete once never says again that it stalled, whatever becomes of its pods.
+    served = {one.pod for one in startup.starts(world.status)}
+    return bool(rollout.stalled) and rollout.ready == 0 and not any(pod.name in served for pod in read_pods(world.pods))
 
 
 def _anew(world: World, action: ApplyChild) -> bool:
@@ -141,12 +158,12 @@ def _said(value: Any, path: str) -> Any:
         for one in fields(value):
             below = f"{path}.{one.name}" if path else one.name
             inner, default = getattr(value, one.name), _default(one, value)
-            if below in _NOT_OF_PODS or inner == default:
+            if below in NOT_OF_PODS or inner == default:
                 continue
             said = _said(inner, below)
             # What is there with nothing but defaults in it was asked for, where otherwise it would not be there.
             if said or default is None or not is_dataclass(inner):
-                told[one.name] = said
+                told[FORMER_NAMES.get(below, one.name)] = said
         return told
     if isinstance(value, Mapping):
         return {str(key): _said(inner, path) for key, inner in value.items()}

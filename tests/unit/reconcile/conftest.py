@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
+from tests.unit.reconcile.releases import install
 from tests.unit.reconcile.scripted import Tuner
 
 from speculative_operator.reconcile import deciding
@@ -13,3 +17,8 @@ def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
     script = Tuner()
     monkeypatch.setattr(deciding, "decide", script)
     return script
+
+
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    return partial(install, monkeypatch)

@@ -29,33 +29,10 @@ from speculative_operator.domain.spec import (
     Weights,
 )  # fmt: skip
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile import desired
-from speculative_operator.render import render_again
-from speculative_operator.render.hashing import digest, hashed
 
 
 def settled(**change: Any) -> Cluster:
     return worlds.settled(upgraded=True, **change)
-
-
-@pytest.fixture
-def release(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Another release of the operator, whose engine gets another flag, and whose Service another label."""
-
-    def install(flag: str) -> None:
-        def rendered(inp: Any) -> tuple[dict[str, Any], ...]:
-            manifests = render_again(inp)
-            for one in manifests:
-                if one["kind"] == "Deployment":
-                    template(one)["spec"]["containers"][0]["args"].append(flag)
-                    one["metadata"]["annotations"][names.ANNOTATION_TEMPLATE] = digest(template(one), 16)
-                if one["kind"] == "Service":
-                    one["metadata"]["labels"]["release"] = flag.strip("-")
-            return tuple(hashed(one) for one in manifests)
-
-        monkeypatch.setattr(desired, "render_again", rendered)
-
-    return install
 
 
 def flags(cluster: Cluster) -> list[str]:
@@ -206,10 +183,23 @@ def test_what_an_api_server_made_of_a_template_is_no_other_release() -> None:
     assert warned(cluster) == []
 
 
-def test_pods_that_do_not_serve_have_nothing_to_lose(release: Callable[[str], None]) -> None:
+STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
+
+
+def test_pods_that_never_served_within_their_deadline_have_nothing_to_lose(release: Callable[[str], None]) -> None:
     cluster = settled()
     release("--anew")
-    cluster.children["Deployment", "demo"]["status"]["readyReplicas"] = 0
+    cluster.children["Deployment", "demo"]["status"] |= {
+        "readyReplicas": 0, "availableReplicas": 0, "conditions": [STALLED]
+    }  # fmt: skip
+    cluster.tick()
+    assert flags(cluster)[-1] == "--anew"
+
+
+def test_where_no_pod_is_there_none_is_lost(release: Callable[[str], None]) -> None:
+    cluster = settled()
+    release("--anew")
+    cluster.children["Deployment", "demo"]["status"] = {"observedGeneration": 1, "replicas": 0}
     cluster.tick()
     assert flags(cluster)[-1] == "--anew"
 

@@ -1,0 +1,27 @@
+"""Another release of the operator, by name a flag: its engine gets that flag, and its Service that label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.reconcile.worlds import template
+
+from speculative_operator.domain import names
+from speculative_operator.reconcile import desired
+from speculative_operator.render import render_again
+from speculative_operator.render.hashing import digest, hashed
+
+
+def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
+    def rendered(inp: Any) -> tuple[dict[str, Any], ...]:
+        manifests = render_again(inp)
+        for one in manifests:
+            if one["kind"] == "Deployment":
+                template(one)["spec"]["containers"][0]["args"].append(flag)
+                one["metadata"]["annotations"][names.ANNOTATION_TEMPLATE] = digest(template(one), 16)
+            if one["kind"] == "Service":
+                one["metadata"]["labels"]["release"] = flag.strip("-")
+        return tuple(hashed(one) for one in manifests)
+
+    monkeypatch.setattr(desired, "render_again", rendered)
