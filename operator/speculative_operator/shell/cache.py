@@ -36,7 +36,7 @@ class Snapshot:
     children: Mapping[tuple[str, str], Body]
     """(kind, name) -> object."""
     pods: tuple[Body, ...]
-    """Serving pods, those of old templates included."""
+    """Serving pods, those of old templates included: what `is_serving` says is one."""
     workers: Mapping[str, tuple[Body, ...]] = field(default_factory=dict)
     """Name of a Job -> its pods."""
     claims: Mapping[str, Body] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Cache:
         jobs = [name for kind, name in children if kind == JOB.kind]
         workers = {name: tuple(self._workers.get((namespace, name), {}).values()) for name in jobs}
         claims = MappingProxyType(dict(self._claims.get((namespace, ""), {})))
-        return Snapshot(owner, children, tuple(self._pods.get(key, {}).values()), workers, claims)
+        return Snapshot(owner, children, self._serving(key), workers, claims)
 
     def owner(self, key: Key) -> Body | None:
         return self._owners.get(key)
@@ -123,8 +123,8 @@ class Cache:
     def observed(self) -> dict[str, list[Key]]:
         """Objects with a ready pod, by namespace: those whose metrics are worth a query."""
         found: dict[str, list[Key]] = {}
-        for key, pods in self._pods.items():
-            if key in self._owners and any(map(is_ready, pods.values())):
+        for key in self._pods:
+            if key in self._owners and any(map(is_ready, self._serving(key))):
                 found.setdefault(key[0], []).append(key)
         return found
 
@@ -154,6 +154,9 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self._owners)
+
+    def _serving(self, key: Key) -> tuple[Body, ...]:
+        return tuple(pod for pod in self._pods.get(key, {}).values() if is_serving(pod, key[1]))
 
     def _note_folders(self, home: Key, folders: frozenset[str]) -> None:
         namespace, name = home
@@ -243,6 +246,22 @@ def is_worker(body: Body) -> bool:
         return False
     return any(one.get("kind") == JOB.kind for one in body["metadata"].get("ownerReferences") or ()) or bool(
         (body["metadata"].get("labels") or {}).get(names.LABEL_JOB)
+    )
+
+
+def is_serving(pod: Body, name: str) -> bool:
+    """True for a pod that a ReplicaSet of the Deployment of object `name` controls.
+
+    Labels alone prove nothing: a copy made for debugging keeps them and has no controller, and the pods of a canary
+    bear them under another Deployment. A ReplicaSet of ours is called after the Deployment and the hash of its
+    template, which the Deployment's controller writes over whatever a template says.
+    """
+    labels = pod["metadata"].get("labels") or {}
+    made_by = f"{names.child(name)}-{labels.get('pod-template-hash', '')}"
+    return any(
+        (one.get("controller"), one.get("apiVersion"), one.get("kind"), one.get("name"))
+        == (True, "apps/v1", "ReplicaSet", made_by)
+        for one in pod["metadata"].get("ownerReferences") or ()
     )
 
 

@@ -29,8 +29,18 @@ def owner(generation: int = 1, name: str = "gemma", **annotations: str) -> Json:
 
 def pod(name: str = "gemma-1", ready: bool = True) -> Json:
     status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
-    meta = {"name": name, "namespace": "ns", "labels": LABELS}
+    meta = {
+        "name": name,
+        "namespace": "ns",
+        "labels": {**LABELS, "pod-template-hash": "5d"},
+        "ownerReferences": [replica_set()],
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
+
+
+def replica_set(name: str = "gemma-5d") -> Json:
+    """A reference to the ReplicaSet that controls a pod."""
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid of {name}", "controller": True}
 
 
 def manifest(of: Json, kind: str = "Service", **spec: Any) -> Json:

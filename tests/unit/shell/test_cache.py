@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.shell.scene import replica_set
 
 from speculative_operator.domain import names
 from speculative_operator.shell.cache import Cache, is_ready, newer, owner_key
@@ -32,8 +33,9 @@ def child(version: int = 1, kind: str = "Service", uid: str = "c", name: str = "
 
 
 def pod(version: int = 1, ready: bool = True, uid: str = "p", **meta: Any) -> dict[str, Any]:
-    labels = {names.LABEL_DEPLOYMENT: "gemma"}
-    base = {"name": "gemma-1", "namespace": "ns", "uid": uid, "resourceVersion": str(version), "labels": labels}
+    labels = {names.LABEL_DEPLOYMENT: "gemma", "pod-template-hash": "5d"}
+    base: dict[str, Any] = {"name": "gemma-1", "namespace": "ns", "uid": uid, "resourceVersion": str(version)}
+    base |= {"labels": labels, "ownerReferences": [replica_set()]}
     status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**base, **meta}, "status": status}
 
