@@ -20,8 +20,6 @@ EXACT_BELOW = 2.0**53
 """From here on a float no longer counts in ones; no counter of an engine gets there in a thousand years."""
 SAME_SCRAPE_SECONDS = 0.05
 """Samples of one scrape carry one timestamp; this much is rounding on the way."""
-_TARGET_LABELS = ("cluster", "prometheus", "prometheus_replica", "replica", "job", "instance", "endpoint", "container")
-_TARGET = frozenset(_TARGET_LABELS)
 
 
 class UnreadableError(Exception):
@@ -81,27 +79,6 @@ class Cut:
         if not labels:
             return named
         return [track for track in named if all(track.labels.get(key) == value for key, value in labels.items())]
-
-
-def one_target(series: Sequence[Series], stale_after: float) -> list[Series]:
-    """The series of one scrape target: a pod that two scrape jobs or two Prometheus replicas read would count twice.
-
-    Of the targets seen within `stale_after` seconds of the newest one always the same wins, so that windows join up.
-    """
-    targets: dict[tuple[str, ...], list[Series]] = {}
-    for track in series:
-        labels = track.labels
-        target = () if _TARGET.isdisjoint(labels) else tuple(labels.get(label, "") for label in _TARGET_LABELS)
-        targets.setdefault(target, []).append(track)
-    if len(targets) == 1:
-        return targets.popitem()[1]
-    alive = max((_newest(own) for own in targets.values()), default=0.0) - stale_after
-    ranked = sorted(targets.items(), key=lambda item: (_newest(item[1]) < alive, -len(item[1]), item[0]))
-    return ranked[0][1] if ranked else []
-
-
-def _newest(series: Iterable[Series]) -> float:
-    return max((time for track in series for time, _ in track.samples), default=-math.inf)
 
 
 def cut(series: Sequence[Series], need: Need, since: float | None, now: float, stale_after: float) -> Cut:

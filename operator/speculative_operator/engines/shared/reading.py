@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut, one_target
+from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut
+from speculative_operator.engines.targets import one_target
 
 _SLACK = 0.01
 """Counters of one scrape may be a step apart: contradictions count from 1 % on."""
@@ -31,7 +32,7 @@ def read_each(
     found: dict[str, PodWindow | Gap] = {}
     for pod in pods:
         try:
-            piece = cut(one_target(own[pod], stale_after), need, since.get(pod), now, stale_after)
+            piece = cut(one_target(own[pod], stale_after, need), need, since.get(pod), now, stale_after)
             found[pod] = window_of(piece)
         except UnreadableError as problem:
             found[pod] = Gap(problem.reason, problem.message)

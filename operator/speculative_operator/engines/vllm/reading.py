@@ -13,7 +13,8 @@ from itertools import pairwise
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut, one_target
+from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut
+from speculative_operator.engines.targets import one_target
 from speculative_operator.engines.vllm import telemetry
 
 STEPS = "vllm:iteration_tokens_total_count"
@@ -89,7 +90,7 @@ def read(
 
 def _pod(series: Sequence[Series], since: float | None, now: float, stale_after: float) -> PodWindow | Gap:
     try:
-        window = _window(cut(one_target(series, stale_after), _NEED, since, now, stale_after))
+        window = _window(cut(one_target(series, stale_after, _NEED), _NEED, since, now, stale_after))
         _check(window)
     except UnreadableError as problem:
         return Gap(problem.reason, problem.message)

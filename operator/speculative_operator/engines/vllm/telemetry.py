@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
-from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, one_target
+from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, Need, UnreadableError
+from speculative_operator.engines.targets import one_target
 
 PREFIX = "speculative_payload_"
 INFO = f"{PREFIX}info"
@@ -32,6 +33,7 @@ _CELL = (STEPS, SECONDS, REQUESTS, TOKENS, PREFILL)
 NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, *_CELL, DRAFTED, ACCEPTED)
 """What is asked of Prometheus. TABLE_SINCE is for people: the operator only needs to know which version is in force."""
 
+_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION}), infos=frozenset({INFO}))
 _SLACK_SECONDS = 5.0
 """By this much steps may have taken longer than passed between scrapes: one that began before ends within."""
 _LARGEST_K = 128
@@ -53,7 +55,10 @@ class _Piece:
 
 def extended(window: PodWindow, series: Sequence[Series], stale_after: float) -> PodWindow:
     """`window` with what `series` (of this pod, of NAMES) tell beside it; the same window where they tell nothing."""
-    own = one_target(series, stale_after)
+    try:
+        own = one_target(series, stale_after, _NEED)
+    except UnreadableError:
+        return window
     info = max((track for track in own if track.name == INFO and track.samples), key=_last, default=None)
     if info is None or abs(window.end - _last(info)) > stale_after:
         return window
