@@ -120,5 +120,4 @@ def _layers(base: type) -> type:
 
 def scheduler(*args: Any, **kwargs: Any) -> Any:
     """As the payload's, timed."""
-    config = kwargs["vllm_config"] if "vllm_config" in kwargs else args[0]
-    return _layers(speculative_scheduler._base(config))(*args, **kwargs)
+    return _layers(speculative_scheduler._own_class((*args, *kwargs.values())))(*args, **kwargs)

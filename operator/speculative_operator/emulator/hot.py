@@ -152,8 +152,8 @@ def hot_stepper(config: EngineConfig, core: EngineCore) -> HotStepper | None:
         " maintained.",
         name,
     )
-    if not hasattr(sys.modules[module_name], "TableFile"):
-        log.warning("%s has no TableFile: the stock scheduler runs in its place", module_name)
+    if not hasattr(sys.modules[module_name], "PROVEN"):
+        log.warning("%s is not the payload: the stock scheduler runs in its place", module_name)
         return None
     scheduler: StandIn = found(vllm_config=_configuration(config))
     return HotStepper(core, scheduler)

@@ -1,4 +1,10 @@
 """Files that run inside serving pods. They are mounted without the rest of this project, all in one folder."""
 
-FILES = ("speculative_scheduler.py", "speculative_requests.py", "speculative_telemetry.py")
+FILES = (
+    "speculative_scheduler.py",
+    "speculative_table.py",
+    "speculative_requests.py",
+    "speculative_telemetry.py",
+    "speculative_port.py",
+)
 """Names of the files to mount for vLLM's Live actuator, the one that `--scheduler-cls` names first."""

@@ -1,33 +1,20 @@
 """What each step of the engine had: K, batch, seconds, tokens, drafts by position. Counted here, served as metrics.
 
-Mounted beside `speculative_scheduler`, which calls `Meter` around every step and starts `serve` once. Standard library
-alone, Python 3.9 and newer. Counting costs the engine's thread some microseconds a step and takes no lock; text is made
-by a thread of its own, when somebody asks. Names and meanings: docs/metrics.md, "Step telemetry of the payload".
+Mounted beside `speculative_scheduler`, which calls `Meter` around every step. Standard library alone, Python 3.9 and
+newer. Counting costs the engine's thread some microseconds a step and takes no lock; text is made by the thread of
+`speculative_port`, when somebody asks. Names and meanings: docs/metrics.md, "Step telemetry of the payload".
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, attrgetter
 from typing import Any
 
-PORT_VARIABLE = "SPECULATIVE_TELEMETRY_PORT"
-HOST_VARIABLE = "SPECULATIVE_TELEMETRY_HOST"
-PORT = 8001
-HOST = "0.0.0.0"  # noqa: S104  # a pod's address is not known beforehand, and probes and scrapers come from outside
-CLIENT_SECONDS = 2.0
-"""A scraper that reads or writes slower than this is hung up on: there may be others."""
-LARGEST_REQUEST = 16_384
 LARGEST_BUCKET = 1024
 PAUSE_SECONDS = 1.0
 """Nobody scheduled for this long with no step under way: the engine was paused, and the time is no step's."""
-
-_log = logging.getLogger("vllm.speculative_scheduler")
 
 _new_tokens = attrgetter("new_token_ids")
 
@@ -138,11 +125,13 @@ class State:
         self.live = False
         self.reason = ""
         """Why tables are not re-read; empty while they are."""
+        self.off: dict[str, str] = {}
+        """Part of the payload that has turned itself off (Table, Counting, Caps) -> the error that it met."""
         self.table: tuple[int, float] | None = None
         """Version in force and the unix time since when."""
         self.meter: Meter | None = None
         self.look: Callable[[], object] | None = None
-        """Called before each answer, so that a table is taken and acknowledged by an engine without requests too."""
+        """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
 
 
 _STEP_FAMILIES = (
@@ -155,9 +144,16 @@ _STEP_FAMILIES = (
 _PREFIX = "speculative_payload_"
 
 
+def scraped(state: State) -> str:
+    """What a scraper is given. An engine without requests looks at no table by itself: it does so now."""
+    if state.look is not None:
+        state.look()
+    return exposition(state)
+
+
 def exposition(state: State) -> str:
     """Prometheus text of everything that `state` holds."""
-    return "\n".join([*_info(state), *_table(state), *_counters(state.meter), ""])
+    return "\n".join([*_info(state), *_off(state), *_table(state), *_counters(state.meter), ""])
 
 
 def _info(state: State) -> Iterator[str]:
@@ -169,6 +165,14 @@ def _info(state: State) -> Iterator[str]:
         "reason": state.reason,
     }
     yield f"{_PREFIX}info{{{','.join(f'{name}={_quoted(value)}' for name, value in labels.items())}}} 1"
+
+
+def _off(state: State) -> Iterator[str]:
+    parts = sorted(dict(state.off).items())
+    if parts:
+        yield from _head("off", "gauge", "Parts of the payload that have turned themselves off, and why.")
+    for part, why in parts:
+        yield f"{_PREFIX}off{{part={_quoted(part)},reason={_quoted(why)}}} 1"
 
 
 def _table(state: State) -> Iterator[str]:
@@ -208,66 +212,3 @@ def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
 def _quoted(value: str) -> str:
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'
-
-
-def serve(state: State) -> int | None:
-    """Serves `exposition(state)` from a daemon thread; the port, or None where that cannot be.
-
-    Port and host come from the environment; the port "off" means none. Never raises: a taken port (a second engine in
-    this pod came second) is one warning, and the engine runs on without.
-    """
-    asked = os.environ.get(PORT_VARIABLE, str(PORT))
-    if asked == "off":
-        return None
-    try:
-        number = int(asked)
-        if not 0 <= number < 1 << 16:
-            raise ValueError("it must be from 0 (any) to 65535, or off")
-        listener = socket.create_server((os.environ.get(HOST_VARIABLE, HOST), number), backlog=16)
-        threading.Thread(target=_answer_all, args=(listener, state), name="speculative-telemetry", daemon=True).start()
-        port: int = listener.getsockname()[1]
-    except Exception as error:
-        _log.warning("speculative: no step telemetry on port %s: %s", asked, error)
-        return None
-    _log.info("speculative: step telemetry on port %d", port)
-    return port
-
-
-def _answer_all(listener: socket.socket, state: State) -> None:
-    """One client after the other. Asleep in the kernel while nobody asks."""
-    while True:
-        try:
-            client, _ = listener.accept()
-        except OSError:  # out of file descriptors, or a client that went away: not a reason to stop
-            time.sleep(0.1)
-            continue
-        try:
-            with client:
-                _answer(client, state)
-        except Exception as error:
-            _log.debug("speculative: a scrape failed: %r", error)
-
-
-def _answer(client: socket.socket, state: State) -> None:
-    until = time.monotonic() + CLIENT_SECONDS
-    request = b""
-    while b"\r\n\r\n" not in request:
-        client.settimeout(max(0.001, until - time.monotonic()))
-        piece = client.recv(4096)
-        request += piece
-        if not piece or len(request) > LARGEST_REQUEST or time.monotonic() > until:
-            return
-    method, _, rest = request.partition(b" ")
-    path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
-    if path not in (b"/metrics", b"/") or method not in (b"GET", b"HEAD"):
-        status, body = b"404 Not Found", b"only GET /metrics\n"
-    else:
-        if state.look is not None:
-            state.look()
-        status, body = b"200 OK", exposition(state).encode("utf-8")
-    head = (
-        b"HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-        b"Content-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
-    )
-    client.settimeout(CLIENT_SECONDS)
-    client.sendall(head if method == b"HEAD" else head + body)

@@ -74,7 +74,7 @@ def test_the_table_of_the_file_comes_into_force(mounted: Path, monkeypatch: pyte
     run = HotRun(config())
     run.add(output=50)
     assert {result.k for result in run.hot_steps(5)} == {1}
-    monkeypatch.setattr(sys.modules["speculative_scheduler"], "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(sys.modules["speculative_table"], "POLL_SECONDS", 0.0)
     run.payload._speculative_table._next = 0.0
     write(mounted, 5, [[1, 16, 3]])
     assert {result.k for result in run.hot_steps(5)} == {3}

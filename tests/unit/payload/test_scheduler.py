@@ -15,6 +15,7 @@ import pytest
 
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
 from speculative_operator.payload import speculative_scheduler as payload
+from speculative_operator.payload import speculative_table as tables
 from speculative_operator.payload import speculative_telemetry as telemetry
 
 BOOT = [0, 1, 1, 1, 1, 1, 1, 3, 0]
@@ -76,7 +77,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         module = ModuleType(name)
         setattr(module, base.__name__, base)
         monkeypatch.setitem(sys.modules, f"vllm.v1.core.sched.{name}", module)
-    monkeypatch.setattr(payload, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(tables, "POLL_SECONDS", 0.0)
     monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", "off")
     return package
 
@@ -219,7 +220,7 @@ def test_payload_and_adapter_agree_on_what_is_proven() -> None:
 def served(monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> tuple[Any, Any]:
     """A scheduler and what it tells whoever scrapes."""
     states: list[Any] = []
-    monkeypatch.setattr(telemetry, "serve", states.append)
+    monkeypatch.setattr(payload, "_serve", states.append)
     made = start(**arguments)
     (state,) = states
     return made, state
@@ -302,7 +303,9 @@ def test_the_table_works_without_the_telemetry(
     def absent(_: str) -> None:
         raise problem
 
-    monkeypatch.setattr("importlib.import_module", absent)
+    with monkeypatch.context() as change:
+        change.setattr("importlib.import_module", absent)
+        monkeypatch.setattr(payload, "_telemetry", payload._sibling("speculative_telemetry"))
     made = start()
     plan = made.schedule(2)
     assert plan == 3
@@ -318,7 +321,7 @@ def test_an_engine_that_is_not_proven_starts_without_the_telemetry(
         raise RuntimeError("boom")
 
     vllm.__version__ = "0.33.1"  # type: ignore[attr-defined]  # a module made here
-    monkeypatch.setattr(telemetry, "serve", broken)
+    monkeypatch.setattr(payload, "_serve", broken)
     assert type(start()) is Scheduler
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from speculative_operator.domain.table import KTable
 from speculative_operator.payload import FILES
-from speculative_operator.payload import speculative_scheduler as payload
-from speculative_operator.payload.speculative_scheduler import BadTableError, TableFile, parse
+from speculative_operator.payload import speculative_table as payload
+from speculative_operator.payload.speculative_table import BadTableError, TableFile, parse
 
 ALLOWED = (0, 1, 3, 7)
 NAME = "vllm.speculative_scheduler"
@@ -60,7 +60,8 @@ def replace(path: Path, text: str) -> None:
 
 def look(subject: TableFile, clock: Clock) -> list[int] | None:
     clock.now += 1
-    return subject.poll()
+    found = subject.poll()
+    return found.dense if found is not None else None
 
 
 def test_a_new_table_is_given_once(file: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +69,8 @@ def test_a_new_table_is_given_once(file: Path, clock: Clock, caplog: pytest.LogC
     subject = table(file, clock)
     write(file, 3, [1, 4, 3], [5, 8, 0])
     assert look(subject, clock) == [0, 3, 3, 3, 3, 0, 0, 0, 0]
-    assert (subject.version, subject.rows) == (3, [(1, 4, 3), (5, 8, 0)])
+    assert subject.table is not None
+    assert (subject.table.version, subject.table.rows) == (3, [(1, 4, 3), (5, 8, 0)])
     assert look(subject, clock) is None
     assert caplog.messages == ["speculative: table version 3 in force since 2027-01-15T08:00:00.250+00:00: 1-4:3 5-8:0"]
     write(file, 4, [1, 8, 1])
@@ -119,7 +121,8 @@ def test_a_bad_table_changes_nothing_and_warns_once(file: Path, clock: Clock, ca
     for _ in range(3):
         write(file, 2, [1, 8, 5])
         assert look(subject, clock) is None
-    assert subject.version == 1
+    assert subject.table is not None
+    assert subject.table.version == 1
     (warning,) = caplog.messages
     assert "K 5 was not prepared at start; those are [0, 1, 3, 7]" in warning
     assert "table version 1 stays in force" in warning
@@ -175,6 +178,8 @@ def test_huge_files_and_strange_things_are_refused(tmp_path: Path, clock: Clock)
         ('{"version": 1, "rows": [[1, 8, 2]]}', "K 2 was not prepared"),
         ('{"version": 1, "rows": [[1, 8, -1]]}', "K -1 was not prepared"),
         ('{"version": 1, "rows": [[1, 8, 8]]}', "K 8 was not prepared"),
+        ('{"version": 1, "rows": [[1, 8, [0, 1], 0.2]]}', "three whole numbers"),
+        ('{"version": 1, "rows": [[1, 8, 1]], "explore": 0.1}', "'explore', which is not known here"),
     ],
 )
 def test_refused(text: str, says: str) -> None:
@@ -185,22 +190,22 @@ def test_refused(text: str, says: str) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))
 def test_any_json_is_taken_or_refused(rows: Any) -> None:
     try:
-        _, checked, dense = parse(json.dumps({"version": 1, "rows": rows}), ALLOWED, 8)
+        found = parse(json.dumps({"version": 1, "rows": rows}), ALLOWED, 8)
     except BadTableError:
         return
-    assert checked
-    assert len(dense) == 9
+    assert found.rows
+    assert len(found.dense) == 9
 
 
 @given(st.lists(st.sampled_from(ALLOWED), min_size=1, max_size=40), st.integers(1, 40))
 def test_dense_form_is_the_tables(ks: list[int], max_batch: int) -> None:
     ours = KTable.from_dense(ks)
-    _, _, dense = parse(json.dumps({"version": 0, "rows": ours.rows()}), ALLOWED, max_batch)
-    assert dense == [0, *ours.resized(max_batch).dense()]
+    found = parse(json.dumps({"version": 0, "rows": ours.rows()}), ALLOWED, max_batch)
+    assert found.dense == [0, *ours.resized(max_batch).dense()]
 
 
 def test_a_row_to_the_end_of_numbers_costs_nothing() -> None:
-    assert parse('{"version": 1, "rows": [[1, 1000000000000000000000, 3]]}', ALLOWED, 4)[2] == [0, 3, 3, 3, 3]
+    assert parse('{"version": 1, "rows": [[1, 1000000000000000000000, 3]]}', ALLOWED, 4).dense == [0, 3, 3, 3, 3]
 
 
 @pytest.mark.parametrize("name", FILES)

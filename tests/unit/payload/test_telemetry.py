@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.payload.engine_steps import Clock, Plan, outputs
 
-from speculative_operator.payload import speculative_telemetry as telemetry
-from speculative_operator.payload.speculative_telemetry import Meter, State, exposition, serve
+from speculative_operator.payload import speculative_port as door
+from speculative_operator.payload.speculative_port import serve
+from speculative_operator.payload.speculative_telemetry import Meter, State, exposition, scraped
 
 KS = (0, 1, 3)
 
@@ -249,7 +250,7 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def port(anywhere: None) -> int:
-    found = serve(state_of())
+    found = serve(lambda: exposition(state_of()))
     assert found is not None
     return found
 
@@ -274,13 +275,14 @@ def test_a_table_is_looked_for_at_each_scrape() -> None:
         state.table = (4, 5.0)
 
     state.look = look
-    port = serve(state)
+    port = serve(lambda: scraped(state))
     assert port is not None
     assert "speculative_payload_table_version 4" in fetch(port)
 
 
 @pytest.mark.usefixtures("anywhere")
-def test_a_failing_answer_does_not_end_the_server() -> None:
+def test_a_failing_answer_does_not_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "TEXT_SECONDS", 0.0)
     state = state_of()
     failures = iter([True])
 
@@ -289,7 +291,7 @@ def test_a_failing_answer_does_not_end_the_server() -> None:
             raise RuntimeError("boom")
 
     state.look = look
-    port = serve(state)
+    port = serve(lambda: scraped(state))
     assert port is not None
     with pytest.raises(OSError, match=r"."):
         fetch(port)
@@ -297,7 +299,7 @@ def test_a_failing_answer_does_not_end_the_server() -> None:
 
 
 def test_clients_that_are_slow_silent_or_talkative_are_hung_up_on(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "CLIENT_SECONDS", 0.2)
+    monkeypatch.setattr(door, "CLIENT_SECONDS", 0.2)
     held = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
     held[1].sendall(b"GET /metr")
     held[2].sendall(b"x" * 60_000)
@@ -312,7 +314,7 @@ def test_clients_that_are_slow_silent_or_talkative_are_hung_up_on(port: int, mon
 def test_a_taken_port_is_one_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", str(taken.getsockname()[1]))
-        assert serve(state_of()) is None
+        assert serve(lambda: exposition(state_of())) is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -322,14 +324,14 @@ def test_a_strange_port_is_one_warning(
     asked: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", asked)
-    assert serve(state_of()) is None
+    assert serve(lambda: exposition(state_of())) is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_no_port_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", "off")
     before = threading.active_count()
-    assert serve(state_of()) is None
+    assert serve(lambda: exposition(state_of())) is None
     assert threading.active_count() == before
 
 
