@@ -18,7 +18,7 @@ import numpy as np
 
 LOCAL = 100
 """Requests over which the trace's own arrival rate is averaged."""
-BUNDLED = Path(__file__).parent / "data" / "azure_llm_2023_conv_slice.csv"
+TRACE = Path(__file__).resolve().parents[1] / "data" / "traces" / "azure_llm_2023_conv.csv"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,12 @@ from demo.scene import NAMESPACE, ROOT, service_url
 from devcluster.cluster import Cluster
 from devcluster.options import Image
 
-MODELS = ROOT.parent / "shared" / "tiny-models"
+MODELS = ROOT / "dev" / "data" / "models"
 TARGET, DRAFT, HEAD = "target", "draft", "eagle3"
 """A verifier, a draft model and an EAGLE-3 head for it: folders of MODELS, served as `tiny/...`."""
 NAME, PORT, IMAGE = "hub", 8080, "model-hub:dev"
 URL = f"http://{NAME}.{NAMESPACE}.svc"
 Json = dict[str, Any]
-
-
-def absent() -> str:
-    """Why this part cannot be played; empty where it can."""
-    return "" if all((MODELS / name / "config.json").exists() for name in (TARGET, DRAFT, HEAD)) else (
-        f"no tiny models at {MODELS}: the part on pairs is left out"
-    )  # fmt: skip
 
 
 def images() -> dict[str, Image]:

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from demo import engines, hub, pairs, report, surface
-from demo.arrivals import BUNDLED, Arrival, Profile, read_azure, warp
+from demo.arrivals import TRACE, Arrival, Profile, read_azure, warp
 from demo.figures import (
     FIRST_VERSION,
     Phases,
@@ -51,7 +51,6 @@ from speculative_operator.cli import findings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import engine_for
 
-WHOLE_TRACE = ROOT.parent / "shared" / "traces" / "azure_llm_2023_conv.csv"
 ENGINES = ROOT / "build" / "engines"
 """Where the commands of the other engines' images are laid; the node sees the whole repository."""
 REQUEST_TIMEOUT_SECONDS = 300.0
@@ -165,15 +164,12 @@ class Demo:
         if self.settings.alone:
             return None
         assert self.cluster is not None
-        if reason := hub.absent():
-            self._say(reason)
-            return None
         seen = pairs.play(self.cluster, self.settings.out, self._say)
         self.console.print(findings.table(seen.findings))
         return seen
 
     def _arrivals(self) -> list[Arrival]:
-        trace = read_azure(WHOLE_TRACE if WHOLE_TRACE.exists() else BUNDLED)
+        trace = read_azure(TRACE)
         profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
         return warp(trace, profile, self.settings.max_context)
 

@@ -15,7 +15,7 @@ from speculative_operator.physics.relation import CAPS, PUBLISHED, curves
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
-CASES = ROOT.parent / "shared" / "data" / "cases.csv"
+CASES = ROOT / "dev" / "data" / "published" / "cases.csv"
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 420, 60, 370, 30, 620
 COLOURS = ("#1f6feb", "#c2410c", "#15803d", "#7c3aed")
 INK = "#57606a"

@@ -1,4 +1,4 @@
-"""`python -m realengine install|path|models|serve`."""
+"""`python -m realengine install|path|serve`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 from realengine import paths
 from realengine.install import InstallError, installed
-from realengine.models import ModelsError, made
 from realengine.serving import argv, environment
 
 
@@ -37,13 +36,6 @@ def path(_options: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
-def models(_options: argparse.Namespace) -> int:
-    """Print the folder of the small models; makes random ones where there are none."""
-    report = Reporter()
-    print(made(paths.models(), installed(report), report))
-    return 0
-
-
 def serve(options: argparse.Namespace) -> int:
     """One engine on loopback with the small models, for looking at it by hand: becomes the engine."""
     python = installed(Reporter())
@@ -59,7 +51,6 @@ def main() -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("install", help="install the engine into the cache").set_defaults(act=install)
     commands.add_parser("path", help="print the engine's interpreter").set_defaults(act=path)
-    commands.add_parser("models", help="print the small models' folder, made where missing").set_defaults(act=models)
     serving = commands.add_parser("serve", help="one engine on loopback, with further vLLM flags behind --")
     serving.add_argument("--port", type=int, default=8126)
     serving.add_argument("--home", default="build/real-engine", help="folder of the engine's caches")
@@ -68,7 +59,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         code: int = options.act(options)
-    except (InstallError, ModelsError) as error:
+    except InstallError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return code

@@ -22,7 +22,6 @@ MODELS_VARIABLE = "SPECULATIVE_TINY_MODELS"
 MISSING = "the real engine is not installed: make vllm (six gigabytes, some minutes)"
 COMPLETE = "complete.json"
 """Written last into an environment; without it the environment is half an environment."""
-ROLES = ("target", "draft", "eagle3")
 
 
 def cache() -> Path:
@@ -50,10 +49,6 @@ def python() -> Path | None:
 
 
 def models() -> Path:
-    """Folder with `target`, `draft` and `eagle3`: SPECULATIVE_TINY_MODELS, else the trained ones beside this tree, else
-    where `realengine.models` makes random ones of the same shapes."""
+    """Folder with `target`, `draft` and `eagle3`: SPECULATIVE_TINY_MODELS, else those of this repository."""
     given = os.environ.get(MODELS_VARIABLE)
-    if given:
-        return Path(given)
-    trained = ROOT.parent / "shared" / "tiny-models"
-    return trained if trained.is_dir() else cache() / "tiny-models"
+    return Path(given) if given else ROOT / "dev" / "data" / "models"

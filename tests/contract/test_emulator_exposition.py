@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -22,7 +21,6 @@ from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.spec import Method
 from speculative_operator.engines.registry import engine_for
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "vllm_metric_families.csv"
 BUNDLED = resources.files("speculative_operator.emulator").joinpath("data", "vllm_metric_families.csv")
 ROWS = list(csv.DictReader(BUNDLED.read_text(encoding="utf-8").splitlines()))
 RECORDED_LIMIT = ("--max-model-len", "1024")
@@ -50,12 +48,6 @@ def samples(loaded: Run) -> dict[str, list[Sample]]:
         for sample in family.samples:
             found.setdefault(sample.name, []).append(sample)
     return found
-
-
-def test_the_bundled_record_is_the_shared_one() -> None:
-    if not SHARED.exists():
-        pytest.skip("the shared data directory is not beside this checkout")
-    assert BUNDLED.read_text(encoding="utf-8") == SHARED.read_text(encoding="utf-8")
 
 
 def test_there_are_43_families() -> None:

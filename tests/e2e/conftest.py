@@ -89,9 +89,7 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def with_hub(
     name: str, directory: Path, *hub_args: str, node_settings: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Stage, Path]]:
-    """A stage whose operator inspects pairs, with a hub; and the folder that it serves. Skips without models."""
-    if reason := hub.absent():
-        pytest.skip(reason)
+    """A stage whose operator inspects pairs, with a hub; and the folder that it serves."""
     folder = scene.ROOT / "build" / f"hub-{name}-{os.getpid()}"  # what is below /tmp, pods have of their own
     options = scene.options(f"{name}-{os.getpid()}", hub.images())
     if node_settings is not None:

@@ -24,7 +24,4 @@ def engine_python() -> Path:
 @pytest.fixture(scope="session")
 def small_models() -> Path:
     """Folder with `target`, `draft` and `eagle3`."""
-    folder = paths.models()
-    if not all((folder / role / "config.json").exists() for role in paths.ROLES):
-        pytest.skip(f"no small models in {folder}: python -m realengine models")
-    return folder
+    return paths.models()

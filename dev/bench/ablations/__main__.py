@@ -17,7 +17,7 @@ from dataclasses import asdict
 from bench.ablations.measure import Case, Figures, Job, figures, rows_of, work
 from bench.ablations.variants import BY_NAME, VARIANTS, WHOLE
 from bench.tuner import judge
-from bench.tuner.traces import ROOT, find
+from bench.tuner.traces import ROOT
 from bench.tuner.work import NEVER, OURS, Outcome, Task, be_nice
 from speculative_operator.sim.catalogue import BY_NAME as SCENARIOS
 
@@ -43,9 +43,8 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def cases(chosen: argparse.Namespace) -> list[Case]:
     """Seeds take turns between physics as given and perturbed."""
-    names = [name for name in chosen.scenario if not SCENARIOS[name].trace or find(SCENARIOS[name].trace) is not None]
     kinds = {seed: (False, True) if chosen.both else (seed % 2 == 0,) for seed in range(1, chosen.seeds + 1)}
-    return [(name, seed, shaken) for name in names for seed in kinds for shaken in kinds[seed]]
+    return [(name, seed, shaken) for name in chosen.scenario for seed in kinds for shaken in kinds[seed]]
 
 
 def jobs(chosen: argparse.Namespace) -> Iterator[Job]:

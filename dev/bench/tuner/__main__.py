@@ -18,7 +18,7 @@ from typing import Any
 from bench.tuner import judge, show
 from bench.tuner.cases import case_figures
 from bench.tuner.speedup import simulator_speedup
-from bench.tuner.traces import ROOT, find
+from bench.tuner.traces import ROOT
 from bench.tuner.work import NEVER, OURS, Outcome, Task, be_nice, make, perform
 from speculative_operator.sim import score
 from speculative_operator.sim.catalogue import ALL, BY_NAME
@@ -65,12 +65,10 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return chosen
 
 
-def chosen_scenarios(chosen: argparse.Namespace) -> tuple[list[Scenario], list[str]]:
-    """(scenarios to run, names of those whose trace is missing)."""
+def chosen_scenarios(chosen: argparse.Namespace) -> list[Scenario]:
+    """The scenarios to run."""
     names = chosen.scenario or (SHORT if chosen.short else tuple(BY_NAME))
-    wanted = [scenario for scenario in ALL if scenario.name in names]
-    missing = [one.name for one in wanted if one.trace and find(one.trace) is None]
-    return [one for one in wanted if one.name not in missing], missing
+    return [scenario for scenario in ALL if scenario.name in names]
 
 
 def tasks(
@@ -115,7 +113,7 @@ def case_of(task: Task) -> tuple[str, int, bool]:
     return task.scenario, task.seed, task.shaken
 
 
-def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float, file: str) -> dict[str, Any]:
+def report(outcomes: Sequence[Outcome], wall: float, file: str) -> dict[str, Any]:
     """Writes all rows to `file`; the summary."""
     rows = [judge.row_of(group) for group in judge.runs_of(outcomes).values()]
     found = judge.summary(rows, outcomes)
@@ -127,7 +125,7 @@ def report(outcomes: Sequence[Outcome], skipped: Sequence[str], wall: float, fil
         for group in judge.runs_of(outcomes).values() for one in group.values()
     ]  # fmt: skip
     everything = {"summary": found, "rows": [judge.as_json(row) for row in rows], "regrets": regrets,
-                  "skipped": list(skipped), "wall_seconds": round(wall, 1)}  # fmt: skip
+                  "wall_seconds": round(wall, 1)}  # fmt: skip
     (OUT / file).write_text(json.dumps(everything, indent=1) + "\n")
     return found
 
@@ -158,9 +156,7 @@ def main() -> int:
         print("\n".join(RIVALS))
         return 0
     began = time.perf_counter()
-    scenarios, missing = chosen_scenarios(chosen)
-    if missing:
-        say(show.skipped(missing))
+    scenarios = chosen_scenarios(chosen)
     speedup = None if chosen.quick else simulator_speedup()
     say(show.HEAD)
     outcomes = run_all(list(tasks(scenarios, chosen, [1])), chosen.jobs, explain=chosen.explain)
@@ -168,7 +164,7 @@ def main() -> int:
         more = list(tasks(scenarios, chosen, range(2, chosen.seeds + 1), outcomes))
         outcomes += run_all(more, chosen.jobs, explain=chosen.explain)
     wall = time.perf_counter() - began
-    found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, missing, wall, chosen.file)
+    found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, wall, chosen.file)
     say(f"{len(outcomes)} runs in {wall:.0f} s")
     print(json.dumps(found | {"simulator_speedup": speedup}), flush=True)
     return worse(found) if chosen.short else 0

@@ -8,12 +8,10 @@ from typing import Any
 from bench.tuner.traces import ROOT
 from speculative_operator.physics.cases import bench_summary
 
-CASES = ROOT.parent / "shared" / "data" / "cases.csv"
+CASES = ROOT / "dev" / "data" / "published" / "cases.csv"
 
 
-def case_figures() -> dict[str, Any] | None:
-    """What the file of published cases gives; None where it is not at hand."""
-    if not CASES.is_file():
-        return None
+def case_figures() -> dict[str, Any]:
+    """What the file of published cases gives."""
     with CASES.open(newline="", encoding="utf-8") as file:
         return bench_summary(csv.DictReader(file))

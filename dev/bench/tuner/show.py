@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isfinite
 
 from bench.tuner.judge import Row
@@ -39,10 +39,6 @@ def policies(means: Mapping[str, float]) -> str:
     width = max((len(name) for name in means), default=0)
     rows = sorted(means.items(), key=lambda item: item[1])
     return "\n".join(f"{name:{width}s} {regret:8.2f} %" for name, regret in rows)
-
-
-def skipped(names: Sequence[str]) -> str:
-    return f"skipped, the trace is not at hand: {', '.join(names)}"
 
 
 def _versus_best(row: Row) -> str:

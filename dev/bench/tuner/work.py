@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import speculative_operator
-from bench.tuner.traces import ROOT, find
+from bench.tuner.traces import ROOT, read_trace
 from speculative_operator.domain.decision import Decision
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.sim import session as session_module
@@ -101,9 +101,9 @@ def perform(task: Task) -> Outcome:
 
 
 def make(task: Task) -> Case:
-    """The case of a task; raises ValueError where its trace is missing."""
+    """The case of a task."""
     scenario = BY_NAME[task.scenario]
-    trace = find(scenario.trace) if scenario.trace else None
+    trace = read_trace(scenario.trace) if scenario.trace else None
     return build(scenario, task.seed, shaken=task.shaken, trace=trace, scale=task.scale)
 
 

@@ -22,7 +22,6 @@ from payloadbench.server import ServerError
 from realengine import paths, scene
 from realengine.e2e.report import Report, markdown
 from realengine.install import InstallError, installed
-from realengine.models import ModelsError, made
 from speculative_operator.domain import names
 
 PLAY_SECONDS = 3600.0
@@ -142,7 +141,7 @@ def run(given: argparse.Namespace) -> int:
     started = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     python = installed(report.say)
-    models = made(given.models or paths.models(), python, report.say)
+    models = given.models or paths.models()
     cost = PayloadCost(python, given.pairs) if PAYLOAD in given.parts else None
     try:
         report.say("starting a cluster")
@@ -175,7 +174,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: nothing is left behind", file=sys.stderr)
         return 130
-    except (InstallError, ModelsError, DevClusterError, SceneError, ServerError) as error:
+    except (InstallError, DevClusterError, SceneError, ServerError) as error:
         print(f"error: {error}", file=sys.stderr)
         print(json.dumps({"ok": False, "error": str(error).splitlines()[0]}), flush=True)
         return 1

@@ -10,22 +10,12 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo.arrivals import BUNDLED, Profile, TraceRow, read_azure, warp
+from demo.arrivals import TRACE, Profile, TraceRow, read_azure, warp
 from demo.load import prompt, replay
-
-WHOLE = Path(__file__).resolve().parents[4] / "shared" / "traces" / "azure_llm_2023_conv.csv"
-
-
-def test_the_bundled_slice_begins_the_whole_trace() -> None:
-    if not WHOLE.exists():
-        pytest.skip("the whole trace is not beside this checkout")
-    bundled = read_azure(BUNDLED)
-    assert bundled == read_azure(WHOLE)[: len(bundled)]
-    assert bundled[0] == TraceRow(0.0, 374, 44)
 
 
 def test_the_load_climbs_and_falls_with_the_traces_own_requests() -> None:
-    rows = read_azure(BUNDLED)
+    rows = read_azure(TRACE)
     plan = warp(rows, Profile.climb_and_fall(150.0, 1.0, 20.0), max_context=4096)
     fitting = [row for row in rows if row.prompt_tokens + row.output_tokens <= 4096]
     assert [(one.prompt_tokens, one.output_tokens) for one in plan] == [

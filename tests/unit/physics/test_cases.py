@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from speculative_operator.physics.cases import CasePrediction, Summary, bench_summary, is_anchor, predict, summarise
 from speculative_operator.physics.efficiency import FITTED
 
-FILE = Path(__file__).parents[4] / "shared" / "data" / "cases.csv"
+FILE = Path(__file__).parents[3] / "dev" / "data" / "published" / "cases.csv"
 COLUMNS = (
     "case_id", "source", "evidence", "engine", "model", "moe", "gpu", "n_gpu", "method", "dataset", "ctx_or_io",
     "load_kind", "load", "K", "metric", "baseline", "value", "speedup", "accept_len", "sign", "tol_rel", "note",
 )  # fmt: skip
-needs_file = pytest.mark.skipif(not FILE.is_file(), reason="shared/data/cases.csv is not here")
 H100_EAGLE = {"model": "Llama-3.1-8B", "gpu": "H100", "method": "eagle3", "dataset": "GSM8K", "load_kind": "batch"}
 
 
@@ -40,13 +39,11 @@ def summary() -> Summary:
     return summarise(predictions().values())
 
 
-@needs_file
 def test_every_row_is_predicted() -> None:
     assert summary().rows == len(rows()) == 421
     assert all(math.isfinite(one.predicted) and one.predicted > 0.0 for one in predictions().values())
 
 
-@needs_file
 def test_signs_are_right_for_gains_and_for_losses() -> None:
     (gains, all_gains), (losses, all_losses) = summary().gains, summary().losses
     assert (all_gains, all_losses) == (360, 7)
@@ -55,7 +52,6 @@ def test_signs_are_right_for_gains_and_for_losses() -> None:
     assert (summary().balanced_sign_percent or 0.0) >= 85.0
 
 
-@needs_file
 def test_errors_stay_within_their_targets() -> None:
     found = summary()
     assert found.median_abs_log_error_anchor is not None
@@ -65,7 +61,6 @@ def test_errors_stay_within_their_targets() -> None:
     assert len([one for one in predictions().values() if is_anchor(one.case)]) == 52
 
 
-@needs_file
 def test_the_simulator_of_the_paper_is_reproduced() -> None:
     """Fig. 10 is a simulator with published parameters: what differs is an error of implementation."""
     errors = [
@@ -78,7 +73,6 @@ def test_the_simulator_of_the_paper_is_reproduced() -> None:
     assert max(errors) <= 0.10
 
 
-@needs_file
 @pytest.mark.parametrize(
     ("case", "tolerance"),
     [("C009", 0.1), ("C010", 0.1), ("C011", 0.1), ("C012", 0.1), ("C001", 0.1), ("C004", 0.1), ("C385", 0.15)],
@@ -87,13 +81,11 @@ def test_pinned_cases(case: str, tolerance: float) -> None:
     assert predictions()[case].log_error == pytest.approx(0.0, abs=tolerance)
 
 
-@needs_file
 @pytest.mark.parametrize("case", ["C088", "C324", "C325", "C326", "C327", "C329", "C367"])
 def test_published_losses_are_losses(case: str) -> None:
     assert predictions()[case].predicted < 1.0
 
 
-@needs_file
 def test_unverified_rows_judge_nothing() -> None:
     without = summarise(one for one in predictions().values() if one.case.evidence != "unverified")
     assert without.gains == summary().gains
@@ -101,7 +93,6 @@ def test_unverified_rows_judge_nothing() -> None:
     assert all(not one.measured for one in predictions().values() if one.case.evidence == "unverified")
 
 
-@needs_file
 def test_the_bench_reports_the_same_figures() -> None:
     found = bench_summary(rows())
     assert set(found) == {

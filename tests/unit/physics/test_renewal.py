@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from speculative_operator.physics.renewal import LONGEST, RunLengths, across, fit_run_lengths
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "dev" / "data" / "published"
 
 chances = st.floats(0.0, 0.95)
 runs = st.builds(lambda w, a, b: RunLengths(w, max(a, b), min(a, b)), st.floats(0.0, 1.0), chances, chances)
@@ -81,7 +81,6 @@ def test_published_example() -> None:
     assert fitted.length(10) == pytest.approx(1.413, rel=0.003)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not here")
 @pytest.mark.parametrize(("method", "mean", "largest"), [("ngram", 0.2, 0.8), ("eagle", 1.5, 7.0)])
 def test_errors_across_k_of_published_replays(method: str, mean: float, largest: float) -> None:
     profiles = {row["profile_id"]: row for row in _rows("acceptance_profiles")}

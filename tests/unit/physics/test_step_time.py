@@ -18,7 +18,7 @@ from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.efficiency import FITTED
 from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, padded, roofline, step_seconds
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "dev" / "data" / "published"
 UNIT = StepCosts(
     fixed=1000.0,
     per_token=10.0,
@@ -197,7 +197,6 @@ def test_above_the_ceiling_a_step_takes_at_least_the_launches() -> None:
     assert far == 1000 + 9000
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not here")
 def test_measured_cliff_of_a_mixture_of_experts() -> None:
     """DeepSeek-V4-Flash on four B300, cost_curves.csv: 5.1 ms at one token, 20.6 at 1,024, 104 at 1,537."""
     shape = find_model("DeepSeek-V4-Flash")
@@ -222,7 +221,6 @@ def test_measured_cliff_of_a_mixture_of_experts() -> None:
     assert np.all(np.abs(errors[cliff : cliff + 2]) < 0.1)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not here")
 def test_coverage_of_experts_is_the_published_one() -> None:
     with (DATA / "moe_expert_coverage.csv").open(encoding="utf-8") as lines:
         table = list(csv.DictReader(lines))
@@ -233,7 +231,6 @@ def test_coverage_of_experts_is_the_published_one() -> None:
         assert found == pytest.approx(float(row["expected_fraction_of_experts_read"]), abs=1e-3)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not here")
 def test_measured_steps_of_a_dense_model() -> None:
     """A dense 27B on one MI355X, cost_curves.csv: batch 1, 8 and 32, 1 to 32 tokens a request, context 512-1024."""
     facts = PairFacts(find_model("Qwen/Qwen3.6-27B"), None, find_accelerator("MI355X"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from speculative_operator.sim.drafts import Drafts
 from speculative_operator.sim.traces import FORMATS, Format, TraceError, read
 
-TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
+TRACES = Path(__file__).resolve().parents[3] / "dev" / "data" / "traces"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 
 
@@ -33,10 +33,7 @@ def test_azure_keeps_seven_digits_and_crlf_and_needs_no_last_newline() -> None:
     ],
 )
 def test_published_traces_add_up(name: str, requests: int, seconds: float, prompt: int, output: int) -> None:
-    path = TRACES / name
-    if not path.exists():
-        pytest.skip("the Azure traces are not here; they are no part of the package")
-    with path.open(newline="") as lines:
+    with (TRACES / name).open(newline="") as lines:
         trace = read(lines, "azure")
     assert len(trace) == requests
     assert trace.arrival[-1] == pytest.approx(seconds, abs=1e-6)
