@@ -47,17 +47,8 @@ class Profile:
 
     @classmethod
     def climb_and_fall(cls, seconds: float, low: float, peak: float) -> Profile:
-        """Low for a quarter, up, a plateau, down, and low again."""
-        shape = (
-            (0.0, low),
-            (0.2, low),
-            (0.28, 0.4 * peak),
-            (0.4, 0.45 * peak),
-            (0.52, peak),
-            (0.57, peak),
-            (0.72, low),
-            (1.0, low),
-        )
+        """Low for 40 % of the time, up, a plateau of a quarter, down, and low again."""
+        shape = ((0.0, low), (0.40, low), (0.48, peak), (0.73, peak), (0.78, low), (1.0, low))
         return cls(tuple((share * seconds, rate) for share, rate in shape))
 
     @property

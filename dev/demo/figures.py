@@ -11,8 +11,6 @@ from typing import Any
 
 from demo.watch import Sight
 
-SAME = 0.01
-"""Two replays are of the same engine and load when no speculation took the same time in both, within this share."""
 ADOPTED = re.compile(r"table version (\d+) in force since (\S+): ")
 
 
@@ -26,8 +24,12 @@ class Phases:
 
     @classmethod
     def of(cls, seconds: float) -> Phases:
-        """The plateaus of `Profile.climb_and_fall`, without their first moments; after: once the queue has drained."""
-        return cls((0.08 * seconds, 0.25 * seconds), (0.50 * seconds, 0.62 * seconds), (0.84 * seconds, 1.02 * seconds))
+        """The plateaus of `Profile.climb_and_fall`, each once it has settled."""
+        return cls((0.16 * seconds, 0.40 * seconds), (0.52 * seconds, 0.73 * seconds), (0.85 * seconds, seconds))
+
+    def named(self) -> dict[str, tuple[float, float]]:
+        """Name of a phase -> its first and last second."""
+        return {"low": self.low, "peak": self.peak, "after": self.after}
 
 
 def within(sights: Iterable[Sight], span: tuple[float, float]) -> list[Sight]:
@@ -56,33 +58,6 @@ def mean_ttft_ms(sights: Sequence[Sight]) -> float | None:
     """Milliseconds from arrival to first token, mean over requests."""
     firsts = sum(sight.window.first_tokens for sight in sights)
     return round(1000.0 * sum(sight.window.ttft_seconds for sight in sights) / firsts, 1) if firsts else None
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """Mean TPOT of an earlier version of the tuner, and of no speculation, in a replay that was recorded; ms."""
-
-    auto: float
-    off: float
-    command: str
-    """How to record it again."""
-
-    @property
-    def gain_percent(self) -> float:
-        """Over no speculation."""
-        return 100.0 * (self.off / self.auto - 1.0)
-
-    def gained(self, auto: float | None, off: float | None) -> float | None:
-        """Percent more tokens per second and request than the earlier version, each against no speculation in its own
-        run. None where the runs cannot be compared: another load, or another engine."""
-        if auto is None or off is None or abs(off / self.off - 1.0) > SAME:
-            return None
-        return round(100.0 * ((self.auto / self.off) / (auto / off) - 1.0), 1)
-
-
-FIRST_VERSION = Recorded(auto=16.89, off=18.17, command="git checkout 4213da7 && make demo")
-"""The tuner before probes, graph sizes and learned forms of the step's cost. The middle one of three runs of the
-command: off / auto was 1.073, 1.076 and 1.079."""
 
 
 def adoptions(log: str) -> dict[int, float]:

@@ -42,7 +42,7 @@ def plots(timeline: Timeline, decisions: Sequence[tuple[float, str]], phases: Ph
         figure.add_vline(x=at, line={"dash": "dot", "width": 1, "color": "#0b7a4b"}, annotation=None)
         figure.add_annotation(x=at, y=1.0, yref="paper", text=reason, showarrow=False, textangle=-90, yanchor="bottom",
                               font={"size": 9, "color": "#0b7a4b"})  # fmt: skip
-    for label, span in (("low", phases.low), ("peak", phases.peak), ("after", phases.after)):
+    for label, span in phases.named().items():
         figure.add_vrect(x0=span[0], x1=span[1], fillcolor="#000", opacity=0.04, line_width=0)
         figure.add_annotation(x=sum(span) / 2, y=1.0, yref="paper", text=label, showarrow=False, yanchor="top")
     figure.update_xaxes(title_text="seconds of the replay", row=len(ROWS), col=1)
