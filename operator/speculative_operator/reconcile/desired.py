@@ -43,7 +43,7 @@ def desired_children(world: World, engine: Engine, in_force: InForce, made_of: s
     spec = without_drafter(world.spec) if in_force.hard_off else world.spec
     deployment = world.deployment
     given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of)
-    plain = _helped_as_before(given, engine, deployment)
+    plain = _helped_as_before(_sized_as_before(given, engine, deployment), engine, deployment)
     manifests: tuple[Mapping[str, Any], ...] = render_again(plain)
     template = startup.template_key(_deployment(manifests))
     seconds = _budget(world, engine, plain, template, deployment)
@@ -125,6 +125,19 @@ def _stands(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any]) -
     made = _deployment(render_again(_with_budget(plain, engine, running)))
     wanted, found = at(made, "spec", "template"), mapping(deployment, "spec", "template")
     return not first_difference(wanted, found) and not first_surplus(wanted, found)
+
+
+def _sized_as_before(given: RenderInput, engine: Engine, deployment: Mapping[str, Any] | None) -> RenderInput:
+    """`given` for weights of the size that pods were made for, as long as nothing else changes: a size that was learned
+    since is no reason to replace them."""
+    borne = text(deployment, "metadata", "annotations", names.ANNOTATION_SIZED_FOR)
+    size = int(borne) if borne.isascii() and borne.isdecimal() and len(borne) <= 18 else 0
+    if deployment is None or size == given.spec.weights.bytes:
+        return given
+    spec = replace(given.spec, weights=replace(given.spec.weights, bytes=size))
+    before = replace(given, spec=spec, container=engine.container(spec, _table(spec, given.waiting or given.table)))
+    same = text(deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF) == given.made_of
+    return before if same or _stands(_helped_as_before(before, engine, deployment), engine, deployment) else given
 
 
 def _helped_as_before(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any] | None) -> RenderInput:

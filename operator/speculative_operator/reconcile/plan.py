@@ -25,7 +25,7 @@ KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDi
 """Kinds that may be deleted when they are no longer wanted. Whatever else carries our label is left alone."""
 
 _AGAIN = "-again"
-_HASHES = names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE
+_HASHES = names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE, names.ANNOTATION_SIZED_FOR
 """They tell people less than what they are of."""
 
 

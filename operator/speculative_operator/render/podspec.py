@@ -18,7 +18,7 @@ STARTUP_PERIOD_SECONDS = 2
 PROGRESS_MARGIN_SECONDS = 600
 """For scheduling and for pulling an image of several GiB, on top of the startup budget."""
 TELEMETRY_PATH = "/metrics"
-SHARED_MEMORY = "2Gi"
+SHARED_MEMORY_GIB = 2
 """Size of /dev/shm where workers of several accelerators talk through it."""
 
 
@@ -74,7 +74,7 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
     """
     pairs = [_scratch("cache", names.CACHE_MOUNT), _scratch("tmp", "/tmp")]  # noqa: S108  (a path in the pod)
     if inp.container.shared_memory:
-        pairs.append(_scratch("dshm", "/dev/shm", {"medium": "Memory", "sizeLimit": SHARED_MEMORY}))  # noqa: S108
+        pairs.append(_scratch("dshm", "/dev/shm", {"medium": "Memory", "sizeLimit": f"{SHARED_MEMORY_GIB}Gi"}))  # noqa: S108
     if inp.container.files:
         pairs.append(_files(inp))
     if inp.live:

@@ -8,7 +8,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.render import compiling, labels, podspec
+from speculative_operator.render import compiling, labels, podspec, requests
 from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.inputs import RenderInput
 
@@ -65,6 +65,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "command": list(container.command),
         "args": list(container.args),
         "env": podspec.environment(container.env),
+        "requests": requests.requests(inp),
         "limits": podspec.limits(inp),
         "startup_period": podspec.STARTUP_PERIOD_SECONDS,
         "startup_failures": podspec.startup_failures(container.startup_seconds),
@@ -87,6 +88,7 @@ def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
     An operator that is killed between changing it and writing status then finds it here instead of rolling back.
     """
     borne = {names.ANNOTATION_MADE_OF: inp.made_of} if inp.made_of else {}
+    borne |= {names.ANNOTATION_SIZED_FOR: str(inp.spec.weights.bytes)} if inp.spec.weights.bytes else {}
     if inp.waiting is not None:
         waits = table_text(inp.waiting, inp.table_version, per_request=inp.per_request, hard_off=True)
         return {**borne, names.ANNOTATION_TABLE: waits}

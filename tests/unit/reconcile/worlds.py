@@ -183,7 +183,8 @@ def served(manifest: Mapping[str, Any]) -> dict[str, Any]:
     pod_spec |= {"dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler"}
     for container in pod_spec["containers"]:
         container["terminationMessagePath"] = "/dev/termination-log"
-        container["resources"]["requests"] = dict(container["resources"]["limits"])
+        resources = container["resources"]
+        resources["requests"] = {**resources.get("limits", {}), **resources["requests"]}
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             container[probe]["httpGet"]["scheme"] = "HTTP"
             container[probe]["successThreshold"] = 1

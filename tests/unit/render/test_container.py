@@ -91,9 +91,10 @@ def test_without_telemetry_one_port() -> None:
 
 def test_limits_of_the_engine_beside_the_accelerators_and_none_without_either() -> None:
     none = replace(INPUT, spec=replace(SPEC, accelerator=AcceleratorRequest(per_replica=0)))
-    assert "resources" not in engine(none)
+    assert "limits" not in engine(none)["resources"]
     limited = replace(CONTAINER, limits={"hugepages-2Mi": "1Gi"})
-    assert engine(replace(none, container=limited))["resources"] == {"limits": {"hugepages-2Mi": "1Gi"}}
-    assert engine(replace(INPUT, container=limited))["resources"] == {
-        "limits": {"nvidia.com/gpu": "1", "hugepages-2Mi": "1Gi"}
+    assert engine(replace(none, container=limited))["resources"]["limits"] == {"hugepages-2Mi": "1Gi"}
+    assert engine(replace(INPUT, container=limited))["resources"]["limits"] == {
+        "nvidia.com/gpu": "1",
+        "hugepages-2Mi": "1Gi",
     }

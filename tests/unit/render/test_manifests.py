@@ -182,9 +182,9 @@ def test_shared_memory_where_workers_need_it() -> None:
     assert not any(volume["name"] == "dshm" for volume in deployment()["spec"]["template"]["spec"]["volumes"])
 
 
-def test_accelerators_are_a_limit_and_nothing_else_is_asked_for() -> None:
+def test_accelerators_are_the_only_limit() -> None:
     spec = replace(SPEC, accelerator=AcceleratorRequest("amd.com/gpu", per_replica=4))
-    assert engine(replace(INPUT, spec=spec))["resources"] == {"limits": {"amd.com/gpu": "4"}}
+    assert engine(replace(INPUT, spec=spec))["resources"]["limits"] == {"amd.com/gpu": "4"}
 
 
 def test_weights_from_claims_and_images() -> None:

@@ -1,0 +1,95 @@
+"""The harm: serving pods ask for nothing but their accelerator, so that they are the first to be evicted, ended for
+memory or starved of processor time by any neighbour; and the cure must not replace pods, or keep them from any node.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.golden.case import INPUTS, whole
+from tests.unit.reconcile.paired import PAIRED, serving
+from tests.unit.reconcile.worlds import SPEC, Cluster, settled, template
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import EngineSettings, Weights
+from speculative_operator.reconcile.quantities import quantity
+
+
+def resources(cluster: Cluster) -> dict[str, Any]:
+    (engine,) = template(cluster.children["Deployment", "demo"])["spec"]["containers"]
+    found: dict[str, Any] = engine["resources"]
+    return found
+
+
+@pytest.mark.parametrize("source", INPUTS, ids=lambda path: path.stem)
+def test_serving_pods_are_never_best_effort(source: Any) -> None:
+    (deployment,) = [one for one in whole(source).children() if one["kind"] == "Deployment"]
+    (engine,) = [one for one in template(deployment)["spec"]["containers"] if one["name"] == names.CONTAINER]
+    asked = engine["resources"]["requests"]
+    assert {"cpu", "memory", "ephemeral-storage"} <= set(asked)
+    assert all((quantity(one) or 0) > 0 for one in asked.values())
+
+
+def test_the_disk_that_a_download_fills_is_asked_for() -> None:
+    cluster = serving(spec=PAIRED)
+    asked = quantity(resources(cluster)["requests"]["ephemeral-storage"])
+    assert asked is not None
+    assert asked >= 16_381_470_720
+
+
+SIZED = replace(SPEC, weights=Weights(bytes=16 * 1024**3))
+
+
+@pytest.mark.parametrize("learned", [0, 200 * 1024**3], ids=["forgotten", "learned"])
+@pytest.mark.parametrize("size", [0, 16 * 1024**3], ids=["unknown", "known"])
+def test_a_size_that_is_learned_later_replaces_no_pod(size: int, learned: int) -> None:
+    cluster = settled(spec=replace(SPEC, weights=Weights(bytes=size)))
+    made, before = cluster.templates, deepcopy(resources(cluster))
+    cluster.spec = replace(cluster.spec, weights=Weights(bytes=learned))
+    cluster.settle()
+    assert (cluster.templates, resources(cluster)) == (made, before)
+
+
+def test_nor_does_it_with_an_edit_that_pods_do_not_feel() -> None:
+    cluster = settled(spec=SIZED)
+    made = cluster.templates
+    cluster.edit(weights=Weights(bytes=200 * 1024**3), adopt="now", replicas=3)
+    cluster.settle()
+    assert cluster.templates == made
+
+
+def test_the_next_edit_that_makes_other_pods_brings_it() -> None:
+    cluster = settled(spec=SIZED)
+    made = cluster.templates
+    cluster.edit(weights=Weights(bytes=200 * 1024**3), engine=EngineSettings(args=("--seed=1",)))
+    cluster.settle()
+    assert cluster.templates == made + 1
+    assert resources(cluster)["requests"]["memory"] == "54Gi"
+
+
+def test_requests_that_somebody_changed_are_put_back() -> None:
+    cluster = settled(spec=SIZED)
+    before = deepcopy(resources(cluster))
+    cluster.spec = replace(cluster.spec, weights=Weights(bytes=200 * 1024**3))
+    resources(cluster)["requests"]["memory"] = "1Mi"
+    cluster.settle()
+    assert resources(cluster) == before
+
+
+def test_pods_of_the_release_before_are_not_replaced_for_their_requests() -> None:
+    cluster = settled(spec=SIZED, upgraded=True)
+    made, deployment = cluster.templates, cluster.children["Deployment", "demo"]
+    resources(cluster)["requests"] = dict(resources(cluster)["limits"])
+    annotations = deployment["metadata"]["annotations"]
+    del annotations[names.ANNOTATION_SIZED_FOR]
+    annotations |= {names.ANNOTATION_TEMPLATE: "0" * 16, names.ANNOTATION_HASH: "0" * 16}
+    outcome = cluster.settle()
+    assert (outcome.actions, cluster.templates) == ((), made)
+    (warning,) = cluster.status["warnings"]
+    assert "spec.template.spec.containers[engine].resources.requests" in warning["message"]
+    cluster.edit(adopt="now")
+    cluster.tick()
+    assert resources(cluster)["requests"]["memory"] == "8Gi"
