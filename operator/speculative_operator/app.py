@@ -7,6 +7,7 @@ import logging
 import random
 import sys
 import time
+from collections.abc import Sequence
 
 import uvloop
 
@@ -78,14 +79,13 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     if chosen.leader_election:
         leader = Leader(chosen, kube, chosen.lease_namespace or own_namespace(), identity())
 
-    def arrived(namespace: str) -> None:
-        keys = cache.observed().get(namespace, ())
+    def arrived(keys: Sequence[Key]) -> None:
         # A namespace of a thousand objects must not hold up a new one elsewhere; a single object need not wait.
         spread = min(0.2 * chosen.tick_seconds, 0.002 * (len(keys) - 1))
         for key in keys:
             queue.add(key, spread * random.random())  # noqa: S311  spreads load only
 
-    rounds = Rounds(chosen, Prometheus(chosen), telemetry, lambda: set(cache.observed()), arrived)
+    rounds = Rounds(chosen, Prometheus(chosen), telemetry, cache.observed, cache.addresses, arrived)
     resync = Resync(chosen, kube, cache, queue.add)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)

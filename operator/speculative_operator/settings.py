@@ -11,6 +11,8 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from speculative_operator.domain.promql import wrong_matchers
+
 PREFIX = "SPECULATIVE_"
 
 
@@ -87,6 +89,25 @@ class Settings(BaseSettings):
         ge=10,
         le=3600,
         description="seconds of raw samples that a query asks for: at least two scrape intervals, or no window closes.",
+    )
+    prometheus_address_label: str = Field(
+        default="instance",
+        pattern="^([a-zA-Z_][a-zA-Z0-9_]*)?$",
+        description="label that holds the address of a scrape target, HOST or HOST:PORT. Series count as a pod's when "
+        "it holds the pod's IP. Name another one where Prometheus rewrites it; empty believes the labels `namespace` "
+        "and `pod` alone, which is safe only where Prometheus lets no target set them.",
+    )
+    prometheus_matchers: str = Field(
+        default="",
+        description="label matchers of PromQL added to every query for pods, such as "
+        '`cluster="a",job=~"llm-.*"`: for a Prometheus (Thanos, Mimir) that holds more than this cluster.',
+    )
+    prometheus_series: int = Field(
+        default=100_000,
+        ge=5_000,
+        description="count: series held at once, over all namespaces; a pod has 40 of the engine and 200 of step "
+        "telemetry. One with up to 16 samples takes about 2 KiB, so raise it together with the memory limit. One "
+        "namespace may take two fifths; larger ones are asked for without step telemetry, then less often.",
     )
     stale_after_seconds: float = Field(
         default=30.0,
@@ -174,6 +195,15 @@ class Settings(BaseSettings):
         if not value.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https://")
         return value.rstrip("/")
+
+    @field_validator("prometheus_matchers")
+    @classmethod
+    def _matchers(cls, value: str) -> str:
+        value = value.strip()
+        wrong = wrong_matchers(value) if value else ""
+        if wrong:
+            raise ValueError(wrong)
+        return value
 
     @field_validator("log_level", mode="before")
     @classmethod

@@ -201,8 +201,10 @@ class OperatorLab:
             "conditions": [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"}],
         }
         pods = [pod["metadata"]["name"] for pod in self.pods(count, name)]
-        for pod in pods:
-            self.patch("pod", pod, {"status": status}, "--subresource=status")
+        for number, pod in enumerate(pods, 1):
+            address = f"10.1.0.{number}"
+            told = {**status, "podIP": address, "podIPs": [{"ip": address}]}
+            self.patch("pod", pod, {"status": told}, "--subresource=status")
         return pods
 
 

@@ -255,21 +255,19 @@ def _client(arguments: argparse.Namespace) -> Prometheus:
 
 
 def _selector(arguments: argparse.Namespace, names: Iterable[str]) -> str:
-    matchers = [f'__name__=~"{"|".join(sorted(names))}"', f'namespace="{_quoted(arguments.namespace)}"']
+    from speculative_operator.domain.promql import quoted
+
+    matchers = [f'__name__=~"{"|".join(sorted(names))}"', f'namespace="{quoted(arguments.namespace)}"']
     if arguments.pod_regex:
         try:
             re.compile(arguments.pod_regex)
         except re.error as problem:
             raise UsageError(f"--pod-regex {arguments.pod_regex!r}: {problem}", "write a regular expression") from None
-        matchers.append(f'pod=~"{_quoted(arguments.pod_regex)}"')
+        matchers.append(f'pod=~"{quoted(arguments.pod_regex)}"')
     given = arguments.selector.strip()
     if given.startswith("{") and given.endswith("}"):
         given = given[1:-1]
     return "{" + ",".join([*matchers, *([given] if given else [])]) + "}"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _scrapes(client: Prometheus, selector: str, arguments: argparse.Namespace, span: Span) -> Iterator[Scrape]:

@@ -86,6 +86,7 @@ class Reason(StrEnum):
     METRICS_STALE = "MetricsStale"
     METRICS_ABSURD = "MetricsAbsurd"
     METRICS_PARTIAL = "MetricsPartial"
+    METRICS_FOREIGN = "MetricsForeign"
     PROMETHEUS_ERROR = "PrometheusError"
     PROMETHEUS_TIMEOUT = "PrometheusTimeout"
     COUNTER_RESET = "CounterReset"
@@ -172,6 +173,8 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.METRICS_STALE: "The newest sample of a pod is too old. Nothing is changed.",
     Reason.METRICS_ABSURD: "A sample is NaN, infinite, negative or contradicts another. Nothing is changed.",
     Reason.METRICS_PARTIAL: "Some pods or series are missing. Nothing is changed.",
+    Reason.METRICS_FOREIGN: "Series bear a pod's name but come from another address, so they are not believed. "
+    "The message names label, value and the setting for a Prometheus that rewrites it. Nothing is changed.",
     Reason.PROMETHEUS_ERROR: "Prometheus refused, failed or is unreachable. Nothing is changed.",
     Reason.PROMETHEUS_TIMEOUT: "Prometheus did not answer in time. Nothing is changed.",
     Reason.COUNTER_RESET: "A pod restarted within the window; the window is dropped.",

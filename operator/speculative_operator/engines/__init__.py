@@ -11,7 +11,7 @@ from speculative_operator.engines.base import (
     Refusal,
 )
 from speculative_operator.engines.facts import pair_facts
-from speculative_operator.engines.registry import engine_for, queries
+from speculative_operator.engines.registry import engine_for, query
 
 __all__ = [
     "Engine",
@@ -22,5 +22,5 @@ __all__ = [
     "Refusal",
     "engine_for",
     "pair_facts",
-    "queries",
+    "query",
 ]

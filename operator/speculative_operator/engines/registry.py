@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
+from speculative_operator.domain.promql import one_of, quoted
 from speculative_operator.domain.spec import DeploymentSpec, EngineType
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.sglang.adapter import SglangEngine
+from speculative_operator.engines.targets import TARGET_LABELS
 from speculative_operator.engines.tensorrt_llm.adapter import TensorRtLlmEngine
 from speculative_operator.engines.tgi.adapter import TgiEngine
 from speculative_operator.engines.vllm import telemetry
@@ -29,16 +32,34 @@ CELLS = frozenset(telemetry.NAMES) - {telemetry.INFO, telemetry.TABLE_VERSION}
 """Names with a series for each K and batch bucket, or position: a hundred or more of a pod, without which all works."""
 
 
-def queries(namespace: str, range_seconds: float, *, cells: bool = True) -> str:
-    """One PromQL selector for the raw samples of every serving pod in `namespace` over the last `range_seconds`.
+LABELS = TARGET_LABELS | {
+    *("pod", "engine", "position", "source", "kv_cache_size_tokens", "num_gpu_blocks", "block_size"),
+    *("k", "batch", "live", "engine_version"),
+    *("mode", "pp_rank", "token_position"),
+}
+"""Labels that any reader looks at: vLLM's, its payload's, SGLang's and TensorRT-LLM's."""
+
+
+def query(
+    namespace: str,
+    pods: Mapping[str, Sequence[str]],
+    range_seconds: float,
+    *,
+    cells: bool = True,
+    address_label: str = "",
+    matchers: str = "",
+) -> str:
+    """One PromQL selector for the raw samples of `pods` (name -> IP addresses) over the last `range_seconds`.
 
     A plain range selector: no rate(), no increase(), which extrapolate. Ask it with an instant query. Without `cells`
-    each pod has some forty series at most.
+    each pod has some forty series at most. With `address_label` only targets at the pods' addresses are asked for;
+    `matchers` are added as they stand.
     """
     wanted = sorted({name for engine in ENGINES.values() for name in engine.metric_names if cells or name not in CELLS})
     seconds = max(1, math.ceil(range_seconds))
-    return f'{{__name__=~"{"|".join(wanted)}",namespace="{_escaped(namespace)}"}}[{seconds}s]'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    parts = [f'__name__=~"{"|".join(wanted)}"', f'namespace="{quoted(namespace)}"', f'pod=~"{quoted(one_of(pods))}"']
+    if address_label:
+        hosts = [f"[{ip}]" if ":" in ip else ip for own in pods.values() for ip in own]
+        bare = [ip for own in pods.values() for ip in own if ":" in ip]
+        parts.append(f'{address_label}=~"({quoted(one_of((*hosts, *bare)))})(:[0-9]+)?"')
+    return f"{{{','.join((*parts, *filter(None, (matchers,))))}}}[{seconds}s]"

@@ -128,6 +128,11 @@ class Cache:
                 found.setdefault(key[0], []).append(key)
         return found
 
+    def addresses(self, keys: Iterable[Key]) -> dict[str, tuple[str, ...]]:
+        """Ready serving pods of these objects, and the IP addresses of each."""
+        pods = [pod for key in keys for pod in self._serving(key) if is_ready(pod)]
+        return {pod["metadata"]["name"]: addresses_of(pod) for pod in pods}
+
     def held(self, kind: str) -> dict[str, Body]:
         """uid -> object of one kind."""
         shelves: Iterable[Mapping[Any, Body]]
@@ -289,6 +294,13 @@ def is_ready(pod: Body) -> bool:
         return False
     conditions: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("conditions") or ()
     return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)
+
+
+def addresses_of(pod: Body) -> tuple[str, ...]:
+    """The pod's IP addresses, of either family."""
+    status = pod.get("status") or {}
+    found = [status.get("podIP"), *(entry.get("ip") for entry in status.get("podIPs") or ())]
+    return tuple(dict.fromkeys(address for address in found if address))
 
 
 def trimmed(body: Body) -> Body:

@@ -1,21 +1,23 @@
-"""Queries to any Prometheus-compatible server, answered with domain values or one of our errors: one instant query for
-the raw samples of a tick, and the history of a deployment for `speculative replay`.
+"""Queries to any Prometheus-compatible server, answered with domain values or one of our errors: the raw samples of our
+pods for a tick, and the history of a deployment for `speculative replay`.
 
 `prometheus_api_client` sends the query; what it lacks is added by the session it is given: an overall deadline and a
-size limit (its timeout is per read), no silent retries, a token re-read per request, and a look at what it throws
-away (status, result type, warnings of partial answers). Used by rounds, in threads, and by the command line.
+size limit (its timeout is per read), no silent retries, a token re-read per request, answers read as they come, and a
+look at what it throws away (status, result type, warnings of partial answers). Used by rounds, in threads, and by the
+command line.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import requests
 import urllib3
@@ -26,27 +28,28 @@ from urllib3.util.retry import Retry
 
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.registry import queries
-from speculative_operator.settings import Settings
+from speculative_operator.engines.registry import query
+from speculative_operator.settings import PREFIX, Settings
+from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of, series_of
+from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
 
 log = logging.getLogger(__name__)
 
-LARGEST_ANSWER = 64 * 2**20
-"""bytes; a namespace of 1,000 pods with 40 series of 12 samples answers about 25 MiB."""
-LARGEST_WITH_CELLS = 16 * 2**20
-"""bytes; step telemetry multiplies the series of a pod, and parsed they take some ten times the answer. Above it the
-operator does without: some hundred pods of one namespace are within."""
+LARGEST_ANSWER = 16 * 2**20
+"""bytes of an answer about some fifty pods; with step telemetry it has half of that, without it two MiB."""
+LARGEST_HISTORY = 64 * 2**20
+"""bytes of a piece of history, which only the command line asks for."""
+LONGEST_URL = 5000
+"""bytes that the pods of one query take in its URL: with the rest it stays below the 8 KiB that proxies take. Not POST:
+proxies that ask the API server for permission want another one for it."""
 PLAIN_SECONDS = 3600.0
-"""How long a namespace that was above it is asked for without step telemetry."""
+"""How long a namespace whose answers were too large is asked for without step telemetry."""
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+"""How long a namespace whose answers are too large even so is not asked for: doubled each time."""
+LOOK_SECONDS = 60.0
+"""How often it is looked up where the series of silent pods come from."""
+FEW_BYTES, FEW_PODS = 2**18, 20
 PIECE = 64 * 1024
-
-
-class BadAnswerError(Exception):
-    """Prometheus answered something that is not a whole, successful result."""
-
-
-class TooLargeError(BadAnswerError):
-    """The answer is larger than what may be held."""
 
 
 class TooSlowError(Exception):
@@ -78,105 +81,182 @@ class _Answer(requests.Response):
 
 
 class _Session(requests.Session):
-    """Reads each answer within `deadline` seconds in all and at most `limit` bytes."""
+    """Reads each answer within `deadline` seconds in all and at most `limit` bytes, with `read`, as it comes."""
 
     limit = LARGEST_ANSWER
+    read: Callable[[Iterable[bytes]], Any]
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self._deadline = settings.prometheus_timeout_seconds
         # Proxies and ~/.netrc of the environment would override token and CA.
         self.trust_env = False
+        self.headers["Accept-Encoding"] = "identity"
         if settings.prometheus_ca_file:
             self.verify = settings.prometheus_ca_file
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
         until = time.monotonic() + self._deadline
         kwargs |= {"stream": True, "timeout": self._deadline, "allow_redirects": False}
-        with super().request(*args, **kwargs) as response:
-            content = _read(response, until, self.limit)
         answer = _Answer()
-        answer.__dict__.update(response.__dict__)
-        answer._content = content
-        if response.status_code == 200:
-            answer.parsed = judged(content)
+        with super().request(*args, **kwargs) as response:
+            pieces = _pieces(response, until, self.limit)
+            if response.status_code == 200:
+                answer.parsed = {"data": {"result": self.read(pieces)}}
+            else:
+                answer._content = next(pieces, b"")
+        answer.status_code = response.status_code
         return answer
 
 
-def _read(response: requests.Response, until: float, limit: int) -> bytes:
-    pieces, size = [], 0
+def _pieces(response: requests.Response, until: float, limit: int) -> Iterator[bytes]:
+    size = 0
     for piece in response.iter_content(PIECE):
         size += len(piece)
         if size > limit:
-            raise TooLargeError(f"the answer is larger than {limit // 2**20} MiB")
+            raise TooLargeError(f"the answer is larger than {limit / 2**20:g} MiB")
         if time.monotonic() > until:
             raise TooSlowError("the answer came too slowly")
-        pieces.append(piece)
-    return b"".join(pieces)
+        yield piece
 
 
-def judged(content: bytes) -> dict[str, Any]:
-    """The parsed answer, when it is a whole and successful matrix. Raises BadAnswerError."""
-    try:
-        answer = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise BadAnswerError("the answer is not JSON: is the URL that of Prometheus?") from error
-    if not isinstance(answer, dict) or answer.get("status") != "success":
-        told = answer.get("error") if isinstance(answer, dict) else None
-        raise BadAnswerError(f"the query failed: {told or 'no status success'}")
-    if answer.get("warnings"):
-        raise BadAnswerError(f"the answer may be partial: {str(answer['warnings'])[:200]}")
-    data = answer.get("data")
-    if not isinstance(data, dict) or data.get("resultType") != "matrix" or not isinstance(data.get("result"), list):
-        raise BadAnswerError("the answer holds no range vector")
-    return answer
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """A namespace is not asked for until then (monotonic seconds), after `seconds` without."""
+
+    until: float
+    seconds: float
+    gap: Gap
 
 
-def parse(result: Sequence[Any]) -> tuple[Series, ...]:
-    """Domain series from `data.result` of a matrix. NaN and infinities are kept: the engine adapter judges values.
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Where the series of silent pods come from, as looked up at `time` (monotonic seconds)."""
 
-    Raises BadAnswerError when an entry is not a series.
-    """
-    try:
-        return tuple(_series(entry) for entry in result)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadAnswerError(f"the answer holds a malformed series: {error}") from error
-
-
-def _series(entry: Mapping[str, Any]) -> Series:
-    labels = {str(name): str(value) for name, value in entry["metric"].items()}
-    samples = tuple((float(moment), float(value)) for moment, value in entry.get("values") or ())
-    return Series(labels.pop("__name__"), labels, samples)
+    time: float
+    gaps: Mapping[str, Gap]
 
 
 class Prometheus:
-    """`fetch` blocks and is safe to call from several threads; each has a session of its own."""
+    """`fetch` blocks and is safe to call from several threads, for a namespace from one at a time; each thread has a
+    session of its own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
+        self._clock = clock
         self._local = threading.local()
         self._plain_until: dict[str, float] = {}
-        """Namespaces whose step telemetry was too much, and until when (unix seconds) it is not asked for."""
+        """Namespaces whose step telemetry was too much, and until when (monotonic seconds) it is not asked for."""
+        self._pauses: dict[str, _Pause] = {}
+        self._looks: dict[str, _Look] = {}
 
-    def fetch(self, namespace: str, now: float) -> tuple[Series, ...] | Gap:
-        """Series of all serving pods of the namespace as of unix time `now`, or why there are none."""
-        if now >= self._plain_until.get(namespace, 0.0):
+    def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
+        """Series of these pods of the namespace as of unix time `now`, in `most` units at most, or why there are none.
+
+        A pod of the answer has series, a gap or neither.
+        """
+        pause = self._pauses.get(namespace)
+        if pause is not None and self._clock() < pause.until:
+            return pause.gap
+        if self._clock() >= self._plain_until.get(namespace, 0.0):
             try:
-                return self._fetch(namespace, now, LARGEST_WITH_CELLS, cells=True)
+                return self._fetch(namespace, pods, now, most, cells=True)
             except TooLargeError as error:
                 log.info("%s: doing without step telemetry", error, extra={"namespace": namespace})
-                self._plain_until[namespace] = now + PLAIN_SECONDS
+                self._plain_until[namespace] = self._clock() + PLAIN_SECONDS
         try:
-            return self._fetch(namespace, now, LARGEST_ANSWER, cells=False)
+            found = self._fetch(namespace, pods, now, most, cells=False)
         except TooLargeError as error:
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
+            return self._pause(namespace, error)
+        self._pauses.pop(namespace, None)
+        return found
 
-    def _fetch(self, namespace: str, now: float, limit: int, *, cells: bool) -> tuple[Series, ...] | Gap:
+    def forget(self, namespace: str) -> None:
+        """Nobody asks for the namespace any more."""
+        for known in (self._plain_until, self._pauses, self._looks):
+            known.pop(namespace, None)
+
+    def _pause(self, namespace: str, error: TooLargeError) -> Gap:
+        before = self._pauses.get(namespace)
+        seconds = min(2 * before.seconds, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
+        gap = Gap(Reason.PROMETHEUS_ERROR, self._says(f"{error}; the namespace is asked for less often"))
+        log.warning("%s", gap.message, extra={"namespace": namespace})
+        self._pauses[namespace] = _Pause(self._clock() + seconds, seconds, gap)
+        return gap
+
+    def _fetch(self, namespace: str, pods: Addresses, now: float, most: int, *, cells: bool) -> Answer | Gap:
         """Raises TooLargeError."""
-        query = queries(namespace, self._settings.prometheus_range_seconds, cells=cells)
+        label = self._settings.prometheus_address_label
+        found = PodSeries(pods, label, most)
+        until = self._clock() + self._settings.tick_seconds
+        for batch in batches({pod: pods[pod] for pod in sorted(pods) if pods[pod] or not label}):
+            late = self._clock() > until
+            gap = self._late() if late else self._ask(namespace, batch, now, found.add, cells=cells, label=label)
+            if gap is not None:
+                found.gaps.update(dict.fromkeys((pod for pod in pods if pod in batch or pod > max(batch)), gap))
+                if not found.answer().series:
+                    return gap
+                break
+        if label:
+            found.gaps.update(self._foreign(namespace, {pod: pods[pod] for pod in found.silent if pods[pod]}, now))
+        return found.answer()
+
+    def _late(self) -> Gap:
+        message = "the pods of the namespace could not all be asked for within a tick"
+        return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(message))
+
+    def _ask(
+        self,
+        namespace: str,
+        pods: Addresses,
+        now: float,
+        read: Callable[[Iterable[Mapping[str, Any]]], None],
+        *,
+        cells: bool,
+        label: str,
+        limit: int | None = None,
+    ) -> Gap | None:
+        """One query, its answer given to `read`. Raises TooLargeError; every other failure is a gap."""
+        text = query(
+            namespace,
+            pods,
+            self._settings.prometheus_range_seconds,
+            cells=cells,
+            address_label=label,
+            matchers=self._settings.prometheus_matchers,
+        )
         # Multi-tenant front ends want the namespace named beside the query; Prometheus ignores it.
         params = {"time": f"{now:.3f}", "namespace": namespace}
-        return self._series(lambda connect: connect.custom_query(query, params=params), limit)
+        found = self._read(
+            lambda connect: connect.custom_query(text, params=params),
+            lambda pieces: read(entries(pieces)),
+            limit or LARGEST_ANSWER,
+        )
+        return found if isinstance(found, Gap) else None
+
+    def _foreign(self, namespace: str, pods: Addresses, now: float) -> Mapping[str, Gap]:
+        """Why pods are silent that Prometheus has series of, from elsewhere. Looked up now and then, for some."""
+        known = self._looks.get(namespace)
+        if not pods:
+            self._looks.pop(namespace, None)
+            return {}
+        if known is None or self._clock() - known.time >= LOOK_SECONDS:
+            asked = {pod: pods[pod] for pod in sorted(pods)[:FEW_PODS]}
+            label, seen = self._settings.prometheus_address_label, dict[str, str]()
+
+            def read(found: Iterable[Mapping[str, Any]]) -> None:
+                for labels in map(labels_of, found):
+                    pod, address = labels.get("pod", ""), labels.get(label, "")
+                    if pod in asked and host_of(address) not in asked[pod]:
+                        seen[pod] = min(seen.get(pod, address), address)
+
+            try:
+                self._ask(namespace, asked, now, read, cells=False, label="", limit=FEW_BYTES)
+            except TooLargeError:
+                log.debug("there is more than was looked at", extra={"namespace": namespace})
+            gaps = {pod: _from_elsewhere(label, address, asked[pod]) for pod, address in seen.items()}
+            known = self._looks[namespace] = _Look(self._clock(), gaps)
+        return {pod: gap for pod, gap in known.gaps.items() if pod in pods}
 
     def history(self, selector: str, namespace: str, start: int, end: int, step: int) -> tuple[Series, ...] | Gap:
         """What `selector` gave from unix time `start` to `end`, both included, every `step` seconds, or why not.
@@ -186,19 +266,21 @@ class Prometheus:
         first, last = (datetime.fromtimestamp(time, UTC) for time in (start, end))
         params = {"namespace": namespace}
         try:
-            return self._series(
+            found = self._read(
                 lambda connect: connect.custom_query_range(selector, first, last, str(step), params=params),
-                LARGEST_ANSWER,
+                lambda pieces: tuple(map(series_of, entries(pieces))),
+                LARGEST_HISTORY,
             )
         except TooLargeError as error:
             return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
+        return found if isinstance(found, Gap | tuple) else ()
 
-    def _series(self, ask: Callable[[Any], Sequence[Any]], limit: int) -> tuple[Series, ...] | Gap:
-        """Raises TooLargeError above `limit` bytes; every other failure is a gap."""
+    def _read(self, ask: Callable[[Any], object], read: Callable[[Iterable[bytes]], object], limit: int) -> object:
+        """What `read` makes of the answer. Raises TooLargeError above `limit` bytes; every other failure is a gap."""
         try:
             connect = self._connect()
-            self._local.session.limit = limit
-            return parse(ask(connect))
+            self._local.session.limit, self._local.session.read = limit, read
+            return ask(connect)
         except TooLargeError:
             raise
         except (TooSlowError, requests.Timeout) as error:
@@ -231,6 +313,30 @@ class Prometheus:
         if isinstance(error, requests.ConnectionError):
             return f"{self._settings.prometheus_url} is unreachable: {_innermost(error)}"
         return f"{self._settings.prometheus_url}: {error}"
+
+
+def batches(pods: Addresses) -> Iterator[Addresses]:
+    """`pods` in their order, so many at a time as a URL takes."""
+    batch: dict[str, tuple[str, ...]] = {}
+    size = 0
+    for pod, addresses in pods.items():
+        weight = sum(len(quote(text)) + 5 * text.count(".") + 9 for text in (pod, *addresses))
+        if batch and size + weight > LONGEST_URL:
+            yield batch
+            batch, size = {}, 0
+        batch[pod] = addresses
+        size += weight
+    if batch:
+        yield batch
+
+
+def _from_elsewhere(label: str, address: str, addresses: Iterable[str]) -> Gap:
+    message = (
+        f"Prometheus has series of this pod, but from {label} {address[:80]!r}, and the pod's address is "
+        f"{' or '.join(addresses)}; if Prometheus rewrites that label, name the one that holds the address in "
+        f"{PREFIX}PROMETHEUS_ADDRESS_LABEL"
+    )
+    return Gap(Reason.METRICS_FOREIGN, message)
 
 
 def _innermost(error: BaseException) -> str:

@@ -1,6 +1,8 @@
 """One Prometheus round for each namespace and tick, shared by all its objects; then each of them is due.
 
-The workers never wait for Prometheus: a round that hangs leaves a gap, and children are reconciled meanwhile.
+The workers never wait for Prometheus: a round that hangs leaves a gap, and children are reconciled meanwhile. Nor does
+a namespace wait for another one: those whose answers were slow lately share two threads, and what a namespace may hold
+in memory is granted before it is asked for.
 """
 
 from __future__ import annotations
@@ -8,65 +10,118 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from zlib import crc32
 
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
+from speculative_operator.shell.cache import Key
+from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, units
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
-THREADS = 4
-"""Queries at once. Each ends within its timeout, so a hung server holds a thread for one round at most."""
+FEWEST_THREADS, MOST_THREADS = 4, 16
+"""Queries at once, of namespaces that answer quickly."""
+NAMESPACES_OF_A_THREAD = 10
+SLOW_THREADS = 2
+"""Queries at once, of namespaces that were slow lately."""
+SLOW_SHARE = 0.25
+"""An answer that took more than this share of the time allowed is slow."""
+QUICK_ROUNDS = 3
+"""So many quick answers in a row make a slow namespace a quick one."""
+PODS_OF_A_QUERY = 50
+SHARE_OF_A_NAMESPACE = 0.4
+FEW = 2 * SERIES_OF_A_POD
+"""Units that a namespace is granted however much others hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
+class Room:
+    """Units of series (about 2 KiB each) that all namespaces together may still hold."""
+
+    free: int
+
+
 class Round:
-    """What one query brought. `time` is the instant it asks about, unix seconds."""
+    """What the queries for a namespace brought. `time` is the instant that they ask about, unix seconds."""
 
-    time: float
-    result: Mapping[str, tuple[Series, ...]] | Gap
-    """Series by pod, so that each object looks at its own only."""
+    def __init__(self, time: float, result: Answer | Gap, room: Room | None = None) -> None:
+        self.time = time
+        self.gap = result if isinstance(result, Gap) else None
+        """Why nothing is known of any pod."""
+        self.gaps: Mapping[str, Gap] = {} if isinstance(result, Gap) else result.gaps
+        """Pod -> why nothing is known of it."""
+        self._series = {} if isinstance(result, Gap) else dict(result.series)
+        self._room = room
+        if room is not None:
+            room.free -= sum(map(units, self._series.values()))
 
-    def of(self, pods: Iterable[str]) -> tuple[Series, ...]:
-        """Series of these pods; empty when nothing was seen."""
-        if isinstance(self.result, Gap):
-            return ()
-        return tuple(series for pod in pods for series in self.result.get(pod, ()))
+    def take(self, pods: Iterable[str]) -> tuple[Series, ...]:
+        """Series of these pods, once: what was taken is no longer held. Empty when nothing was seen."""
+        found = tuple(series for pod in pods for series in self._series.pop(pod, ()))
+        if self._room is not None:
+            self._room.free += units(found)
+        return found
+
+    def drop(self) -> None:
+        """Let go of what nobody took."""
+        self.take(list(self._series))
 
 
 class Source(Protocol):
     """What a round reads from: `prometheus.Prometheus`, or a fake."""
 
-    def fetch(self, namespace: str, now: float) -> tuple[Series, ...] | Gap: ...
+    def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap: ...
+
+    def forget(self, namespace: str) -> None: ...
+
+
+@dataclass
+class _Lane:
+    """Namespaces that wait for a thread, in their order, and how many threads they have."""
+
+    size: int
+    waiting: deque[str] = field(default_factory=deque)
+    busy: int = 0
 
 
 class Rounds:
-    """Runs rounds for the namespaces that `wanted()` names: those with a ready pod."""
+    """Runs rounds for the namespaces that `wanted()` names: those with a ready pod, and the objects there."""
 
     def __init__(
         self,
         settings: Settings,
         source: Source,
         telemetry: Telemetry,
-        wanted: Callable[[], set[str]],
-        arrived: Callable[[str], None],
+        wanted: Callable[[], Mapping[str, Sequence[Key]]],
+        addresses: Callable[[Sequence[Key]], Addresses],
+        arrived: Callable[[Sequence[Key]], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tick = settings.tick_seconds
-        self._deadline = settings.prometheus_timeout_seconds + 0.5
+        self._timeout = settings.prometheus_timeout_seconds
         self._source = source
         self._telemetry = telemetry
         self._wanted = wanted
+        self._addresses = addresses
         self._arrived = arrived
+        self._clock = clock
+        self._room = Room(settings.prometheus_series)
+        self._share = int(SHARE_OF_A_NAMESPACE * settings.prometheus_series)
+        self._keys: Mapping[str, Sequence[Key]] = {}
         self._latest: dict[str, Round] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._last: dict[str, float] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="prometheus")
+        self._slow: dict[str, int] = {}
+        """Namespace -> quick answers until it is no longer held to be slow."""
+        self._quick, self._late = _Lane(FEWEST_THREADS), _Lane(SLOW_THREADS)
+        self._threads = ThreadPoolExecutor(MOST_THREADS + SLOW_THREADS, thread_name_prefix="prometheus")
 
     def latest(self, namespace: str) -> Round | None:
         """The newest finished round of a namespace."""
@@ -76,58 +131,102 @@ class Rounds:
         """Start rounds when they are due, until cancelled."""
         try:
             while True:
-                self.start_due(time.monotonic(), self._wanted())
+                self.start_due(self._clock(), self._wanted())
                 await asyncio.sleep(self._tick / 10)
         finally:
             for task in self._running.values():
                 task.cancel()
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def start_due(self, now: float, wanted: set[str]) -> None:
-        """Start a round for each namespace whose turn has come and that is not still asking."""
+    def start_due(self, now: float, wanted: Mapping[str, Sequence[Key]]) -> None:
+        """Have each namespace asked for whose turn has come; one that is still waiting or being asked is told so."""
+        self._keys = wanted
+        self._quick.size = min(max(FEWEST_THREADS, len(wanted) // NAMESPACES_OF_A_THREAD), MOST_THREADS)
+        waiting = {*self._quick.waiting, *self._late.waiting, *self._running}
         for namespace in wanted:
             slot = slot_of(namespace, now, self._tick)
-            if namespace in self._running or self._last.get(namespace) == slot:
+            if self._last.get(namespace) == slot:
                 continue
             self._last[namespace] = slot
-            task = asyncio.create_task(self._round(namespace), name=f"round {namespace}")
-            self._running[namespace] = task
+            if namespace in waiting:
+                self._tell(namespace, time.time(), self._still_waiting(namespace))
+            else:
+                (self._late if namespace in self._slow else self._quick).waiting.append(namespace)
         self._drop(wanted)
+        self._fill()
 
-    def _drop(self, wanted: set[str]) -> None:
-        for namespace in set(self._last) - wanted - set(self._running):
+    def _still_waiting(self, namespace: str) -> Gap:
+        latest = self._latest.get(namespace)
+        known = latest.gap if latest is not None else None
+        return known or Gap(Reason.PROMETHEUS_TIMEOUT, "Prometheus did not answer within a tick")
+
+    def _drop(self, wanted: Mapping[str, Sequence[Key]]) -> None:
+        for namespace in set(self._last) - set(wanted) - set(self._running):
             del self._last[namespace]
-            self._latest.pop(namespace, None)
+            self._slow.pop(namespace, None)
+            self._source.forget(namespace)
+            if namespace in self._latest:
+                self._latest.pop(namespace).drop()
 
-    async def _round(self, namespace: str) -> None:
-        now, started = time.time(), time.monotonic()
+    def _fill(self) -> None:
+        """Give free threads to those who wait. One that needs much memory waits until there is room for it."""
+        for lane in (self._quick, self._late):
+            for _ in range(len(lane.waiting)):
+                if lane.busy >= lane.size:
+                    break
+                namespace = lane.waiting.popleft()
+                pods = self._addresses(self._keys.get(namespace, ()))
+                if not pods:
+                    continue
+                most = max(min(len(pods) * SERIES_OF_A_POD, self._share), FEW)
+                if FEW < most > self._room.free:
+                    lane.waiting.append(namespace)
+                    continue
+                lane.busy += 1
+                self._room.free -= most
+                task = asyncio.create_task(self._round(lane, namespace, pods, most), name=f"round {namespace}")
+                self._running[namespace] = task
+
+    async def _round(self, lane: _Lane, namespace: str, pods: Addresses, most: int) -> None:
+        now, started = time.time(), self._clock()
+        queries = 1 + len(pods) // PODS_OF_A_QUERY
         try:
-            result = await self._fetch(namespace, now)
-            self._telemetry.query(time.monotonic() - started)
-            self._latest[namespace] = Round(now, result if isinstance(result, Gap) else by_pod(result))
-            self._arrived(namespace)
+            await self._ask(namespace, pods, now, most, self._timeout + 0.5 + self._tick * (queries > 1))
+            seconds = self._clock() - started
+            self._telemetry.query(seconds)
+            if seconds > SLOW_SHARE * self._timeout * queries:
+                self._slow[namespace] = QUICK_ROUNDS
+            elif namespace in self._slow:
+                self._slow[namespace] -= 1
+                if not self._slow[namespace]:
+                    del self._slow[namespace]
         finally:
+            lane.busy -= 1
+            self._room.free += most
             del self._running[namespace]
+        self._fill()
 
-    async def _fetch(self, namespace: str, now: float) -> tuple[Series, ...] | Gap:
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, self._source.fetch, namespace, now)
-        try:
-            async with asyncio.timeout(self._deadline):
-                return await work
-        except TimeoutError:
-            return Gap(Reason.PROMETHEUS_TIMEOUT, f"no answer within {self._deadline:g} s")
-        except Exception as error:
-            log.exception("reading metrics failed", extra={"namespace": namespace})
-            return Gap(Reason.PROMETHEUS_ERROR, f"{type(error).__name__} while reading metrics")
+    async def _ask(self, namespace: str, pods: Addresses, now: float, most: int, seconds: float) -> None:
+        """The clock starts with the thread, and the thread is not given to others before it is free."""
+        work = asyncio.get_running_loop().run_in_executor(self._threads, self._source.fetch, namespace, pods, now, most)
+        done, _ = await asyncio.wait({work}, timeout=seconds)
+        if not done:
+            self._tell(namespace, now, Gap(Reason.PROMETHEUS_TIMEOUT, f"no answer within {seconds:g} s"))
+            await asyncio.wait({work})
+        error = work.exception()
+        if error is not None:
+            log.error("reading metrics failed", exc_info=error, extra={"namespace": namespace})
+            gap = Gap(Reason.PROMETHEUS_ERROR, f"{type(error).__name__} while reading metrics")
+            self._tell(namespace, now, gap)
+        elif done:
+            self._tell(namespace, now, work.result())
 
-
-def by_pod(result: Iterable[Series]) -> dict[str, tuple[Series, ...]]:
-    """Series grouped by their label `pod`; those without are nobody's."""
-    groups: dict[str, list[Series]] = {}
-    for series in result:
-        groups.setdefault(series.labels.get("pod", ""), []).append(series)
-    return {pod: tuple(group) for pod, group in groups.items() if pod}
+    def _tell(self, namespace: str, now: float, result: Answer | Gap) -> None:
+        before = self._latest.get(namespace)
+        if before is not None:
+            before.drop()
+        self._latest[namespace] = Round(now, result, self._room)
+        self._arrived(self._keys.get(namespace, ()))
 
 
 def slot_of(namespace: str, now: float, tick: float) -> float:

@@ -15,7 +15,7 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
-from speculative_operator.domain.observation import Gap, Observation, PodWindow
+from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
@@ -210,11 +210,12 @@ class Visitor:
         if not ready or found is None or found.time == state.round_at:
             return None
         state.round_at = found.time
-        if isinstance(found.result, Gap):
-            self._telemetry.gap(found.result.reason)
-            return Observation(found.time, gap=found.result)
+        if found.gap is not None:
+            self._telemetry.gap(found.gap.reason)
+            return Observation(found.time, gap=found.gap)
         stale = self._settings.stale_after_seconds
-        windows = engine_for(spec).read(found.of(ready), ready, state.consumed, found.time, stale)
+        seen = engine_for(spec).read(found.take(ready), ready, state.consumed, found.time, stale)
+        windows = {pod: one if isinstance(one, PodWindow) else found.gaps.get(pod, one) for pod, one in seen.items()}
         state.consumed = {pod: end for pod, end in state.consumed.items() if pod in windows}
         for pod, window in windows.items():
             if isinstance(window, PodWindow):

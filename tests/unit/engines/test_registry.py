@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engines.building import SMALL_QWEN, spec
 
 from speculative_operator.domain.spec import EngineType, Method, ModelSource, Scheme
-from speculative_operator.engines import engine_for, pair_facts, queries
+from speculative_operator.engines import engine_for, pair_facts, query
 from speculative_operator.engines.registry import CELLS, ENGINES
 
 FAMILIES = resources.files("speculative_operator.emulator").joinpath("data", "vllm_metric_families.csv")
@@ -20,20 +20,30 @@ def test_every_engine_of_the_api_has_an_adapter() -> None:
 
 
 def test_query_selects_whole_names_of_one_namespace() -> None:
-    query = queries("models", 59.2)
-    match = re.fullmatch(r'\{__name__=~"([^"]+)",namespace="models"\}\[60s\]', query)
-    assert match is not None, query
+    text = query("models", {"a-1": (), "b.c": ()}, 59.2)
+    match = re.fullmatch(r'\{__name__=~"([^"]+)",namespace="models",pod=~"a-1\|b\\\\.c"\}\[60s\]', text)
+    assert match is not None, text
     assert set(match[1].split("|")) == {name for engine in ENGINES.values() for name in engine.metric_names}
 
 
 def test_a_query_without_cells_leaves_out_what_a_pod_has_many_of() -> None:
-    whole, plain = (set(queries("models", 60, cells=cells).split('"')[1].split("|")) for cells in (True, False))
+    whole, plain = (set(query("models", {}, 60, cells=cells).split('"')[1].split("|")) for cells in (True, False))
     assert whole - plain == CELLS
     assert {"speculative_payload_info", "speculative_payload_table_version"} <= plain
 
 
 def test_query_cannot_be_escaped_from() -> None:
-    assert 'namespace="a\\"b\\\\"' in queries('a"b\\', 60)
+    assert 'namespace="a\\"b\\\\"' in query('a"b\\', {}, 60)
+    assert 'pod=~"a\\"\\\\.\\\\*"' in query("a", {'a".*': ()}, 60)
+
+
+def test_addresses_of_both_families_with_and_without_a_port() -> None:
+    text = query("a", {"p": ("10.0.0.1", "fd00::1")}, 60, address_label="instance", matchers='cluster="x"')
+    match = re.search(r'instance=~"((?:[^"\\\\]|\\\\.)*)",cluster="x"\}', text)
+    assert match is not None, text
+    hosts = re.compile(match[1].replace("\\\\", "\\"))
+    assert all(map(hosts.fullmatch, ("10.0.0.1", "10.0.0.1:8000", "[fd00::1]:8000", "fd00::1")))
+    assert not any(map(hosts.fullmatch, ("10.0.0.11", "10.0.0.1:8000x", "10.0.001", "110.0.0.1:8000")))
 
 
 def test_names_are_those_of_the_real_exposition() -> None:

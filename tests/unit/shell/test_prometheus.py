@@ -7,20 +7,26 @@ import math
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 from tests.unit.shell.promserver import PrometheusServer, matrix, says, send, series, serving
 
 from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.registry import query
 from speculative_operator.settings import Settings
 from speculative_operator.shell import prometheus
-from speculative_operator.shell.prometheus import Prometheus
+from speculative_operator.shell.podseries import Answer
+from speculative_operator.shell.prometheus import Prometheus, batches
 
 NOW = 1_700_000_000.25
+PODS = {"a": ("10.0.0.1",)}
+AT = {"pod": "a", "instance": "10.0.0.1:8000"}
+MOST = 10_000
 
 
 @pytest.fixture
@@ -29,9 +35,19 @@ def server() -> Iterator[PrometheusServer]:
         yield made
 
 
-def client(server: PrometheusServer, **settings: object) -> Prometheus:
+def client(server: PrometheusServer, **settings: object) -> Asking:
     given: dict[str, Any] = {"prometheus_timeout_seconds": 5.0, **settings}
-    return Prometheus(Settings(prometheus_url=server.url, **given))
+    return Asking(Prometheus(Settings(prometheus_url=server.url, **given)))
+
+
+class Asking:
+    """A client that asks for one pod."""
+
+    def __init__(self, client: Prometheus) -> None:
+        self._client = client
+
+    def fetch(self, namespace: str, now: float) -> Answer | Gap:
+        return self._client.fetch(namespace, PODS, now, MOST)
 
 
 def gap(found: object) -> Gap:
@@ -40,35 +56,37 @@ def gap(found: object) -> Gap:
 
 
 def test_raw_samples_become_series(server: PrometheusServer) -> None:
-    server.answer = says(matrix(series("vllm:x_total", (NOW - 5, "1"), (NOW, "2.5"), pod="a", engine="0")))
+    server.answer = says(matrix(series("vllm:x_total", (NOW - 5, "1"), (NOW, "2.5"), **AT, engine="0", app="gemma")))
     found = client(server).fetch("team-a", NOW)
     assert not isinstance(found, Gap)
-    assert found[0].name == "vllm:x_total"
-    assert found[0].labels == {"pod": "a", "engine": "0"}
-    assert found[0].samples == ((NOW - 5, 1.0), (NOW, 2.5))
+    (one,) = found.series["a"]
+    assert one.name == "vllm:x_total"
+    assert one.labels == {**AT, "engine": "0"}, "labels that no reader looks at take memory for nothing"
+    assert one.samples == ((NOW - 5, 1.0), (NOW, 2.5))
 
 
-def test_one_instant_query_asks_for_the_whole_namespace(server: PrometheusServer) -> None:
-    client(server, prometheus_range_seconds=45).fetch("team-a", NOW)
+def test_one_instant_query_asks_for_our_pods_at_their_addresses(server: PrometheusServer) -> None:
+    server.answer = says(matrix(series("vllm:x_total", (NOW, "1"), **AT)))
+    client(server, prometheus_range_seconds=45, prometheus_matchers='cluster="a"').fetch("team-a", NOW)
     assert len(server.asked) == 1
     asked = server.asked[0]
     assert asked["path"] == "/api/v1/query"
     assert asked["time"] == "1700000000.250"
     assert asked["namespace"] == "team-a", "multi-tenant front ends want it beside the query"
-    assert 'namespace="team-a"' in asked["query"]
+    assert 'namespace="team-a",pod=~"a",instance=~"(10\\\\.0\\\\.0\\\\.1)(:[0-9]+)?",cluster="a"}' in asked["query"]
     assert asked["query"].endswith("[45s]")
 
 
 def test_nothing_found_is_no_series_and_no_gap(server: PrometheusServer) -> None:
-    assert client(server).fetch("a", NOW) == ()
+    assert client(server).fetch("a", NOW) == Answer()
 
 
 def test_not_a_number_is_passed_on_for_the_engine_to_judge(server: PrometheusServer) -> None:
-    server.answer = says(matrix(series("x", (NOW, "NaN"), (NOW, "+Inf"), pod="a")))
+    server.answer = says(matrix(series("x", (NOW, "NaN"), (NOW, "+Inf"), **AT)))
     found = client(server).fetch("a", NOW)
     assert not isinstance(found, Gap)
-    assert math.isnan(found[0].samples[0][1])
-    assert math.isinf(found[0].samples[1][1])
+    assert math.isnan(found.series["a"][0].samples[0][1])
+    assert math.isinf(found.series["a"][0].samples[1][1])
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500, 502, 503])
@@ -109,8 +127,9 @@ def test_a_server_that_drips_is_a_timeout_too(server: PrometheusServer) -> None:
         handler.send_response(200)  # type: ignore[attr-defined]  # the handler of http.server
         handler.send_header("Content-Length", "1000000")  # type: ignore[attr-defined]  # idem
         handler.end_headers()  # type: ignore[attr-defined]  # idem
+        parts = chain((b'{"status":"success","data":{"resultType":"matrix","result":[',), repeat(b" " * 70_000))
         while not server.done.wait(0.1):
-            handler.wfile.write(b" " * 70_000)  # type: ignore[attr-defined]  # idem
+            handler.wfile.write(next(parts))  # type: ignore[attr-defined]  # idem
 
     server.answer = drip
     started = time.monotonic()
@@ -121,7 +140,7 @@ def test_a_server_that_drips_is_a_timeout_too(server: PrometheusServer) -> None:
 def test_nobody_listening_is_an_error_with_a_stable_message() -> None:
     with serving() as server:
         url = server.url
-    found = Prometheus(Settings(prometheus_url=url))
+    found = Asking(Prometheus(Settings(prometheus_url=url)))
     first, second = gap(found.fetch("a", NOW)), gap(found.fetch("a", NOW))
     assert first.reason is Reason.PROMETHEUS_ERROR
     assert "unreachable" in first.message
@@ -145,8 +164,8 @@ def test_nobody_listening_is_an_error_with_a_stable_message() -> None:
         b'{"status":"success","data":{"resultType":"matrix","result":[1]}}',
         b'{"status":"success","data":{"resultType":"matrix","result":[{}]}}',
         b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{}}]}}',
-        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"x"},"values":[[1]]}]}}',
-        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"x"},"values":[[1,"q"]]}]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"x","pod":"a","instance":"10.0.0.1"},"values":[[1]]}]}}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"x","pod":"a","instance":"10.0.0.1"},"values":[[1,"q"]]}]}}',
         b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":7,"values":[]}]}}',
         b"[" * 100_000,
     ],
@@ -163,44 +182,69 @@ def test_a_partial_answer_is_a_gap_though_it_looks_whole(server: PrometheusServe
     assert "thanos-0" in found.message
 
 
-def test_a_huge_answer_is_refused_before_it_fills_the_memory(
-    server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for limit in ("LARGEST_ANSWER", "LARGEST_WITH_CELLS"):
-        monkeypatch.setattr(prometheus, limit, 1 << 20)
-    server.answer = lambda handler: send(handler, 200, b" " * (3 << 20))
-    found = gap(client(server).fetch("a", NOW))
-    assert found.reason is Reason.PROMETHEUS_ERROR
-    assert "larger than 1 MiB" in found.message
-
-
 def test_step_telemetry_that_is_too_much_is_done_without(
     server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many pods in one namespace: the engines' own counters suffice, and are there in the very same round."""
-    monkeypatch.setattr(prometheus, "LARGEST_WITH_CELLS", 1 << 14)
-    plain = json.dumps(matrix(series("vllm:x_total", (NOW, "1"), pod="a"))).encode()
+    """Many series of one namespace: the engines' own counters suffice, and are there in the very same round."""
+    monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 14)
+    plain = json.dumps(matrix(series("vllm:x_total", (NOW, "1"), **AT))).encode()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         cells = "speculative_payload_steps_total" in unquote(handler.path)
         send(handler, 200, plain + b" " * (1 << 15) if cells else plain)
 
     server.answer = answer
-    asks = client(server, prometheus_timeout_seconds=5.0)
-    assert isinstance(asks.fetch("many", NOW), tuple)
+    at = [0.0]
+    asks = Prometheus(Settings(prometheus_url=server.url), clock=lambda: at[0])
+    assert isinstance(asks.fetch("many", PODS, NOW, MOST), Answer)
     assert ["steps_total" in one["query"] for one in server.asked] == [True, False]
     assert all("speculative_payload_table_version" in one["query"] for one in server.asked), "one series of a pod"
-    asks.fetch("many", NOW + 10.0)
+    asks.fetch("many", PODS, NOW, MOST)
     assert ["steps_total" in one["query"] for one in server.asked] == [True, False, False]
-    asks.fetch("few", NOW + 20.0)
+    asks.fetch("few", PODS, NOW, MOST)
     assert "steps_total" in server.asked[3]["query"]
     server.asked.clear()
-    asks.fetch("many", NOW + prometheus.PLAIN_SECONDS)
+    at[0] = prometheus.PLAIN_SECONDS
+    asks.fetch("many", PODS, NOW, MOST)
     assert "steps_total" in server.asked[0]["query"], "pods may have gone: it is tried again"
+
+
+def test_pods_are_asked_for_so_many_at_a_time_as_a_url_takes() -> None:
+    pods = {
+        f"llama-{number:05d}-7d9c5b7b8f-abcde": (f"10.200.{number // 200}.{number % 200}",) for number in range(1000)
+    }
+    found = list(batches(pods))
+    assert {pod: addresses for batch in found for pod, addresses in batch.items()} == pods
+    for batch in found:
+        text = query("some-namespace", batch, 60, address_label="instance")
+        assert len(quote(text)) < 7600
+    assert len(found) < 25
+
+
+def test_one_failed_batch_is_a_gap_of_its_pods_alone(server: PrometheusServer) -> None:
+    pods = {f"{'x' * 200}-{number:03d}": (f"10.0.0.{number}",) for number in range(60)}
+    count = len(list(batches(pods)))
+    assert count > 2
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if len(server.asked) > 1:
+            return send(handler, 503, b"overloaded")
+        pod = min(pods)
+        return says(matrix(series("vllm:x_total", (NOW, "1"), pod=pod, instance=f"{pods[pod][0]}:8000")))(handler)
+
+    server.answer = answer
+    found = Prometheus(Settings(prometheus_url=server.url)).fetch("a", pods, NOW, MOST)
+    assert isinstance(found, Answer)
+    first = next(batches(pods))
+    assert set(found.series) == {min(pods)}
+    assert set(found.gaps) == set(pods) - set(first)
+    assert all("503" in gap.message for gap in found.gaps.values())
+    assert len(server.asked) == 3, "a server that fails is not asked for the rest: one batch, one failure, one look"
 
 
 def test_the_token_is_read_for_each_request(server: PrometheusServer, tmp_path: Path) -> None:
     token = tmp_path / "token"
+    server.answer = says(matrix(series("vllm:x_total", (NOW, "1"), **AT)))
     found = client(server, prometheus_token_file=str(token))
     assert "token file" in gap(found.fetch("a", NOW)).message
     token.write_text("first\n")
@@ -212,9 +256,9 @@ def test_the_token_is_read_for_each_request(server: PrometheusServer, tmp_path: 
 
 def test_a_missing_ca_file_is_a_gap(server: PrometheusServer) -> None:
     settings = Settings(prometheus_url="https://127.0.0.1:1", prometheus_ca_file="/nonexistent/ca.crt")
-    assert gap(Prometheus(settings).fetch("a", NOW)).reason is Reason.PROMETHEUS_ERROR
+    assert gap(Asking(Prometheus(settings)).fetch("a", NOW)).reason is Reason.PROMETHEUS_ERROR
 
 
 def test_proxies_of_the_environment_are_not_used(server: PrometheusServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    assert client(server).fetch("a", NOW) == ()
+    assert client(server).fetch("a", NOW) == Answer()

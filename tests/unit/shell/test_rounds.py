@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.unit.shell.fakeapi import eventually
@@ -13,7 +13,9 @@ from tests.unit.shell.fakeapi import eventually
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
-from speculative_operator.shell.rounds import Rounds, by_pod, slot_of
+from speculative_operator.shell.cache import Key
+from speculative_operator.shell.podseries import Addresses, Answer
+from speculative_operator.shell.rounds import Room, Round, Rounds, slot_of
 from speculative_operator.shell.telemetry import Telemetry
 
 SETTINGS = Settings(tick_seconds=2.0, prometheus_timeout_seconds=0.3, lease_retry_seconds=1.0)
@@ -27,14 +29,19 @@ class Source:
         self.release = threading.Event()
         self.hang: set[str] = set()
         self.broken: set[str] = set()
+        self.forgotten: list[str] = []
 
-    def fetch(self, namespace: str, now: float) -> tuple[Series, ...] | Gap:
+    def forget(self, namespace: str) -> None:
+        self.forgotten.append(namespace)
+
+    def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
+        assert pods == {"p": ("10.0.0.1",)}
         self.asked.append(namespace)
         if namespace in self.hang:
             self.release.wait(5.0)
         if namespace in self.broken:
             raise RuntimeError("boom")
-        return (Series("x", {"pod": "p"}, ((now, 1.0),)),)
+        return Answer({"p": (Series("x", {"pod": "p"}, ((now, 1.0),)),)})
 
 
 @pytest.fixture
@@ -44,8 +51,19 @@ def source() -> Iterator[Source]:
     made.release.set()
 
 
+def addresses(_: Sequence[Key]) -> Addresses:
+    return {"p": ("10.0.0.1",)}
+
+
+def each(*namespaces: str) -> dict[str, list[Key]]:
+    return {namespace: [(namespace, "gemma")] for namespace in namespaces}
+
+
 def rounds_of(source: Source, arrived: list[str]) -> Rounds:
-    return Rounds(SETTINGS, source, Telemetry(), set, arrived.append)
+    def note(keys: Sequence[Key]) -> None:
+        arrived.extend(namespace for namespace, _ in keys)
+
+    return Rounds(SETTINGS, source, Telemetry(), each, addresses, note)
 
 
 async def settle(rounds: Rounds) -> None:
@@ -56,12 +74,12 @@ async def test_one_query_for_a_namespace_and_slot(source: Source) -> None:
     arrived: list[str] = []
     rounds = rounds_of(source, arrived)
     for _ in range(5):
-        rounds.start_due(1000.0, {"a", "b"})
+        rounds.start_due(1000.0, each("a", "b"))
     await settle(rounds)
-    rounds.start_due(1000.0, {"a", "b"})
+    rounds.start_due(1000.0, each("a", "b"))
     await settle(rounds)
     assert sorted(source.asked) == sorted(arrived) == ["a", "b"]
-    rounds.start_due(1002.0, {"a", "b"})
+    rounds.start_due(1002.0, each("a", "b"))
     await settle(rounds)
     assert len(source.asked) == 4
 
@@ -69,13 +87,14 @@ async def test_one_query_for_a_namespace_and_slot(source: Source) -> None:
 async def test_a_finished_round_can_be_read_by_pod(source: Source) -> None:
     rounds = rounds_of(source, [])
     before = time.time()
-    rounds.start_due(0.0, {"a"})
+    rounds.start_due(0.0, each("a"))
     await settle(rounds)
     found = rounds.latest("a")
     assert found is not None
     assert before <= found.time <= time.time()
-    assert [series.name for series in found.of(["p"])] == ["x"]
-    assert found.of(["other"]) == ()
+    assert found.take(["other"]) == ()
+    assert [series.name for series in found.take(["p"])] == ["x"]
+    assert found.take(["p"]) == (), "what was taken is no longer held"
     assert rounds.latest("b") is None
 
 
@@ -83,51 +102,42 @@ async def test_a_hanging_namespace_is_a_gap_and_does_not_hold_up_others(source: 
     source.hang = {"slow"}
     arrived: list[str] = []
     rounds = rounds_of(source, arrived)
-    rounds.start_due(0.0, {"slow", "quick"})
+    rounds.start_due(0.0, each("slow", "quick"))
     await asyncio.sleep(0.1)
     assert arrived == ["quick"]
-    rounds.start_due(2.0, {"slow"})
+    rounds.start_due(2.0, each("slow"))
     assert source.asked.count("slow") == 1, "still asking: no second query on top"
-    await settle(rounds)
+    await eventually(lambda: rounds.latest("slow") is not None, 2.0)
     found = rounds.latest("slow")
     assert found is not None
-    assert isinstance(found.result, Gap)
-    assert found.result.reason is Reason.PROMETHEUS_TIMEOUT
-    assert found.of(["p"]) == ()
-
-
-async def test_more_hanging_namespaces_than_threads_are_timeouts_all(source: Source) -> None:
-    names = {f"n{number}" for number in range(10)}
-    source.hang = names
-    rounds = rounds_of(source, [])
-    rounds.start_due(0.0, names)
-    await settle(rounds)
-    results = [rounds.latest(name) for name in names]
-    assert all(found is not None and isinstance(found.result, Gap) for found in results)
+    assert found.gap is not None
+    assert found.gap.reason is Reason.PROMETHEUS_TIMEOUT
+    assert found.take(["p"]) == ()
 
 
 async def test_a_source_that_breaks_is_a_gap(source: Source) -> None:
     source.broken = {"a"}
     rounds = rounds_of(source, [])
-    rounds.start_due(0.0, {"a"})
+    rounds.start_due(0.0, each("a"))
     await settle(rounds)
     found = rounds.latest("a")
     assert found is not None
-    assert isinstance(found.result, Gap)
-    assert found.result.reason is Reason.PROMETHEUS_ERROR
+    assert found.gap is not None
+    assert found.gap.reason is Reason.PROMETHEUS_ERROR
 
 
 async def test_a_namespace_that_is_no_longer_wanted_is_forgotten(source: Source) -> None:
     rounds = rounds_of(source, [])
-    rounds.start_due(0.0, {"a"})
+    rounds.start_due(0.0, each("a"))
     await settle(rounds)
-    rounds.start_due(0.1, set())
+    rounds.start_due(0.1, {})
     assert rounds.latest("a") is None
+    assert source.forgotten == ["a"]
 
 
 async def test_run_asks_again_and_again_until_it_is_cancelled(source: Source) -> None:
     settings = Settings(tick_seconds=1.0, prometheus_timeout_seconds=0.3)
-    rounds = Rounds(settings, source, Telemetry(), lambda: {"a"}, lambda _: None)
+    rounds = Rounds(settings, source, Telemetry(), lambda: each("a"), addresses, lambda _: None)
     task = asyncio.create_task(rounds.run())
     await eventually(lambda: len(source.asked) >= 2)
     task.cancel()
@@ -140,5 +150,12 @@ def test_namespaces_are_spread_over_the_tick_and_keep_their_place() -> None:
     assert slot_of("a", 20.0, 10.0) == slot_of("a", 10.0, 10.0) + 1.0
 
 
-def test_series_without_a_pod_are_nobodys() -> None:
-    assert by_pod([Series("x", {}, ()), Series("y", {"pod": "p"}, ())]).keys() == {"p"}
+def test_what_is_held_counts_until_it_was_taken_or_replaced() -> None:
+    room = Room(100)
+    long, short = (Series("x", {}, tuple((float(n), 0.0) for n in range(count))) for count in (40, 3))
+    found = Round(0.0, Answer({"a": (long, short), "b": (short,)}), room)
+    assert room.free == 100 - 3 - 1 - 1
+    assert found.take(["a"]) == (long, short)
+    assert room.free == 99
+    found.drop()
+    assert room.free == 100

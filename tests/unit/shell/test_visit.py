@@ -24,9 +24,10 @@ from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.podseries import Answer
 from speculative_operator.shell.report import Reporter, event_body
 from speculative_operator.shell.resources import CLAIM, JOB, OWNER, POD
-from speculative_operator.shell.rounds import Round, by_pod
+from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import LONGEST, Turns
 from speculative_operator.shell.visit import SOON, Sources, Visitor
@@ -176,7 +177,7 @@ async def test_a_gone_or_leaving_object_is_let_go(rig: Rig) -> None:
 
 async def test_a_round_is_looked_at_once_and_only_with_ready_pods(rig: Rig) -> None:
     await rig.begin()
-    rig.round = Round(100.0, {})
+    rig.round = Round(100.0, Answer())
     await rig.visitor.visit(KEY)
     assert rig.seen[-1][2] is None, "no pod"
     rig.cache.put(await rig.api.put(POD, pod(ready=False)))
@@ -191,7 +192,7 @@ async def test_a_round_is_looked_at_once_and_only_with_ready_pods(rig: Rig) -> N
     await rig.visitor.visit(KEY)
     assert rig.seen[-1][2] is None, "the same round again is no news"
     for moment in (110.0, 50.0):
-        rig.round = Round(moment, {})
+        rig.round = Round(moment, Answer())
         await rig.visitor.visit(KEY)
         assert rig.seen[-1][2] is not None, "the second one is of a clock that was set back"
 
@@ -234,7 +235,8 @@ async def test_windows_follow_each_other_without_overlap(rig: Rig) -> None:
     await rig.begin()
     rig.cache.put(await rig.api.put(POD, pod()))
     for now in (100.0, 110.0):
-        rig.round = Round(now, by_pod(scraped(*(now - back for back in (30.0, 25.0, 20.0, 15.0, 10.0, 5.0, 0.0)))))
+        moments = (now - back for back in (30.0, 25.0, 20.0, 15.0, 10.0, 5.0, 0.0))
+        rig.round = Round(now, Answer({"gemma-1": scraped(*moments)}))
         await rig.visitor.visit(KEY)
     windows = [seen[2].pods["gemma-1"] for seen in rig.seen if seen[2] is not None]
     assert all(isinstance(window, PodWindow) for window in windows), windows

@@ -1,0 +1,94 @@
+"""What of the answers for a namespace belongs to our pods, within bounds. Filled by `prometheus`, kept by `rounds`.
+
+A series is a pod's when it bears the pod's name and comes from the pod's address. A pod that exports too much loses
+its own figures; a namespace that does, those of the namespace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from speculative_operator.domain.observation import Gap, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.registry import LABELS
+from speculative_operator.shell.matrix import TooLargeError, labels_of, samples_of
+
+Addresses = Mapping[str, tuple[str, ...]]
+"""Pod -> its IP addresses."""
+SERIES_OF_A_POD = 1000
+"""What an engine and its payload export under the names asked for is 40 series, with step telemetry 200 to 700."""
+SAMPLES_OF_A_UNIT = 16
+"""A series with so many samples takes about 2 KiB: what is held is counted in these."""
+_HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*|[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*))(?::\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Figures of one namespace."""
+
+    series: Mapping[str, tuple[Series, ...]] = field(default_factory=dict)
+    """Pod -> its series."""
+    gaps: Mapping[str, Gap] = field(default_factory=dict)
+    """Pod -> why it has none."""
+
+
+def host_of(address: str) -> str:
+    """The host of HOST, HOST:PORT, [HOST]:PORT or a bare IPv6 address."""
+    found = _HOST.fullmatch(address)
+    return (found[1] or found[2] or "") if found else address
+
+
+def units(series: Iterable[Series]) -> int:
+    """About how much series take, in 2 KiB."""
+    return sum(1 + len(one.samples) // SAMPLES_OF_A_UNIT for one in series)
+
+
+class PodSeries:
+    """Series of `pods`; `label` names the one that holds the address of their target, empty: it is not looked at."""
+
+    def __init__(self, pods: Addresses, label: str, most: int) -> None:
+        self.gaps: dict[str, Gap] = {}
+        self._pods = pods
+        self._label = label
+        self._room = most
+        self._series: dict[str, list[Series]] = {}
+        self._labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        """Label sets are shared: all counters of an engine have the same one."""
+
+    def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Keep what is ours. Raises TooLargeError above `most` units, and what reading the answer raises."""
+        for entry in entries:
+            labels = labels_of(entry)
+            pod = labels.get("pod", "")
+            if pod not in self._pods or pod in self.gaps or not self._comes_from(pod, labels):
+                continue
+            own = self._series.setdefault(pod, [])
+            if len(own) >= SERIES_OF_A_POD:
+                message = f"it exports more than {SERIES_OF_A_POD} series under the names of an engine's metrics"
+                self.gaps[pod] = Gap(Reason.METRICS_ABSURD, message)
+                self._room += units(self._series.pop(pod))
+                continue
+            track = Series(labels["__name__"], self._shared(labels), samples_of(entry))
+            self._room -= units((track,))
+            if self._room < 0:
+                raise TooLargeError("the namespace has more series than may be held")
+            own.append(track)
+
+    @property
+    def silent(self) -> list[str]:
+        """Pods of which nothing was found, nor why."""
+        return [pod for pod in self._pods if pod not in self._series and pod not in self.gaps]
+
+    def answer(self) -> Answer:
+        """What was found. A pod with a gap has no series: they may be a part of its own."""
+        return Answer({pod: tuple(own) for pod, own in self._series.items() if pod not in self.gaps}, self.gaps)
+
+    def _comes_from(self, pod: str, labels: Mapping[str, str]) -> bool:
+        return not self._label or host_of(labels.get(self._label, "")) in self._pods[pod]
+
+    def _shared(self, labels: Mapping[str, str]) -> dict[str, str]:
+        wanted = {name: value for name, value in labels.items() if name in LABELS}
+        return self._labels.setdefault(tuple(wanted.items()), wanted)
