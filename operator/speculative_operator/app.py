@@ -86,7 +86,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
             queue.add(key, spread * random.random())  # noqa: S311  spreads load only
 
     rounds = Rounds(chosen, Prometheus(chosen), telemetry, cache.observed, cache.addresses, arrived)
-    resync = Resync(chosen, kube, cache, queue.add)
+    resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
     rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)

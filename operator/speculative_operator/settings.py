@@ -44,14 +44,15 @@ class Settings(BaseSettings):
         ge=1,
         le=10000,
         description="count: objects visited at once. A visit mostly waits for its turn at the API server; with few, "
-        "the last writes of old objects hold up the first ones of new objects.",
+        "the last writes of old objects hold up the first ones of new objects. One namespace gets half at most.",
     )
     write_slots: int = Field(
         default=12,
         ge=1,
         le=256,
         description="count: requests to the API server under way at once. What starts pods goes first in the queue "
-        "for a slot; more slots only move the queue into the API server.",
+        "for a slot; more slots only move the queue into the API server. A request that hangs lends its slot to other "
+        "namespaces, up to 16 times this number.",
     )
     resync_seconds: float = Field(
         default=600.0,
@@ -225,6 +226,12 @@ class Settings(BaseSettings):
         """Variables that Jobs read like the operator, as far as they are set."""
         given = {"PLAIN_HTTP_REGISTRIES": self.plain_http_registries, "SOURCE_TIMEOUT": self.source_timeout}
         return tuple((f"{PREFIX}{name}", f"{value}") for name, value in given.items() if value)
+
+    @property
+    def visit_seconds(self) -> float:
+        """For one visit of an object, without its waits for a slot: a handful of requests, one after the other, each
+        at its limit."""
+        return 6.0 * self.read_timeout_seconds
 
     @property
     def namespace_list(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from speculative_operator.domain.jobs import JobSeen, Phase, Progress, encoded, 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.jobs import Jobs
-from speculative_operator.shell.kube import Kube, listed
+from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CHILD_SELECTOR, CLAIM, JOB, POD
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -63,7 +63,7 @@ class JobLab:
         cache = Cache()
         cache.put(self.owner)
         for resource in (CLAIM, JOB, POD):
-            for body in await listed(self.kube, resource, [self.lab.namespace], CHILD_SELECTOR):
+            async for body in self.kube.list(resource, self.lab.namespace, CHILD_SELECTOR):
                 cache.put(body)
         found = cache.snapshot((self.lab.namespace, "gemma"))
         assert found is not None

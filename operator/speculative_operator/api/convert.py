@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,6 +22,11 @@ __all__ = ["SpecError", "to_domain"]
 
 _LONGEST_REPIN = 256
 """Characters of the annotation that count: it is kept in status."""
+_DEEPEST = 64
+"""Levels that a pod template may nest; those of Kubernetes nest some ten."""
+_NAMED = 3
+"""Levels by which a value that nests too deep is named."""
+_TOO_DEEP = f"a value of more than {_DEEPEST} levels"
 
 
 def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
@@ -30,6 +35,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
     metadata = body.get("metadata") or {}
     name = str(metadata.get("name") or "")
     check_name(name)
+    _check_depth(body.get("spec"))
     try:
         wanted = wire.Spec.model_validate(body.get("spec"))
     except ValidationError as error:
@@ -55,6 +61,28 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         adopt=str(annotations.get(names.ANNOTATION_ADOPT) or ""),
         auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
     )
+
+
+def _check_depth(given: Any) -> None:
+    """Raises SpecError where the template nests without end: the definition takes any field there, at any depth."""
+    template = given.get("template") if isinstance(given, Mapping) else None
+    below: list[tuple[str, Any]] = [("spec.template", template)]
+    for level in range(_DEEPEST + 1):
+        below = [(_named(path, name, level), value) for path, one in below for name, value in _inner(one)]
+        if not below:
+            return
+    raise SpecError(below[0][0], _TOO_DEEP, f"nest at most {_DEEPEST} levels in spec.template")
+
+
+def _inner(value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return ((f".{name}", inner) for name, inner in value.items())
+    return ((f"[{index}]", inner) for index, inner in enumerate(value)) if isinstance(value, list) else ()
+
+
+def _named(path: str, name: str, level: int) -> str:
+    """The path of a value that lies `level` levels deep; of what lies deep the first steps are enough to find it."""
+    return path + name if level < _NAMED else path
 
 
 def _source(uri: str, revision: str | None) -> spec.ModelSource:

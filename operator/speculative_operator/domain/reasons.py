@@ -54,6 +54,7 @@ class Reason(StrEnum):
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
     FORBIDDEN = "Forbidden"
+    WRITE_FAILED = "WriteFailed"
     NOT_CHECKED = "NotChecked"
     ENGINE_LOADS = "EngineLoads"
     # pair and weights
@@ -141,6 +142,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.UNSUPPORTED_SOURCE: "The model source cannot be served like this; the message names the remedy.",
     Reason.NAME_CONFLICT: "A child's name is taken by an object that this one does not own.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message names verb and resource.",
+    Reason.WRITE_FAILED: "The API server failed to store a child three times; the message quotes it. Often a webhook.",
     Reason.NOT_CHECKED: "It was not looked at, or too little is known to tell; the message says what is missing.",
     Reason.ENGINE_LOADS: "The engine fetches the weights itself when a pod starts.",
     Reason.INSPECTING: "Configuration, tokenizer and tensor headers of verifier and speculator are being read.",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from speculative_operator.shell import nesting
 
 
 @dataclass(eq=False)
@@ -107,7 +108,7 @@ def _terminating(answer: Mapping[str, Any], message: str) -> bool:
 
 def _status_object(body: bytes) -> Mapping[str, Any]:
     try:
-        answer = json.loads(body)
+        answer = nesting.parse(body)
     except ValueError:
         return {}
     return answer if isinstance(answer, dict) else {}

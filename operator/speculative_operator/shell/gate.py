@@ -1,56 +1,108 @@
-"""A bounded number of requests at once, the most urgent waiter first: `kube` passes every request of a tick through it.
+"""A bounded number of holders at once, the most urgent waiter first: `kube` passes every write of a tick through one,
+`operator` every visit through another.
 
-Without ranks a burst of new objects would write all children of the first before the Deployment of the last.
+Without ranks a burst of new objects would write all children of the first before the Deployment of the last. Without
+groups, which are namespaces, one webhook that does not answer would hold every slot until its requests time out, and
+no other namespace would be served.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+_Waiter = tuple[int, int, asyncio.Future[None]]
+"""Rank, number of arrival, and what is set when its turn comes."""
+
+
+@dataclass(slots=True)
+class _Stay:
+    group: str
+    lent: bool = False
 
 
 class Gate:
-    """`slots` holders at once; waiters enter by rank, then by arrival. Lower ranks first."""
+    """`slots` holders at once; waiters enter by rank, then by arrival. Lower ranks first.
 
-    def __init__(self, slots: int) -> None:
+    Whoever holds a slot for longer than `slow` seconds lends it to others: it waits for somebody else, and costs us
+    little. At most `lendable` slots are lent. A group holds at most `most`, and a quarter of that while it lends any.
+    """
+
+    def __init__(self, slots: int, *, most: int, lendable: int, slow: float) -> None:
         self._free = slots
+        self._most = most
+        self._lendable = lendable
+        self._slow = slow
         self._arrivals = 0
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: dict[str, list[_Waiter]] = {}
+        self._held: Counter[str] = Counter()
+        self._lent: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def slot(self, rank: int) -> AsyncIterator[None]:
+    async def slot(self, rank: int, group: str) -> AsyncIterator[None]:
         """Hold one slot within the block."""
-        await self._enter(rank)
+        await self._enter(rank, group)
+        stay = _Stay(group)
+        lending = asyncio.get_running_loop().call_later(self._slow, self._lend, stay)
         try:
             yield
         finally:
-            self._leave()
-
-    async def _enter(self, rank: int) -> None:
-        if self._free > 0:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._arrivals += 1
-        heapq.heappush(self._waiting, (rank, self._arrivals, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave()  # the slot was handed over in the same instant: pass it on
-            raise
-
-    def _leave(self) -> None:
-        while self._waiting:
-            _, _, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+            lending.cancel()
+            self._leave(stay)
 
     @property
     def waiting(self) -> int:
         """Waiters that still want a slot."""
-        return sum(not turn.done() for _, _, turn in self._waiting)
+        return sum(not turn.done() for queue in self._waiting.values() for _, _, turn in queue)
+
+    async def _enter(self, rank: int, group: str) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._arrivals += 1
+        heapq.heappush(self._waiting.setdefault(group, []), (rank, self._arrivals, turn))
+        self._admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave(_Stay(group))  # the slot was handed over in the same instant: pass it on
+            raise
+
+    def _admit(self) -> None:
+        """Hand free slots to those who wait."""
+        while self._free > 0 and (fronts := [front for group in list(self._waiting) if (front := self._front(group))]):
+            (_, _, turn), group = min(fronts, key=lambda front: front[0][:2])
+            heapq.heappop(self._waiting[group])
+            self._free -= 1
+            self._held[group] += 1
+            turn.set_result(None)
+
+    def _front(self, group: str) -> tuple[_Waiter, str] | None:
+        """The first waiter of a group; None where none waits or the group holds what it may."""
+        queue = self._waiting[group]
+        while queue and queue[0][2].done():
+            heapq.heappop(queue)
+        if not queue:
+            del self._waiting[group]
+            return None
+        most = max(1, self._most // 4) if group in self._lent else self._most
+        return (queue[0], group) if self._held[group] < most else None
+
+    def _lend(self, stay: _Stay) -> None:
+        if self._lent.total() >= self._lendable:
+            return
+        stay.lent = True
+        self._lent[stay.group] += 1
+        self._free += 1
+        self._admit()
+
+    def _leave(self, stay: _Stay) -> None:
+        self._held -= Counter((stay.group,))
+        if stay.lent:
+            self._lent -= Counter((stay.group,))
+        else:
+            self._free += 1
+        self._admit()

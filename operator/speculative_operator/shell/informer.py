@@ -22,6 +22,7 @@ from speculative_operator.shell.kube import CHUNK, Kube
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.resources import CHILD_SELECTOR, OWNER, Resource
 from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.watches import Watches
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +65,11 @@ class Informer:
         self._queue = queue
         self._telemetry = telemetry
         self._relisted = relisted
+        self.watches = Watches(self._changed)
         self.started = asyncio.Event()
 
     async def run(self, resources: Sequence[Resource], stop: asyncio.Event) -> None:
-        """Watch `resources` until `stop` is set. Raises when a watch dies for good: the process should end then."""
+        """Watch `resources` until `stop` is set. Raises when kopf gives up."""
         namespaces = self._settings.namespace_list
         await kopf.operator(
             registry=self._registry(resources),
@@ -89,9 +91,13 @@ class Informer:
             on_event(self._see)
         return registry
 
-    async def _login(self, **_: Any) -> kopf.ConnectionInfo:
-        connection: kopf.ConnectionInfo = await self._kube.connection()
-        return connection
+    async def _login(self, **_: Any) -> kopf.AiohttpSession:
+        return self.watches.session(await self._kube.connection())
+
+    def _changed(self, plural: str, fails: bool) -> None:
+        self._telemetry.unwatched(plural, fails=fails)
+        # What is not watched is listed now and then, and its kind may be gone.
+        self._relisted()
 
     async def _see(self, *, event: Any, resource: Any, **_: Any) -> None:
         body = event["object"]

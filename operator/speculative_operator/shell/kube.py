@@ -7,10 +7,9 @@ into them drops fields newer than the client (and importing them costs memory). 
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlencode
@@ -21,10 +20,9 @@ from kubernetes.aio.client.api_client import ApiClient
 from speculative_operator import __version__
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
-from speculative_operator.shell import login
+from speculative_operator.shell import deadline, login, nesting
 from speculative_operator.shell.errors import (
     ApiError,
-    ExpiredListError,
     OutdatedError,
     UnauthorizedError,
     UnavailableError,
@@ -36,6 +34,10 @@ from speculative_operator.shell.telemetry import Telemetry
 
 CHUNK = 500
 """Objects per page of a LIST."""
+SLOW = 2.0
+"""seconds after which a write lends its slot: a healthy API server takes some hundredths, so a webhook holds it."""
+LENDABLE = 16
+"""Slots that may be lent, in multiples of those there are: each is a request that the API server keeps waiting."""
 LINE_BYTES = 4096
 """What is read of a line of a log."""
 APPLY = "application/apply-patch+yaml"
@@ -58,8 +60,9 @@ class Kube:
         self._timeout = aiohttp.ClientTimeout(
             total=settings.read_timeout_seconds, sock_connect=settings.connect_timeout_seconds
         )
-        self._slots = settings.write_slots
-        self._gate = Gate(settings.write_slots)
+        slots, lendable = settings.write_slots, LENDABLE * settings.write_slots
+        self._gate = Gate(slots, most=slots, lendable=lendable, slow=SLOW)
+        self._connections = slots + lendable + 8
         self._telemetry = telemetry
         self._client: Any = None
         self._logging_in = asyncio.Lock()
@@ -213,7 +216,8 @@ class Kube:
         async with AsyncExitStack() as stack:
             # Whoever renews the lease must not queue behind a burst of children.
             if body is not None and resource.plural != "leases":
-                await stack.enter_async_context(self._gate.slot(resource.rank))
+                with deadline.stopped():
+                    await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
                 raise OutdatedError(verb, what, "it is no longer to be done")
             return await self._send(verb, path, what, query or {}, body, CONTENT.get(verb, "application/json"))
@@ -275,7 +279,7 @@ class Kube:
             if self._client is not failed:
                 return
             config = await login.configuration()
-            config.connection_pool_maxsize = self._slots + 8
+            config.connection_pool_maxsize = self._connections
             # Proxies and ~/.netrc of the environment are not for the way to our own API server.
             config.client_session_kwargs = {"trust_env": False}
             old, self._client = self._client, ApiClient(config)
@@ -296,7 +300,7 @@ METHODS: dict[str, str] = {
 
 def _decoded(verb: str, what: str, data: bytes) -> Json:
     try:
-        answer = json.loads(data)
+        answer = nesting.parse(data)
     except ValueError as error:
         raise UnavailableError(verb, what, "the answer is not JSON") from error
     if not isinstance(answer, dict):
@@ -306,17 +310,3 @@ def _decoded(verb: str, what: str, data: bytes) -> Json:
 
 def _name(error: BaseException) -> str:
     return "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__} {error}".strip()
-
-
-async def listed(kube: Kube, resource: Resource, namespaces: Sequence[str], selector: str) -> list[Json]:
-    """All objects of the namespaces (none named: of the cluster), from one consistent LIST each."""
-    found: list[Json] = []
-    for namespace in namespaces or ("",):
-        for attempt in (1, 2):
-            try:
-                found.extend([item async for item in kube.list(resource, namespace, selector)])
-                break
-            except ExpiredListError:
-                if attempt == 2:
-                    raise
-    return found

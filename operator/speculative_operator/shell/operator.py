@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import random
 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.deadline import deadline
 from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
+from speculative_operator.shell.gate import Gate
 from speculative_operator.shell.http import Endpoints
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
 from speculative_operator.shell.queue import Queue
-from speculative_operator.shell.resources import Resource
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Telemetry
@@ -35,7 +36,11 @@ DRAIN = 2.5
 """seconds that visits under way get to finish at the end."""
 PATIENCE = 2.0
 """seconds between looks for the API server, or for our kind, at the start."""
+LONGEST_PAUSE = 60.0
+"""seconds between tries of what keeps failing."""
 TERMINATING_PAUSE = 60.0
+SLOW = 10.0
+"""seconds after which a visit lends its worker to others: something does not answer it."""
 
 
 @dataclass
@@ -60,6 +65,9 @@ class Operator:
         self._synced = asyncio.Event()
         self._informing: asyncio.Event | None = None
         self._visits: set[Part] = set()
+        workers = self.settings.workers
+        self._crew = Gate(workers, most=max(1, workers // 2), lendable=workers, slow=SLOW)
+        self._missing = ""
 
     def leads(self) -> bool:
         """True while this process may write."""
@@ -67,10 +75,10 @@ class Operator:
 
     def healthy(self) -> str:
         """What is wrong with the process, empty when nothing: a stuck process is restarted by the kubelet."""
-        # A request may take read_timeout_seconds, and one visit makes a few: an API server that hangs is not our fault.
-        limit = max(3.0 * self.settings.tick_seconds, 3.0 * self.settings.read_timeout_seconds)
-        lag = self.queue.lag if self._synced.is_set() else 0.0
-        return f"an object has been due for {lag:.0f} s without a finished tick" if lag > limit else ""
+        # One object that takes long is its own trouble, and its visit has an end. No visit that ends at all is ours.
+        limit = self.settings.visit_seconds + 3.0 * self.settings.tick_seconds
+        stalled = self.queue.stalled if self._synced.is_set() else 0.0
+        return f"objects are due, and no visit of any has ended for {stalled:.0f} s" if stalled > limit else ""
 
     def ready(self) -> str:
         """What is not up yet, empty when the watches run and, for a leader, everything was listed once."""
@@ -81,8 +89,8 @@ class Operator:
         return ""
 
     async def run(self, endpoints: Endpoints) -> None:
-        """Work until `stop` is set. Raises LoginError, LostLeadershipError, or what ended a watch."""
-        self.telemetry.depths(lambda: self.queue.waiting, lambda: len(self.cache))
+        """Work until `stop` is set. Raises LoginError or LostLeadershipError."""
+        self.telemetry.depths(lambda: self.queue.waiting + self._crew.waiting, lambda: len(self.cache))
         await endpoints.start()
         self._handle_signals()
         parts = (self._until_stopped(), self._lead(), self._look_around(), self._observe(), self._work())
@@ -122,33 +130,31 @@ class Operator:
             await asyncio.sleep(PATIENCE)
 
     async def _watch(self) -> None:
-        """Run the informer; run it anew when other kinds are to be watched. Ends when kopf was told to stop."""
+        """Run the informer; run it anew when other kinds are to be watched, or when kopf gave up."""
         await self._find_api()
         self._listening.set()
+        pause = PATIENCE
         while True:
             self._informing = asyncio.Event()
             self.informer.started.clear()
-            watched = self.resync.resources()
             settle = asyncio.create_task(self._watching())
             try:
-                await self.informer.run(watched, self._informing)
-            except Exception:
-                if self.stop.is_set() or not await self._other_kinds(watched):
+                await self.informer.run(self.resync.resources(), self._informing)
+            except Exception as error:
+                if self.stop.is_set():
                     raise
+                # Not the end of the process: what is not watched is still listed.
+                log.error("the watches ended: %s: %s; again in %.0f s", type(error).__name__, error, pause)
+                self.resync.asked.set()
+                await asyncio.sleep(pause)
+                pause = min(2.0 * pause, LONGEST_PAUSE)
             else:
                 if self.stop.is_set() or not self._informing.is_set():
                     return
+                pause = PATIENCE
             finally:
                 settle.cancel()
             log.info("watching anew: %s", ", ".join(resource.plural for resource in self.resync.resources()))
-
-    async def _other_kinds(self, watched: Sequence[Resource]) -> bool:
-        """True when a watch died because its kind is no longer there."""
-        try:
-            await self.resync.discover()
-        except ApiError as error:
-            log.warning("%s", error)
-        return self.resync.resources() != watched
 
     async def _lead(self) -> None:
         """Become leader, list everything, let the workers go; keep the Lease until the end."""
@@ -165,25 +171,39 @@ class Operator:
     # -- work
 
     async def _look_around(self) -> None:
-        """The first listing, then one every `resync_seconds`, and soon after somebody asked for one."""
+        """The first listing, then one every `resync_seconds`, and soon after somebody asked for one; in between of the
+        kinds that could not be listed or watched."""
         await self._leading.wait()
+        clock = asyncio.get_running_loop().time
+        whole_at, pause = clock(), PATIENCE
         while True:
+            whole = self.resync.asked.is_set() or clock() >= whole_at
             self.resync.asked.clear()
-            try:
-                if await self.resync.discover() and self._informing is not None:
-                    self._informing.set()
-                await self.resync.refresh()
-                self._catch_up()
-                wait = self.settings.resync_seconds * (0.9 + 0.2 * random())  # noqa: S311  spreads load only
-            except ApiError as error:
-                log.warning("listing failed: %s", error)
-                wait = PATIENCE
-            try:
-                async with asyncio.timeout(wait):
+            await self._list(whole)
+            if whole:
+                whole_at = clock() + self.settings.resync_seconds * (0.9 + 0.2 * random())  # noqa: S311  spreads load
+            unsure = bool(self.resync.unsure()) or not self._synced.is_set()
+            pause = min(2.0 * pause, LONGEST_PAUSE) if unsure and self._synced.is_set() else PATIENCE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(pause, whole_at - clock()) if unsure else whole_at - clock()):
                     await self.resync.asked.wait()
                     await asyncio.sleep(PATIENCE)
-            except TimeoutError:
-                continue
+
+    async def _list(self, whole: bool) -> None:
+        try:
+            if await self.resync.discover() and self._informing is not None:
+                self._informing.set()
+            await self.resync.refresh(None if whole else self.resync.unsure())
+        except ApiError as error:
+            log.warning("listing failed: %s", error)
+        except Exception:
+            log.exception("listing failed")
+        missing = self.resync.missing()
+        if missing != self._missing:
+            log.warning("no object is visited while these cannot be listed: %s", missing or "none any more")
+            self._missing = missing
+        if not missing:
+            self._catch_up()
 
     def _catch_up(self) -> None:
         if self._synced.is_set():
@@ -201,29 +221,39 @@ class Operator:
         await self.rounds.run()
 
     async def _work(self) -> None:
-        """Start a visit for each key that is due, so many at once."""
+        """Start a visit for each key that is due."""
         await self._synced.wait()
-        slots = asyncio.Semaphore(self.settings.workers)
         while True:
-            await slots.acquire()
             key = await self.queue.get()
             if key is None:
                 return
             visit = asyncio.create_task(self._visit(key))
             self._visits.add(visit)
             visit.add_done_callback(self._visits.discard)
-            visit.add_done_callback(lambda _: slots.release())
 
     async def _visit(self, key: Key) -> None:
+        """One visit, when a worker is free for its namespace; every end of it is told to the queue."""
         tags = {"namespace": key[0], "object": key[1]}
+        limit = self.settings.visit_seconds
         try:
-            again = await self.visitor.visit(key)
+            async with self._crew.slot(0, key[0]):
+                self.queue.begin(key)
+                if self._missing:
+                    self.telemetry.tick("failed", "Unknown")
+                    self.queue.done(key, self.settings.tick_seconds)
+                    return
+                async with deadline(limit):
+                    again = await self.visitor.visit(key)
         except NamespaceTerminatingError:
             self.queue.done(key, TERMINATING_PAUSE)
         except ApiError as error:
             wait = self.queue.failed(key, error.retry_after or 0.0)
             self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
             log.warning("%s; again in %.0f s", error, wait, extra=tags)
+        except TimeoutError:
+            wait = self.queue.failed(key)
+            self.telemetry.tick("failed", "Deadline")
+            log.warning("a visit did not end within %.0f s; again in %.0f s", limit, wait, extra=tags)
         except asyncio.CancelledError:
             # By us at the end, or by kopf when its watches are started anew.
             self.queue.failed(key)

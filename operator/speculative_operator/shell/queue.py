@@ -50,6 +50,8 @@ class Queue(Generic[K]):
         self._number = 0
         self._changed = asyncio.Event()
         self._closed = False
+        self._turned = clock()
+        """When a visit last ended, well or not."""
 
     def add(self, key: K, delay: float = 0.0, *, urgent: bool = False) -> None:
         """Want `key` visited within `delay` seconds. `urgent` ends a back-off: what made it fail may be gone."""
@@ -76,6 +78,12 @@ class Queue(Generic[K]):
             entry.due, entry.visiting, entry.since = None, True, now
             return key
         return None
+
+    def begin(self, key: K) -> None:
+        """The visit begins only now: what was asked for since `pop`, it sees."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.visiting:
+            entry.due = None
 
     def done(self, key: K, again: float | None = None) -> None:
         """The visit went well; visit again after `again` seconds, or earlier if asked meanwhile."""
@@ -135,17 +143,20 @@ class Queue(Generic[K]):
         return sum(entry.visiting for entry in self._entries.values())
 
     @property
-    def lag(self) -> float:
-        """Seconds for which some key has been due without being taken, or under way without an end; 0 when none is."""
+    def stalled(self) -> float:
+        """Seconds for which there was something to do and no visit ended; 0 when there is nothing to do. One that
+        takes long beside others that end is no stall."""
         now = self._clock()
         starts = (entry.since if entry.visiting else entry.due for entry in self._entries.values())
-        return max((now - start for start in starts if start is not None and start <= now), default=0.0)
+        waited = max((now - start for start in starts if start is not None and start <= now), default=0.0)
+        return min(waited, now - self._turned)
 
     def _finished(self, key: K) -> _Entry | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
         entry.visiting = False
+        self._turned = self._clock()
         if entry.gone:
             del self._entries[key]
             return None

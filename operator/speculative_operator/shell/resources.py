@@ -18,6 +18,8 @@ class Resource:
     rank: int = 1
     optional: bool = False
     """True when the kind comes with a definition that a cluster may lack."""
+    vital: bool = False
+    """True when nothing may be decided without knowing what there is of it."""
 
     @property
     def group(self) -> str:
@@ -45,11 +47,11 @@ class Resource:
         return "/".join(parts)
 
 
-OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2)
-POD = Resource("v1", "Pod", "pods", rank=0)
+OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2, vital=True)
+POD = Resource("v1", "Pod", "pods", rank=0, vital=True)
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
-DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments", rank=0)
+DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments", rank=0, vital=True)
 JOB = Resource("batch/v1", "Job", "jobs")
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 """Shared: several objects name the same one, so none owns it, and nobody here ever deletes one."""
@@ -57,7 +59,7 @@ POD_MONITOR = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", 
 
 CHILDREN: tuple[Resource, ...] = (
     DEPLOYMENT,
-    Resource("v1", "ConfigMap", "configmaps", rank=0),
+    Resource("v1", "ConfigMap", "configmaps", rank=0, vital=True),
     Resource("v1", "Service", "services"),
     Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
     Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),

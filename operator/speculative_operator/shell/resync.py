@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key
-from speculative_operator.shell.errors import ApiError
-from speculative_operator.shell.kube import Kube, listed
+from speculative_operator.shell.errors import ApiError, ExpiredListError
+from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CHILD_SELECTOR, CHILDREN, OWNER, POD, POD_MONITOR, Resource
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,8 @@ OPENSHIFT = "security.openshift.io"
 
 
 class Resync:
-    """`stale` is told each SpeculativeDeployment of which something had not been known."""
+    """`stale` is told each SpeculativeDeployment of which something had not been known; `unwatched` says of which kinds
+    no watch tells."""
 
     def __init__(
         self,
@@ -32,12 +33,17 @@ class Resync:
         kube: Kube,
         cache: Cache,
         stale: Callable[[Key], None],
+        unwatched: Callable[[], frozenset[str]],
     ) -> None:
         self._settings = settings
         self._namespaces = settings.namespace_list
         self._kube = kube
         self._cache = cache
         self._stale = stale
+        self._unwatched = unwatched
+        self._listed: set[Resource] = set()
+        self._unlisted: set[Resource] = set()
+        """Kinds whose last listing failed."""
         self.optional: frozenset[Resource] = frozenset()
         """Optional kinds that exist."""
         self.asked = asyncio.Event()
@@ -50,13 +56,20 @@ class Resync:
         """Ask what the cluster offers; True when the kinds to watch have changed. Raises ApiError."""
         groups = await self._kube.groups()
         self.assigns_uids = OPENSHIFT in groups
-        found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._kube.served(kind)]
+        found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._served(kind)]
         lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
         for resource in lost:
             for body in self._cache.held(resource.kind).values():
                 self._cache.remove(body)
         return changed
+
+    async def _served(self, resource: Resource) -> bool:
+        try:
+            return await self._kube.served(resource)
+        except ApiError as error:
+            log.warning("cannot tell whether there are %s: %s", resource.plural, error)
+            return resource in self.optional
 
     def capabilities(self) -> Capabilities:
         """The same for render."""
@@ -77,32 +90,57 @@ class Resync:
         children = tuple(resource for resource in CHILDREN if not resource.optional or resource in self.optional)
         return (OWNER, *children, POD)
 
-    async def refresh(self) -> None:
-        """List everything once. Children before owners, so that an owner is never seen without what it has."""
+    def unsure(self) -> frozenset[Resource]:
+        """Kinds of which the cache may hold less than there is: those not listed, or not watched."""
+        listed, unwatched = self._listed - self._unlisted, self._unwatched()
+        return frozenset(one for one in self.resources() if one not in listed or one.plural in unwatched)
+
+    def missing(self) -> str:
+        """Plurals of the vital kinds that were never listed, or can be neither listed nor watched now."""
+        blind = {one for one in self._unlisted if one.plural in self._unwatched()}
+        return ", ".join(one.plural for one in self.resources() if one.vital and one not in self._listed - blind)
+
+    async def refresh(self, only: Collection[Resource] | None = None) -> None:
+        """List everything once, or `only` some kinds. Children before owners, so that an owner is never seen without
+        what it has. A kind that cannot be listed stays as it was known, and keeps no other from being listed."""
         resources = self.resources()
         for resource in (*resources[1:], resources[0]):
-            await self._refresh(resource)
+            if only is not None and resource not in only:
+                continue
+            try:
+                await self._refresh(resource)
+            except ApiError as error:
+                if resource not in self._unlisted:
+                    log.warning("cannot list %s: %s", resource.plural, error)
+                self._unlisted.add(resource)
+            else:
+                self._unlisted.discard(resource)
+                self._listed.add(resource)
 
     async def _refresh(self, resource: Resource) -> None:
         known = self._cache.held(resource.kind)
         selector = "" if resource is OWNER else CHILD_SELECTOR
-        found = await self._listed(resource, selector)
-        if found is None:
-            return
-        for body in found:
-            key = self._cache.put(body)
-            if key is not None:
-                self._stale(key)
-        self._prune(resource, known, {body["metadata"]["uid"] for body in found})
+        found: set[str] = set()
+        for namespace in self._namespaces or ("",):
+            found |= await self._take(resource, namespace, selector)
+        self._prune(resource, known, found)
 
-    async def _listed(self, resource: Resource, selector: str) -> Sequence[Body] | None:
-        try:
-            return await listed(self._kube, resource, self._namespaces, selector)
-        except ApiError as error:
-            if resource.optional:
-                log.warning("cannot list %s: %s", resource.plural, error)
-                return None
-            raise
+    async def _take(self, resource: Resource, namespace: str, selector: str) -> set[str]:
+        """Put what is listed into the cache, object by object, so that no whole list is held; returns the uids."""
+        for attempt in (1, 2):
+            found: set[str] = set()
+            try:
+                async for body in self._kube.list(resource, namespace, selector):
+                    found.add(body["metadata"]["uid"])
+                    key = self._cache.put(body)
+                    if key is not None:
+                        self._stale(key)
+            except ExpiredListError:
+                if attempt == 2:
+                    raise
+            else:
+                break
+        return found
 
     def _prune(self, resource: Resource, known: dict[str, Body], found: set[str]) -> None:
         for uid, body in known.items():

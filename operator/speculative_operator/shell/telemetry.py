@@ -42,6 +42,9 @@ class Telemetry:
         self._own_rows = self._gauge("catalogue_own_rows", "Rows of the user's own that speculators are picked from.")
         self._bad_rows = self._gauge("catalogue_bad", "1 while the user's rows cannot be read, and those before stay.")
         self._age = self._gauge("watch_age_seconds", "Seconds since a watch last brought an event.", "kind")
+        self._unwatched = self._gauge(
+            "unwatched", "1 while a kind cannot be watched and is listed instead.", "resource"
+        )
         self._gauge("build_info", "Always 1.", "version").labels(__version__).set(1)
         ProcessCollector(registry=self.registry)
 
@@ -92,6 +95,10 @@ class Telemetry:
         if kind not in self._seen:
             self._age.labels(kind).set_function(lambda: time.monotonic() - self._seen[kind])
         self._seen[kind] = now
+
+    def unwatched(self, plural: str, *, fails: bool) -> None:
+        """Lists or watches of a kind began to fail, or work again."""
+        self._unwatched.labels(plural).set(1 if fails else 0)
 
     def depths(self, queue: Callable[[], int], objects: Callable[[], int]) -> None:
         """Read these when asked, so that nobody has to keep gauges up to date."""

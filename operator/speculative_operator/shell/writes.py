@@ -29,6 +29,7 @@ from speculative_operator.shell.errors import (
     NamespaceTerminatingError,
     NotFoundError,
     OutdatedError,
+    UnavailableError,
 )
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, Resource
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 Slot = tuple[str, str]
 """(kind, name) of a child."""
 FORBIDDEN_PAUSE = 60.0
-"""seconds until a forbidden write is tried again: permissions change by hand."""
+"""seconds until a write is tried again that is forbidden or fails: permissions and webhooks change by hand."""
 FOREIGN_PAUSE = 60.0
 """seconds for which an object of somebody else is remembered; nothing watches it."""
 NO_IMAGES = (
@@ -47,7 +48,9 @@ NO_IMAGES = (
     "before 1.35 has it off or not at all): set spec.weights.cache, and a Job pulls them, or turn the gate on"
 )
 PATIENCE = 3
-"""Equal applies in a row before they are spaced out: somebody keeps changing the child back."""
+"""Equal applies in a row before they are spaced out: somebody keeps changing the child back. Failures in a row before
+they are shown as a condition."""
+_REASONS = {ForbiddenError: Reason.FORBIDDEN, UnavailableError: Reason.WRITE_FAILED}
 QUIET = 600.0
 """seconds without an apply after which a child counts as undisturbed again."""
 
@@ -70,6 +73,8 @@ class Ledger:
     foreign: dict[Slot, tuple[Body, float]] = field(default_factory=dict)
     applied: dict[Slot, tuple[str, int, float]] = field(default_factory=dict)
     """Digest of the manifest last applied, how often in a row, and when."""
+    failures: dict[Slot, int] = field(default_factory=dict)
+    """Applies in a row that failed in a way that may pass by itself."""
     made: dict[Slot, Body] = field(default_factory=dict)
     """What the API server made of it: what it normalises is no drift."""
 
@@ -99,12 +104,18 @@ class Ledger:
             del self.problems[slot]
         return bool(past)
 
+    def note_failed(self, slot: Slot) -> int:
+        """Count an apply that brought no answer, or none of use; returns how many came in a row."""
+        self.failures[slot] = self.failures.get(slot, 0) + 1
+        return self.failures[slot]
+
     def note_applied(self, slot: Slot, digest: str, now: float) -> int:
         """Count an apply; returns how many equal ones came in a row."""
         last, times, at = self.applied.get(slot, ("", 0, -inf))
         times = times + 1 if last == digest and now - at < QUIET else 1
         self.applied[slot] = (digest, times, now)
         self.problems.pop(slot, None)
+        self.failures.pop(slot, None)
         return times
 
 
@@ -192,14 +203,14 @@ class Writer:
         try:
             still = partial(self._still, key, snapshot)
             body = trimmed(await self._kube.apply(resource, manifest, uid=uid, still=still))
-        except ConflictError:
-            await self._look(slot, key, ledger, now)
-            return Report(again=True)
         except NotFoundError:
             return self._vanished(resource.optional)
-        except (InvalidError, ForbiddenError) as error:
-            ledger.problems[slot] = _problem(error, slot, digest, generation, now)
-            log.warning("%s", error, extra=_tags(key))
+        except (ConflictError, InvalidError, ForbiddenError, UnavailableError) as failure:
+            problem = await self._refusal(failure, slot, key, ledger, now)
+            if problem is None:
+                return Report(again=True)
+            ledger.problems[slot] = _problem(problem, slot, digest, generation, now)
+            log.warning("%s", problem, extra=_tags(key))
             return Report(refused=True)
         self._cache.put(body)
         ledger.made[slot] = body
@@ -211,6 +222,19 @@ class Writer:
             )
         log.info("applied %s %s: %s", *slot, action.why, extra={**_tags(key), "reason": str(action.reason)})
         return Report(acted=1, refused=healed)
+
+    async def _refusal(self, error: ApiError, slot: Slot, key: Key, ledger: Ledger, now: float) -> ApiError | None:
+        """What is to be shown as a problem; None where the next tick only has to see the child as it is. Raises what
+        may pass by itself, as long as it has not come again and again."""
+        if isinstance(error, UnavailableError) and ledger.note_failed(slot) < PATIENCE:
+            raise error
+        if not isinstance(error, ConflictError):
+            return error
+        try:
+            await self._look(slot, key, ledger, now)
+        except ForbiddenError as hidden:
+            return hidden
+        return None
 
     async def _keeps_images(self, resource: Resource, manifest: Mapping[str, Any], uid: str | None) -> bool:
         """False where the API server would store the manifest without its image volumes, and say nothing: pods would
@@ -312,12 +336,11 @@ def _images(manifest: Mapping[str, Any]) -> set[str]:
 
 
 def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: float) -> Problem:
-    forbidden = isinstance(error, ForbiddenError)
-    reason = Reason.FORBIDDEN if forbidden else Reason.RENDER_INVALID
+    reason = next((one for kind, one in _REASONS.items() if isinstance(error, kind)), Reason.RENDER_INVALID)
     # Longer messages quote the whole object back; conditions hold 32 KiB, people read less.
     message = f"{slot[0]} {slot[1]}: {error.message}"[:1000]
     condition = Condition(ConditionType.READY, Truth.FALSE, reason, message)
-    return Problem(condition, digest, generation, now + FORBIDDEN_PAUSE if forbidden else inf)
+    return Problem(condition, digest, generation, inf if reason is Reason.RENDER_INVALID else now + FORBIDDEN_PAUSE)
 
 
 def _tags(key: Key) -> dict[str, str]:

@@ -18,6 +18,7 @@ from speculative_operator.shell.resources import CHILDREN, EVENT, LEASE, OWNER, 
 
 T = TypeVar("T")
 Json = dict[str, Any]
+DEEP = "nested without end"
 ALSO = (
     Resource("v1", "Namespace", "namespaces"),
     Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
@@ -68,6 +69,8 @@ class FakeApi:
     """Parts of status that somebody else has written too: an apply without them leaves them."""
     logs: dict[str, str] = field(default_factory=dict)
     """Name of a pod -> what it has logged."""
+    levels: int = 0
+    """Each string DEEP in an object is given out as a value that nests so deep; json could not write it."""
     url: str = ""
     page: int = 500
     token: str = ""
@@ -141,6 +144,9 @@ class FakeApi:
             and namespace in ("", space)
             and wanted.items() <= (body["metadata"].get("labels") or {}).items()
         ]
+
+    def _text(self, value: Any) -> str:
+        return json.dumps(value).replace(f'"{DEEP}"', '{"a":' * self.levels + "1" + "}" * self.levels)
 
     # -- requests
 
@@ -219,11 +225,12 @@ class FakeApi:
             lines = self.logs.get(call.name, "").splitlines()[-int(call.query["tailLines"]) :]
             return web.Response(text="\n".join(lines))
         if call.method == "GET" and not call.name:
-            return web.json_response(self._list(resource, call))
+            return web.json_response(self._list(resource, call), dumps=self._text)
         if call.method == "POST":
             return web.json_response(await self._create(resource, call), status=201)
         if call.method == "PATCH" and "apply" in call.headers["Content-Type"]:
-            return web.json_response(await self._apply(ref, call, known), status=200 if known else 201)
+            stored = await self._apply(ref, call, known)
+            return web.json_response(stored, status=200 if known else 201, dumps=self._text)
         if known is None:
             raise FaultError(404, f'{call.plural} "{call.name}" not found', "NotFound")
         return web.json_response(await self._existing(ref, call, known))
@@ -303,7 +310,7 @@ class FakeApi:
                 fits = call.namespace in ("", body["metadata"]["namespace"]) and selector.items() <= labels.items()
                 if plural == call.plural and fits:
                     try:
-                        await response.write(json.dumps({"type": event, "object": body}).encode() + b"\n")
+                        await response.write(self._text({"type": event, "object": body}).encode() + b"\n")
                     except ConnectionError:
                         return response
             async with self._news:

@@ -7,15 +7,19 @@ import asyncio
 from speculative_operator.shell.gate import Gate
 
 
+def a_gate(slots: int) -> Gate:
+    return Gate(slots, most=slots, lendable=0, slow=3600.0)
+
+
 async def test_waiters_enter_by_rank_then_by_arrival() -> None:
-    gate, order = Gate(1), []
+    gate, order = a_gate(1), []
 
     async def enter(name: str, rank: int) -> None:
-        async with gate.slot(rank):
+        async with gate.slot(rank, "ns"):
             order.append(name)
             await asyncio.sleep(0)
 
-    async with gate.slot(9):
+    async with gate.slot(9, "ns"):
         tasks = []
         for name, rank in (("event", 3), ("service", 1), ("deployment", 0), ("policy", 1), ("config", 0)):
             tasks.append(asyncio.create_task(enter(name, rank)))
@@ -26,11 +30,11 @@ async def test_waiters_enter_by_rank_then_by_arrival() -> None:
 
 
 async def test_never_more_than_the_slots_at_once() -> None:
-    gate, inside, most = Gate(3), 0, 0
+    gate, inside, most = a_gate(3), 0, 0
 
     async def enter() -> None:
         nonlocal inside, most
-        async with gate.slot(0):
+        async with gate.slot(0, "ns"):
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0.001)
@@ -41,14 +45,14 @@ async def test_never_more_than_the_slots_at_once() -> None:
 
 
 async def test_a_cancelled_waiter_gives_its_turn_away() -> None:
-    gate = Gate(1)
+    gate = a_gate(1)
     entered = asyncio.Event()
 
     async def enter() -> None:
-        async with gate.slot(0):
+        async with gate.slot(0, "ns"):
             entered.set()
 
-    async with gate.slot(0):
+    async with gate.slot(0, "ns"):
         first = asyncio.create_task(enter())
         second = asyncio.create_task(enter())
         await asyncio.sleep(0)
@@ -59,16 +63,16 @@ async def test_a_cancelled_waiter_gives_its_turn_away() -> None:
 
 
 async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on() -> None:
-    gate = Gate(1)
+    gate = a_gate(1)
 
     async def enter() -> None:
-        async with gate.slot(0):
+        async with gate.slot(0, "ns"):
             await asyncio.sleep(3600)
 
-    async with gate.slot(0):
+    async with gate.slot(0, "ns"):
         doomed = asyncio.create_task(enter())
         await asyncio.sleep(0)
     doomed.cancel()
     await asyncio.gather(doomed, return_exceptions=True)
-    async with asyncio.timeout(1.0), gate.slot(0):
+    async with asyncio.timeout(1.0), gate.slot(0, "ns"):
         assert gate.waiting == 0

@@ -12,7 +12,7 @@ from tests.unit.shell.fakeapi import FakeApi, FaultError, kubeconfig
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
 from speculative_operator.shell import errors
-from speculative_operator.shell.kube import Kube, listed
+from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.login import LoginError, own_namespace
 from speculative_operator.shell.resources import CHILD_BY_KIND, CHILD_SELECTOR, LEASE, OWNER, POD, POD_MONITOR
 from speculative_operator.shell.telemetry import Telemetry
@@ -71,28 +71,10 @@ async def test_lists_come_in_pages_and_only_what_is_labelled(api: FakeApi, kube:
     for number in range(8):
         await api.put(SERVICE, {**MANIFEST, "metadata": {**MANIFEST["metadata"], "name": f"s{number}"}})
     await api.put(SERVICE, {"metadata": {"name": "theirs", "namespace": "ns"}})
-    found = await listed(kube, SERVICE, (), CHILD_SELECTOR)
+    found = [body async for body in kube.list(SERVICE, selector=CHILD_SELECTOR)]
     assert [body["metadata"]["name"] for body in found] == [f"s{number}" for number in range(8)]
     assert {(body["kind"], body["apiVersion"]) for body in found} == {("Service", "v1")}
     assert len([call for call in api.calls if call.method == "GET"]) == 3
-
-
-async def test_a_namespaced_operator_lists_its_namespaces_only(api: FakeApi, kube: Kube) -> None:
-    await listed(kube, POD, ("a", "b"), CHILD_SELECTOR)
-    assert [call.namespace for call in api.calls] == ["a", "b"]
-
-
-async def test_a_list_that_expires_half_way_is_started_again_once(api: FakeApi, kube: Kube) -> None:
-    api.page = 2
-    for number in range(4):
-        await api.put(SERVICE, {**MANIFEST, "metadata": {**MANIFEST["metadata"], "name": f"s{number}"}})
-    expired = [FaultError(410, "expired", "Expired")]
-    api.failures.append(lambda call: expired.pop() if call.query.get("continue") and expired else None)
-    found = await listed(kube, SERVICE, (), "")
-    assert [body["metadata"]["name"] for body in found] == ["s0", "s1", "s2", "s3"]
-    api.failures[:] = [lambda call: FaultError(410, "expired", "Expired") if call.query.get("continue") else None]
-    with pytest.raises(errors.ExpiredListError):
-        await listed(kube, SERVICE, (), "")
 
 
 async def test_optional_kinds_are_asked_for(api: FakeApi, kube: Kube) -> None:
@@ -171,7 +153,8 @@ async def test_a_rotated_token_is_read_again_when_the_old_one_is_refused(
 
 
 async def test_renewing_the_lease_does_not_queue_behind_children(api: FakeApi, kube: Kube) -> None:
-    async with kube._gate.slot(0), kube._gate.slot(0), kube._gate.slot(0), kube._gate.slot(0):
+    gate = kube._gate
+    async with gate.slot(0, "ns"), gate.slot(0, "ns"), gate.slot(0, "ns"), gate.slot(0, "ns"):
         body = await kube.create(LEASE, "ns", {"metadata": {"name": "l"}, "spec": {}})
     assert body["metadata"]["name"] == "l"
 

@@ -138,19 +138,36 @@ def test_a_key_forgotten_during_its_visit_ends_with_it_unless_asked_for_again(qu
     assert queue.pop() == "a"
 
 
-def test_lag_tells_how_long_the_oldest_key_waits_or_is_visited(queue: Queue[str], clock: Clock) -> None:
-    assert queue.lag == 0.0
+def test_a_stall_is_work_without_any_visit_that_ends(queue: Queue[str], clock: Clock) -> None:
+    assert queue.stalled == 0.0
     queue.add("a")
+    queue.add("b")
     queue.add("future", 1000.0)
     clock.now += 7.0
-    assert queue.lag == 7.0
-    queue.pop()
-    assert queue.lag == 0.0
+    assert queue.stalled == 7.0
+    assert queue.pop() == "a"
     clock.now += 3.0
-    assert queue.lag == 3.0
-    assert (queue.waiting, queue.visiting) == (0, 1)
+    assert queue.stalled == 10.0, "b is due, and nothing ends"
+    assert queue.pop() == "b"
+    assert (queue.waiting, queue.visiting) == (0, 2)
+    clock.now += 3.0
     queue.failed("a", 60.0)
-    assert queue.lag == 0.0, "waiting for its time is no lag"
+    assert queue.stalled == 0.0, "b takes long, but a has ended"
+    clock.now += 5.0
+    assert queue.stalled == 5.0
+    queue.done("b")
+    clock.now += 5.0
+    assert queue.stalled == 0.0, "waiting for its time is no stall"
+
+
+def test_what_was_asked_for_before_a_visit_begins_needs_no_second_one(queue: Queue[str], clock: Clock) -> None:
+    queue.add("a")
+    assert queue.pop() == "a"
+    queue.add("a")
+    queue.begin("a")
+    queue.done("a")
+    clock.now += 1.0
+    assert queue.pop() is None
 
 
 async def test_get_wakes_for_a_new_key_and_for_the_end() -> None:

@@ -17,6 +17,7 @@ def test_the_page_lists_every_series() -> None:
     telemetry = Telemetry()
     # Labels are in the exposition only once there is a value.
     telemetry.seen("Pod", 0.0)
+    telemetry.unwatched("pods", fails=True)
     telemetry.tick("done")
     telemetry.api_request("GET", 200, 0.1)
     telemetry.query(0.1)

@@ -1,0 +1,72 @@
+"""The truth list: what is asked of the API server, and what a kind that cannot be listed leaves untouched."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.shell.fakeapi import FakeApi, FaultError
+
+from speculative_operator.domain import names
+from speculative_operator.settings import Settings
+from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import CHILD_BY_KIND, OWNER, POD
+from speculative_operator.shell.resync import Resync
+
+SERVICE = CHILD_BY_KIND["Service"]
+LABELS = {names.LABEL_MANAGED_BY: names.OPERATOR, names.LABEL_DEPLOYMENT: "gemma"}
+
+
+def resync(kube: Kube, namespaces: str = "", unwatched: frozenset[str] = frozenset()) -> tuple[Resync, Cache]:
+    cache = Cache()
+    stale: list[Key] = []
+    return Resync(Settings(namespaces=namespaces), kube, cache, stale.append, lambda: unwatched), cache
+
+
+async def put(api: FakeApi, count: int) -> None:
+    for number in range(count):
+        meta = {"name": f"s{number}", "namespace": "ns", "labels": LABELS}
+        await api.put(SERVICE, {"apiVersion": "v1", "kind": "Service", "metadata": meta})
+
+
+async def test_a_namespaced_operator_lists_its_namespaces_only(api: FakeApi, kube: Kube) -> None:
+    await resync(kube, "a,b")[0].refresh({POD})
+    assert [(call.plural, call.namespace) for call in api.calls] == [("pods", "a"), ("pods", "b")]
+
+
+async def test_a_list_that_expires_half_way_is_started_again_once(api: FakeApi, kube: Kube) -> None:
+    api.page = 2
+    await put(api, 4)
+    expired = [FaultError(410, "expired", "Expired")]
+    api.failures.append(lambda call: expired.pop() if call.query.get("continue") and expired else None)
+    looks, cache = resync(kube)
+    await looks.refresh({SERVICE})
+    assert len(cache.held("Service")) == 4
+    assert SERVICE not in looks.unsure()
+    api.failures[:] = [lambda call: FaultError(410, "expired", "Expired") if call.query.get("continue") else None]
+    await looks.refresh({SERVICE})
+    assert SERVICE in looks.unsure()
+
+
+async def test_a_kind_that_cannot_be_listed_stays_as_it_was_known(api: FakeApi, kube: Kube) -> None:
+    await put(api, 1)
+    looks, cache = resync(kube)
+    await looks.refresh()
+    assert not looks.unsure()
+    api.failures.append(lambda call: FaultError(403, "no") if call.plural == "services" else None)
+    await api.drop(SERVICE, "s0")
+    await looks.refresh()
+    assert looks.unsure() == {SERVICE}
+    assert len(cache.held("Service")) == 1
+    assert looks.missing() == ""
+
+
+@pytest.mark.parametrize("plural", ["speculativedeployments", "deployments", "configmaps", "pods"])
+async def test_nothing_is_decided_without_a_vital_kind(api: FakeApi, kube: Kube, plural: str) -> None:
+    looks, _ = resync(kube, unwatched=frozenset({plural}))
+    assert plural in looks.missing()
+    await looks.refresh()
+    assert looks.missing() == ""
+    api.failures.append(lambda call: FaultError(500, "no") if call.plural == plural else None)
+    await looks.refresh()
+    assert looks.missing() == plural
+    assert OWNER in looks.resources()
