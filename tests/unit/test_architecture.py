@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},
     "payload": set(),
     "emulator": {"domain", "physics"},
-    "settings": set(),
+    "settings": {"domain"},
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
