@@ -162,6 +162,8 @@ class Observation:
     """Set when nothing could be seen at all (Prometheus down): then `pods` is empty."""
     table_version: int | None = None
     """Version of the table that pods were last told: windows say which one they run, where the payload tells it."""
+    newcomers: frozenset[str] = frozenset()
+    """Pods that became ready a moment ago: that they have no figures yet is nothing to wait for."""
 
     @property
     def windows(self) -> dict[str, PodWindow]:

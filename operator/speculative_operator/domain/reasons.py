@@ -170,11 +170,11 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.CHECKSUM_MISMATCH: "A file differs from what its source announced; it is fetched again.",
     Reason.CACHE_FULL: "The cache has no room for the weights; the message names the bytes needed and those free.",
     Reason.CACHE_UNWRITABLE: "The Job may not write to the cache, or the volume fails; the message names the remedy.",
-    Reason.METRICS_FOUND: "Every ready pod has fresh samples.",
+    Reason.METRICS_FOUND: "Pods that carry four fifths of the requests at least have fresh samples.",
     Reason.METRICS_MISSING: "Prometheus answers, but has no samples of a ready pod. Nothing is changed.",
     Reason.METRICS_STALE: "The newest sample of a pod is too old. Nothing is changed.",
     Reason.METRICS_ABSURD: "A sample is NaN, infinite, negative or contradicts another. Nothing is changed.",
-    Reason.METRICS_PARTIAL: "Some pods or series are missing. Nothing is changed.",
+    Reason.METRICS_PARTIAL: "Too many pods, or series of a pod, are missing. No more than drafts that lose is changed.",
     Reason.METRICS_FOREIGN: "Series bear a pod's name but come from another address, so they are not believed. "
     "The message names label, value and the setting for a Prometheus that rewrites it. Nothing is changed.",
     Reason.PROMETHEUS_ERROR: "Prometheus refused, failed or is unreachable. Nothing is changed.",

@@ -130,10 +130,16 @@ def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _still(condition: Any) -> Any:
-    """A condition without the figures of a download, which move all the time."""
-    if text(condition, "type") != ConditionType.WEIGHTS_READY.value or text(condition, "reason") not in _DOWNLOADS:
+    """A condition without what moves all the time: figures of a download, pods that figures are done without."""
+    downloads = text(condition, "type") == ConditionType.WEIGHTS_READY.value
+    if not _names_pods(condition) and not (downloads and text(condition, "reason") in _DOWNLOADS):
         return condition
     return {name: value for name, value in condition.items() if name != "message"}
+
+
+def _names_pods(condition: Any) -> bool:
+    kind, truth = text(condition, "type"), text(condition, "status")
+    return (kind, truth) == (ConditionType.METRICS_AVAILABLE.value, Truth.TRUE.value)
 
 
 def _downloads(status: Mapping[str, Any]) -> Any:
@@ -143,8 +149,9 @@ def _downloads(status: Mapping[str, Any]) -> Any:
 
 
 def _verdict(status: Mapping[str, Any]) -> list[Any]:
-    """The tuner's verdict on the table: at the edge of a margin it may change from window to window."""
-    return [one for one in items(status, "conditions") if text(one, "type") == _VERDICT]
+    """The tuner's verdict on the table: at the edge of a margin it may change from window to window. And which pods it
+    rests on."""
+    return [one for one in items(status, "conditions") if text(one, "type") == _VERDICT or _names_pods(one)]
 
 
 def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -48,6 +48,7 @@ from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash
 from speculative_operator.tuner import Memory
+from speculative_operator.tuner.quorum import Sight, sight
 
 __all__ = ["Event", "Outcome", "World", "invalid", "tick"]
 
@@ -240,11 +241,20 @@ def _view(world: World, look: _Look, policy: Policy, verdict: Verdict, planned: 
         actuator=policy.knobs.actuator,
         problems=(*planned.problems, *world.problems),
         observation=look.observation,
+        sight=_sight(look, policy, verdict),
         decision=verdict.decision,
         changed=verdict.changed,
         probing=_probing(world, verdict),
         proposed=proposal(verdict, policy),
     )
+
+
+def _sight(look: _Look, policy: Policy, verdict: Verdict) -> Sight | None:
+    if look.observation is None or verdict.memory is None:
+        return None
+    asked = verdict.decision is not None and policy.knobs.actuator is not Actuator.NONE
+    knobs = policy.knobs if asked else None  # pods of another pair may draft what these do not know
+    return sight(look.observation, verdict.memory.known, knobs, look.observation.time)
 
 
 def _probing(world: World, verdict: Verdict) -> bool:

@@ -16,6 +16,7 @@ from speculative_operator.reconcile.found import behind
 from speculative_operator.reconcile.history import PROBES
 from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.view import View
+from speculative_operator.tuner.quorum import Sight, sight
 
 _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET})
 """Gaps that come and go in a healthy deployment."""
@@ -29,6 +30,8 @@ _MOVING = _CHANGES | {Reason.DWELLING}
 _OF_TABLES = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
 """Conditions that speak of the table in force, which they may not where a pod is known to run another."""
 _BEHIND = Reason.TABLE_NOT_IN_FORCE
+MOST_NAMED = 3
+"""Pods without figures that a message names."""
 
 
 def tuning_conditions(view: View, old: Mapping[str, Any], now: float) -> tuple[Condition, ...]:
@@ -58,16 +61,27 @@ def _unless_late(before: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if _reason(before) is _BEHIND else before
 
 
-def metrics_gap(observation: Observation) -> Gap | None:
-    """What is missing, in one gap; None when every ready pod was seen."""
+def metrics_gap(observation: Observation, seen: Sight) -> Gap | None:
+    """What is missing, in one gap; None when enough was seen to tune on."""
     if observation.gap is not None:
         return observation.gap
-    gaps = sorted(observation.gaps.items())
+    if seen.windows and seen.enough:
+        return None
+    gaps = sorted((seen.left_out or observation.gaps).items())
     if not gaps:
         return None
     pod, gap = next(((pod, gap) for pod, gap in gaps if gap.reason not in _HARMLESS), gaps[0])
     whose = "" if len(observation.pods) == 1 else f"{len(gaps)} of {len(observation.pods)} pods, first "
     return Gap(gap.reason, f"{whose}{pod}: {gap.message}")
+
+
+def _without(seen: Sight) -> str:
+    """The message while enough is seen: which pods, one by one, are done without."""
+    named = [f"{pod} ({gap.reason.value})" for pod, gap in sorted(seen.left_out.items()) if gap.reason not in _HARMLESS]
+    if not named:
+        return EXPLANATIONS[Reason.METRICS_FOUND]
+    rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return f"{EXPLANATIONS[Reason.METRICS_FOUND]} Left out: {', '.join(named[:MOST_NAMED])}{rest}"
 
 
 def _standing(view: View, before: Mapping[str, Mapping[str, Any]]) -> tuple[Condition, ...]:
@@ -83,11 +97,12 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
         if any(pod.ready for pod in view.pods):
             return _unchanged(kind, before, Reason.STARTING, "no window was seen yet")
         return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
-    gap = metrics_gap(observation)
+    seen = view.sight or sight(observation, {}, None, observation.time)
+    gap = metrics_gap(observation, seen)
     if gap is None:
         if not observation.pods:
             return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
-        return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, EXPLANATIONS[Reason.METRICS_FOUND])
+        return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, _without(seen))
     if gap.reason in _HARMLESS:
         return _kept(kind, before, gap.reason, gap.message)
     return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. Nothing is changed meanwhile")

@@ -16,6 +16,7 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce
+from speculative_operator.tuner.quorum import Sight
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class View:
     problems: tuple[Condition, ...] = ()
     """What keeps the object from being as asked, the worst first."""
     observation: Observation | None = None
+    sight: Sight | None = None
+    """What of `observation` may be believed, as the tuner has it."""
     decision: Decision | None = None
     changed: bool = False
     """True when the tuner's decision came into force with this tick."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
+from speculative_operator.reconcile.reading import seconds_of
 from speculative_operator.reconcile.records import keys
 from speculative_operator.shell.loads import Loads
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, JOB, OWNER, POD
@@ -292,8 +293,18 @@ def is_ready(pod: Body) -> bool:
     """True when the pod's condition Ready holds and it is not being deleted."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
+    return any(entry.get("status") == "True" for entry in _ready_conditions(pod))
+
+
+def ready_since(pod: Body) -> float:
+    """Unix seconds of the last change of the pod's condition Ready; 0 where it says none."""
+    times = (seconds_of(str(entry.get("lastTransitionTime", ""))) for entry in _ready_conditions(pod))
+    return max((time for time in times if time is not None), default=0.0)
+
+
+def _ready_conditions(pod: Body) -> list[Mapping[str, Any]]:
     conditions: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("conditions") or ()
-    return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)
+    return [entry for entry in conditions if entry.get("type") == "Ready"]
 
 
 def addresses_of(pod: Body) -> tuple[str, ...]:

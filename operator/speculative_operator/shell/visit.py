@@ -24,7 +24,7 @@ from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Catalogue, Outcome, World, packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready
+from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready, ready_since
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.report import Reporter
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 SOON = 0.3
 """Seconds until an object is looked at again after something was changed in the cluster for it: pods are told of a new
 table then, once it has come back by a watch. Sooner, a kubelet might be told before its own watch brought the table."""
+NEW_SECONDS = 60.0
+"""So long after it has become ready a pod may lack figures: Prometheus has to find it, and to scrape it twice."""
 
 
 class Tick(Protocol):
@@ -222,7 +224,8 @@ class Visitor:
                 state.consumed[pod] = window.end
             else:
                 self._telemetry.gap(window.reason)
-        return Observation(found.time, windows)
+        young = (pod["metadata"]["name"] for pod in snapshot.pods if found.time - ready_since(pod) < NEW_SECONDS)
+        return Observation(found.time, windows, newcomers=frozenset(young))
 
     async def _report(self, owner: Body, state: _State, outcome: Outcome, now: float) -> None:
         old = owner.get("status") or {}

@@ -6,9 +6,10 @@ before it began nor has the old table judged under the name of the new one. Wher
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.observation import PodWindow
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.telemetry import behind
 
@@ -16,10 +17,9 @@ LONGEST_SECONDS = 180.0
 """Longer than a node takes to deliver a file: a table not in force by then was refused, or the version is wrong."""
 
 
-def late_pods(observation: Observation) -> tuple[str, ...]:
-    """Pods that run an older table than the one in force."""
-    version = observation.table_version
-    return tuple(sorted(pod for pod, window in observation.windows.items() if behind(window, version)))
+def late_pods(windows: Mapping[str, PodWindow], version: int | None) -> tuple[str, ...]:
+    """Pods that run an older table than the one of `version`."""
+    return tuple(sorted(pod for pod, window in windows.items() if behind(window, version)))
 
 
 def awaiting(memory: Memory, late: tuple[str, ...], now: float) -> Memory:

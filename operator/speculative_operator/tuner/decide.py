@@ -33,7 +33,6 @@ from speculative_operator.tuner.answers import (
     without,
 )
 from speculative_operator.tuner.awaiting import awaiting, late_pods, waits
-from speculative_operator.tuner.evidence import find_hold
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import Proposal, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, learn
@@ -41,6 +40,7 @@ from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import dwell_seconds
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
+from speculative_operator.tuner.quorum import QUORUM, Sight, find_hold, has_requests, sight
 from speculative_operator.tuner.report import acceptance_text, estimate, measured
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.telemetry import believable
@@ -69,22 +69,24 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
         memory = replace(memory, hard_off=False, doomed_since=None)
     if policy.mode is Mode.OFF or policy.knobs.actuator is Actuator.NONE:
         return memory, nothing_to_turn(memory, policy)
-    hold = find_hold(observation, policy.knobs, now)
+    seen = sight(observation, memory.known, policy.knobs, now)
+    hold = find_hold(observation, seen)
     if hold is not None and policy.mode is not Mode.STATIC:
-        memory = replace(memory, slow_windows=0)
+        if hold.reason is not Reason.COLLECTING:  # between two scrapes there is no news, good or bad
+            memory = replace(memory, slow_windows=0)
         return memory, kept(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
     if hold is not None:
         return _static(memory, policy, Estimate(), now)
-    return _seen(memory if policy.mode is Mode.AUTO else ended(memory), observation, policy, now)
+    return _seen(memory if policy.mode is Mode.AUTO else ended(memory), seen, observation.table_version, policy, now)
 
 
-def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
-    """The decision on figures that may be believed."""
-    windows = {pod: believable(window, policy.knobs) for pod, window in observation.windows.items()}
-    late = () if memory.hard_off else late_pods(observation)
+def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now: float) -> tuple[Memory, Decision]:
+    """The decision on figures that may be believed. `version`: of the table that pods were last told."""
+    seen, late = _without_late(seen, () if memory.hard_off else late_pods(seen.windows, version))
+    windows = {pod: believable(window, policy.knobs) for pod, window in seen.windows.items()}
     memory = awaiting(memory, late, now)
     look = pool(list(windows.values()))
-    memory = learn(memory, windows, look, policy, now, observation.table_version)
+    memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
     view = outlook(policy, memory.costs, memory.acceptance, memory.traffic, memory.last)
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
@@ -93,22 +95,44 @@ def _seen(memory: Memory, observation: Observation, policy: Policy, now: float) 
     if waiting is not None:
         figures = estimate(view, look, memory.table)
         return memory, kept(State.HOLDING, memory, *waiting, figures, valid=False)
+    if not seen.enough:
+        return _partial(memory, seen, view, look, now)
     if memory.hard_off:
         return _without_speculator(memory, view, look, now)
     return _tuned(memory, view, look, now)
+
+
+def _without_late(seen: Sight, late: tuple[str, ...]) -> tuple[Sight, tuple[str, ...]]:
+    """`seen` without pods that run an older table, where the others are enough to go on; else who is waited for."""
+    others = {pod: window for pod, window in seen.windows.items() if pod not in late}
+    if not late or not has_requests(others) or seen.share(seen.believed - {*late}) < QUORUM:
+        return seen, late
+    return replace(seen, windows=others), ()
 
 
 def _tuned(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     if memory.probe is not None:
         return _trial(memory, view, look, now)
     memory = _count_slow(memory, view, look)
-    guarded = _guard(memory, view, look)
-    if guarded is not None:
-        return cut(memory, view, look, guarded, now)
+    less = _guard(memory, view, look)
+    if less is not None:
+        return cut(memory, view, look, less, now)
     memory = removal.doomed(memory, view.without_speculator, rollout.cost(view.policy), now)
     if removal.to_remove(memory, view, now):
         return removed(memory, view, look, now)
     return _choice(memory, view, look, now)
+
+
+def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+    """Too few pods are believed for a new table, and enough for the guard."""
+    if memory.probe is None and not memory.hard_off:
+        memory = _count_slow(memory, view, look)
+        less = _guard(memory, view, look)
+        if less is not None:
+            return cut(memory, view, look, less, now)
+    text = f"{seen.shortage}; the table stays as it is"
+    figures = estimate(view, look, memory.table)
+    return memory, kept(State.HOLDING, memory, Reason.METRICS_PARTIAL, text, figures, valid=False)
 
 
 def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:

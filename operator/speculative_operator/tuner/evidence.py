@@ -1,20 +1,15 @@
-"""What may be believed: the checks an observation must pass before anything is learned or decided from it.
+"""What may be believed: the checks that a pod's figures must pass before anything is learned or decided from them.
 
-Called by decide() first of all. Every check that fails names its reason and leaves the table as it is: missing, stale
-or absurd figures never change anything.
+Called by quorum. Figures that fail are named and left out: absurd figures never change anything.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 
 from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.domain.observation import Observation, PodWindow
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.observation import PodWindow
 
 STALE_SECONDS = 60.0
 """A window that ended longer ago (or further in the future) than this tells nothing about now."""
@@ -30,26 +25,6 @@ LARGEST_POOL = 1e12
 """Tokens of KV memory that no pod has."""
 SLACK = 1.05
 """Counters of one scrape are read at slightly different instants: relations between them hold to 5 %."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Why nothing may change."""
-
-    reason: Reason
-    message: str
-
-
-def find_hold(observation: Observation, knobs: KnobSpace, now: float) -> Hold | None:
-    """The first reason not to believe `observation`, or None."""
-    checks: tuple[Callable[[], Hold | None], ...] = (
-        lambda: _unseen(observation),
-        lambda: _gaps(observation),
-        lambda: _stale(observation, now),
-        lambda: _absurd(observation, knobs),
-        lambda: _idle(observation),
-    )
-    return next((hold for check in checks if (hold := check()) is not None), None)
 
 
 def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
@@ -128,46 +103,3 @@ def _engine_positions(window: PodWindow) -> tuple[float, ...]:
     """Accepted drafts by position where they are the engine's own counters. Beside drafts by position they may be the
     payload's, of other instants; these are judged by `telemetry`."""
     return () if window.drafted_per_position else window.accepted_per_position
-
-
-def _unseen(observation: Observation) -> Hold | None:
-    if observation.gap is not None:
-        return Hold(observation.gap.reason, f"{observation.gap.message}; the table stays as it is")
-    if not observation.pods:
-        return Hold(Reason.NO_PODS, "no pod is ready; the table stays as it is")
-    return None
-
-
-def _gaps(observation: Observation) -> Hold | None:
-    gaps = observation.gaps
-    if not gaps:
-        return None
-    pod = min(gaps)
-    if len(gaps) < len(observation.pods):
-        counted = f"{len(observation.windows)} of {len(observation.pods)} pods have figures"
-        return Hold(Reason.METRICS_PARTIAL, f"{counted}; {pod}: {gaps[pod].message}; the table stays as it is")
-    reason, _ = min(Counter(gap.reason for gap in gaps.values()).items(), key=lambda item: (-item[1], item[0]))
-    first = min(name for name, gap in gaps.items() if gap.reason is reason)
-    return Hold(reason, f"{first}: {gaps[first].message}; the table stays as it is")
-
-
-def _stale(observation: Observation, now: float) -> Hold | None:
-    for pod, window in sorted(observation.windows.items()):
-        age = now - window.end
-        if math.isfinite(window.end) and not abs(age) <= STALE_SECONDS:
-            return Hold(Reason.METRICS_STALE, f"{pod}: the newest sample is {age:.0f} s old; the table stays as it is")
-    return None
-
-
-def _absurd(observation: Observation, knobs: KnobSpace) -> Hold | None:
-    for pod, window in sorted(observation.windows.items()):
-        broken = absurdity(window, knobs)
-        if broken is not None:
-            return Hold(Reason.METRICS_ABSURD, f"{pod}: {broken}; the table stays as it is")
-    return None
-
-
-def _idle(observation: Observation) -> Hold | None:
-    if any(window.decode_request_steps > 0 and window.steps > 0 for window in observation.windows.values()):
-        return None
-    return Hold(Reason.IDLE, "no request decoded in the window; the table stays as it is")

@@ -8,7 +8,7 @@ counts by its new part only.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,7 @@ from speculative_operator.tuner.costs import StepSample, exact_terms, learn_cost
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.prior import acceptance_prior, cost_prior
 from speculative_operator.tuner.telemetry import behind
-from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, learn_traffic
+from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, bounded, learn_traffic
 
 MIN_STEPS = 8.0
 """Fewer steps than this say nothing about the time of one."""
@@ -53,10 +53,15 @@ def learn(
     policy: Policy,
     now: float,
     version: int | None = None,
+    others: Collection[str] = (),
 ) -> Memory:
-    """Memory after `windows`; the table is untouched. `version`: of the table that pods were last told."""
-    seen = {pod: (end, batch) for pod, end, batch in memory.seen}
-    ordered = sorted(windows.items(), key=lambda item: _content(item[1]))
+    """Memory after `windows`; the table is untouched. `version`: of the table that pods were last told; `others`: pods
+    without a window, of which the last one stays known."""
+    seen = memory.known
+    silent = {pod: seen[pod] for pod in others if pod in seen}
+    newest = {pod: (window.end, window.batch) for pod, window in windows.items()}
+    pods = sorted(windows, key=lambda pod: _content(windows[pod]))
+    ordered = list(zip(pods, bounded([windows[pod] for pod in pods]), strict=True))
     fresh = [_fresh(window, seen.get(pod)) for pod, window in ordered]
     elapsed = max(now - memory.updated_at, 0.0) if memory.updated_at is not None else 0.0
     traffic = learn_traffic(memory.traffic, look, [w for _, w in ordered], fresh, policy.knobs.max_batch)
@@ -81,7 +86,7 @@ def learn(
         windows=memory.windows + 1,
         updated_at=now,
         pace=memory.pace.after(elapsed),
-        seen=tuple((pod, window.end, window.batch) for pod, window in sorted(windows.items())),
+        seen=tuple((pod, *last) for pod, last in sorted({**silent, **newest}.items())),
         drafted_at=now if look.drafts > 0 or memory.drafted_at is None else memory.drafted_at,
     )
 

@@ -59,7 +59,7 @@ class Memory:
     """Observations believed since `since`."""
     updated_at: float | None = None
     seen: tuple[tuple[str, float, float], ...] = ()
-    """Per pod: end of the last window learned from, and its batch size."""
+    """Per pod: end of the last window learned from, and its batch size; also of pods that are silent now."""
     slow_windows: int = 0
     """Consecutive observations in which drafts lost against none."""
     drafted_at: float | None = None
@@ -87,6 +87,11 @@ class Memory:
     def fresh(cls, table: KTable, now: float) -> Memory:
         """Nothing seen yet, `table` in force."""
         return cls(table=table, since=now)
+
+    @property
+    def known(self) -> dict[str, tuple[float, float]]:
+        """`seen` by pod."""
+        return {pod: (end, batch) for pod, end, batch in self.seen}
 
     def fitted(self, policy: Policy) -> Memory:
         """With a table that the policy allows: cut or stretched to `max_batch`, each K lowered to one that exists."""

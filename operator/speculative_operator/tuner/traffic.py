@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
 
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.tuner.grid import grid, nearest
@@ -24,6 +26,14 @@ FULL = 0.9
 """Share of KV in use from which requests wait for memory rather than for their turn."""
 MOST_CONTEXT = 1e7
 MOST_RATIO = 1e4
+HEAVIEST = 3.0
+"""No pod counts for more than so many of middling load, of seven pods or more; of three it counts as one of them."""
+_COUNTS = (
+    "steps", "decode_request_steps", "step_seconds", "first_tokens", "generated_tokens", "prompt_tokens", "drafts",
+    "draft_tokens", "accepted_tokens",
+)  # fmt: skip
+_POSITIONS = ("accepted_per_position", "drafted_per_position")
+_OF_CELLS = ("steps", "seconds", "tokens", "prefill_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,7 @@ class Look:
 
 def pool(windows: Sequence[PodWindow]) -> Look:
     """All windows as one; at least one of them has request-steps."""
-    busy = [window for window in windows if window.decode_request_steps > 0 and window.steps > 0]
+    busy = [window for window in bounded(windows) if window.decode_request_steps > 0 and window.steps > 0]
     weight = math.fsum(window.decode_request_steps for window in busy)
     tokens = math.fsum(window.generated_tokens - window.first_tokens for window in busy)
     period = math.fsum(window.step_seconds for window in busy)
@@ -103,6 +113,34 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
         replicas=len(windows),
     )
+
+
+def bounded(windows: Sequence[PodWindow]) -> list[PodWindow]:
+    """`windows`, with the counts of one that claims far more requests than the others lowered in proportion.
+
+    What is pooled is weighed by counts: one pod that reports a million drafts would outweigh a hundred that report
+    thousands. Ratios within a window, and so what it tells of steps and drafts, stay as they are.
+    """
+    most = largest([window.decode_request_steps for window in windows if window.decode_request_steps > 0])
+    return [
+        _scaled(window, most / window.decode_request_steps) if window.decode_request_steps > most else window
+        for window in windows
+    ]
+
+
+def largest(amounts: Sequence[float]) -> float:
+    """What one of `amounts` may count at most, so that no pod outweighs the others. Between two there is no telling."""
+    if len(amounts) < 3:
+        return math.inf
+    return median(amounts) * min((len(amounts) - 1) / 2.0, HEAVIEST)
+
+
+def _scaled(window: PodWindow, by: float) -> PodWindow:
+    counts: dict[str, Any] = {name: getattr(window, name) for name in _COUNTS}
+    counts = {name: count * by for name, count in counts.items() if count is not None}
+    counts |= {name: tuple(count * by for count in getattr(window, name)) for name in _POSITIONS}
+    cells = (replace(cell, **{name: getattr(cell, name) * by for name in _OF_CELLS}) for cell in window.cells)
+    return replace(window, **counts, cells=tuple(cells))
 
 
 def learn_traffic(

@@ -63,11 +63,11 @@ def test_nothing_seen_at_all() -> None:
     assert_held(loop, Observation(loop.now), Reason.NO_PODS)
 
 
-def test_one_pod_of_several_missing_holds_all() -> None:
+def test_one_pod_of_two_missing_holds_both() -> None:
     loop = warmed()
     pods: dict[str, PodWindow | Gap] = {"a": next_window(loop), "b": Gap(Reason.METRICS_MISSING, "no samples")}
     message = assert_held(loop, Observation(loop.now, pods), Reason.METRICS_PARTIAL)
-    assert "1 of 2 pods have figures; b: no samples" in message
+    assert "1 of 2 pods have figures that can be believed, with 50 % of the requests; b: no samples" in message
 
 
 @pytest.mark.parametrize("reason", [Reason.METRICS_MISSING, Reason.METRICS_STALE, Reason.COUNTER_RESET])
@@ -130,10 +130,10 @@ ABSURD = {
 def test_absurd_figures_change_nothing(change: dict[str, object]) -> None:
     loop = warmed()
     window = replace(next_window(loop), **change)  # type: ignore[arg-type]  # fields are named in ABSURD
-    message = assert_held(
-        loop, Observation(loop.now, {"good": next_window(loop), "bad": window}), Reason.METRICS_ABSURD
-    )
-    assert message.startswith("bad: ")
+    alone = assert_held(loop, Observation(loop.now, {"bad": window}), Reason.METRICS_ABSURD)
+    assert alone.startswith("bad: ")
+    both = Observation(loop.now, {"good": next_window(loop), "bad": window})
+    assert "; bad: " in assert_held(loop, both, Reason.METRICS_PARTIAL)
 
 
 def test_absurd_figures_teach_nothing() -> None:

@@ -1,0 +1,130 @@
+"""Which pods a decision rests on: those whose figures can be believed, if they carry enough of the requests.
+
+Called by decide(), and by reconcile for what it says of metrics. In a fleet some pod nearly always lacks figures: its
+scrape is late, its engine has restarted, it lies. Such a pod is left out; it stops neither tuning nor the guard. A pod
+that lies within what is plausible cannot be told from an odd one: no single pod of several may outweigh the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.observation import Gap, Observation, PodWindow
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.tuner.evidence import STALE_SECONDS, absurdity
+from speculative_operator.tuner.traffic import largest
+
+QUORUM = 0.8
+"""Share of the requests that pods with believable figures must carry for the table to be tuned."""
+MAJORITY = 0.5
+"""Share above which the guard may cut drafts: it only ever lowers K, on what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why nothing may change."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look at the pods, divided into what may be believed and what not."""
+
+    windows: Mapping[str, PodWindow]
+    """Figures that may be believed."""
+    left_out: Mapping[str, Gap]
+    """Pods that should have figures and have none that may be believed, and why."""
+    weights: Mapping[str, float]
+    """What each pod counts, by the requests it serves; a pod that has just become ready counts once it has figures."""
+
+    def share(self, pods: Collection[str]) -> float:
+        """Share of the requests that `pods` carry; 1 where no pod counts."""
+        whole = math.fsum(self.weights.values())
+        return math.fsum(weight for pod, weight in self.weights.items() if pod in pods) / whole if whole > 0 else 1.0
+
+    @property
+    def believed(self) -> frozenset[str]:
+        """Pods whose figures may be believed: those of this look, or those of the last one where no scrape is newer."""
+        return frozenset(self.weights.keys() - self.left_out.keys())
+
+    @property
+    def enough(self) -> bool:
+        """True where the table may be tuned."""
+        return self.share(self.believed) >= QUORUM - 1e-9
+
+    @property
+    def shortage(self) -> str:
+        """How few pods may be believed, and why not the first of the others."""
+        pod = min(self.left_out)
+        counted = f"{len(self.believed)} of {len(self.weights)} pods have figures that can be believed"
+        carried = f"with {100.0 * self.share(self.believed):.0f} % of the requests"
+        return f"{counted}, {carried}; {pod}: {self.left_out[pod].message}"
+
+
+def sight(
+    observation: Observation, known: Mapping[str, tuple[float, float]], knobs: KnobSpace | None, now: float
+) -> Sight:
+    """What of `observation` may be believed.
+
+    `known`: end and batch of the last window that was learned from, by pod. Without `knobs` plausible is whatever the
+    engine's reader let pass.
+    """
+    doubts = {pod: _doubt(window, knobs, now) for pod, window in observation.windows.items()}
+    windows = {pod: window for pod, window in observation.windows.items() if doubts[pod] is None}
+    gaps = observation.gaps | {pod: doubt for pod, doubt in doubts.items() if doubt is not None}
+    between = {pod for pod, gap in gaps.items() if gap.reason is Reason.COLLECTING and _is_recent(known.get(pod), now)}
+    left_out = {pod: gap for pod, gap in gaps.items() if pod not in observation.newcomers | between}
+    batches = {pod: known[pod][1] for pod in {*left_out, *between} if pod in known}
+    batches |= {pod: window.batch for pod, window in windows.items()}
+    usual = fmean(batches.values()) if batches else 1.0
+    counted = {pod: batches.get(pod, usual) for pod in {*left_out, *between, *windows}}
+    most = largest([batch for batch in counted.values() if batch > 0])
+    weights = {pod: min(batch, most) for pod, batch in counted.items()}
+    return Sight(windows, left_out, weights if any(weights.values()) else dict.fromkeys(weights, 1.0))
+
+
+def find_hold(observation: Observation, seen: Sight) -> Hold | None:
+    """The first reason to believe nothing of `observation`, or None."""
+    if observation.gap is not None:
+        return Hold(observation.gap.reason, f"{observation.gap.message}; the table stays as it is")
+    if not observation.pods:
+        return Hold(Reason.NO_PODS, "no pod is ready; the table stays as it is")
+    if not seen.windows:
+        return _hold_of_all(seen.left_out or observation.gaps)
+    if seen.share(seen.believed) <= MAJORITY:
+        return Hold(Reason.METRICS_PARTIAL, f"{seen.shortage}; the table stays as it is")
+    if not has_requests(seen.windows):
+        return Hold(Reason.IDLE, "no request decoded in the window; the table stays as it is")
+    return None
+
+
+def has_requests(windows: Mapping[str, PodWindow]) -> bool:
+    """True where some pod decoded."""
+    return any(window.decode_request_steps > 0 and window.steps > 0 for window in windows.values())
+
+
+def _is_recent(known: tuple[float, float] | None, now: float) -> bool:
+    return known is not None and 0.0 <= now - known[0] <= STALE_SECONDS
+
+
+def _doubt(window: PodWindow, knobs: KnobSpace | None, now: float) -> Gap | None:
+    """Why `window` is not believed, or None."""
+    age = now - window.end
+    if math.isfinite(window.end) and not abs(age) <= STALE_SECONDS:
+        return Gap(Reason.METRICS_STALE, f"the newest sample is {age:.0f} s old")
+    broken = absurdity(window, knobs) if knobs is not None else None
+    return Gap(Reason.METRICS_ABSURD, broken) if broken is not None else None
+
+
+def _hold_of_all(gaps: Mapping[str, Gap]) -> Hold:
+    """No pod is believed: the most common reason, and the first pod that has it."""
+    reason, _ = min(Counter(gap.reason for gap in gaps.values()).items(), key=lambda item: (-item[1], item[0]))
+    first = min(name for name, gap in gaps.items() if gap.reason is reason)
+    return Hold(reason, f"{first}: {gaps[first].message}; the table stays as it is")
