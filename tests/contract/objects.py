@@ -206,6 +206,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "compile-cache-apart": {"engine.compileCache": {"claimName": "a"}, "weights.cache": {"claimName": "b"}},
     "weights-check": {"weights.check": "Auto"},
     "rollout": {"rollout.strategy": "Recreate"},
+    "rollout-tuning": {"rollout.tuning": "Interrupt"},
+    "rollout-window": {"rollout.tuning": "Interrupt", "rollout.window": "22:30-04:00"},
+    "rollout-capacity": {"rollout.tuning": "KeepCapacity"},
     "target": {"target": "InferenceService"},
     "template": {
         "template": {

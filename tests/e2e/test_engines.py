@@ -64,7 +64,7 @@ class Case:
                 "speculation": speculation,
                 "engine": self.engine,
                 "accelerator": {"product": "H100-SXM"},
-                "rollout": {"strategy": "RollingUpdate"},
+                "rollout": {"strategy": "RollingUpdate", "tuning": "Interrupt"},
             },
         }
 

@@ -27,6 +27,7 @@ def manifest(policy: str) -> dict[str, Any]:
     found = copy.deepcopy(scene.variants()[0].manifest)
     found["metadata"]["name"] = NAME
     found["spec"]["speculation"]["offPolicy"] = policy
+    found["spec"]["rollout"] = {**found["spec"].get("rollout", {}), "tuning": "Interrupt"}
     return found
 
 

@@ -80,7 +80,7 @@ class Case:
                 table_version=self.more.get("tableVersion", 1),
                 per_request=per_request(self.spec, self.knobs),
                 capabilities=capabilities,
-                strategy=choose(self.spec, capabilities.spare_accelerators),
+                strategy=choose(self.spec, self.more.get("room")),
             )
         )
 

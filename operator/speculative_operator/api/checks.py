@@ -17,7 +17,7 @@ from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Ver
 from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy
+from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Tuning
 
 Problem = tuple[str, object, str]
 Check = Callable[[Spec], Iterator[Problem]]
@@ -275,6 +275,12 @@ def accelerators_needed(verifier: Verifier) -> int:
     return verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
 
 
+def _rollout(spec: Spec) -> Iterator[Problem]:
+    if spec.rollout.window is not None and spec.rollout.tuning is not Tuning.INTERRUPT:
+        remedy = "set tuning: Interrupt, or remove window, in which nothing more would be allowed"
+        yield "rollout.window", spec.rollout.window, remedy
+
+
 def _keys(spec: Spec) -> Iterator[Problem]:
     metadata = spec.template.metadata if spec.template else None
     if metadata is None:
@@ -300,5 +306,6 @@ CHECKS: tuple[Check, ...] = (
     _weights,
     _compile_cache,
     _accelerators,
+    _rollout,
     _keys,
 )

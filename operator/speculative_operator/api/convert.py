@@ -55,10 +55,13 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         replicas=wanted.replicas,
         weights=_weights(wanted.weights or Weights(), str(annotations.get(names.ANNOTATION_REPIN) or "")),
         rollout_strategy=wanted.rollout.strategy,
+        rollout_tuning=wanted.rollout.tuning or spec.Tuning.KEEP_CAPACITY,
+        rollout_window=_window(wanted.rollout.window),
         target=wanted.target,
         template=_plain(wanted.template),
         paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
         adopt=str(annotations.get(names.ANNOTATION_ADOPT) or ""),
+        accept=str(annotations.get(names.ANNOTATION_ACCEPT) or ""),
         auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
     )
 
@@ -88,6 +91,13 @@ def _named(path: str, name: str, level: int) -> str:
 def _source(uri: str, revision: str | None) -> spec.ModelSource:
     scheme, _, location = uri.partition("://")
     return spec.ModelSource(spec.Scheme(scheme), location.rstrip("/"), revision or "")
+
+
+def _window(text: str | None) -> spec.DailyWindow | None:
+    if text is None:
+        return None
+    begin, end = (int(time[:2]) * 60 + int(time[3:]) for time in text.split("-"))
+    return spec.DailyWindow(begin, end)
 
 
 def _verifier(given: wire.Verifier, name: str) -> spec.Verifier:

@@ -8,6 +8,7 @@ from typing import Any
 from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.compiled_rules import COMPILE_CACHE_RULES
 from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
+from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 
@@ -53,6 +54,7 @@ _CLUSTER = """## Ways to ask
 - Annotation `{repin}`, with any new value, resolves branches and tags anew: pods are replaced where they have moved.
 - Annotation `{adopt}`, with any new value, has pods made as this release of the operator makes them; an upgrade of the
   operator alone replaces none that serve.
+- Annotation `{accept}`, with the value that `status.rollout.proposal` names, has that rollout made, once.
 """
 
 
@@ -124,6 +126,7 @@ def _constraints() -> str:
         ("spec.engine", rules.ENGINE_RULES),
         ("spec.engine.compileCache", COMPILE_CACHE_RULES),
         ("spec.weights.cache", rules.CACHE_RULES),
+        ("spec.rollout", ROLLOUT_RULES),
         ("spec.engine.env[], spec.weights.env[]", (*pod_rules.ENV_RULES, *pod_rules.SOURCE_RULES)),
         ("spec.template.metadata", (*pod_rules.KEY_RULES, *pod_rules.LABEL_RULES)),
     ):
@@ -167,6 +170,7 @@ def _ways() -> str:
         paused=names.ANNOTATION_PAUSED,
         repin=names.ANNOTATION_REPIN,
         adopt=names.ANNOTATION_ADOPT,
+        accept=names.ANNOTATION_ACCEPT,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from speculative_operator.api.auto_rules import AUTO_RULES
 from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
+from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
 
@@ -384,16 +385,6 @@ SPEC_RULES = (
 )
 
 ALL_RULES = (
-    *ROOT_RULES,
-    *SPECULATOR_RULES,
-    *LOOKUP_RULES,
-    *SPECULATION_RULES,
-    *ENGINE_RULES,
-    *CACHE_RULES,
-    *COMPILE_CACHE_RULES,
-    *SPEC_RULES,
-    *ENV_RULES,
-    *SOURCE_RULES,
-    *KEY_RULES,
-    *LABEL_RULES,
-)
+    *ROOT_RULES, *SPECULATOR_RULES, *LOOKUP_RULES, *SPECULATION_RULES, *ENGINE_RULES, *CACHE_RULES, *SPEC_RULES,
+    *COMPILE_CACHE_RULES, *ROLLOUT_RULES, *ENV_RULES, *SOURCE_RULES, *KEY_RULES, *LABEL_RULES,
+)  # fmt: skip

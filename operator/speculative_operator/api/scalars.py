@@ -73,6 +73,17 @@ ResourceName = Annotated[
     ),
 ]
 ObjectName = Annotated[str, Text(_SUBDOMAIN, "write the name of an object: lower-case letters, digits, - and .", 253)]
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
+DailyWindow = Annotated[
+    str,
+    Text(
+        f"{_TIME}-{_TIME}",
+        "write two different times of the day in UTC, such as 22:30-04:00",
+        11,
+        check=lambda value: value[:5] != value[6:],
+        cel="self.substring(0, 5) != self.substring(6)",
+    ),
+]
 Product = Annotated[
     str,
     Text(

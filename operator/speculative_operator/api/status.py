@@ -11,18 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from speculative_operator.api.rollout_status import RolloutStatus
+from speculative_operator.api.status_scalars import Count, Line, Long, Rows, Sentence, Time
 from speculative_operator.api.wire import Wire
 
 DECISIONS_KEPT = 10
-MAX_BANDS = 1024
-
-Line = Annotated[str, Field(max_length=256)]
-Sentence = Annotated[str, Field(max_length=4096)]
-Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-Count = Annotated[int, Field(strict=True, json_schema_extra={"format": "int32"})]
-Long = Annotated[int, Field(strict=True, json_schema_extra={"format": "int64"})]
-Row = Annotated[tuple[Count, ...], Field(min_length=3, max_length=3)]
-Rows = Annotated[tuple[Row, ...], Field(max_length=MAX_BANDS)]
 
 
 class Condition(Wire):
@@ -249,7 +242,7 @@ class SpeculationStatus(Wire):
     table_since: Time | None = None
     """When tableVersion came into force."""
     proposed_table: Rows | None = None
-    """mode Recommend: the table that Auto would put in force."""
+    """mode Recommend: the table that Auto would put in force. Auto: the one that waits for your word, see rollout."""
     k: Line | None = None
     """Tokens drafted per step (K) at the current load."""
     acceptance_rate: Line | None = None
@@ -347,6 +340,8 @@ class Status(Wire):
     """What a user should know of a spec that is served, such as an option that changes what the model says."""
     speculation: SpeculationStatus | None = None
     """Speculation as it is now."""
+    rollout: RolloutStatus | None = None
+    """Rollouts that nobody asked for: those that the tuner wants."""
     decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=DECISIONS_KEPT)] = ()
     """The last decisions, newest first."""
     memory: (

@@ -12,6 +12,7 @@ from pydantic import Field
 from speculative_operator.api import rules, scalars
 from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.pod import EnvVar, Template
+from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.weights import Weights
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain.spec import (
@@ -24,6 +25,7 @@ from speculative_operator.domain.spec import (
     PerRequest,
     RolloutStrategy,
     Target,
+    Tuning,
     Workload,
 )
 
@@ -253,10 +255,21 @@ class Accelerator(Wire):
 class Rollout(Wire):
     """How a change of the pods is carried out."""
 
+    model_config = ruled(*ROLLOUT_RULES)
+
     strategy: RolloutStrategy = RolloutStrategy.AUTO
     """RollingUpdate starts a new pod beside the old ones, Recreate ends the old ones first. Auto looks: beside the old
-    ones where a spare replica fits on free accelerators; else one after the other; a single replica is recreated. More
-    may be added."""
+    ones where a spare replica is proven to fit on a node (docs/operations.md); else one after the other; a single
+    replica is recreated. More may be added."""
+    tuning: Tuning | None = None
+    """What a rollout that nobody asked for may cost: of the tuner, for another K where that takes a rollout, for
+    offPolicy Hard and the return from it. KeepCapacity: it is made only where a new pod is proven to fit beside the old
+    ones, so that none goes before another serves; elsewhere it is proposed in status.rollout, with the command that
+    accepts it. Interrupt: it is made at once, also where pods stop serving for the length of a start. Default:
+    KeepCapacity."""
+    window: scalars.DailyWindow | None = None
+    """tuning Interrupt only: hours of the day, in UTC, in which it applies, such as 02:00-05:00 or 22:30-04:00; outside
+    them it is as KeepCapacity. Left out: at any time."""
 
 
 class Spec(Wire):

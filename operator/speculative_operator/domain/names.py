@@ -40,6 +40,8 @@ ANNOTATION_REPIN = f"{GROUP}/repin"
 """On the SpeculativeDeployment: any new value has branches and tags resolved anew."""
 ANNOTATION_ADOPT = f"{GROUP}/adopt"
 """On the SpeculativeDeployment: any new value has pods made as this release of the operator makes them."""
+ANNOTATION_ACCEPT = f"{GROUP}/accept"
+"""On the SpeculativeDeployment: has the rollout made that `status.rollout.proposal` names by this value."""
 ANNOTATION_WANTED = f"{GROUP}/wanted"
 """On Jobs: hash of what they were made for. A Job for something else is deleted, never changed."""
 

@@ -110,6 +110,8 @@ class Reason(StrEnum):
     SLO = "LatencyTarget"
     FIXED = "Fixed"
     RECOMMENDED = "Recommended"
+    ROLLOUT_NEEDS_APPROVAL = "RolloutNeedsApproval"
+    ROLLOUT_UNDONE = "RolloutUndone"
     DISABLED = "Disabled"
     NO_SPECULATOR = "NoSpeculator"
     UNKNOWN = "Unknown"
@@ -198,6 +200,9 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.SLO: "The latency target of spec.speculation.objective decides K at this load.",
     Reason.FIXED: "mode is Static: the table of the spec is in force.",
     Reason.RECOMMENDED: "mode is Recommend: the table is proposed in status and not applied.",
+    Reason.ROLLOUT_NEEDS_APPROVAL: "Another table, or pods without the speculator, would be better, but not without a "
+    "loss of serving capacity while pods are replaced: nothing is done. The message names the command that accepts it.",
+    Reason.ROLLOUT_UNDONE: "A rollout that the tuner wanted stalled, or its pods are slower: pods are as before again.",
     Reason.DISABLED: "mode is Off.",
     Reason.NO_SPECULATOR: "The spec names no speculator and no draft-free method.",
     Reason.UNKNOWN: "Not known yet.",

@@ -304,6 +304,28 @@ class RolloutStrategy(StrEnum):
     RECREATE = "Recreate"
 
 
+class Tuning(StrEnum):
+    """What a rollout that the tuner wants may cost."""
+
+    KEEP_CAPACITY = "KeepCapacity"
+    INTERRUPT = "Interrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class DailyWindow:
+    """Minutes of each day, UTC, in which something may be done; past midnight where the end is not after the begin."""
+
+    begin: int
+    end: int
+
+    def holds(self, now: float) -> bool:
+        """True within it; `now` in unix seconds."""
+        minute = int(now // 60) % 1440
+        if self.begin < self.end:
+            return self.begin <= minute < self.end
+        return minute >= self.begin or minute < self.end
+
+
 @dataclass(frozen=True, slots=True)
 class DeploymentSpec:
     """One SpeculativeDeployment. `raw` values that pass through unread (template) stay plain JSON."""
@@ -320,11 +342,16 @@ class DeploymentSpec:
     replicas: int = 1
     weights: Weights = field(default_factory=Weights)
     rollout_strategy: RolloutStrategy = RolloutStrategy.AUTO
+    rollout_tuning: Tuning = Tuning.KEEP_CAPACITY
+    rollout_window: DailyWindow | None = None
+    """When the tuner may interrupt serving, where it may at all; None: at any time."""
     target: Target = Target.DEPLOYMENT
     template: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
     adopt: str = ""
     """Value of the annotation that has pods made as this release of the operator makes them."""
+    accept: str = ""
+    """Value of the annotation that accepts a rollout which the operator has proposed."""
     auto_speculator: bool = False
     """The speculator is picked from the catalogue: `speculator` is then None until it was."""
 

@@ -5,14 +5,25 @@ Called by `tick`. Keeps the memory at one with what is in force, whatever the tu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.spec import DeploymentSpec, Mode
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile.own_rollouts import (
+    OwnRollouts,
+    Permission,
+    asks_back,
+    carried_out,
+    held_back,
+    ordered,
+    proposed,
+    takes_rollout,
+)
 from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce, may_hard_off
@@ -20,8 +31,9 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.lawful import lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
+from speculative_operator.tuner.speed import Speed
 
-_SEEN = ("costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "steady", "drafted_at")
+_SEEN = ("costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "steady", "drafted_at", "speed")
 """Fields of a memory that say what was seen, not what was done."""
 
 
@@ -32,6 +44,8 @@ class Serving:
     rollout: Rollout
     mixed: bool = False
     """True while ready pods of another pair, or with a drafter beside those without, are left."""
+    permission: Permission = field(default_factory=Permission)
+    """Whether pods may be replaced without anybody's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,10 @@ class Verdict:
     in_force: InForce
     changed: bool = False
     """True when the tuner's decision came into force with this tick."""
+    own: OwnRollouts = field(default_factory=OwnRollouts)
+    """Rollouts that nobody asked for: what waits, and what is watched."""
+    asks_room: bool = False
+    """True where it would be another verdict if one more pod were proven to fit."""
 
 
 def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
@@ -87,29 +105,80 @@ def consider(
     pods of another pair, or with a drafter beside those without, are left, for their windows would mix; and, where a
     new table means a rollout, during a rollout, for a second one would run into the first.
     """
-    if memory is None or observation is None or in_force.why is not None or serving.mixed:
-        return Verdict(memory, None, in_force)
-    if policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete:
-        return Verdict(memory, None, in_force)
-    observation = replace(observation, table_version=in_force.version)
+    permission = serving.permission
+    quiet = Verdict(memory, None, in_force, own=permission.known)
+    if memory is None or in_force.why is not None:
+        return quiet
+    if observation is not None and serving.rollout.complete:
+        memory = replace(memory, speed=memory.speed.after(observation.windows.values()))
+        quiet = replace(quiet, memory=memory, asks_room=asks_back(memory, permission))
+    order = ordered(memory, permission, in_force, serving.rollout)
+    if order is not None:
+        return _in_force_now(_obeying(memory, order, now), order, quiet, policy, serving, now)
+    waits = policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete
+    if observation is None or serving.mixed or waits:
+        return quiet
+    return _asked(quiet, memory, replace(observation, table_version=in_force.version), policy, serving, now)
+
+
+def _asked(
+    quiet: Verdict, memory: Memory, observation: Observation, policy: Policy, serving: Serving, now: float
+) -> Verdict:
+    """The verdict with the tuner's answer; `quiet` is the one without."""
+    in_force, permission = quiet.in_force, serving.permission
     after, decision = decide(memory, observation, policy, now)
+    may = _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now)
+    if may and permission.hindrance and takes_rollout(decision, policy, in_force):
+        known = proposed(permission.known, decision, in_force, permission.hindrance, now)
+        quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
+        if policy.knobs.actuator is not Actuator.LIVE or in_force.hard_off:
+            after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
+            return replace(quiet, memory=after, decision=held_back(decision, in_force, permission.hindrance))
+        # The table of pods that keep their drafter goes on following the load.
+        policy = replace(policy, off_policy=OffPolicy.SOFT)
+        after, decision = decide(memory, observation, policy, now)
+        may = _obey(decision, observation, policy, in_force, serving.rollout)
+    if may:
+        return _in_force_now(after, decision, quiet, policy, serving, now)
     before = None if in_force.hard_off else _settled(memory, in_force)
-    if _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now):
-        version, capped = in_force.version + 1, in_force.per_request
-        changed = InForce(decision.table, version, before=before, hard_off=decision.hard_off, per_request=capped)
-        return Verdict(_at_one(after, changed), decision, changed, changed=True)
     if memory.probe is not None and after.probe is None and _adopted(decision, policy, in_force, before):
         kept = replace(in_force, before=before)
-        return Verdict(_at_one(after, kept), decision, kept, changed=True)
+        return replace(quiet, memory=_at_one(after, kept), decision=decision, in_force=kept, changed=True)
     if decision.changed and policy.mode is not Mode.RECOMMEND:
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
         after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
-    return Verdict(_at_one(after, in_force), decision, in_force)
+    return replace(quiet, memory=_at_one(after, in_force), decision=decision)
+
+
+def _in_force_now(
+    after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float
+) -> Verdict:
+    """The verdict with which `decision` comes into force: `was` is the one without it, `after` the memory then."""
+    last, memory = was.in_force, was.memory
+    settled = last.table if memory is None else _settled(memory, last)
+    changed = InForce(
+        decision.table, last.version + 1, before=None if last.hard_off else settled, hard_off=decision.hard_off,
+        per_request=last.per_request, undone=decision.reason is Reason.ROLLOUT_UNDONE and bool(serving.rollout.stalled),
+    )  # fmt: skip
+    own = was.own
+    if takes_rollout(decision, policy, last) and memory is not None:
+        own = carried_out(serving.permission, decision, memory.speed, replace(last, table=settled), now)
+        after = replace(after, speed=Speed())
+    return replace(was, memory=_at_one(after, changed), decision=decision, in_force=changed, changed=True, own=own)
+
+
+def _obeying(memory: Memory, order: Decision, now: float) -> Memory:
+    """`memory` that knows of a change which was not the tuner's."""
+    off_at = now if order.hard_off != memory.hard_off else memory.hard_off_at
+    return replace(memory, changed_at=now, hard_off_at=off_at, probe=None, wanted_since=None, doomed_since=None)
 
 
 def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
-    """The table that Auto would put in force, in mode Recommend; None when it is the one in force."""
-    decision = verdict.decision
+    """The table that Auto would put in force: in mode Recommend, or by a rollout that waits for somebody's word. None
+    when it is the one in force."""
+    decision, waits = verdict.decision, verdict.own.proposal
+    if waits is not None and waits.hard_off == verdict.in_force.hard_off:
+        return waits.table
     if policy.mode is not Mode.RECOMMEND or decision is None or not decision.valid:
         return None
     return decision.table if decision.table != verdict.in_force.table else None

@@ -10,7 +10,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile import startup, strategy
+from speculative_operator.reconcile import own_rollouts, startup, strategy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.reading import at, mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import scaled_elsewhere
@@ -50,7 +50,7 @@ def desired_children(world: World, engine: Engine, in_force: InForce, made_of: s
     inp = _with_budget(plain, engine, seconds)
     if inp is not plain:
         manifests = render_again(inp)
-    if world.capabilities.spare_accelerators is not None and deployment is not None:
+    if deployment is not None:
         manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
     return Desired(manifests, inp.live, in_force.version, inp.container.startup_seconds, template)
 
@@ -65,11 +65,24 @@ def _input(
         table=None if in_force.hard_off else in_force.table,
         table_version=in_force.version,
         capabilities=world.capabilities,
-        strategy=strategy.choose(spec, world.capabilities.spare_accelerators, owns_replicas=owned),
+        strategy=_strategy(world, in_force, owned),
         owns_replicas=owned,
         waiting=in_force.table if in_force.hard_off else None,
         per_request=in_force.per_request,
     )
+
+
+def _strategy(world: World, in_force: InForce, owned: bool) -> Mapping[str, Any]:
+    """How pods are replaced. Back from a rollout that stalled in the same way as it went: Recreate would end those of
+    its pods at once that do serve."""
+    if in_force.undone:
+        found = mapping(world.deployment, "spec", "strategy")
+        return next((one for one in strategy.EVERY if one == found), strategy.NEW_FIRST)
+    last = own_rollouts.read(world.status).last
+    ours = last is not None and (last.version, last.generation) == (in_force.version, world.spec.generation)
+    if ours and last is not None and last.keeps_capacity:
+        return strategy.NEW_FIRST
+    return strategy.choose(world.spec, world.room, owns_replicas=owned)
 
 
 def _table(spec: DeploymentSpec, table: KTable | None) -> KTable:
@@ -164,12 +177,12 @@ def without_drafter(spec: DeploymentSpec) -> DeploymentSpec:
 def _steady(inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied: str) -> tuple[Mapping[str, Any], ...]:
     """Keeps the strategy last applied while nothing else changed.
 
-    Free accelerators come and go by the minute; the choice matters only when pods are about to be replaced.
+    It is looked for room only when pods are about to be replaced, and only then does the choice matter.
     """
     hashes = {one["metadata"]["annotations"][names.ANNOTATION_HASH] for one in manifests}
     if applied in hashes:
         return manifests
-    for other in strategy.EVERY:
+    for other in strategy.possible(inp.spec):
         candidate = render_again(replace(inp, strategy=other))
         if any(one["metadata"]["annotations"][names.ANNOTATION_HASH] == applied for one in candidate):
             return candidate

@@ -28,7 +28,13 @@ _REFUSALS = frozenset(
     }
 )  # fmt: skip
 _HARMLESS = frozenset(
-    {Reason.LIVE_UNPROVEN, Reason.PER_REQUEST_UNUSED, Reason.BETTER_KNOWN, Reason.COMPILE_CACHE_UNUSED}
+    {
+        Reason.LIVE_UNPROVEN,
+        Reason.PER_REQUEST_UNUSED,
+        Reason.BETTER_KNOWN,
+        Reason.COMPILE_CACHE_UNUSED,
+        Reason.ROLLOUT_NEEDS_APPROVAL,
+    }
 )
 """Warnings of the status that harm nobody: told as Normal."""
 _PICK = ("verifier", "speculator", "method")
@@ -118,7 +124,7 @@ def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     version = whole(new, "speculation", "tableVersion")
     label = "proposed table" if reason is Reason.RECOMMENDED else f"table {version}"
     yield Event(
-        WARNING if reason is Reason.GUARD else NORMAL,
+        WARNING if reason in (Reason.GUARD, Reason.ROLLOUT_UNDONE) else NORMAL,
         reason,
         f"{label}: {text(last, 'from')} -> {text(last, 'to')}: {text(last, 'message')}",
     )

@@ -141,6 +141,9 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
     if applied != manifest["metadata"]["annotations"][names.ANNOTATION_HASH]:
         if difference.endswith(_HASHES):
             difference = first_difference({"spec": manifest["spec"]}, found) or difference
+        if difference.startswith("spec.strategy."):
+            # How pods are replaced is chosen anew each time; people ask why they are.
+            difference = first_difference({"spec": {"template": manifest["spec"]["template"]}}, found) or difference
         surplus = "" if difference else first_surplus(manifest, found)
         return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {_verb(difference)}")
     if difference:

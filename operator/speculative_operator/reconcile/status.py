@@ -26,7 +26,9 @@ FIGURES_SECONDS = 30.0
 FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16
-_OF_PODS = ("pair", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "decisions", "memory")
+_OF_PODS = (
+    "pair", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "rollout", "decisions", "memory",
+)  # fmt: skip
 """What stays as it was while pods run on as an earlier spec had them."""
 _APART = frozenset({"memory", "speculation", "conditions", "engine", "weights"})
 _BLOCKS = ("pair", "nextPair", "weights")
@@ -65,6 +67,7 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
     status |= {"startup": dict(view.startup)} if view.startup else {}
     status |= _engine(view, old, now)
     status["speculation"] = speculation_status(view, old, now)
+    status |= {"rollout": dict(view.own_rollouts)} if view.own_rollouts else {}
     status["decisions"] = decisions(view, old, now)
     if memory is not None:
         status["memory"] = memory.to_status()

@@ -19,8 +19,8 @@ OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurg
 EVERY = (RECREATE, NEW_FIRST, OLD_FIRST)
 
 
-def choose(spec: DeploymentSpec, spare_accelerators: int | None, *, owns_replicas: bool = True) -> dict[str, Any]:
-    """The Deployment's `spec.strategy`. `spare_accelerators` beside those in use; None when unknown.
+def choose(spec: DeploymentSpec, room: bool | None, *, owns_replicas: bool = True) -> dict[str, Any]:
+    """The Deployment's `spec.strategy`. `room`: whether one more pod is proven to fit, or not to; None when unknown.
 
     An explicit RollingUpdate starts the new pod first, unless it is known that this would wait for ever. Where others
     set the Deployment's replicas (`owns_replicas` False), the spec's say nothing: there may be many, and all at once
@@ -28,9 +28,15 @@ def choose(spec: DeploymentSpec, spare_accelerators: int | None, *, owns_replica
     """
     if spec.rollout_strategy is RolloutStrategy.RECREATE:
         return RECREATE
-    enough = spare_accelerators is not None and spare_accelerators >= spec.accelerator.per_replica
     if spec.rollout_strategy is RolloutStrategy.ROLLING_UPDATE:
-        return NEW_FIRST if enough or spare_accelerators is None else OLD_FIRST
-    if enough:
+        return OLD_FIRST if room is False else NEW_FIRST
+    if room:
         return NEW_FIRST
     return OLD_FIRST if spec.replicas > 1 or not owns_replicas else RECREATE
+
+
+def possible(spec: DeploymentSpec) -> tuple[dict[str, Any], ...]:
+    """Every strategy that `choose` may have chosen for `spec`, in whatever state the cluster was then."""
+    if spec.rollout_strategy is RolloutStrategy.RECREATE:
+        return (RECREATE,)
+    return EVERY if spec.rollout_strategy is RolloutStrategy.AUTO else (NEW_FIRST, OLD_FIRST)

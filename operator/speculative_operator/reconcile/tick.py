@@ -8,7 +8,7 @@ is the only unforgivable outcome: whatever cannot be rendered, understood or pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,10 @@ from speculative_operator.domain.decision import Policy, State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import OffPolicy
+from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import compiling, startup, upgrade
+from speculative_operator.reconcile import compiling, own_rollouts, startup, upgrade
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
@@ -32,6 +32,7 @@ from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
 from speculative_operator.reconcile.history import PROBES, newest
 from speculative_operator.reconcile.jobs import of_jobs
+from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import Picking, picking_of, said, served, tried
 from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, replaces, rolls
@@ -138,7 +139,9 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
     in_force = table_in_force(world, policy, pairing.same)
     held = remembered(world, turn.memory, policy, in_force, turn.now)
-    verdict = consider(held, turn.look.observation, policy, in_force, _serving(world, turn.look, in_force), turn.now)
+    permission = permission_of(world, turn.look.rollout, policy, in_force, turn.now)
+    serving = replace(_serving(world, turn.look, in_force), permission=permission)
+    verdict = consider(held, turn.look.observation, policy, in_force, serving, turn.now)
     said = _said(turn.world, pairing, choice)
     made_of = upgrade.made_of(choice, policy, verdict.in_force)
     try:
@@ -157,13 +160,22 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     notices = (
         *engine.notices(choice.named), *unused(choice.named, policy.knobs), *compiling.unused(choice.named, world),
         *pairing.notices, *waiting, *((startup.late(late.name, late.outlasted),) if late is not None else ()),
+        *own_rollouts.notices(choice.named, verdict.own),
     )  # fmt: skip
     view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said, startup=starts)
     status = make_status(view, world.status, verdict.memory, turn.now)
     actions = (*pairing.actions, *(() if pairing.frozen else compiling.claim(world)), *planned.actions)
     told = events(world.status, status, actions)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
-    return Outcome(actions, status, told, verdict.memory, _probed(verdict)), others
+    asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
+    room_for = _template(desired) if asks and world.room is None else None
+    return Outcome(actions, status, told, verdict.memory, _probed(verdict), room_for), others
+
+
+def _template(desired: Desired) -> Mapping[str, Any] | None:
+    """The template of the pods as they should be: what one of them asks of a node."""
+    found = next((one for one in desired.manifests if one["kind"] == "Deployment"), None)
+    return mapping(found, "spec", "template") if found is not None else None
 
 
 def _lives_on(turn: _Turn, pairing: Pairing) -> bool:
@@ -246,6 +258,7 @@ def _view(world: World, look: _Look, policy: Policy, verdict: Verdict, planned: 
         changed=verdict.changed,
         probing=_probing(world, verdict),
         proposed=proposal(verdict, policy),
+        own_rollouts=own_rollouts.written(verdict.own),
     )
 
 

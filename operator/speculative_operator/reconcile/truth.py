@@ -54,6 +54,8 @@ class InForce:
     """True when the tuner has pods run without a drafter."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""
+    undone: bool = False
+    """True in the tick in which pods go back to what they were before a rollout that failed."""
 
     @property
     def shown(self) -> str:
@@ -114,7 +116,7 @@ def _wanted(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
 
 def _last(world: World) -> _Change:
     """The last change that reached the cluster. Its table is None where none was in force."""
-    table = _rows(items(world.status, "speculation", "table"))
+    table = table_of(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
     hard_off = table is not None and at(world.status, "speculation", "hardOff") is True
     capped = table is not None and at(world.status, "speculation", "perRequest") is True
@@ -157,13 +159,14 @@ def _parsed(content: str, known: int) -> _Change | None:
         data = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    version, table = whole(data, "version"), _rows(items(data, "rows"))
+    version, table = whole(data, "version"), table_of(items(data, "rows"))
     if table is None or version <= known:
         return None
     return _Change(table, version, at(data, "hardOff") is True, at(data, "perRequest") is True)
 
 
-def _rows(rows: Any) -> KTable | None:
+def table_of(rows: Any) -> KTable | None:
+    """The table that `rows` of a status or a file stand for; None where they stand for none."""
     try:
         table = KTable.from_rows(rows)
     except (TableError, TypeError):

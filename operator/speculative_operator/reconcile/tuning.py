@@ -166,7 +166,7 @@ def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str,
     if said in _CONVERGED:
         reason = Reason.DEAD_WEIGHT if view.in_force.hard_off else Reason.TUNED
         return Condition(kind, Truth.TRUE, reason, EXPLANATIONS[reason])
-    if said in _MOVING or said is Reason.RECOMMENDED:
+    if said in _MOVING or said in (Reason.RECOMMENDED, Reason.ROLLOUT_NEEDS_APPROVAL):
         return Condition(kind, Truth.FALSE, said, EXPLANATIONS[said])
     return _kept(kind, before, _lack(said), EXPLANATIONS[_lack(said)])
 

@@ -34,7 +34,8 @@ from speculative_operator.render.labels import pair_hash
 
 NOT_OF_PODS = frozenset(
     {
-        *("uid", "generation", "replicas", "paused", "rollout_strategy", "accelerator.hourly_cost"),
+        *("uid", "generation", "replicas", "paused", "accept", "accelerator.hourly_cost"),
+        *("rollout_strategy", "rollout_tuning", "rollout_window"),
         *(f"speculation.{name}" for name in ("mode", "num_speculative_tokens", "schedule", "off_policy")),
         *("speculation.workload", "speculation.objective", "speculation.per_request", "engine.version_named"),
         *(f"weights.{name}" for name in ("check", "repin", "bytes", "verifier_bytes")),

@@ -51,6 +51,8 @@ class View:
     probing: bool = False
     """True while a probe's table is in force: what is said of the table stays as it was before."""
     proposed: KTable | None = None
+    own_rollouts: Mapping[str, Any] = field(default_factory=dict)
+    """`status.rollout`: what waits for somebody's word, and what may go back."""
     notices: tuple[Notice, ...] = ()
     """What the engine adapter has to say of the spec."""
     kept: bool = False

@@ -52,6 +52,9 @@ class World:
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""
+    room: bool | None = None
+    """Whether one more pod was just proven to fit beside all that run, or proven not to; None: it was not looked at, or
+    cannot be told. The shell looks where an Outcome asks for it, and ticks again."""
 
     @property
     def deployment(self) -> Mapping[str, Any] | None:
@@ -80,3 +83,5 @@ class Outcome:
     memory: Memory | None
     probe: Reason | None = None
     """Set when a probe began or ended with this tick: counted, but no event and no entry of the history."""
+    room_for: Mapping[str, Any] | None = None
+    """Template of a pod of which must be known whether one more fits (`World.room`), for pods are to be replaced."""

@@ -21,8 +21,6 @@ class Capabilities:
     """The platform gives each pod a user id of its own, as OpenShift does: then none may be asked for. Set to False
     where it is known not to (the group security.openshift.io is absent): the stock image, which would start as root,
     is then run as its prepared user."""
-    spare_accelerators: int | None = None
-    """Accelerators free for one more replica beside those that run; None when unknown."""
     check_pairs: bool = False
     """Pairs are inspected by Jobs before pods are made of them. False: they are served unread."""
     job_image: str = ""

@@ -19,6 +19,7 @@ from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.costs import CostEvidence, StepSample
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.pace import Pace
+from speculative_operator.tuner.speed import Speed
 from speculative_operator.tuner.traffic import Traffic
 
 FIRST_RETRY_SECONDS = 300.0
@@ -82,6 +83,8 @@ class Memory:
     """Since when another table has looked worth a rollout, where it takes one."""
     doomed_since: float | None = None
     """Since when pods without a speculator have looked better than any table."""
+    speed: Speed = field(default_factory=Speed)
+    """Of single requests, since pods were last replaced for the tuner's sake."""
 
     @classmethod
     def fresh(cls, table: KTable, now: float) -> Memory:

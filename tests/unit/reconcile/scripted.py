@@ -22,26 +22,32 @@ FIGURES = Estimate(
 
 
 class Tuner:
-    """Answers what it was told to; each answer counts for one question."""
+    """Answers what it was told to; each answer counts for one tick."""
 
     def __init__(self) -> None:
         self.wishes: list[dict[str, Any]] = []
         self.asked = 0
+        self.at: float | None = None
+        self.wish: dict[str, Any] = {}
+        """What it was told to answer at that time, and answers whenever it is asked then."""
         self.told: list[int | None] = []
         """Version of the table in force, at each question."""
         self.rollouts: list[float | None] = []
         """Seconds that a start takes, as it was told."""
 
     def __call__(self, memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
-        self.asked += 1
-        self.told.append(observation.table_version)
-        self.rollouts.append(policy.start_seconds)
+        again = self.at == now
+        if not again:
+            self.asked += 1
+            self.at, self.wish = now, self.wishes.pop(0) if self.wishes else {}
+            self.told.append(observation.table_version)
+            self.rollouts.append(policy.start_seconds)
         state = State.HARD_OFF if memory.hard_off else State.ON
         quiet: dict[str, Any] = {
             "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,
             "changed": False, "hard_off": memory.hard_off,
         }  # fmt: skip
-        wish = self.wishes.pop(0) if self.wishes else {}
+        wish = dict(self.wish)
         if wish.pop("ended", False):
             memory = replace(memory, probe=None)
         decision = Decision(**(quiet | wish))

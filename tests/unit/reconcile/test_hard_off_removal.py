@@ -30,6 +30,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.status import should_write
+from speculative_operator.reconcile.strategy import NEW_FIRST
 
 
 def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
@@ -42,7 +43,7 @@ def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
     off = settled(spec=OFF).children["Deployment", "demo"]
     deployment = cluster.children["Deployment", "demo"]
     assert template(deployment) == template(off)
-    assert deployment["spec"]["strategy"] == off["spec"]["strategy"], "rolled by the usual rules"
+    assert deployment["spec"]["strategy"] == NEW_FIRST, "no pod goes before another serves"
     assert not drafts(cluster)
 
 

@@ -6,36 +6,43 @@ from typing import Any
 import pytest
 from tests.unit.reconcile.worlds import SPEC
 
-from speculative_operator.domain.spec import AcceleratorRequest, RolloutStrategy
-from speculative_operator.reconcile.strategy import NEW_FIRST, OLD_FIRST, RECREATE, choose
+from speculative_operator.domain.spec import RolloutStrategy
+from speculative_operator.reconcile.strategy import NEW_FIRST, OLD_FIRST, RECREATE, choose, possible
 
 AUTO, ROLLING, RECREATED = RolloutStrategy.AUTO, RolloutStrategy.ROLLING_UPDATE, RolloutStrategy.RECREATE
 
 
 @pytest.mark.parametrize(
-    ("asked", "replicas", "spare", "expected"),
+    ("asked", "replicas", "room", "expected"),
     [
         (AUTO, 1, None, RECREATE),
         (AUTO, 2, None, OLD_FIRST),
-        (AUTO, 1, 1, RECREATE),
-        (AUTO, 2, 1, OLD_FIRST),
-        (AUTO, 1, 2, NEW_FIRST),
-        (AUTO, 2, 2, NEW_FIRST),
+        (AUTO, 1, False, RECREATE),
+        (AUTO, 2, False, OLD_FIRST),
+        (AUTO, 1, True, NEW_FIRST),
+        (AUTO, 2, True, NEW_FIRST),
         (AUTO, 0, None, RECREATE),
         (ROLLING, 1, None, NEW_FIRST),
-        (ROLLING, 1, 2, NEW_FIRST),
-        (ROLLING, 1, 0, OLD_FIRST),
-        (ROLLING, 3, 0, OLD_FIRST),
-        (RECREATED, 3, 9, RECREATE),
+        (ROLLING, 1, True, NEW_FIRST),
+        (ROLLING, 1, False, OLD_FIRST),
+        (ROLLING, 3, False, OLD_FIRST),
+        (RECREATED, 3, True, RECREATE),
     ],
 )
-def test_choice(asked: RolloutStrategy, replicas: int, spare: int | None, expected: dict[str, Any]) -> None:
-    spec = replace(SPEC, rollout_strategy=asked, replicas=replicas, accelerator=AcceleratorRequest(per_replica=2))
-    assert choose(spec, spare) == expected
+def test_choice(asked: RolloutStrategy, replicas: int, room: bool | None, expected: dict[str, Any]) -> None:
+    spec = replace(SPEC, rollout_strategy=asked, replicas=replicas)
+    assert choose(spec, room) == expected
+
+
+@pytest.mark.parametrize("asked", list(RolloutStrategy))
+def test_whatever_is_chosen_is_possible(asked: RolloutStrategy) -> None:
+    for replicas in (0, 1, 5):
+        spec = replace(SPEC, rollout_strategy=asked, replicas=replicas)
+        assert all(choose(spec, room) in possible(spec) for room in (None, False, True))
 
 
 def test_no_strategy_waits_for_an_accelerator_that_is_not_there() -> None:
     for asked in RolloutStrategy:
         for replicas in (1, 2, 5):
-            chosen = choose(replace(SPEC, rollout_strategy=asked, replicas=replicas), 0)
+            chosen = choose(replace(SPEC, rollout_strategy=asked, replicas=replicas), False)
             assert chosen.get("rollingUpdate", {}).get("maxSurge", 0) == 0

@@ -139,8 +139,8 @@ def test_pod_monitor_comes_and_goes_with_its_kind() -> None:
 
 
 def test_free_accelerators_alone_are_no_reason_to_write() -> None:
-    cluster = settled(capabilities=Capabilities(spare_accelerators=0))
-    cluster.capabilities = Capabilities(spare_accelerators=4)
+    cluster = settled(room=False)
+    cluster.room = True
     assert cluster.look().actions == ()
     cluster.edit(engine=EngineSettings(args=("--seed=1",)))
     (action,) = cluster.look().actions
@@ -149,8 +149,8 @@ def test_free_accelerators_alone_are_no_reason_to_write() -> None:
 
 
 def test_a_strategy_edited_by_hand_is_put_back_while_accelerators_come_and_go() -> None:
-    cluster = settled(capabilities=Capabilities(spare_accelerators=0))
-    cluster.capabilities = Capabilities(spare_accelerators=4)
+    cluster = settled(room=False)
+    cluster.room = True
     cluster.children["Deployment", "demo"]["spec"]["strategy"] = {"type": "Recreate"}
     (action,) = cluster.look().actions
     assert isinstance(action, ApplyChild)
@@ -171,7 +171,7 @@ def test_replicas_are_left_to_an_autoscaler() -> None:
 
 def test_pods_of_an_autoscaler_never_go_all_at_once() -> None:
     """It scales the Deployment: the spec's one replica says nothing of how many pods there are."""
-    cluster = settled(spec=replace(SPEC, replicas=1))
+    cluster = settled(spec=replace(SPEC, replicas=1), room=None)
     deployment = cluster.children["Deployment", "demo"]
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     deployment["spec"]["replicas"] = 5

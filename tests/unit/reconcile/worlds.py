@@ -62,6 +62,8 @@ class Cluster:
     memory: Memory | None = None
     now: float = NOW
     uids: int = 0
+    room: bool | None = True
+    """What is found where a tick asks whether one more pod fits."""
     upgraded: bool = False
     """Another release of the operator was installed: what it would make anew may wait."""
     templates: int = 0
@@ -79,8 +81,11 @@ class Cluster:
         return World(**(values | change))
 
     def look(self, observation: Observation | None = None) -> Outcome:
-        """One tick whose outcome is not carried out."""
-        return tick(self.world(), self.memory, observation, self.now)
+        """One tick whose outcome is not carried out; a second one where it asks whether one more pod fits."""
+        outcome = tick(self.world(), self.memory, observation, self.now)
+        if outcome.room_for is None or self.room is None:
+            return outcome
+        return tick(self.world(room=self.room), self.memory, observation, self.now)
 
     def tick(self, observation: Observation | None = None, seconds: float = 10.0) -> Outcome:
         """One tick, carried out; then time passes."""
@@ -102,6 +107,10 @@ class Cluster:
             if not outcome.actions and outcome.status == self.look().status:
                 break
         return self.look()
+
+    def annotate(self, **change: Any) -> None:
+        """An annotation of the object: no other generation."""
+        self.spec = replace(self.spec, **change)
 
     def edit(self, **change: Any) -> None:
         """The user edits the spec."""

@@ -1,0 +1,281 @@
+"""Rollouts that nobody asked for: another K where that takes one, the drafter's removal and its return.
+
+Called by `deciding` (may it happen, what waits, what goes back) and `tick`. The tuner weighs speed against speed;
+serving capacity is not its to spend. So such a rollout happens only where a new pod is proven to fit beside the old
+ones, or where the spec allows more. Else it is a proposal, kept in `status.rollout`, that a person may accept. One that
+stalls, or whose pods turn out slower, goes back by itself, and none is tried again for a day.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.decision import Decision, Policy, State
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrategy, Tuning
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile import formats
+from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.reading import at, items, mapping, seconds_of, text, whole
+from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.truth import InForce, may_hard_off, table_of
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.hashing import digest
+from speculative_operator.tuner import Memory
+from speculative_operator.tuner.allowed import fit
+from speculative_operator.tuner.speed import ENOUGH, Speed
+
+HELD_SECONDS = 24 * 3600.0
+"""After one that went back, none is made for so long."""
+STEADY_SECONDS = 3600.0
+"""A proposal stays for so long, whatever else the tuner would propose meanwhile: somebody may be about to accept it."""
+STALE_SECONDS = 12 * 3600.0
+"""A proposal that is older is made again, or withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A rollout that waits for somebody's word."""
+
+    table: KTable
+    hard_off: bool
+    version: int
+    """Of the table in force, which it was proposed for. With any other, another table is void; not so the removal or
+    the return of the drafter, which has the table of that time."""
+    reason: Reason
+    message: str
+    time: float
+
+    @property
+    def accept(self) -> str:
+        """What the annotation must say: nothing else is ever done by it."""
+        return digest([self.table.rows(), self.hard_off, self.version], 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last such rollout, as long as what it brought is in force: what to go back to."""
+
+    version: int
+    generation: int
+    time: float
+    table: KTable
+    hard_off: bool
+    speed: Speed = field(default_factory=Speed)
+    """Before it."""
+    keeps_capacity: bool = False
+    """True where it was made because a new pod was proven to fit: then none goes first, whatever is found later."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRollouts:
+    """`status.rollout`."""
+
+    proposal: Proposal | None = None
+    last: Last | None = None
+    held_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What may be done now."""
+
+    hindrance: str = ""
+    """Why no rollout may be made without anybody's word; empty: one may."""
+    asks: bool = False
+    """True where the hindrance is that nobody looked whether one more pod fits."""
+    known: OwnRollouts = field(default_factory=OwnRollouts)
+    accept: str = ""
+    generation: int = 0
+    room: bool = False
+    """True where one more pod was just proven to fit."""
+
+
+def permission_of(world: World, rollout: Rollout, policy: Policy, in_force: InForce, now: float) -> Permission:
+    """What may be done for an object now, by its spec, its status and the room that there is."""
+    spec = world.spec
+    known = _standing(read(world.status), policy, in_force, spec.generation, now)
+    hindrance, asks = _hindrance(spec, rollout, world.room, known, now)
+    return Permission(hindrance, asks, known, spec.accept, spec.generation, world.room is True)
+
+
+def _hindrance(
+    spec: DeploymentSpec, rollout: Rollout, room: bool | None, known: OwnRollouts, now: float
+) -> tuple[str, bool]:
+    if known.held_until is not None and now < known.held_until <= now + HELD_SECONDS:
+        return f"the last rollout of this kind went back: none is made before {timestamp(known.held_until)}", False
+    if rollout.wanted == 0:
+        return "", False
+    if spec.rollout_tuning is Tuning.INTERRUPT and (spec.rollout_window is None or spec.rollout_window.holds(now)):
+        return "", False
+    if spec.rollout_strategy is RolloutStrategy.RECREATE:
+        return "rollout.strategy Recreate ends pods before others serve", False
+    if room:
+        return "", False
+    return "no node is proven to have room for one more pod, so that pods would end before others serve", room is None
+
+
+def takes_rollout(decision: Decision, policy: Policy, in_force: InForce) -> bool:
+    """True where pods are replaced for `decision`."""
+    return policy.knobs.actuator is not Actuator.LIVE or decision.hard_off != in_force.hard_off
+
+
+def _standing(known: OwnRollouts, policy: Policy, in_force: InForce, generation: int, now: float) -> OwnRollouts:
+    """`known` without what is over: what was proposed for another table, and what another edit or table came after."""
+    proposal, last = known.proposal, known.last
+    if proposal is not None and (
+        policy.mode is not Mode.AUTO
+        or (proposal.version != in_force.version and proposal.hard_off == in_force.hard_off)
+        or fit(proposal.table, policy) != proposal.table
+        or (proposal.hard_off and not may_hard_off(policy))
+        or not 0 <= now - proposal.time < 2 * STALE_SECONDS
+    ):
+        proposal = None
+    if last is not None and (
+        policy.mode is not Mode.AUTO
+        or (last.version, last.generation) != (in_force.version, generation)
+        or fit(last.table, policy) != last.table
+    ):
+        last = None
+    held = known.held_until if known.held_until is not None and now < known.held_until else None
+    return OwnRollouts(proposal, last, held)
+
+
+def ordered(memory: Memory, permission: Permission, in_force: InForce, rollout: Rollout) -> Decision | None:
+    """What is to be done whatever the tuner says: the way back from a rollout that failed, or what was accepted."""
+    last, proposal = permission.known.last, permission.known.proposal
+    if last is not None and rollout.stalled:
+        return _back(last, f"the rollout of table {last.version} stalled: {rollout.stalled}")
+    if last is not None and rollout.complete and memory.speed.slower_than(last.speed) and not permission.hindrance:
+        rates = f"{memory.speed.rate:.1f} tokens/s of one request, {last.speed.rate:.1f} before"
+        return _back(last, f"pods with table {last.version} are slower: {rates}")
+    if proposal is None or permission.accept != proposal.accept or not (rollout.exists and rollout.complete):
+        return None
+    # Without drafter or with it again: the table is then the one that follows the load meanwhile, or that waits.
+    table = proposal.table if proposal.hard_off == in_force.hard_off else in_force.table or proposal.table
+    return _decision(table, proposal.hard_off, proposal.reason, f"accepted: {proposal.message}")
+
+
+def asks_back(memory: Memory, permission: Permission) -> bool:
+    """True where pods are slower than before, and only room to go back in must be looked for."""
+    last = permission.known.last
+    return last is not None and permission.asks and memory.speed.slower_than(last.speed)
+
+
+def carried_out(permission: Permission, decision: Decision, speed: Speed, before: InForce, now: float) -> OwnRollouts:
+    """What is known once a rollout for `decision` has begun, in place of what was in force `before`."""
+    if decision.reason is Reason.ROLLOUT_UNDONE:
+        return OwnRollouts(held_until=now + HELD_SECONDS)
+    if before.table is None:
+        return OwnRollouts()
+    last = Last(before.version + 1, permission.generation, now, before.table, before.hard_off, speed, permission.room)
+    return OwnRollouts(last=last, held_until=permission.known.held_until)
+
+
+def proposed(known: OwnRollouts, decision: Decision, in_force: InForce, hindrance: str, now: float) -> OwnRollouts:
+    """`known` with a proposal for what `decision` wants; the one that stands stays for a while."""
+    message = f"{decision.message}. Not done: {hindrance}"[:1000]
+    new = Proposal(decision.table, decision.hard_off, in_force.version, decision.reason, message, now)
+    old = known.proposal
+    if old is not None:
+        flips = old.hard_off == new.hard_off != in_force.hard_off
+        same = flips or (old.table, old.hard_off) == (new.table, new.hard_off)
+        if now - old.time < (STALE_SECONDS if same else STEADY_SECONDS):
+            return known
+    return replace(known, proposal=new)
+
+
+def held_back(decision: Decision, in_force: InForce, hindrance: str) -> Decision:
+    """The tuner's word where it wants a rollout that is not made: what is in force stays."""
+    table = in_force.table or decision.table
+    message = f"{decision.message}. Not done: {hindrance}"
+    kept = _decision(table, in_force.hard_off, Reason.ROLLOUT_NEEDS_APPROVAL, message)
+    return replace(kept, changed=False, estimate=decision.estimate)
+
+
+def notices(spec: DeploymentSpec, known: OwnRollouts) -> tuple[Notice, ...]:
+    """What waits for somebody's word, with the command that accepts it."""
+    proposal = known.proposal
+    if proposal is None:
+        return ()
+    target = "pods without the speculator" if proposal.hard_off else f"table {proposal.table}"
+    message = (
+        f"proposed: {target}: {proposal.message}. To have exactly this rollout made now: kubectl annotate --overwrite "
+        f"-n {spec.namespace} specdep {spec.name} {names.ANNOTATION_ACCEPT}={proposal.accept}. To allow such rollouts "
+        "also where pods stop serving meanwhile: spec.rollout.tuning: Interrupt, with spec.rollout.window for the hours"
+    )
+    return (Notice(Reason.ROLLOUT_NEEDS_APPROVAL, message),)
+
+
+def _back(last: Last, why: str) -> Decision:
+    return _decision(last.table, last.hard_off, Reason.ROLLOUT_UNDONE, f"{why}; pods are made as before again")
+
+
+def _decision(table: KTable, hard_off: bool, reason: Reason, message: str) -> Decision:
+    state = State.HARD_OFF if hard_off else State.ON if table.max_k > 0 else State.SOFT_OFF
+    return Decision(state, table, reason, message, valid=True, changed=True, hard_off=hard_off)
+
+
+def read(status: Mapping[str, Any]) -> OwnRollouts:
+    """As `status.rollout` has it; what is garbled counts as absent."""
+    block = mapping(status, "rollout")
+    return OwnRollouts(_proposal(block), _last(block), seconds_of(text(block, "heldUntil")))
+
+
+def written(known: OwnRollouts) -> dict[str, Any]:
+    """`status.rollout`; empty where there is nothing to say."""
+    block: dict[str, Any] = {}
+    if known.proposal is not None:
+        one = known.proposal
+        block["proposal"] = {
+            "accept": one.accept, "table": one.table.rows(), "hardOff": one.hard_off, "tableVersion": one.version,
+            "reason": one.reason.value, "message": one.message, "time": timestamp(one.time),
+        }  # fmt: skip
+    if known.last is not None:
+        last, speed = known.last, known.last.speed
+        block["last"] = {
+            "tableVersion": last.version, "generation": last.generation, "time": timestamp(last.time),
+            "table": last.table.rows(), "hardOff": last.hard_off, "keepsCapacity": last.keeps_capacity,
+        }  # fmt: skip
+        if speed.windows >= ENOUGH:
+            figures = {"rate": formats.number(speed.rate, 3), "requests": formats.number(speed.requests, 3)}
+            block["last"] |= figures
+    if known.held_until is not None:
+        block["heldUntil"] = timestamp(known.held_until)
+    return block
+
+
+def _proposal(block: Mapping[str, Any]) -> Proposal | None:
+    one = mapping(block, "proposal")
+    table, time = table_of(items(one, "table")), seconds_of(text(one, "time"))
+    reason = next((reason for reason in Reason if reason.value == text(one, "reason")), None)
+    if table is None or time is None or reason is None:
+        return None
+    found = Proposal(table, at(one, "hardOff") is True, whole(one, "tableVersion"), reason, text(one, "message"), time)
+    return found if found.accept == text(one, "accept") else None
+
+
+def _last(block: Mapping[str, Any]) -> Last | None:
+    one = mapping(block, "last")
+    table, time = table_of(items(one, "table")), seconds_of(text(one, "time"))
+    if table is None or time is None:
+        return None
+    rate, requests = (_figure(text(one, name)) for name in ("rate", "requests"))
+    speed = Speed(ENOUGH, rate, requests) if rate > 0 and requests > 0 else Speed()
+    return Last(
+        whole(one, "tableVersion"), whole(one, "generation"), time, table, at(one, "hardOff") is True, speed,
+        at(one, "keepsCapacity") is True,
+    )  # fmt: skip
+
+
+def _figure(figure: str) -> float:
+    try:
+        return float(figure) if math.isfinite(float(figure)) else 0.0
+    except ValueError:
+        return 0.0
