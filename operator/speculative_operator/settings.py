@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from speculative_operator.domain.privileges import EVERY, Privilege
 from speculative_operator.domain.promql import wrong_matchers
 
 PREFIX = "SPECULATIVE_"
@@ -160,6 +161,17 @@ class Settings(BaseSettings):
         description="path of a CSV file of known speculators, which go before the package's own (docs/catalogue.md); "
         "re-read when it changes. Chart and manifests mount a ConfigMap there. Empty, or no such file: the package's.",
     )
+    template_privileges: str = Field(
+        default="",
+        description="Comma-separated names of what spec.template may ask for beyond the level baseline of Pod Security "
+        f"({', '.join(Privilege)}); `*` allows all of it. Empty: a template that asks for any is refused "
+        "(docs/security.md).",
+    )
+    node_folders: str = Field(
+        default="",
+        description="Comma-separated folders of nodes below which weights.cache.nodePath may lie, for pods write there "
+        "as root. Empty: any that is not the system's.",
+    )
     plain_http_registries: str = Field(
         default="",
         description="HOST:PORT of registries without TLS, separated by commas; handed to the Jobs. Only who installs "
@@ -185,10 +197,26 @@ class Settings(BaseSettings):
         default="json", description="json: one object per line, for machines; text: for a terminal."
     )
 
-    @field_validator("namespaces")
+    @field_validator("namespaces", "template_privileges", "node_folders")
     @classmethod
     def _names(cls, value: str) -> str:
         return ",".join(sorted({part.strip() for part in value.split(",") if part.strip()}))
+
+    @field_validator("template_privileges")
+    @classmethod
+    def _privileges(cls, value: str) -> str:
+        unknown = [one for one in value.split(",") if one not in ("", EVERY, *Privilege)]
+        if unknown:
+            raise ValueError(f"{unknown[0]} is none of {', '.join(Privilege)}")
+        return value
+
+    @field_validator("node_folders")
+    @classmethod
+    def _folders(cls, value: str) -> str:
+        relative = [one for one in value.split(",") if one and not one.startswith("/")]
+        if relative:
+            raise ValueError(f"{relative[0]} is no absolute path")
+        return ",".join(one.rstrip("/") for one in value.split(","))
 
     @field_validator("prometheus_url")
     @classmethod
@@ -232,6 +260,16 @@ class Settings(BaseSettings):
         """For one visit of an object, without its waits for a slot: a handful of requests, one after the other, each
         at its limit."""
         return 6.0 * self.read_timeout_seconds
+
+    @property
+    def privilege_list(self) -> tuple[str, ...]:
+        """Privileges that templates may ask for."""
+        return tuple(self.template_privileges.split(",")) if self.template_privileges else ()
+
+    @property
+    def node_folder_list(self) -> tuple[str, ...]:
+        """Folders of nodes that caches may lie in; empty means any."""
+        return tuple(self.node_folders.split(",")) if self.node_folders else ()
 
     @property
     def namespace_list(self) -> tuple[str, ...]:

@@ -8,10 +8,12 @@ import yaml
 from pydantic import BaseModel, Field
 
 from speculative_operator.api.wire import Wire
+from speculative_operator.domain.privileges import Privilege
 
 Text = str
 Anything = dict[str, Any]
 Seconds = Annotated[int, Field(ge=1, le=300)]
+PrivilegeName = Annotated[str, Field(pattern=rf"^({'|'.join(Privilege)}|\*)$")]
 
 
 class Image(Wire):
@@ -166,6 +168,11 @@ class Values(Wire):
         default_factory=list
     )
     """Namespaces to serve; empty: all. With names given, the operator holds Roles in these and nothing more."""
+    template_privileges: list[PrivilegeName] = Field(default_factory=list)
+    """What spec.template may ask for beyond the level baseline of Pod Security, such as [hostPath]; '*' allows all of
+    it. Empty: who may create SpeculativeDeployments gets no more by it than pods of that level (docs/security.md)."""
+    node_folders: list[Annotated[str, Field(pattern="^/")]] = Field(default_factory=list)
+    """Folders of nodes below which weights.cache.nodePath may lie; empty: any that is not the system's."""
     prometheus: Prometheus = Prometheus()
     """Where the metrics of the serving pods are read."""
     pairs: Pairs = Pairs()

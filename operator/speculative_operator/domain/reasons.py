@@ -66,6 +66,7 @@ class Reason(StrEnum):
     NEW_REVISION = "NewRevisionAvailable"
     VERSIONS_UNREAD = "VersionsUnread"
     UPGRADE_WAITS = "UpgradeWaits"
+    PRIVILEGES_KEPT = "PrivilegesKept"
     PICKED = "SpeculatorPicked"
     NOTHING_KNOWN = "NoSpeculatorKnown"
     BETTER_KNOWN = "BetterSpeculatorKnown"
@@ -156,6 +157,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.VERSIONS_UNREAD: "The versions that are to be looked up could not be read; pods that run keep theirs.",
     Reason.UPGRADE_WAITS: "This release of the operator would make pods differently; those that run stay until it is "
     "asked for, by the annotation that the message names.",
+    Reason.PRIVILEGES_KEPT: "Pods run with a privilege that spec.template would not get now; the message names it.",
     Reason.PICKED: "speculator.auto: the message names the speculator taken from the catalogue, why, and the source.",
     Reason.NOTHING_KNOWN: "speculator.auto: the catalogue has nothing that can be served for this verifier, which is "
     "served alone; the message names the remedy.",

@@ -22,7 +22,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import compiling, own_rollouts, startup, upgrade
+from speculative_operator.reconcile import compiling, own_rollouts, privileges, startup, upgrade
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
@@ -94,7 +94,9 @@ def _ticked(
     """The tick of a spec whose speculator is named, or was picked: then with what became of the pick."""
     look = _Look(read_pods(world.pods), read_rollout(world.deployment, world.spec.replicas), observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
-    refused = refusals(world.spec, engine, jobs=bool(world.capabilities.job_image))
+    refused = (
+        *refusals(world.spec, engine, jobs=bool(world.capabilities.job_image)), *privileges.refused(world)
+    )  # fmt: skip
     if refused:
         return _stay(world, look, memory, (*refused, *world.problems), now), picking
     if world.spec.paused:
@@ -159,8 +161,8 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     late = first_outlasted(turn.look.pods)
     notices = (
         *engine.notices(choice.named), *unused(choice.named, policy.knobs), *compiling.unused(choice.named, world),
-        *pairing.notices, *waiting, *((startup.late(late.name, late.outlasted),) if late is not None else ()),
-        *own_rollouts.notices(choice.named, verdict.own),
+        *pairing.notices, *waiting, *privileges.notices(world), *own_rollouts.notices(choice.named, verdict.own),
+        *((startup.late(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said, startup=starts)
     status = make_status(view, world.status, verdict.memory, turn.now)

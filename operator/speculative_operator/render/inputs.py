@@ -25,6 +25,10 @@ class Capabilities:
     """Pairs are inspected by Jobs before pods are made of them. False: they are served unread."""
     job_image: str = ""
     """The operator's own image, of which Jobs are run; empty where it does not know: then no Job is made."""
+    template_privileges: tuple[str, ...] = ()
+    """Privileges (`domain.privileges`) that templates may ask for, by the operator's settings."""
+    node_folders: tuple[str, ...] = ()
+    """Folders of nodes that caches may lie in, likewise; empty: any."""
     job_env: tuple[tuple[str, str], ...] = ()
     """Variables (name, value) that every Job is given, by the operator's settings."""
 

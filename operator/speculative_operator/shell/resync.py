@@ -79,6 +79,8 @@ class Resync:
             check_pairs=self._settings.check_pairs,
             job_image=self._settings.job_image,
             job_env=self._settings.for_jobs,
+            template_privileges=self._settings.privilege_list,
+            node_folders=self._settings.node_folder_list,
         )
 
     async def installed(self) -> bool:

@@ -1,0 +1,196 @@
+"""Privileges that `spec.template` asks for: refused, unless whoever installed the operator allows them. Used by `tick`.
+
+Who may create a SpeculativeDeployment has the operator make pods. Without this check that right would be the right to
+any pod: as root of a node, or with the token of any ServiceAccount of the namespace. Secrets that pods may name are not
+bounded here, for engines need them.
+
+What the pods of an object already have when the check comes into force they keep, with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.privileges import EVERY, Privilege
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.plan import is_ours
+from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
+from speculative_operator.reconcile.world import World
+from speculative_operator.render import RenderError
+from speculative_operator.render.environment import plain
+from speculative_operator.render.merge import merge
+
+_CAPABILITIES = frozenset(
+    {
+        *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP"),
+        *("SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+    }
+)
+_SE_LINUX = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
+_SYSCTLS = frozenset(
+    {
+        *("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start"),
+        *("net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports"),
+        *("net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl"),
+        "net.ipv4.tcp_keepalive_probes",
+    }
+)
+"""What the level baseline lets pods have (Pod Security Standards of Kubernetes 1.36)."""
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_RENDERED: Mapping[str, Any] = {"spec": {"automountServiceAccountToken": False}}
+"""Of what the operator renders, what a template may take away to get more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One privilege, and where it is asked for."""
+
+    privilege: Privilege
+    field: str
+    value: str
+
+
+def refused(world: World) -> tuple[Condition, ...]:
+    """Why pods may not be made of the template; empty where they may."""
+    return tuple(
+        Condition(ConditionType.READY, Truth.FALSE, Reason.SPEC_INVALID, _sentence(one))
+        for one in _beyond(world)
+        if one not in _running(world)
+    ) + _folder(world)
+
+
+def notices(world: World) -> tuple[Notice, ...]:
+    """What pods keep that no others would be given."""
+    return tuple(
+        Notice(Reason.PRIVILEGES_KEPT, f"{_sentence(one)}. Pods that run with it stay")
+        for one in _beyond(world)
+        if one in _running(world)
+    )
+
+
+def asked(template: Mapping[str, Any]) -> tuple[Asked, ...]:
+    """Every privilege that a pod template has."""
+    pod = mapping(template, "spec")
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    containers = ((kind, one) for kind in kinds for one in mappings(pod, kind))
+    return (
+        *_of_pod(pod),
+        *_of_volumes(pod),
+        *(
+            one
+            for kind, container in containers
+            for one in _of_container(container, f"{kind}[{text(container, 'name')}]")
+        ),
+        *_of_annotations(mapping(template, "metadata", "annotations")),
+    )
+
+
+def _beyond(world: World) -> tuple[Asked, ...]:
+    allowed = world.capabilities.template_privileges
+    if EVERY in allowed or not world.spec.template:
+        return ()
+    try:
+        merged = merge(_RENDERED, plain(world.spec.template), "spec.template", field="template")
+    except RenderError:
+        return ()  # it is refused as a whole when it is rendered
+    return tuple(one for one in asked(merged) if one.privilege.value not in allowed)
+
+
+def _running(world: World) -> tuple[Asked, ...]:
+    found = world.deployment
+    return asked(mapping(found, "spec", "template")) if found is not None and is_ours(world, found) else ()
+
+
+def _sentence(one: Asked) -> str:
+    return (
+        f"spec.template.{one.field} is {one.value}, which gives pods more than the level baseline of Pod Security; "
+        f"remove it, or have whoever installed the operator add {one.privilege} to its setting "
+        "SPECULATIVE_TEMPLATE_PRIVILEGES (templatePrivileges of the chart)"
+    )
+
+
+def _folder(world: World) -> tuple[Condition, ...]:
+    """A folder of nodes that caches may not lie in. Pods that have it keep it."""
+    cache, allowed = world.spec.weights.cache, world.capabilities.node_folders
+    path = cache.node_path if cache is not None else ""
+    if not path or not allowed or any(f"{path}/".startswith(f"{one}/") for one in allowed):
+        return ()
+    if any(one.privilege is Privilege.HOST_PATH and one.value == path for one in _running(world)):
+        return ()
+    message = (
+        f"spec.weights.cache.nodePath is {path}, which lies in none of {', '.join(allowed)}; name a folder in one of "
+        "these, or have whoever installed the operator add it to its setting SPECULATIVE_NODE_FOLDERS (nodeFolders of "
+        "the chart)"
+    )
+    return (Condition(ConditionType.READY, Truth.FALSE, Reason.SPEC_INVALID, message),)
+
+
+def _of_pod(pod: Mapping[str, Any]) -> Iterator[Asked]:
+    for privilege in (Privilege.HOST_NETWORK, Privilege.HOST_PID, Privilege.HOST_IPC):
+        if at(pod, privilege.value) is True:
+            yield Asked(privilege, f"spec.{privilege}", "true")
+    for field in ("serviceAccountName", "serviceAccount"):
+        if text(pod, field) not in ("", "default"):
+            yield Asked(Privilege.SERVICE_ACCOUNT, f"spec.{field}", text(pod, field))
+    if at(pod, "automountServiceAccountToken") is not False:
+        yield Asked(Privilege.TOKEN, "spec.automountServiceAccountToken", "not false")
+    for sysctl in mappings(pod, "securityContext", "sysctls"):
+        if text(sysctl, "name") not in _SYSCTLS:
+            yield Asked(Privilege.SYSCTLS, "spec.securityContext.sysctls", text(sysctl, "name"))
+    yield from _of_context(mapping(pod, "securityContext"), "spec.securityContext")
+
+
+def _of_volumes(pod: Mapping[str, Any]) -> Iterator[Asked]:
+    for volume in mappings(pod, "volumes"):
+        where = f"spec.volumes[{text(volume, 'name')}]"
+        if "hostPath" in volume:
+            yield Asked(Privilege.HOST_PATH, f"{where}.hostPath.path", text(volume, "hostPath", "path"))
+        if any("serviceAccountToken" in one for one in mappings(volume, "projected", "sources")):
+            yield Asked(Privilege.TOKEN, f"{where}.projected.sources", "serviceAccountToken")
+
+
+def _of_container(container: Mapping[str, Any], name: str) -> Iterator[Asked]:
+    where, context = f"spec.{name}", mapping(container, "securityContext")
+    if at(context, "privileged") is True:
+        yield Asked(Privilege.PRIVILEGED, f"{where}.securityContext.privileged", "true")
+    for capability in items(context, "capabilities", "add"):
+        if capability not in _CAPABILITIES:
+            yield Asked(Privilege.CAPABILITIES, f"{where}.securityContext.capabilities.add", str(capability))
+    if text(context, "procMount") not in ("", "Default"):
+        yield Asked(Privilege.PROC_MOUNT, f"{where}.securityContext.procMount", text(context, "procMount"))
+    for port in mappings(container, "ports"):
+        if whole(port, "hostPort"):
+            yield Asked(Privilege.HOST_PORT, f"{where}.ports", f"hostPort {whole(port, 'hostPort')}")
+    for hook in ("startupProbe", "readinessProbe", "livenessProbe"):
+        yield from _of_hook(mapping(container, hook), f"{where}.{hook}")
+    for hook in ("postStart", "preStop"):
+        yield from _of_hook(mapping(container, "lifecycle", hook), f"{where}.lifecycle.{hook}")
+    yield from _of_context(context, f"{where}.securityContext")
+
+
+def _of_hook(hook: Mapping[str, Any], where: str) -> Iterator[Asked]:
+    for kind in ("httpGet", "tcpSocket"):
+        if text(hook, kind, "host"):
+            yield Asked(Privilege.PROBED_HOST, f"{where}.{kind}.host", text(hook, kind, "host"))
+
+
+def _of_context(context: Mapping[str, Any], where: str) -> Iterator[Asked]:
+    """What pods and containers both may have."""
+    for privilege in (Privilege.SECCOMP, Privilege.APP_ARMOR):
+        if text(context, privilege.value, "type") == "Unconfined":
+            yield Asked(privilege, f"{where}.{privilege}.type", "Unconfined")
+    options = mapping(context, "seLinuxOptions")
+    if text(options, "type") not in _SE_LINUX or text(options, "user") or text(options, "role"):
+        yield Asked(Privilege.SE_LINUX, f"{where}.seLinuxOptions", ", ".join(f"{k} {v}" for k, v in options.items()))
+    if at(context, "windowsOptions", "hostProcess") is True:
+        yield Asked(Privilege.HOST_PROCESS, f"{where}.windowsOptions.hostProcess", "true")
+
+
+def _of_annotations(annotations: Mapping[str, Any]) -> Iterator[Asked]:
+    for key, value in annotations.items():
+        if key.startswith(_APP_ARMOR) and value == "unconfined":
+            yield Asked(Privilege.APP_ARMOR, f"metadata.annotations[{key}]", value)
