@@ -15,6 +15,7 @@ from speculative_operator import __version__, settings
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.settings import Settings, SettingsError
 from speculative_operator.shell import logs
+from speculative_operator.shell.budget import Budget
 from speculative_operator.shell.cache import Cache, Key
 from speculative_operator.shell.catalogue import CatalogueFile
 from speculative_operator.shell.http import Endpoints
@@ -91,7 +92,8 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
     rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)
     turns = Turns(chosen.inspect_jobs, time.monotonic)
-    sources = Sources(rounds.latest, resync.capabilities, Jobs(kube, time.monotonic), turns, rows.current)
+    budget = Budget(lambda: len(cache), time.monotonic)
+    sources = Sources(rounds.latest, resync.capabilities, Jobs(kube, time.monotonic), turns, budget, rows.current)
     visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)

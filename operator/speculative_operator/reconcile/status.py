@@ -22,7 +22,7 @@ from speculative_operator.render.labels import pair_hash
 from speculative_operator.tuner import Memory
 
 FIGURES_SECONDS = 30.0
-"""Figures are written at most this often."""
+"""Figures are written at most this often, of a large fleet less often (`shell.budget`)."""
 FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16
@@ -104,21 +104,28 @@ def _engine(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
     return {key: value for key, value in (("engine", block), ("warnings", warnings[:WARNINGS_KEPT])) if value}
 
 
-def should_write(old: Mapping[str, Any], new: Mapping[str, Any], last_write: float, now: float) -> bool:
-    """True when the new status says something that cannot wait, or figures moved and the last write is long enough ago.
+def should_write(
+    old: Mapping[str, Any], new: Mapping[str, Any], last_write: float, now: float, interval: float = FIGURES_SECONDS
+) -> bool:
+    """True when the new status says something that cannot wait, or figures moved and the last write is `interval` ago.
 
     `last_write` and `now` in unix seconds. The tuner's memory never causes a write: what it has learned since is
     learned again within minutes.
     """
-    if _steady(old) != _steady(new):
+    if cannot_wait(old, new):
         return True
-    if 0 <= now - last_write < FIGURES_SECONDS:
+    if 0 <= now - last_write < interval:
         return False
     if at(old, "engine", _ACKNOWLEDGED) != at(new, "engine", _ACKNOWLEDGED):
         return True
     if _downloads(old) != _downloads(new):
         return True
     return _verdict(old) != _verdict(new) or _moved(mapping(old, "speculation"), mapping(new, "speculation"))
+
+
+def cannot_wait(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """True when the new status says something that is written at once."""
+    return _steady(old) != _steady(new)
 
 
 def _steady(status: Mapping[str, Any]) -> dict[str, Any]:

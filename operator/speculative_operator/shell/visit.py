@@ -19,11 +19,12 @@ from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.status import should_write
+from speculative_operator.reconcile.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Catalogue, Outcome, World, packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
+from speculative_operator.shell.budget import Budget
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready, ready_since
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
@@ -60,7 +61,7 @@ class SeesJobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a visit looks at beside the cache."""
+    """What a visit looks at, or shares with others, beside the cache."""
 
     latest: Callable[[str], Round | None]
     """A namespace's newest Prometheus round."""
@@ -68,6 +69,8 @@ class Sources:
     """What the cluster offers."""
     jobs: SeesJobs
     turns: Turns
+    budget: Budget
+    """For writes of figures."""
     catalogue: Callable[[], Catalogue] = packaged
     """Rows that speculators are picked from."""
 
@@ -229,7 +232,8 @@ class Visitor:
 
     async def _report(self, owner: Body, state: _State, outcome: Outcome, now: float) -> None:
         old = owner.get("status") or {}
-        if should_write(old, outcome.status, state.status_at, now):
+        due = should_write(old, outcome.status, state.status_at, now, self._sources.budget.interval)
+        if due and (self._sources.budget.take() or cannot_wait(old, outcome.status)):
             log.debug("writing status: %s", _changed(old, outcome.status), extra=_tags(owner))
             if not await self._reporter.status(owner, outcome.status):
                 return

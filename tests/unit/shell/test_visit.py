@@ -21,6 +21,7 @@ from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell import errors
+from speculative_operator.shell.budget import Budget
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
@@ -55,7 +56,9 @@ class Rig:
         self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry, lambda: self.leading)
-        sources = Sources(lambda _: self.round, Capabilities, Jobs(kube, time.monotonic), Turns(1, lambda: self.at))
+        self.budget = Budget(lambda: len(self.cache), lambda: self.at)
+        turns = Turns(1, lambda: self.at)
+        sources = Sources(lambda _: self.round, Capabilities, Jobs(kube, time.monotonic), turns, self.budget)
         self.visitor = Visitor(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
     def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
