@@ -213,8 +213,8 @@ class EngineStatus(Wire):
     since: Time | None = None
     """When the pods' report last changed."""
     fallback: bool | None = Field(default=None, strict=True)
-    """True: pods were found not to re-read their table and are served accordingly: K changes by a rollout. A change of
-    version or image in the spec ends this."""
+    """True: pods were found not to re-read their table and, as the annotation adopt asks, are served accordingly: K
+    changes by a rollout. A change of version or image in the spec ends this, or the value engine-as-in-spec."""
     table_version_in_pods: Long | None = None
     """Lowest version of the table that a serving pod has put in force."""
 

@@ -139,7 +139,8 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.ENGINE_UNMAINTAINED: "The engine gets fixes only, or none; the message names one that is maintained.",
     Reason.LIVE_UNPROVEN: "Live changes of K were not proven on this release of the engine: a rollout changes K there.",
     Reason.PER_REQUEST_UNUSED: "speculation.perRequest has no effect with this engine, method or mode; all else works.",
-    Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version, and are treated as it.",
+    Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version. Where they do not "
+    "re-read their table, the message names the annotation that has them served as that release.",
     Reason.TABLE_NOT_IN_FORCE: "A pod that serves has not put the newest table in force; the message names it.",
     Reason.UNSUPPORTED_TARGET: "spec.target is not available in this release.",
     Reason.UNSUPPORTED_SOURCE: "The model source cannot be served like this; the message names the remedy.",

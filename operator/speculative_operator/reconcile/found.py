@@ -3,13 +3,16 @@
 Used by `tick` (the engine as it was found), `status` (the block, the warnings) and `tuning` (pods behind the table).
 
 A payload that was not proven on the release in the pod leaves the engine alone: it serves on with the table of its
-start, and no other ever reaches it. When all pods have said so for a while, the spec is served as what they are: the
-adapter then makes the table part of the pod template, and one rollout follows. Nothing undoes this but a change of
-`spec.engine` by the user: pods that are made without the payload have nothing more to say.
+start, and no other ever reaches it. When all pods have said so for a while, a warning names the annotation by which the
+user has the spec served as what they are: the adapter then makes the table part of the pod template, and one rollout
+follows. What pods say reaches us by Prometheus, where others may speak for them: it replaces no pod by itself. A
+change of `spec.engine` ends it, or the annotation with the value AS_IN_SPEC: pods that are made without the payload
+have nothing more to say.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +31,9 @@ from speculative_operator.reconcile.view import View
 
 CERTAIN_SECONDS = 60.0
 """All pods must have told the same for so long before pods are rolled for it: a restarting engine tells much."""
+AS_IN_SPEC = "engine-as-in-spec"
+"""Value of the annotation `adopt` that takes back what another value of it had accepted."""
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
 _KEPT = ("asked", "version", "live", "since", "fallback", "tableVersionInPods")
 
 
@@ -102,19 +108,25 @@ def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, A
     if lowest is not None:
         block["tableVersionInPods"] = lowest
     told = _told(view)
-    if told is not None:
-        if told != (text(block, "version"), at(block, "live")):
-            block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
-        if _is_certain(view, block, now):
-            block["fallback"] = True
+    if told is not None and told != (text(block, "version"), at(block, "live")):
+        block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
+    if at(block, "fallback") is True and view.spec.adopt == AS_IN_SPEC:
+        del block["fallback"]
+    elif _is_certain(view, block, now) and view.spec.adopt == acceptance(text(block, "version")):
+        block["fallback"] = True
     return block | {"asked": wanted} if block else {}
+
+
+def acceptance(version: str) -> str:
+    """Value of the annotation `adopt` by which the user has pods served as the release that they report."""
+    return f"engine-{version}" if _VERSION.fullmatch(version) else "engine-unknown"
 
 
 def found_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
     """What a user should know of what pods tell, such as another release than the spec's."""
     version, wanted = text(block, "version"), spec.engine.version
     inert = at(block, "live") is False
-    how = " and do not re-read their table, so that K changes by a rollout" if inert else ""
+    how = f" and do not re-read their table, so that {_consequence(spec, block)}" if inert else ""
     if version and not same_release(version, wanted):
         message = (
             f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
@@ -122,9 +134,20 @@ def found_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notic
         )
         return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
     if inert:
-        message = f"pods of engine {version or wanted} do not re-read their table: K changes by a rollout"
+        message = f"pods of engine {version or wanted} do not re-read their table: {_consequence(spec, block)}"
         return (Notice(Reason.LIVE_UNPROVEN, message),)
     return ()
+
+
+def _consequence(spec: DeploymentSpec, block: Mapping[str, Any]) -> str:
+    if at(block, "fallback") is True:
+        return "K changes by a rollout"
+    annotate = f"kubectl annotate specdep {spec.name} -n {spec.namespace} --overwrite {names.ANNOTATION_ADOPT}"
+    value = acceptance(text(block, "version"))
+    return (
+        f"K stays that of their start; `{annotate}={value}` replaces them by pods whose K changes by a rollout, and "
+        f"the value {AS_IN_SPEC} takes that back"
+    )
 
 
 def same_release(one: str, other: str) -> bool:

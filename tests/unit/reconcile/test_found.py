@@ -17,7 +17,7 @@ from speculative_operator.domain.spec import EngineSettings, Mode, OffPolicy, Sp
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.vllm.adapter import VllmEngine
 from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.found import CERTAIN_SECONDS, same_release
+from speculative_operator.reconcile.found import CERTAIN_SECONDS, acceptance, same_release
 from speculative_operator.reconcile.status import should_write
 
 
@@ -26,11 +26,21 @@ def engine(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
+def accept(cluster: Cluster, version: str = NEWER) -> None:
+    """The user sets the annotation that the warning names, once pods have told the same for long enough."""
+    tell(cluster, CERTAIN_SECONDS + 10.0, version=version)
+    assert "fallback" not in cluster.status["engine"]
+    (warning,) = cluster.status["warnings"]
+    assert f"{names.ANNOTATION_ADOPT}={acceptance(version)}`" in warning["message"]
+    cluster.edit(adopt=acceptance(version))
+    tell(cluster, 10.0, version=version)
+    assert cluster.status["engine"]["fallback"] is True
+
+
 def fallen() -> Cluster:
     """A cluster whose pods were inert for long enough, and were rolled for it."""
     cluster = settled(spec=MINE)
-    tell(cluster, CERTAIN_SECONDS + 10.0)
-    assert cluster.status["engine"]["fallback"] is True
+    accept(cluster)
     cluster.tick()
     cluster.roll()
     return cluster
@@ -42,9 +52,7 @@ def fallen() -> Cluster:
 def test_pods_are_rolled_once_to_a_table_of_their_start() -> None:
     cluster = settled(spec=MINE)
     assert "--scheduler-cls" in engine(cluster)["args"]
-    assert tell(cluster, CERTAIN_SECONDS) == []
-    assert "fallback" not in cluster.status["engine"]
-    assert tell(cluster, 10.0) == [], "first it is written down, so that it survives a restart"
+    accept(cluster)
     outcome = cluster.tick()
     assert remade(outcome) == [("Deployment", "demo", Reason.ENGINE_VERSION_DIFFERS)]
     assert "--scheduler-cls" not in engine(cluster)["args"]
@@ -62,7 +70,7 @@ def test_the_table_in_force_and_what_was_learned_stay() -> None:
     for _ in range(5):
         cluster.tick(observed(cluster))
     before = cluster.status["speculation"]
-    tell(cluster, CERTAIN_SECONDS + 10.0)
+    accept(cluster)
     cluster.tick()
     after = cluster.status["speculation"]
     assert (after["table"], after["tableVersion"]) == (before["table"], before["tableVersion"])
@@ -75,6 +83,9 @@ def test_a_restart_of_the_operator_neither_forgets_nor_repeats_it(after: float) 
     tell(cluster, after)
     cluster.forget()
     tell(cluster, CERTAIN_SECONDS + 10.0 - after)
+    cluster.edit(adopt=acceptance(NEWER))
+    tell(cluster, 10.0)
+    cluster.forget()
     cluster.tick()
     cluster.roll()
     assert cluster.templates == 2
@@ -86,7 +97,8 @@ def test_a_restart_of_the_operator_neither_forgets_nor_repeats_it(after: float) 
 
 def test_an_operator_killed_before_it_wrote_status_ends_at_the_same() -> None:
     cluster = settled(spec=MINE)
-    tell(cluster, CERTAIN_SECONDS)
+    tell(cluster, CERTAIN_SECONDS + 10.0)
+    cluster.edit(adopt=acceptance(NEWER))
     unsaid = cluster.status
     tell(cluster, 10.0)
     cluster.status = unsaid
@@ -138,8 +150,7 @@ def test_an_edit_of_something_else_keeps_it() -> None:
 def test_an_image_of_the_pod_template_counts_as_the_users() -> None:
     overridden = replace(SPEC, template={"spec": {"containers": [{"name": "engine", "image": "quay.io/me/vllm:1"}]}})
     cluster = settled(spec=overridden)
-    tell(cluster, CERTAIN_SECONDS + 10.0)
-    assert cluster.status["engine"]["fallback"] is True
+    accept(cluster)
     cluster.edit(template={"spec": {"containers": [{"name": "engine", "image": "quay.io/me/vllm:2"}]}})
     cluster.settle()
     assert "fallback" not in cluster.status.get("engine", {})
@@ -147,7 +158,7 @@ def test_an_image_of_the_pod_template_counts_as_the_users() -> None:
 
 def test_pods_that_are_inert_on_the_right_release_fall_back_too() -> None:
     cluster = settled(spec=MINE)
-    tell(cluster, CERTAIN_SECONDS + 10.0, version="0.32.0")
+    accept(cluster, "0.32.0")
     cluster.tick()
     assert cluster.status["speculation"]["actuator"] == "Table"
     assert [one["reason"] for one in cluster.status["warnings"]] == ["LiveUnproven"]
@@ -156,7 +167,7 @@ def test_pods_that_are_inert_on_the_right_release_fall_back_too() -> None:
 @pytest.mark.parametrize("version", ["0.1.dev3+gabc", "0.2.0", "nightly"])
 def test_a_release_that_the_adapter_refuses_stops_nothing(version: str) -> None:
     cluster = settled(spec=MINE)
-    tell(cluster, CERTAIN_SECONDS + 10.0, version=version)
+    accept(cluster, version)
     cluster.tick()
     cluster.roll()
     cluster.settle()
@@ -240,7 +251,7 @@ def test_without_telemetry_nothing_is_told_of_the_engine() -> None:
 
 def test_hard_off_and_return_keep_what_was_found() -> None:
     cluster = settled(spec=replace(MINE, speculation=Speculation(off_policy=OffPolicy.HARD)))
-    tell(cluster, CERTAIN_SECONDS + 10.0)
+    accept(cluster)
     cluster.tick()
     cluster.roll()
     cluster.edit(speculation=Speculation(mode=Mode.OFF))
