@@ -29,6 +29,7 @@ from speculative_operator.shell.prometheus import Prometheus
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resync import Resync
+from speculative_operator.shell.room import Room
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import Turns
@@ -93,7 +94,9 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)
     turns = Turns(chosen.inspect_jobs, time.monotonic)
     budget = Budget(lambda: len(cache), time.monotonic)
-    sources = Sources(rounds.latest, resync.capabilities, Jobs(kube, time.monotonic), turns, budget, rows.current)
+    room = Room(kube, time.monotonic, everywhere=not chosen.namespace_list)
+    jobs = Jobs(kube, time.monotonic)
+    sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current, room)
     visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)

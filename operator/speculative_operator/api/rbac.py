@@ -60,6 +60,13 @@ OPERATOR: tuple[Permission, ...] = (
 )
 """In every namespace that is served."""
 
+CLUSTER: tuple[Permission, ...] = (
+    Permission(
+        "", "nodes", ("list",), "whether one more pod fits, before pods are replaced; works without, see ADR 16"
+    ),
+)
+"""Where all namespaces are served: what other pods take of nodes cannot be seen from a few."""
+
 LEASES = "leases"
 LEASE_GROUP = "coordination.k8s.io"
 
@@ -104,6 +111,7 @@ def chart_rules(lease: str = names.OPERATOR) -> dict[str, Any]:
     """What the chart reads from files/rules.yaml."""
     return {
         "operator": rules(OPERATOR),
+        "cluster": rules(CLUSTER),
         "leader": rules(leader(lease)),
         **{name: rules(permissions) for name, permissions in USERS.items()},
     }

@@ -89,11 +89,15 @@ class Kube:
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return await self._request("get", resource, namespace, name)
 
-    async def list(self, resource: Resource, namespace: str = "", selector: str = "") -> AsyncIterator[Json]:
+    async def list(
+        self, resource: Resource, namespace: str = "", selector: str = "", fields: str = ""
+    ) -> AsyncIterator[Json]:
         """Every object, page by page. ExpiredListError half-way: the caller starts again."""
         following = ""
         while True:
-            query = {"limit": str(CHUNK), "labelSelector": selector, "continue": following}
+            query = {
+                "limit": str(CHUNK), "labelSelector": selector, "fieldSelector": fields, "continue": following
+            }  # fmt: skip
             page = await self._request("list", resource, namespace, query=query)
             for item in page.get("items") or ():
                 item.setdefault("kind", resource.kind)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
-from speculative_operator.domain.actions import Action
+from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
@@ -29,7 +30,8 @@ from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_read
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.report import Reporter
-from speculative_operator.shell.resources import CLAIM
+from speculative_operator.shell.resources import CLAIM, DEPLOYMENT
+from speculative_operator.shell.room import GOOD_SECONDS
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import Turns, late, queued, reading, wants, without
@@ -59,6 +61,14 @@ class SeesJobs(Protocol):
     async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]: ...
 
 
+class FindsRoom(Protocol):
+    """`room.Room`, or a fake."""
+
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> bool | None: ...
+
+    def forget(self, key: Key) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """What a visit looks at, or shares with others, beside the cache."""
@@ -73,6 +83,8 @@ class Sources:
     """For writes of figures."""
     catalogue: Callable[[], Catalogue] = packaged
     """Rows that speculators are picked from."""
+    room: FindsRoom | None = None
+    """Looks whether one more pod fits; None: nothing is known of that."""
 
 
 @dataclass(slots=True)
@@ -114,6 +126,8 @@ class Visitor:
     def forget(self, key: Key) -> None:
         """The object is gone."""
         self._sources.turns.leave(key)
+        if self._sources.room is not None:
+            self._sources.room.forget(key)
         self._states.pop(key, None)
 
     async def visit(self, key: Key) -> float | None:
@@ -135,11 +149,11 @@ class Visitor:
         jobs = await self._sources.jobs.seen(snapshot, now)
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
         arriving = await self._sources.jobs.arriving(snapshot) if by_pods else {}
-        outcome = self._decide(spec, snapshot, state, jobs, arriving, now)
+        outcome, until = await self._decide(spec, snapshot, state, jobs, arriving, now)
         actions = self._in_turn(key, snapshot, outcome.actions, now)
         try:
             with self._telemetry.phase("apply"):
-                report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now)
+                report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now, until)
         except ApiError:
             state.memory = _unless_changed(before, outcome.memory)
             raise
@@ -163,7 +177,7 @@ class Visitor:
             state = self._states[key] = _State(uid, now if owner.get("status") else 0.0)
         return state
 
-    def _decide(
+    async def _decide(
         self,
         spec: DeploymentSpec,
         snapshot: Snapshot,
@@ -171,7 +185,9 @@ class Visitor:
         jobs: tuple[JobSeen, ...],
         arriving: Mapping[str, Progress],
         now: float,
-    ) -> Outcome:
+    ) -> tuple[Outcome, float]:
+        """What is to be done, and until when (monotonic seconds) it may be: what rests on room that was found must not
+        wait."""
         with self._telemetry.phase("observe"):
             observation = self._observe(spec, snapshot, state)
         strangers = state.ledger.strangers(now)
@@ -195,8 +211,16 @@ class Visitor:
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)
+        room, until = None, inf
+        if outcome.room_for is not None and self._sources.room is not None:
+            waits, key = any(_replaces(one) for one in outcome.actions), (spec.namespace, spec.name)
+            room = await self._sources.room.fits(key, outcome.room_for, waits=waits)
+        if room is not None:
+            until = time.monotonic() + GOOD_SECONDS if room else inf
+            with self._telemetry.phase("decide"):
+                outcome = self._tick(replace(world, room=room), state.memory, observation, now)
         state.memory = outcome.memory
-        return outcome
+        return outcome, until
 
     def _in_turn(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...], now: float) -> tuple[Action, ...]:
         """`actions` without a Job that reads where it is not this object's turn; the next tick asks for it again."""
@@ -260,6 +284,10 @@ class Visitor:
         observed = any(is_ready(pod) for pod in snapshot.pods)
         wait = self._settings.tick_seconds * (1.5 if observed else 1.0)
         return min(wait, READ_EVERY) if hurries else wait
+
+
+def _replaces(action: Action) -> bool:
+    return isinstance(action, ApplyChild) and action.manifest["kind"] == DEPLOYMENT.kind
 
 
 def _at_ease(snapshot: Snapshot) -> bool:

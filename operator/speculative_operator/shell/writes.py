@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +33,7 @@ from speculative_operator.shell.errors import (
     UnavailableError,
 )
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, Resource
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, POD, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -147,15 +148,22 @@ class Writer:
         self._rediscover = rediscover
 
     async def carry_out(
-        self, key: Key, snapshot: Snapshot, actions: Sequence[Action], ledger: Ledger, now: float
+        self,
+        key: Key,
+        snapshot: Snapshot,
+        actions: Sequence[Action],
+        ledger: Ledger,
+        now: float,
+        until: float = inf,
     ) -> Report:
-        """Children all at once, then pods are poked, so that what they are poked for is there.
+        """Children all at once, then pods are poked, so that what they are poked for is there. No Deployment is written
+        after `until` (monotonic seconds): a write may wait for its slot, and its reasons grow old.
 
         Raises the worst ApiError when one says to try the whole visit again later.
         """
         children = [action for action in actions if isinstance(action, ApplyChild | DeleteChild)]
         pokes = [action for action in actions if isinstance(action, PokePod)]
-        first = await self._together([self._child(key, snapshot, action, ledger, now) for action in children])
+        first = await self._together([self._child(key, snapshot, action, ledger, now, until) for action in children])
         second = await self._together([self._poke(snapshot, action) for action in pokes])
         wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
         past = ledger.forget(wanted)
@@ -174,18 +182,26 @@ class Writer:
         )
 
     async def _child(
-        self, key: Key, snapshot: Snapshot, action: ApplyChild | DeleteChild, ledger: Ledger, now: float
+        self,
+        key: Key,
+        snapshot: Snapshot,
+        action: ApplyChild | DeleteChild,
+        ledger: Ledger,
+        now: float,
+        until: float,
     ) -> Report:
         if not self._still(key, snapshot):
             return Report(again=True)
         try:
             if isinstance(action, DeleteChild):
                 return await self._delete(key, snapshot, action)
-            return await self._apply(key, snapshot, action, ledger, now)
+            return await self._apply(key, snapshot, action, ledger, now, until)
         except OutdatedError:
             return Report(again=True)
 
-    async def _apply(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
+    async def _apply(
+        self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float, until: float
+    ) -> Report:
         manifest = action.manifest
         slot = slot_of(manifest)
         digest, generation = digest_of(manifest), snapshot.owner["metadata"].get("generation", 0)
@@ -201,7 +217,7 @@ class Writer:
             ledger.problems[slot] = Problem(condition, digest, generation, now + FORBIDDEN_PAUSE)
             return Report(refused=True)
         try:
-            still = partial(self._still, key, snapshot)
+            still = partial(self._still, key, snapshot, until if slot[0] == DEPLOYMENT.kind else inf)
             body = trimmed(await self._kube.apply(resource, manifest, uid=uid, still=still))
         except NotFoundError:
             return self._vanished(resource.optional)
@@ -294,10 +310,11 @@ class Writer:
         self._telemetry.action("poke", POD.kind)
         return Report(acted=1)
 
-    def _still(self, key: Key, snapshot: Snapshot) -> bool:
-        """True while the object is the one the tick saw, wants what it wanted, and we may write."""
+    def _still(self, key: Key, snapshot: Snapshot, until: float = inf) -> bool:
+        """True while the object is the one the tick saw, wants what it wanted, we may write, and it is before `until`
+        (monotonic seconds)."""
         owner = self._cache.owner(key)
-        if owner is None or not self._leading():
+        if owner is None or not self._leading() or time.monotonic() > until:
             return False
         seen, meta = snapshot.owner["metadata"], owner["metadata"]
         return (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -20,9 +20,9 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
-from speculative_operator.shell import errors
+from speculative_operator.shell import errors, visit
 from speculative_operator.shell.budget import Budget
-from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.cache import Cache, Key
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.podseries import Answer
@@ -37,6 +37,20 @@ from speculative_operator.tuner import Memory
 
 SETTINGS = Settings()
 Plan = Callable[[World], tuple[tuple[Action, ...], dict[str, Any], tuple[Event, ...]]]
+
+
+@dataclass
+class FakeRoom:
+    answer: bool | None
+    asked: list[bool] = field(default_factory=list)
+
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> bool | None:
+        assert (key, template) == (KEY, {"spec": {}})
+        self.asked.append(waits)
+        return self.answer
+
+    def forget(self, key: Key) -> None:
+        pass
 
 
 class Rig:
@@ -57,15 +71,18 @@ class Rig:
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry, lambda: self.leading)
         self.budget = Budget(lambda: len(self.cache), lambda: self.at)
-        turns = Turns(1, lambda: self.at)
-        sources = Sources(lambda _: self.round, Capabilities, Jobs(kube, time.monotonic), turns, self.budget)
+        self.room = FakeRoom(None)
+        self.room_for: Mapping[str, Any] | None = None
+        jobs, turns = Jobs(kube, time.monotonic), Turns(1, lambda: self.at)
+        sources = Sources(lambda _: self.round, Capabilities, jobs, turns, self.budget, room=self.room)
         self.visitor = Visitor(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
     def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
         assert abs(now - time.time()) < 5
         self.seen.append((world, memory, observation))
         actions, status, events = self.plan(world)
-        return Outcome(actions, status, events, self.memory or memory, self.probe)
+        room_for = self.room_for if world.room is None else None
+        return Outcome(actions, status, events, self.memory or memory, self.probe, room_for)
 
     async def begin(self, **more: Any) -> dict[str, Any]:
         stored = await self.api.put(OWNER, {**owner(), **more})
@@ -432,3 +449,37 @@ async def test_a_job_that_could_not_be_made_gives_its_turn_back(rig: Rig) -> Non
     rig.api.failures.clear()
     await rig.visitor.visit(("ns", "other"))
     assert [one["metadata"]["name"] for one in rig.api.find("Job")] == ["other-inspect"]
+
+
+# -- room for one more pod
+
+
+@pytest.mark.parametrize(("answer", "ticks"), [(None, 1), (False, 2), (True, 2)])
+async def test_a_tick_that_asks_for_room_is_made_again_with_the_answer(
+    rig: Rig, answer: bool | None, ticks: int
+) -> None:
+    of = await rig.begin()
+    rig.room.answer = answer
+    rig.room_for = {"spec": {}}
+    rig.plan = lambda world: (
+        (applying(of, "Deployment"),),
+        {"observedGeneration": 1, "replicas": int(bool(world.room))},
+        (),
+    )
+    await rig.visitor.visit(KEY)
+    assert [world.room for world, *_ in rig.seen] == [None, answer][:ticks]
+    assert rig.room.asked == [True], "a Deployment is about to be written"
+    assert rig.status["replicas"] == int(bool(answer))
+
+
+async def test_room_that_was_found_too_long_ago_is_looked_for_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write may wait for its slot: by then the accelerator may be another's."""
+    of = await rig.begin()
+    rig.room.answer, rig.room_for = True, {"spec": {}}
+    rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
+    monkeypatch.setattr(visit, "GOOD_SECONDS", -1.0)
+    assert await rig.visitor.visit(KEY) == 0.0
+    assert rig.api.writes() == []
+    monkeypatch.setattr(visit, "GOOD_SECONDS", 60.0)
+    await rig.visitor.visit(KEY)
+    assert [call.plural for call in rig.api.writes()][:1] == ["deployments"]

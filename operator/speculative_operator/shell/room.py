@@ -1,0 +1,99 @@
+"""Looks whether one more pod fits on some node, at the moment at which it matters. Used by `visit`.
+
+Nodes are listed, then the pods of those where it might fit, one node after the other until one has room: nothing is
+watched or kept. What it finds it sets aside for a while, so that many objects do not count on the same accelerator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from speculative_operator.reconcile.room import Need, fits, is_large_enough, may_run_on, most, need_of
+from speculative_operator.shell.cache import Key
+from speculative_operator.shell.errors import ApiError, ForbiddenError
+from speculative_operator.shell.kube import Json, Kube
+from speculative_operator.shell.resources import NODE, POD
+
+log = logging.getLogger(__name__)
+
+GOOD_SECONDS = 10.0
+"""So long an answer may be acted on: longer, and it is looked again."""
+SET_ASIDE_SECONDS = 60.0
+"""For so long room that was found is another object's: its pod counts by itself then."""
+AGAIN_SECONDS = 300.0
+"""Between looks for one object for which there was no room, where nothing waits for the answer."""
+FORBIDDEN_SECONDS = 600.0
+"""Between tries where the ServiceAccount may not look: permissions change by hand."""
+PATIENCE = 10.0
+"""seconds that a look may take, its turn included."""
+MOST_NODES = 50
+"""Nodes whose pods are listed for one answer."""
+WAITING = "spec.nodeName=,status.phase=Pending"
+
+
+class Room:
+    """One for the process: one look at a time. `everywhere`: the operator serves all namespaces, else it may not see
+    what others run, and nothing can be told."""
+
+    def __init__(self, kube: Kube, clock: Callable[[], float], *, everywhere: bool) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._everywhere = everywhere
+        self._turn = asyncio.Lock()
+        self._next: dict[Key, float] = {}
+        self._aside: dict[str, dict[Key, tuple[Need, float]]] = {}
+        self._forbidden_until = 0.0
+
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> bool | None:
+        """Whether one more pod of `template` fits now; None where that cannot be told. `waits`: pods are about to be
+        replaced whatever the answer, which therefore is worth waiting for."""
+        need, now = need_of(template), self._clock()
+        if not self._everywhere or need is None or now < self._forbidden_until:
+            return None
+        if not waits and (self._turn.locked() or now < self._next.get(key, 0.0)):
+            return None
+        try:
+            async with asyncio.timeout(PATIENCE), self._turn:
+                found = await self._look(key, need)
+        except ForbiddenError as error:
+            self._forbidden_until = self._clock() + FORBIDDEN_SECONDS
+            log.info("free accelerators are not counted: %s", error)
+            return None
+        except (ApiError, TimeoutError) as error:
+            log.debug("free accelerators cannot be counted now: %s", error)
+            found = None
+        if not found:
+            self._next[key] = self._clock() + AGAIN_SECONDS
+        return found
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._next.pop(key, None)
+
+    async def _look(self, key: Key, need: Need) -> bool | None:
+        nodes = [
+            one
+            async for one in self._kube.list(NODE, selector=need.selector)
+            if may_run_on(need, one) and is_large_enough(need, one)
+        ]
+        if not nodes:
+            return False
+        waiting = [one async for one in self._kube.list(POD, fields=WAITING)]
+        nodes.sort(key=lambda one: (-most(one, need), one["metadata"]["name"]))
+        for node in nodes[:MOST_NODES]:
+            name = node["metadata"]["name"]
+            pods = [one async for one in self._kube.list(POD, fields=f"spec.nodeName={name}")]
+            if fits(need, node, pods, (*waiting, *self._promised(name, key))):
+                self._aside.setdefault(name, {})[key] = (need, self._clock() + SET_ASIDE_SECONDS)
+                return True
+        return False if len(nodes) <= MOST_NODES else None
+
+    def _promised(self, node: str, key: Key) -> Iterator[Json]:
+        """Pods of other objects for which room on the node was found a moment ago."""
+        now = self._clock()
+        held = {other: one for other, one in self._aside.get(node, {}).items() if one[1] > now}
+        self._aside[node] = held
+        yield from ({"spec": need.pod} for other, (need, _) in held.items() if other != key)
