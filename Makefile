@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down test lint types unit harm golden contract cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
+.PHONY: help setup toolchain demo demo-keep down test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ golden: $(STAMP) ## rendered manifests against tests/golden/expected, generated 
 
 contract: toolchain ## schema constraints on a real API server, the emulator against recorded metrics
 	@$(PYTEST) -q tests/contract
+
+fuzz: toolchain ## 2,000 objects with any field at its borders and beyond, on a real API server (30 minutes)
+	@SPECULATIVE_FUZZ_OBJECTS=$${SPECULATIVE_FUZZ_OBJECTS:-2000} $(PYTEST) -q tests/contract/test_fuzz_objects.py
 
 cluster: toolchain ## development cluster, process node, operator and chart on it
 	@$(PYTEST) -q -n 2 --dist loadfile tests/cluster

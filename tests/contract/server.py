@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -37,7 +38,7 @@ class Server:
     def get(self, name: str) -> dict[str, Any]:
         return cast("dict[str, Any]", self.custom.get_namespaced_custom_object(*self.at, name))
 
-    def write_status(self, name: str, status: dict[str, Any]) -> dict[str, Any]:
+    def write_status(self, name: str, status: Mapping[str, Any]) -> dict[str, Any]:
         """As the operator does, but refused where a field is not in the schema."""
         written = self.custom.patch_namespaced_custom_object_status(
             *self.at, name, {"status": status}, field_validation="Strict"

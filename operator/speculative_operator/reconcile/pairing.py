@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.artifact import ModelFacts
@@ -48,7 +49,9 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
 
 RECHECK_SECONDS = 6 * 3600.0
-"""Between two looks at whether a branch or a tag has moved."""
+"""Between two looks at whether a branch or a tag has moved, and up to a quarter more: not all at once."""
+LOOKS_PER_DAY = 2400.0
+"""Over all objects: each is a Job, with an image to start and a hub to ask."""
 BLOCKED_SECONDS = 300.0
 """Until a Job is tried again that pods wait for: what was wrong is often put right by hand, in a Secret."""
 UNREAD_SECONDS = 3600.0
@@ -154,7 +157,13 @@ class _Way:
     def _due(self, record: Record) -> bool:
         """True where a source that can move has not been asked for long."""
         movable = any(moves(source) for source in self._wanted.sources)
-        return movable and (record.checked_at is None or self._now - record.checked_at >= RECHECK_SECONDS)
+        return movable and (record.checked_at is None or self._now - record.checked_at >= self._recheck_seconds)
+
+    @property
+    def _recheck_seconds(self) -> float:
+        """By how many objects there are, and another for each of them."""
+        least = max(RECHECK_SECONDS, 86400.0 * self._world.objects / LOOKS_PER_DAY)
+        return least * (1.0 + crc32(self._spec.uid.encode()) % 1000 / 4000.0)
 
     def _looked_again(self, facts: tuple[ModelFacts, ModelFacts | None] | None, *, failed: bool) -> None:
         if facts is None:

@@ -55,6 +55,8 @@ class World:
     room: bool | None = None
     """Whether one more pod was just proven to fit beside all that run, or proven not to; None: it was not looked at, or
     cannot be told. The shell looks where an Outcome asks for it, and ticks again."""
+    objects: int = 1
+    """SpeculativeDeployments that the operator serves: what each may ask of hubs depends on it."""
 
     @property
     def deployment(self) -> Mapping[str, Any] | None:

@@ -7,6 +7,8 @@ into them drops fields newer than the client (and importing them costs memory). 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -40,7 +42,8 @@ LENDABLE = 16
 """Slots that may be lent, in multiples of those there are: each is a request that the API server keeps waiting."""
 LINE_BYTES = 4096
 """What is read of a line of a log."""
-APPLY = "application/apply-patch+yaml"
+APPLY = "application/apply-patch+yaml; charset=utf-8"
+"""With its parameter, by which the client sends our text instead of making its own."""
 MERGE = "application/merge-patch+json"
 CONTENT = {"apply": APPLY, "patch": MERGE}
 """Media type of what a verb sends, where it is not plain JSON."""
@@ -259,12 +262,13 @@ class Kube:
         started = time.monotonic()
         status = 0
         try:
+            sent = yaml_text(body) if content == APPLY else body
             await client.update_params_for_auth(headers, [], ["BearerToken"], path, METHODS[verb], body)
             answer = await client.call_api(
                 METHODS[verb],
                 f"{url}?{asked}" if asked else url,
                 header_params=headers,
-                body=body,
+                body=sent,
                 _request_timeout=self._timeout,
             )
             data: bytes = await answer.read()
@@ -300,6 +304,17 @@ METHODS: dict[str, str] = {
     "update": "PUT",
     "delete": "DELETE",
 }
+
+
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What YAML takes only escaped, beside what JSON escapes too."""
+
+
+def yaml_text(body: Any) -> str:
+    """`body` as JSON that is YAML as well, which is what an apply is read as: YAML knows no pairs of surrogates, by
+    which JSON escapes what lies beyond the first 65,536 characters."""
+    text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace").decode()
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _decoded(verb: str, what: str, data: bytes) -> Json:

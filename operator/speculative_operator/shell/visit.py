@@ -208,6 +208,7 @@ class Visitor:
             claims=frozenset(snapshot.claims.keys() | claims),
             catalogue=self._sources.catalogue(),
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
+            objects=len(self._cache),
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)

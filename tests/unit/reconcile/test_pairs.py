@@ -248,7 +248,7 @@ def test_mode_off_and_back_needs_no_job() -> None:
 
 def test_a_moved_branch_is_told_and_not_followed() -> None:
     cluster = serving()
-    cluster.now += RECHECK_SECONDS
+    cluster.now += 1.25 * RECHECK_SECONDS
     cluster.commits[EAGLE] = "e" * 40
     cluster.tick()
     assert cluster.made == [Purpose.INSPECT] * 2
@@ -295,7 +295,7 @@ def test_a_commit_is_not_asked_about_again() -> None:
 
 def test_a_look_that_fails_waits_for_the_next() -> None:
     cluster = serving()
-    cluster.now += RECHECK_SECONDS
+    cluster.now += 1.25 * RECHECK_SECONDS
     cluster.tick()
     cluster.fails(Purpose.INSPECT, "SourceUnreachable")
     outcome = cluster.tick()

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.shell.fakeapi import FakeApi, FaultError, kubeconfig
 
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
 from speculative_operator.shell import errors
-from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.kube import Kube, yaml_text
 from speculative_operator.shell.login import LoginError, own_namespace
 from speculative_operator.shell.resources import CHILD_BY_KIND, CHILD_SELECTOR, LEASE, OWNER, POD, POD_MONITOR
 from speculative_operator.shell.telemetry import Telemetry
@@ -30,7 +33,7 @@ async def test_apply_sends_the_whole_intent_by_server_side_apply(api: FakeApi, k
     body = await kube.apply(SERVICE, MANIFEST)
     call = api.writes()[0]
     assert (call.method, call.namespace, call.name) == ("PATCH", "ns", "gemma")
-    assert call.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert call.headers["Content-Type"].partition(";")[0] == "application/apply-patch+yaml"
     assert call.query == {"fieldManager": "speculative-operator", "force": "true"}
     assert call.headers["Authorization"] == "Bearer t"
     assert call.headers["User-Agent"].startswith("speculative-operator/")
@@ -188,3 +191,17 @@ def test_paths() -> None:
     assert OWNER.path() == "/apis/serving.speculative.dev/v1alpha1/speculativedeployments"
     assert OWNER.path("ns", "x", "status").endswith("/namespaces/ns/speculativedeployments/x/status")
     assert POD.path("n/s", "a b") == "/api/v1/namespaces/n%2Fs/pods/a%20b"
+
+
+@given(
+    st.recursive(
+        st.text(st.characters(exclude_categories=["Cs"])),
+        lambda one: st.lists(one) | st.dictionaries(st.text("aé🙂"), one),
+    )
+)
+def test_what_is_applied_is_yaml_with_any_character(value: Any) -> None:
+    assert yaml.safe_load(yaml_text({"data": value})) == {"data": value}
+
+
+def test_half_a_character_is_never_sent() -> None:
+    assert yaml_text("a\ud800b") == '"a?b"'
