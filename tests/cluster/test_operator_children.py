@@ -8,18 +8,32 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.cluster.operatorlab import OperatorLab, Process, until
+from tests.cluster.operatorlab import OperatorLab, Process, spec, until
 
 from devcluster import Cluster
+from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.render.podspec import payload_name, table_name
 
 pytestmark = pytest.mark.cluster
 
+SPEC = to_domain(
+    {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": "gemma", "namespace": "models", "uid": "u", "generation": 1},
+        "spec": spec(),
+    }
+)
+TABLE = table_name(SPEC)
+PAYLOAD = payload_name("gemma", engine_for(SPEC).container(SPEC, KTable.constant(3, 64)).payload)
 EXPECTED = {
     ("Deployment", "gemma"),
     ("Service", "gemma"),
-    ("ConfigMap", "gemma-table"),
-    ("ConfigMap", "gemma-payload"),
+    ("ConfigMap", TABLE),
+    ("ConfigMap", PAYLOAD),
     ("NetworkPolicy", "gemma"),
     ("PodDisruptionBudget", "gemma"),
 }
@@ -101,13 +115,13 @@ def test_hand_edits_of_what_is_managed_are_undone(lab: OperatorLab) -> None:
     lab.deploy()
     before = served(lab)
     lab.patch("deployment", "gemma", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7777}}}})
-    lab.patch("configmap", "gemma-table", {"data": {names.TABLE_KEY: "{}", "more": "x"}})
+    lab.patch("configmap", TABLE, {"data": {names.TABLE_KEY: "{}", "more": "x"}})
     lab.patch("service", "gemma", {"spec": {"selector": {"app": "mine"}}})
     lab.patch("networkpolicy", "gemma", {"spec": {"policyTypes": ["Egress"]}})
     lab.patch("service", "gemma", {"metadata": {"labels": {names.LABEL_MANAGED_BY: "me"}}})
     wanted = {
         ("Deployment", "gemma"): ("spec", "template", "spec", "terminationGracePeriodSeconds"),
-        ("ConfigMap", "gemma-table"): ("data", names.TABLE_KEY),
+        ("ConfigMap", TABLE): ("data", names.TABLE_KEY),
         ("Service", "gemma"): ("spec", "selector"),
         ("NetworkPolicy", "gemma"): ("spec", "policyTypes"),
     }
@@ -169,10 +183,10 @@ def test_a_new_table_reaches_the_pods_without_a_rollout(lab: OperatorLab) -> Non
     lab.deploy(speculation={**static, "schedule": [[1, 16, 5], [17, 64, 0]]})
 
     def rows() -> Any:
-        return json.loads(lab.children()["ConfigMap", "gemma-table"]["data"][names.TABLE_KEY])["rows"]
+        return json.loads(lab.children()["ConfigMap", TABLE]["data"][names.TABLE_KEY])["rows"]
 
     until("the table", lambda: rows() == [[1, 16, 5], [17, 64, 0]])
-    version = json.loads(lab.children()["ConfigMap", "gemma-table"]["data"][names.TABLE_KEY])["version"]
+    version = json.loads(lab.children()["ConfigMap", TABLE]["data"][names.TABLE_KEY])["version"]
 
     def poked() -> bool:
         found = [lab.get("pod", pod) or {} for pod in pods]

@@ -42,6 +42,11 @@ class Stage:
         found = self.items("pods", "-l", f"serving.speculative.dev/deployment={name}")
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
+    def table_config(self, name: str) -> str:
+        """Name of the ConfigMap that an object's pods read their table from: it belongs to their pair."""
+        found = (one["metadata"]["name"] for one in self.items("configmap"))
+        return next((one for one in found if one.startswith(f"{name}-table-")), "")
+
     def apply(self, manifest: dict[str, Any]) -> None:
         self.cluster.kubectl("apply", "-n", NAMESPACE, "-f", "-", input=json.dumps(manifest))
 

@@ -17,6 +17,8 @@ from tests.e2e.conftest import NAMESPACE, Stage, until
 from demo import scene
 from demo.load import read_records
 from speculative_operator.domain import names
+from speculative_operator.domain.table import KTable
+from speculative_operator.render.values import table_digest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -56,7 +58,10 @@ def ready(stage: Stage) -> bool:
 
 def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
     before = speculation(heavy)
-    claim = {"version": before["tableVersion"] + 1, "rows": before["table"], "hardOff": True}
+    version, table = before["tableVersion"] + 1, KTable.from_rows(before["table"])
+    uid = heavy.get("specdep", NAME)["metadata"]["uid"]
+    mark = table_digest(uid, table, version, per_request=False, hard_off=True)
+    claim = {"version": version, "rows": before["table"], "hardOff": True, "digest": mark}
     change = {"metadata": {"annotations": {names.ANNOTATION_TABLE: json.dumps(claim)}}}
     heavy.cluster.kubectl("patch", "deployment", NAME, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(change))
     until(lambda: drafts(heavy) == [False] and ready(heavy), 60)
@@ -64,7 +69,7 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
     assert (block["state"], block["hardOff"], block["tableText"]) == ("HardOff", True, "none")
     assert (block["table"], block["tableVersion"]) == (before["table"], claim["version"])
     assert heavy.condition(NAME, "SpeculationActive")["reason"] == "DrafterDeadWeight"
-    until(lambda: not heavy.get("configmap", f"{NAME}-table"), 30)
+    until(lambda: not heavy.table_config(NAME), 30)
     out = heavy.load(NAME, seconds=20, rate=4)
     assert not [record for record in read_records(out) if record["failed"]]
     until(lambda: speculation(heavy).get("tokensPerSecond"), 30)
@@ -82,7 +87,7 @@ def test_an_edit_brings_it_back(heavy: Stage) -> None:
     block = speculation(heavy)
     assert "hardOff" not in block
     assert block["state"] != "HardOff"
-    table = json.loads(heavy.get("configmap", f"{NAME}-table")["data"]["table.json"])
+    table = json.loads(heavy.get("configmap", heavy.table_config(NAME))["data"]["table.json"])
     assert (table["rows"], table["version"]) == (waiting["table"], waiting["tableVersion"] + 1)
     deployment = heavy.get("deployment", NAME)
     assert names.ANNOTATION_TABLE not in deployment["metadata"]["annotations"]

@@ -36,7 +36,7 @@ def served(stage: Stage) -> Stage:
 
 def table(stage: Stage) -> dict[str, Any]:
     """The table as the cluster holds it."""
-    found: dict[str, Any] = json.loads(stage.get("configmap", f"{NAME}-table")["data"]["table.json"])
+    found: dict[str, Any] = json.loads(stage.get("configmap", stage.table_config(NAME))["data"]["table.json"])
     return found
 
 
@@ -64,7 +64,7 @@ def test_every_child_is_there_and_the_pod_is_confined(served: Stage) -> None:
         ("deployment", NAME),
         ("service", NAME),
         ("networkpolicy", NAME),
-        ("configmap", f"{NAME}-table"),
+        ("configmap", served.table_config(NAME)),
     ):
         owner = served.get(kind, name)["metadata"]["ownerReferences"][0]
         assert (owner["kind"], owner["name"], owner["controller"]) == ("SpeculativeDeployment", NAME, True)

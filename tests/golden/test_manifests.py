@@ -25,7 +25,7 @@ def shown(manifest: dict[str, Any]) -> dict[str, Any]:
     if not metadata["annotations"]:
         del metadata["annotations"]
     found = {**manifest, "metadata": metadata}
-    if manifest["kind"] == "ConfigMap" and metadata["name"].endswith("-payload"):
+    if manifest["kind"] == "ConfigMap" and "-payload-" in metadata["name"]:
         found["data"] = "(files of the payload)"
     return found
 

@@ -70,7 +70,8 @@ def split(
     later = [call for call in every if call.received >= changed and call.answered <= written + 0.001]
     edit = next((call for call in later if call.resource == names.PLURAL), None)
     ours = [call for call in later if call.who == names.OPERATOR]
-    table = next((call for call in ours if (call.resource, call.name) == ("configmaps", f"{name}-table")), None)
+    tables = (call for call in ours if call.resource == "configmaps" and call.name.startswith(f"{name}-table"))
+    table = next(tables, None)
     poke = next((call for call in ours if call.resource == "pods"), None)
     if edit is None or table is None:
         return None

@@ -77,13 +77,20 @@ class Stage:
 
     async def table(self, name: str) -> dict[str, Any]:
         """The operator's table as the ConfigMap holds it."""
-        found = await self._json(self._core.read_namespaced_config_map, f"{name}-table", NAMESPACE)
+        config = await self._table_config(name)
+        found = await self._json(self._core.read_namespaced_config_map, config, NAMESPACE)
         return dict(json.loads(found["data"][names.TABLE_KEY]))
 
     async def write_table(self, name: str, text: str) -> None:
         """Overwrite the table by hand, past the operator."""
         body = {"data": {names.TABLE_KEY: text}}
-        await self._json(self._core.patch_namespaced_config_map, f"{name}-table", NAMESPACE, body)
+        await self._json(self._core.patch_namespaced_config_map, await self._table_config(name), NAMESPACE, body)
+
+    async def _table_config(self, name: str) -> str:
+        """Name of the ConfigMap that the pods read their table from: it belongs to their pair."""
+        found = await self._json(self._core.list_namespaced_config_map, NAMESPACE)
+        every = [str(one["metadata"]["name"]) for one in found["items"]]
+        return next(one for one in every if one.startswith(f"{name}-table"))
 
     async def poke(self, pod: str, value: str) -> None:
         """Have the node look at the pod's volumes at once, as the operator does after a write."""

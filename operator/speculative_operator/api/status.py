@@ -219,6 +219,25 @@ class EngineStatus(Wire):
     """Lowest version of the table that a serving pod has put in force."""
 
 
+class LeavingTable(Wire):
+    """The table of pods of a former pair, which serve on while pods of the new one come up."""
+
+    pair: Line
+    """Value of the label serving.speculative.dev/pair of these pods."""
+    config_map: Line
+    """Name of the ConfigMap that they read it from."""
+    table: Rows
+    """Table in force in them, as [first, last, K] by number of scheduled requests."""
+    table_version: Long
+    """Its version."""
+    prepared_k: Annotated[tuple[Count, ...], Field(max_length=256)] = ()
+    """K that they are known to be able to draft."""
+    per_request: bool | None = Field(default=None, strict=True)
+    """True while the table lets them withhold the drafts of single requests."""
+    reason: Line | None = None
+    """Why the tuner changed it last, since they are being replaced."""
+
+
 class SpeculationStatus(Wire):
     """Speculation as it is now, at the load seen in the last window."""
 
@@ -342,6 +361,8 @@ class Status(Wire):
     """Speculation as it is now."""
     rollout: RolloutStatus | None = None
     """Rollouts that nobody asked for: those that the tuner wants."""
+    leaving: Annotated[tuple[LeavingTable, ...], Field(max_length=4)] = ()
+    """Tables of former pairs whose pods serve on, for as long as there are such pods."""
     decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=DECISIONS_KEPT)] = ()
     """The last decisions, newest first."""
     memory: (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -358,6 +358,14 @@ class DeploymentSpec:
     @property
     def key(self) -> tuple[str, str]:
         return (self.namespace, self.name)
+
+    def without_drafter(self) -> DeploymentSpec:
+        """As it would be with mode Off: what pods are made of while the tuner has them run without a drafter.
+
+        The same pods, labels included, so that a user who then sets mode Off replaces none.
+        """
+        weights = replace(self.weights, bytes=self.weights.verifier_bytes)
+        return replace(self, speculation=replace(self.speculation, mode=Mode.OFF), weights=weights)
 
     @property
     def speculates(self) -> bool:

@@ -14,7 +14,6 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Check
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs
-from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import Effective, as_written, pinned
 from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.records import Record, blank, read, wanted_of
@@ -79,7 +78,7 @@ def unlooked(world: World) -> Pairing:
 
 
 def is_of(effective: Effective, pair: str) -> bool:
-    return pair in (pair_hash(effective.told), pair_hash(without_drafter(effective.told)))
+    return pair in (pair_hash(effective.told), pair_hash(effective.told.without_drafter()))
 
 
 def left_by_status(world: World, current: Record, place: str = "") -> Effective | None:

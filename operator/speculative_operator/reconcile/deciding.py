@@ -42,8 +42,6 @@ class Serving:
     """What the pods run at this moment."""
 
     rollout: Rollout
-    mixed: bool = False
-    """True while ready pods of another pair, or with a drafter beside those without, are left."""
     permission: Permission = field(default_factory=Permission)
     """Whether pods may be replaced without anybody's word."""
 
@@ -101,9 +99,9 @@ def consider(
 ) -> Verdict:
     """The tuner's answer, if it is asked.
 
-    It is not asked when nothing was observed; in the tick in which the spec has just changed the table; while ready
-    pods of another pair, or with a drafter beside those without, are left, for their windows would mix; and, where a
-    new table means a rollout, during a rollout, for a second one would run into the first.
+    It is not asked when nothing was observed; in the tick in which the spec has just changed the table; and, where a
+    new table means a rollout, during a rollout, for a second one would run into the first. `observation` is of pods
+    that the table is for, and of no others: windows of another pair, or without a drafter, would mix with theirs.
     """
     permission = serving.permission
     quiet = Verdict(memory, None, in_force, own=permission.known)
@@ -116,7 +114,7 @@ def consider(
     if order is not None:
         return _in_force_now(_obeying(memory, order, now), order, quiet, policy, serving, now)
     waits = policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete
-    if observation is None or serving.mixed or waits:
+    if observation is None or waits:
         return quiet
     return _asked(quiet, memory, replace(observation, table_version=in_force.version), policy, serving, now)
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import DeploymentSpec, Mode
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import own_rollouts, startup, strategy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.reading import at, mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import scaled_elsewhere
+from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import RenderInput, render_again
+from speculative_operator.render import RenderInput, render_again, table_config
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBy:
+    """A ConfigMap of a table, and who reads it."""
+
+    config: str
+    version: int
+    pairs: frozenset[str]
+    """Labels of the pods."""
+    reason: Reason | None = None
+    """Why it is another one, where the reason is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +38,12 @@ class Desired:
     """Manifests in the order in which they are best applied."""
 
     manifests: tuple[Mapping[str, Any], ...]
-    live: bool
-    """True when pods re-read the table from a file."""
-    table_version: int
     startup_seconds: int = 0
     """Budget of a start."""
     template: str = ""
     """What tells the pod template from others, whatever was measured of starts."""
+    tables: tuple[ReadBy, ...] = ()
+    """ConfigMaps of tables, that of the pods that are wanted first."""
 
     def find(self, kind: str, name: str) -> Mapping[str, Any] | None:
         """The manifest of one child."""
@@ -38,11 +51,20 @@ class Desired:
         return next((one for one in self.manifests if (one["kind"], one["metadata"]["name"]) == wanted), None)
 
 
-def desired_children(world: World, engine: Engine, in_force: InForce, made_of: str) -> Desired:
-    """Every child for the table in force; `made_of` is borne by the Deployment. Raises RenderError."""
-    spec = without_drafter(world.spec) if in_force.hard_off else world.spec
+def desired_children(
+    world: World,
+    engine: Engine,
+    in_force: InForce,
+    made_of: str,
+    own: frozenset[str] = frozenset(),
+    leaving: tuple[Leaving, ...] = (),
+) -> Desired:
+    """Every child for the table in force; `made_of` is borne by the Deployment, `own` are the labels of its pods, and
+    `leaving` the tables of others'. Raises RenderError."""
+    spec = world.spec.without_drafter() if in_force.hard_off else world.spec
     deployment = world.deployment
-    given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of)
+    config = config_name(world, spec, own)
+    given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of, table_config=config)
     plain = _helped_as_before(_sized_as_before(given, engine, deployment), engine, deployment)
     manifests: tuple[Mapping[str, Any], ...] = render_again(plain)
     template = startup.template_key(_deployment(manifests))
@@ -52,7 +74,18 @@ def desired_children(world: World, engine: Engine, in_force: InForce, made_of: s
         manifests = render_again(inp)
     if deployment is not None:
         manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
-    return Desired(manifests, inp.live, in_force.version, inp.container.startup_seconds, template)
+    wanted = (ReadBy(config, in_force.version, own | {""}),) if inp.live else ()
+    others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), _reason(one)) for one in leaving)
+    return Desired((*_left(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others))
+
+
+def _left(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
+    for one in leaving:
+        yield table_config(world.spec, one.config, one.table, one.version, per_request=one.per_request)
+
+
+def _reason(leaving: Leaving) -> Reason | None:
+    return next((reason for reason in Reason if reason.value == leaving.reason), None)
 
 
 def _input(
@@ -163,15 +196,6 @@ def _helped_as_before(plain: RenderInput, engine: Engine, deployment: Mapping[st
         return plain
     before = replace(plain, capabilities=replace(plain.capabilities, job_image=image))
     return before if _stands(before, engine, deployment) else plain
-
-
-def without_drafter(spec: DeploymentSpec) -> DeploymentSpec:
-    """`spec` as it would be with mode Off: what pods are made of while the tuner has them run without a drafter.
-
-    The same pods, labels included, so that a user who then sets mode Off replaces none.
-    """
-    weights = replace(spec.weights, bytes=spec.weights.verifier_bytes)
-    return replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF), weights=weights)
 
 
 def _steady(inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied: str) -> tuple[Mapping[str, Any], ...]:

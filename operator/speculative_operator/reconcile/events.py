@@ -45,7 +45,14 @@ _TOLD = frozenset({Reason.REPAIRED, Reason.SPEC_CHANGED, Reason.ENGINE_VERSION_D
 
 def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Action]) -> tuple[Event, ...]:
     """What happened, most important first."""
-    return (*_transitions(old, new), *_picked(old, new), *_warned(old, new), *_decided(old, new), *_done(actions))
+    return (
+        *_transitions(old, new),
+        *_picked(old, new),
+        *_warned(old, new),
+        *_decided(old, new),
+        *_left(old, new),
+        *_done(actions),
+    )
 
 
 def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
@@ -128,6 +135,16 @@ def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
         reason,
         f"{label}: {text(last, 'from')} -> {text(last, 'to')}: {text(last, 'message')}",
     )
+
+
+def _left(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+    """Another table for pods of a former pair."""
+    before = {text(one, "pair"): whole(one, "tableVersion") for one in mappings(old, "leaving")}
+    for one in mappings(new, "leaving"):
+        pair, version, reason = text(one, "pair"), whole(one, "tableVersion"), _reason(one)
+        if reason is not None and before.get(pair, version) != version:
+            message = f"table {version} of the pods of pair {pair}, which are being replaced: {one.get('table')}"
+            yield Event(WARNING if reason is Reason.GUARD else NORMAL, reason, message)
 
 
 def _done(actions: Sequence[Action]) -> Iterator[Event]:

@@ -104,7 +104,7 @@ def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, A
     if text(before, "asked") != wanted:
         before = {}
     block = {key: before[key] for key in _KEPT if key in before}
-    lowest = _lowest(view.observation)
+    lowest = _lowest(view.of_pair)
     if lowest is not None:
         block["tableVersionInPods"] = lowest
     told = _told(view)
@@ -168,7 +168,7 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
 
     Only pods that made steps under it for a minute after it came count: an idle engine reads no table.
     """
-    in_force, observation = view.in_force, view.observation
+    in_force, observation = view.in_force, view.of_pair
     if observation is None or view.actuator is not Actuator.LIVE or in_force.table is None or in_force.hard_off:
         return ""
     since = table_since(view, old, now)

@@ -24,7 +24,8 @@ from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.reading import at, items, mapping, seconds_of, text, whole
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.truth import InForce, may_hard_off, table_of
+from speculative_operator.reconcile.tables import table_of
+from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
 from speculative_operator.tuner import Memory

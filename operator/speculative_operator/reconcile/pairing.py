@@ -26,7 +26,6 @@ from speculative_operator.reconcile import jobs, verdicts
 from speculative_operator.reconcile.arrival import arrival, refused, too_small
 from speculative_operator.reconcile.choices import Pairing, compared, is_of, left_by_status, trusted, unlooked
 from speculative_operator.reconcile.conditions import timestamp
-from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
 from speculative_operator.reconcile.reading import mapping, mappings, text
 from speculative_operator.reconcile.records import (
@@ -216,7 +215,7 @@ class _Way:
             return replace(ready, place="")
         before = next((one for one in mappings(self._world.status, "conditions")
                        if text(one, "type") == ConditionType.WEIGHTS_READY.value), {})  # fmt: skip
-        pairs = {pair_hash(target), pair_hash(without_drafter(target))}
+        pairs = {pair_hash(target), pair_hash(target.without_drafter())}
         found = arrival(cache, self._world.pods, pairs, self._world.arriving, before)
         deployment = self._world.deployment
         refusal = refused(cache, read_rollout(deployment, self._spec.replicas).refused)

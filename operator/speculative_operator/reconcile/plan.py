@@ -5,7 +5,6 @@ Equal hash and no drift: no action. So the plan for a world in which every actio
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,12 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.desired import Desired
+from speculative_operator.reconcile.desired import Desired, ReadBy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.reading import mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.tables import mounted, parsed
 from speculative_operator.reconcile.world import World
 
 KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor"})
@@ -42,19 +42,20 @@ class Plan:
 def plan(world: World, desired: Desired, pods: tuple[Pod, ...], rollout: Rollout, changed: Reason) -> Plan:
     """What is to be done. `changed` is the reason given for children whose manifest is a new one."""
     conflicts = {key: problem for one in desired.manifests for key, problem in _conflicts(world, one)}
+    why = {one.config: one.reason for one in desired.tables if one.reason is not None}
     actions: list[Action] = []
     held: list[ApplyChild] = []
     for manifest in desired.manifests:
         key = _key(manifest)
         if key in conflicts or (key[0] == "Deployment" and any(kind == "ConfigMap" for kind, _ in conflicts)):
             continue  # pods must never mount a stranger's ConfigMap
-        action = _apply(world, manifest, changed)
+        action = _apply(world, manifest, why.get(key[1], changed) if key[0] == "ConfigMap" else changed)
         if action is not None:
             # An operator that is killed in between must find the table rather than only the pods that follow it.
             (held if key in world.children and _lacks_config(world, key, actions) else actions).append(action)
     settled = rollout.complete and not held and not any(isinstance(one, ApplyChild) for one in actions)
     actions += _deletions(world, desired, settled)
-    actions += _pokes(world, desired, pods) or _pokes_again(world, desired, pods, actions)
+    actions += _pokes(world, desired, pods) or _pokes_again(desired, pods, actions)
     return Plan(tuple(actions), tuple(conflicts.values()), tuple(held))
 
 
@@ -99,7 +100,12 @@ def _spares(world: World, action: Action) -> bool:
     key = _key(action.manifest)
     if key[0] == "Deployment":
         return key in world.children and not replaces(world, (action,))
-    return key == ("ConfigMap", names.child(world.spec.name, "table")) or key not in world.children
+    return is_table(action.manifest) or key not in world.children
+
+
+def is_table(manifest: Mapping[str, Any]) -> bool:
+    """True for the ConfigMap of a table that pods re-read."""
+    return manifest["kind"] == "ConfigMap" and names.TABLE_KEY in manifest["data"]
 
 
 def is_ours(world: World, child: Mapping[str, Any]) -> bool:
@@ -168,42 +174,43 @@ def _was_there(world: World, key: tuple[str, str]) -> bool:
 def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[DeleteChild]:
     """Children no longer wanted, once no pod can need them: pods of an old template still mount its ConfigMaps."""
     wanted = {_key(manifest) for manifest in desired.manifests}
+    bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
+    needed = {config for one in bearers for config in mounted(one).values()}
     for (kind, name), child in sorted(world.children.items()):
         uid = text(child, "metadata", "uid")
         if (kind, name) in wanted or kind not in KINDS or not uid or not is_ours(world, child):
             continue
-        if text(child, "metadata", "deletionTimestamp") or (kind == "ConfigMap" and not settled):
+        if text(child, "metadata", "deletionTimestamp") or (kind == "ConfigMap" and (not settled or name in needed)):
             continue
         yield DeleteChild(kind, name, uid, f"{kind} {name} is no longer wanted")
 
 
 def _pokes(world: World, desired: Desired, pods: tuple[Pod, ...]) -> list[PokePod]:
-    """Pods that may lack the table. Never before the cluster's ConfigMap holds it: a poke would deliver the old one."""
-    config = world.children.get(("ConfigMap", names.child(world.spec.name, "table")))
-    if not desired.live or config is None or not is_ours(world, config):
-        return []
-    try:
-        held = json.loads(text(config, "data", names.TABLE_KEY))
-    except (ValueError, RecursionError):
-        return []
-    version = desired.table_version
-    if whole(held, "version") != version:
-        return []
-    # The first version was there before any pod was.
-    known = {str(version), f"{version}{_AGAIN}"} | ({""} if version == 1 else set())
-    return [PokePod(pod.name, version) for pod in pods if pod.running and pod.poked not in known]
+    """Pods that may lack their table. Never before the cluster's ConfigMap holds it: a poke would deliver the old
+    one."""
+    return [PokePod(pod.name, one.version) for one in desired.tables for pod in _late(world, one, pods)]
 
 
-def _pokes_again(world: World, desired: Desired, pods: tuple[Pod, ...], actions: Sequence[Action]) -> Iterator[PokePod]:
-    """All pods, when the table is put back that somebody had edited or deleted: they may have read the other one.
-
-    Pods are poked after children are applied, so this delivers what is put back.
-    """
-    table = ("ConfigMap", names.child(world.spec.name, "table"))
-    repairs = (one for one in actions if isinstance(one, ApplyChild) and one.reason is Reason.REPAIRED)
-    if not desired.live or not any(_key(one.manifest) == table for one in repairs):
+def _late(world: World, table: ReadBy, pods: tuple[Pod, ...]) -> Iterator[Pod]:
+    config = world.children.get(("ConfigMap", table.config))
+    if config is None or not is_ours(world, config):
         return
-    version = desired.table_version
-    for pod in pods:
-        if pod.running:
-            yield PokePod(pod.name, version, "" if pod.poked == f"{version}{_AGAIN}" else _AGAIN)
+    if whole(parsed(text(config, "data", names.TABLE_KEY)), "version") != table.version:
+        return
+    # The first version was there before any pod was.
+    known = {str(table.version), f"{table.version}{_AGAIN}"} | ({""} if table.version == 1 else set())
+    yield from (pod for pod in _readers(table, pods) if pod.poked not in known)
+
+
+def _readers(table: ReadBy, pods: tuple[Pod, ...]) -> Iterator[Pod]:
+    return (pod for pod in pods if pod.running and pod.pair in table.pairs)
+
+
+def _pokes_again(desired: Desired, pods: tuple[Pod, ...], actions: Sequence[Action]) -> Iterator[PokePod]:
+    """All who read a table that is put back, because somebody had edited or deleted it: they may have read the other
+    one. Pods are poked after children are applied, so this delivers what is put back."""
+    repairs = [one for one in actions if isinstance(one, ApplyChild) and one.reason is Reason.REPAIRED]
+    repaired = {one.manifest["metadata"]["name"] for one in repairs if is_table(one.manifest)}
+    for table in desired.tables:
+        for pod in _readers(table, pods) if table.config in repaired else ():
+            yield PokePod(pod.name, table.version, "" if pod.poked == f"{table.version}{_AGAIN}" else _AGAIN)

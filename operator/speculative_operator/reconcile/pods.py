@@ -46,11 +46,6 @@ def first_outlasted(pods: Iterable[Pod]) -> Pod | None:
     return next((pod for pod in pods if pod.outlasted), None)
 
 
-def of_another_pair(pods: Iterable[Pod], pair: str) -> bool:
-    """True when a ready pod was made for another pair than `pair`."""
-    return any(pod.ready and pod.pair not in ("", pair) for pod in pods)
-
-
 def _pod(pod: Mapping[str, Any]) -> Pod:
     terminating = bool(text(pod, "metadata", "deletionTimestamp"))
     ready = any(

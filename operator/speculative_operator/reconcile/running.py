@@ -15,7 +15,6 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
-from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import FOLDER, Effective, in_pods
 from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.world import World
@@ -54,7 +53,7 @@ def told_by_template(world: World, place: str = "") -> Effective | None:
     for verifier in _at(world.spec.verifier.source, content, place):
         # Of a drafter that was taken away nothing stands there.
         spec = _with(world.spec, verifier, None)
-        if pair_hash(without_drafter(spec)) == pair:
+        if pair_hash(spec.without_drafter()) == pair:
             return Effective(world.spec, spec)
     return None
 

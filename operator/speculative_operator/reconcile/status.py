@@ -27,7 +27,8 @@ FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16
 _OF_PODS = (
-    "pair", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "rollout", "decisions", "memory",
+    "pair", "leaving", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "rollout", "decisions",
+    "memory",
 )  # fmt: skip
 """What stays as it was while pods run on as an earlier spec had them."""
 _APART = frozenset({"memory", "speculation", "conditions", "engine", "weights"})
@@ -69,6 +70,8 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
     status["speculation"] = speculation_status(view, old, now)
     status |= {"rollout": dict(view.own_rollouts)} if view.own_rollouts else {}
     status["decisions"] = decisions(view, old, now)
+    if view.leaving:
+        status["leaving"] = [one.written() for one in view.leaving]
     if memory is not None:
         status["memory"] = memory.to_status()
     return _with_blocks(status, view)

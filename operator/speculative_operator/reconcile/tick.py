@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.decision import Policy, State
@@ -22,11 +21,11 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import compiling, own_rollouts, privileges, startup, upgrade
+from speculative_operator.reconcile import compiling, own_rollouts, privileges, startup, tables, upgrade
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
-from speculative_operator.reconcile.desired import Desired, desired_children, without_drafter
+from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
@@ -36,7 +35,7 @@ from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import Picking, picking_of, said, served, tried
 from speculative_operator.reconcile.plan import Plan, frozen, is_ours, plan, replaces, rolls
-from speculative_operator.reconcile.pods import Pod, first_outlasted, of_another_pair, read_pods
+from speculative_operator.reconcile.pods import Pod, first_outlasted, read_pods
 from speculative_operator.reconcile.reading import at, mapping, text, whole
 from speculative_operator.reconcile.records import written
 from speculative_operator.reconcile.refusal import invalid, refusals
@@ -48,6 +47,7 @@ from speculative_operator.reconcile.view import PairView, View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.podspec import TABLE_VOLUME
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.quorum import Sight, sight
 
@@ -141,13 +141,15 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
     in_force = table_in_force(world, policy, pairing.same)
     held = remembered(world, turn.memory, policy, in_force, turn.now)
+    own = _labels(world, in_force, pairing.same)
+    observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
     permission = permission_of(world, turn.look.rollout, policy, in_force, turn.now)
-    serving = replace(_serving(world, turn.look, in_force), permission=permission)
-    verdict = consider(held, turn.look.observation, policy, in_force, serving, turn.now)
+    verdict = consider(held, observation, policy, in_force, Serving(turn.look.rollout, permission), turn.now)
+    leaving, memories = _leaving(world, turn, policy, own)
     said = _said(turn.world, pairing, choice)
     made_of = upgrade.made_of(choice, policy, verdict.in_force)
     try:
-        desired = desired_children(world, engine, verdict.in_force, made_of)
+        desired = desired_children(world, engine, verdict.in_force, made_of, own, leaving)
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems = (_unrendered(error), *world.problems)
@@ -164,14 +166,17 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
         *pairing.notices, *waiting, *privileges.notices(world), *own_rollouts.notices(choice.named, verdict.own),
         *((startup.late(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
-    view = replace(_view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said, startup=starts)
+    view = replace(
+        _view(world, turn.look, policy, verdict, planned), notices=notices, pairing=said, startup=starts,
+        leaving=leaving, of_pair=observation,
+    )  # fmt: skip
     status = make_status(view, world.status, verdict.memory, turn.now)
     actions = (*pairing.actions, *(() if pairing.frozen else compiling.claim(world)), *planned.actions)
     told = events(world.status, status, actions)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
     room_for = _template(desired) if asks and world.room is None else None
-    return Outcome(actions, status, told, verdict.memory, _probed(verdict), room_for), others
+    return Outcome(actions, status, told, verdict.memory, _probed(verdict), room_for, memories), others
 
 
 def _template(desired: Desired) -> Mapping[str, Any] | None:
@@ -183,7 +188,8 @@ def _template(desired: Desired) -> Mapping[str, Any] | None:
 def _lives_on(turn: _Turn, pairing: Pairing) -> bool:
     """True where the table of pods that must stay as they are can still be changed, because they re-read it."""
     block = mapping(turn.world.status, "speculation")
-    table = turn.world.children.get(("ConfigMap", names.child(turn.world.spec.name, "table")))
+    template = mapping(turn.world.deployment, "spec", "template")
+    table = turn.world.children.get(("ConfigMap", tables.mounted(template).get(TABLE_VOLUME, "")))
     live = turn.engine.knobs(pairing.choices[-1].named).actuator is Actuator.LIVE
     told = text(block, "actuator") == Actuator.LIVE.value and at(block, "hardOff") is not True
     return live and told and table is not None and is_ours(turn.world, table)
@@ -208,10 +214,31 @@ def _unrendered(error: RenderError) -> Condition:
     return Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
 
 
-def _serving(world: World, look: _Look, in_force: InForce) -> Serving:
-    overridden = text(world.spec.template, "metadata", "labels", names.LABEL_PAIR)
-    pair = overridden or pair_hash(without_drafter(world.spec) if in_force.hard_off else world.spec)
-    return Serving(look.rollout, of_another_pair(look.pods, pair))
+def _labels(world: World, in_force: InForce, same: frozenset[str]) -> frozenset[str]:
+    """Labels of the pods that the table in force is for."""
+    if in_force.hard_off:
+        return frozenset({tables.label_of(world.spec.without_drafter())})
+    return same | {tables.label_of(world.spec)}
+
+
+def _leaving(
+    world: World, turn: _Turn, policy: Policy, own: frozenset[str]
+) -> tuple[tuple[tables.Leaving, ...], dict[str, Memory]]:
+    """The tables of pods that are replaced, as the tuner has them after this tick, and what it remembers of each."""
+    found, memories = [], {}
+    for one in tables.read_leaving(world, turn.look.pods, own):
+        seen = tables.of_pods(turn.look.observation, turn.look.pods, {one.pair})
+        if tables.watched(policy):
+            in_force = InForce(one.table, one.version, per_request=one.per_request)
+            known = world.leaving.get(one.pair) or Memory.fresh(one.table, turn.now)
+            allowed = tables.policy_for(one, policy)
+            verdict = consider(known, seen, allowed, in_force, Serving(turn.look.rollout), turn.now)
+            if verdict.memory is not None:
+                memories[one.pair] = verdict.memory
+            table = verdict.in_force.table or one.table
+            one = tables.after(one, table, verdict.in_force.version, verdict.decision)  # noqa: PLW2901
+        found.append(one)
+    return tuple(found), memories
 
 
 def _starts(world: World, desired: Desired, planned: Plan) -> dict[str, Any]:

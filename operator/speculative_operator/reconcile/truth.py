@@ -8,29 +8,27 @@ newer one in the cluster. It believes only what itself has rendered: a hand-edit
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import KTable, TableError
+from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.caps import per_request
+from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.reading import at, items, mapping, text, whole
-from speculative_operator.reconcile.world import Child, World
-from speculative_operator.render import table_config
+from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.allowed import fit
 
 NO_TABLE = "none"
 """How a table is shown where there is none: without speculation."""
-MAX_BATCH = 65_536
-"""Tables that claim to reach further are not read: no engine schedules as many requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,8 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> 
     for the pair that it was found for. While paused nothing changes, whatever the spec says. `same`: hashes that stand
     for this pair too, such as before its versions were pinned.
     """
-    spec, last = world.spec, _last(world)
+    spec, own = world.spec, {tables.label_of(world.spec), *same}
+    last = _last(world, policy, own)
     table, version = last.table, last.version
     if spec.paused:
         return InForce(table, version, hard_off=last.hard_off, per_request=last.per_request)
@@ -91,10 +90,14 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> 
     before = None if last.hard_off else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
         return InForce(None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh)
-    wanted = _wanted(table, policy, fresh)
     hard_off = last.hard_off and not fresh and may_hard_off(policy)
+    left = tables.last_of(world, own) if not hard_off and policy.knobs.actuator is Actuator.LIVE else None
+    if left is not None:
+        # Pods of this pair were leaving until now, and read a table of their own: they go on with that one.
+        table, version, last = left.table, max(version, left.version), replace(last, per_request=left.per_request)
+    wanted = _wanted(table, policy, fresh and left is None)
     capped = per_request(spec, policy.knobs)
-    if (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
+    if left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
         return InForce(table, version, fresh=fresh, hard_off=hard_off, per_request=capped)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
     return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)
@@ -114,61 +117,41 @@ def _wanted(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
     return fitted
 
 
-def _last(world: World) -> _Change:
+def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
     """The last change that reached the cluster. Its table is None where none was in force."""
-    table = table_of(items(world.status, "speculation", "table"))
+    table = tables.table_of(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
+    version = version if version < tables.LARGEST_VERSION else 0
     hard_off = table is not None and at(world.status, "speculation", "hardOff") is True
     capped = table is not None and at(world.status, "speculation", "perRequest") is True
     last = _Change(table, version, hard_off, capped)
-    for claim in (_from_config, _from_deployment):
-        last = claim(world, last.version) or last
-    return last
+    last = _from_config(world, last.version, own) or last
+    return _from_deployment(world, last.version, policy) or last
 
 
-def _from_config(world: World, known: int) -> _Change | None:
-    """The table in the cluster's ConfigMap, if it is newer than version `known` and exactly as it was rendered."""
-    spec = world.spec
-    found = _child(world, ("ConfigMap", names.child(spec.name, "table")))
-    claim = _parsed(text(found, "data", names.TABLE_KEY), known)
-    return claim if claim is not None and _is_rendered(spec, found, claim) else None
+def _from_config(world: World, known: int, own: Collection[str]) -> _Change | None:
+    """The table in the ConfigMap that pods of this pair read, if it is newer than version `known` and exactly as it was
+    rendered. Where pods are of another pair, what they read is no word on the table of this one."""
+    template = mapping(world.deployment, "spec", "template")
+    label = text(template, "metadata", "labels", names.LABEL_PAIR)
+    if world.deployment is not None and label not in own:
+        # Without a drafter, and without a pod left that has one: then it can only be there for their return.
+        off = label == tables.label_of(world.spec.without_drafter())
+        if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
+            return None
+    claim = tables.claimed(world, tables.config_name(world, world.spec, own), known)
+    return _Change(claim.table, claim.version, per_request=claim.per_request) if claim is not None else None
 
 
-def _from_deployment(world: World, known: int) -> _Change | None:
-    """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`."""
-    found = _child(world, ("Deployment", names.child(world.spec.name)))
-    return _parsed(text(found, "metadata", "annotations", names.ANNOTATION_TABLE), known)
-
-
-def _child(world: World, key: Child) -> Mapping[str, Any]:
-    found = world.children.get(key)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _is_rendered(spec: DeploymentSpec, found: Mapping[str, Any], claim: _Change) -> bool:
-    if claim.table is None:
-        return False
-    rendered = table_config(spec, claim.table, claim.version, per_request=claim.per_request)
-    annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
-    data = mapping(found, "data")
-    return bool(annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH] and data == rendered["data"])
-
-
-def _parsed(content: str, known: int) -> _Change | None:
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
+def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:
+    """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`, bears
+    the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
+    data = tables.parsed(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
+    claim = tables.claim_of(data, known)
+    hard_off = at(data, "hardOff") is True
+    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not hard_off):
         return None
-    version, table = whole(data, "version"), table_of(items(data, "rows"))
-    if table is None or version <= known:
+    ours = table_digest(world.spec.uid, claim.table, claim.version, per_request=claim.per_request, hard_off=hard_off)
+    if text(data, "digest") != ours:
         return None
-    return _Change(table, version, at(data, "hardOff") is True, at(data, "perRequest") is True)
-
-
-def table_of(rows: Any) -> KTable | None:
-    """The table that `rows` of a status or a file stand for; None where they stand for none."""
-    try:
-        table = KTable.from_rows(rows)
-    except (TableError, TypeError):
-        return None
-    return table if table.max_batch <= MAX_BATCH else None
+    return _Change(claim.table, claim.version, hard_off, claim.per_request)

@@ -23,10 +23,11 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.effective import Effective
-from speculative_operator.reconcile.plan import Plan, replaces
+from speculative_operator.reconcile.plan import Plan, is_table, replaces
 from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.reading import at, mapping, text
 from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.tables import mounted
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
@@ -93,6 +94,10 @@ def notice(world: World, planned: Plan) -> Notice:
         f"those that run stay. A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the "
         "next edit that makes other pods"
     )
+    lost = sorted(set(mounted(found).values()) - {name for kind, name in world.children if kind == "ConfigMap"})
+    ours = [name for name in lost if name.startswith(f"{names.child(world.spec.name)}-payload")]
+    if ours:
+        message += f". ConfigMap {ours[0]}, which they mount, is gone: one of them that is made anew waits for it"
     return Notice(Reason.UPGRADE_WAITS, message)
 
 
@@ -131,9 +136,12 @@ def _kept(world: World, action: Action) -> tuple[Action, ...]:
     kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
     if kind == "Deployment":
         return _scaled(world.deployment, action)
-    table = (kind, name) == ("ConfigMap", names.child(world.spec.name, "table"))
+    if kind == "ConfigMap" and not is_table(action.manifest):
+        # What runs in the engine goes with the template: pods that stay have no use for another release's.
+        template = mapping(world.deployment, "spec", "template")
+        return (action,) if name in mounted(template).values() else ()
     new = action.reason is not Reason.REPAIRED and (kind, name) in world.children
-    return () if new and not table else (action,)
+    return () if new and not is_table(action.manifest) else (action,)
 
 
 def _scaled(found: Mapping[str, Any] | None, action: ApplyChild) -> tuple[ApplyChild, ...]:

@@ -15,6 +15,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.tables import Leaving
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.tuner.quorum import Sight
 
@@ -45,6 +46,10 @@ class View:
     observation: Observation | None = None
     sight: Sight | None = None
     """What of `observation` may be believed, as the tuner has it."""
+    of_pair: Observation | None = None
+    """What of it is of pods that the table in force is for."""
+    leaving: tuple[Leaving, ...] = ()
+    """Tables of pods of former pairs that serve on."""
     decision: Decision | None = None
     changed: bool = False
     """True when the tuner's decision came into force with this tick."""

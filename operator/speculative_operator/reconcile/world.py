@@ -49,6 +49,8 @@ class World:
     children."""
     catalogue: Catalogue = field(default_factory=packaged)
     """Speculators to pick from, where the spec leaves it to the operator."""
+    leaving: Mapping[str, Memory] = field(default_factory=dict)
+    """What the tuner remembers of pairs whose pods are being replaced, by their label."""
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""
@@ -87,3 +89,5 @@ class Outcome:
     """Set when a probe began or ended with this tick: counted, but no event and no entry of the history."""
     room_for: Mapping[str, Any] | None = None
     """Template of a pod of which must be known whether one more fits (`World.room`), for pods are to be replaced."""
+    leaving: Mapping[str, Memory] = field(default_factory=dict)
+    """As `World.leaving`, after this tick."""

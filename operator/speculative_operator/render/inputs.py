@@ -42,6 +42,8 @@ class RenderInput:
     table: KTable | None
     """In force; None without speculation."""
     table_version: int
+    table_config: str = ""
+    """Name of the ConfigMap that the table is in; empty: that of the pair."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""
     capabilities: Capabilities = field(default_factory=Capabilities)

@@ -27,8 +27,10 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     spec = inp.spec
     children: list[Manifest] = []
     if inp.live and inp.table is not None:
-        children.append(table_config(spec, inp.table, inp.table_version, per_request=inp.per_request))
-        children.append(_config(spec, podspec.payload_name(spec.name), inp.container.payload))
+        config = inp.table_config or podspec.table_name(spec)
+        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=inp.per_request))
+        payload = inp.container.payload
+        children.append(_config(spec, podspec.payload_name(spec.name, payload), payload, immutable=True))
     children.append(_deployment(inp))
     common = values.common(spec, names.child(spec.name))
     reached = {**common, **values.network(inp)}
@@ -41,14 +43,16 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     return tuple(children)
 
 
-def table_config(spec: DeploymentSpec, table: KTable, version: int, *, per_request: bool = False) -> Manifest:
-    """The ConfigMap that serving pods re-read."""
+def table_config(
+    spec: DeploymentSpec, name: str, table: KTable, version: int, *, per_request: bool = False
+) -> Manifest:
+    """The ConfigMap `name` that serving pods re-read."""
     content = values.table_text(table, version, per_request=per_request)
-    return _config(spec, podspec.table_name(spec.name), {names.TABLE_KEY: content})
+    return _config(spec, name, {names.TABLE_KEY: content})
 
 
-def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str]) -> Manifest:
-    return hashed(parsed("configmap", {**values.common(spec, name), "data": dict(data)}))
+def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str], *, immutable: bool = False) -> Manifest:
+    return hashed(parsed("configmap", {**values.common(spec, name), "data": dict(data), "immutable": immutable}))
 
 
 def _deployment(inp: RenderInput) -> Manifest:

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
+from speculative_operator.render.labels import pair_hash
 
 PRE_STOP_SECONDS = 5
 """A pod leaves the endpoints while it still serves: the time proxies need to hear of it."""
@@ -17,6 +20,7 @@ STARTUP_PERIOD_SECONDS = 2
 """Short, so that a pod is ready within two seconds of its engine; the budget is in the number of failures."""
 PROGRESS_MARGIN_SECONDS = 600
 """For scheduling and for pulling an image of several GiB, on top of the startup budget."""
+TABLE_VOLUME = "table"
 TELEMETRY_PATH = "/metrics"
 SHARED_MEMORY_GIB = 2
 """Size of /dev/shm where workers of several accelerators talk through it."""
@@ -78,8 +82,8 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
     if inp.container.files:
         pairs.append(_files(inp))
     if inp.live:
-        pairs.append(_config("table", table_name(inp.spec.name), names.TABLE_MOUNT))
-        pairs.append(_config("payload", payload_name(inp.spec.name), names.PAYLOAD_MOUNT))
+        pairs.append(_config(TABLE_VOLUME, inp.table_config or table_name(inp.spec), names.TABLE_MOUNT))
+        pairs.append(_config("payload", payload_name(inp.spec.name, inp.container.payload), names.PAYLOAD_MOUNT))
     if _trusts_others(inp):
         pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
     volumes = [volume for volume, _ in pairs]
@@ -97,14 +101,15 @@ def _trusts_others(inp: RenderInput) -> bool:
     return told and bool(inp.spec.weights.ca_config_map)
 
 
-def table_name(name: str) -> str:
-    """Name of the ConfigMap that holds the table in force."""
-    return names.child(name, "table")
+def table_name(spec: DeploymentSpec) -> str:
+    """Name of the ConfigMap that holds the table of this pair."""
+    return names.child(spec.name, f"table-{pair_hash(spec)}")
 
 
-def payload_name(name: str) -> str:
-    """Name of the ConfigMap that holds what runs inside the engine."""
-    return names.child(name, "payload")
+def payload_name(name: str, content: Mapping[str, str]) -> str:
+    """Name of the ConfigMap that holds what runs inside the engine: other content is another ConfigMap, so that no pod
+    runs code that its template was not made with."""
+    return names.child(name, f"payload-{digest(dict(content), 8)}")
 
 
 def _scratch(name: str, path: str, source: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:

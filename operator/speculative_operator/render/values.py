@@ -10,6 +10,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.render import compiling, labels, podspec, requests
 from speculative_operator.render.bringing import bringing, joined
+from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
 
 
@@ -75,10 +76,22 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, per_request: bool = False, hard_off: bool = False) -> str:
-    """Content of the table file that the payload reads, and of the Deployment's annotation."""
+def table_text(table: KTable, version: int, *, per_request: bool = False) -> str:
+    """Content of the table file that the payload reads."""
+    return _json(_content(table, version, per_request=per_request))
+
+
+def table_digest(uid: str, table: KTable, version: int, *, per_request: bool, hard_off: bool) -> str:
+    """What tells the Deployment's annotation of object `uid` from one that was edited by hand."""
+    return digest([uid, _content(table, version, per_request=per_request, hard_off=hard_off)], 16)
+
+
+def _content(table: KTable, version: int, *, per_request: bool = False, hard_off: bool = False) -> dict[str, Any]:
     content: dict[str, Any] = {"version": version, "rows": table.rows()}
-    content |= {key: True for key, said in (("perRequest", per_request), ("hardOff", hard_off)) if said}
+    return content | {key: True for key, said in (("perRequest", per_request), ("hardOff", hard_off)) if said}
+
+
+def _json(content: dict[str, Any]) -> str:
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -89,10 +102,9 @@ def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
     """
     borne = {names.ANNOTATION_MADE_OF: inp.made_of} if inp.made_of else {}
     borne |= {names.ANNOTATION_SIZED_FOR: str(inp.spec.weights.bytes)} if inp.spec.weights.bytes else {}
-    if inp.waiting is not None:
-        waits = table_text(inp.waiting, inp.table_version, per_request=inp.per_request, hard_off=True)
-        return {**borne, names.ANNOTATION_TABLE: waits}
-    if inp.table is None or inp.live:
+    table, hard_off = inp.waiting or inp.table, inp.waiting is not None
+    if table is None or inp.live:
         return borne
-    table = table_text(inp.table, inp.table_version, per_request=inp.per_request)
-    return {**borne, names.ANNOTATION_TABLE: table}
+    content = _content(table, inp.table_version, per_request=inp.per_request, hard_off=hard_off)
+    mark = table_digest(inp.spec.uid, table, inp.table_version, per_request=inp.per_request, hard_off=hard_off)
+    return {**borne, names.ANNOTATION_TABLE: _json({**content, "digest": mark})}

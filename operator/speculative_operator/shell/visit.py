@@ -95,6 +95,8 @@ class _State:
     status_at: float
     """unix seconds of the last write of status."""
     memory: Memory | None = None
+    leaving: Mapping[str, Memory] = field(default_factory=dict)
+    """Of pairs whose pods are being replaced, by label."""
     ledger: Ledger = field(default_factory=Ledger)
     consumed: dict[str, float] = field(default_factory=dict)
     """Pod -> time of the last sample used."""
@@ -145,7 +147,7 @@ class Visitor:
             spec = to_domain(snapshot.owner)
         except SpecError as problem:
             return await self._refuse(snapshot.owner, state, problem, now)
-        before = state.memory
+        before, left = state.memory, state.leaving
         jobs = await self._sources.jobs.seen(snapshot, now)
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
         arriving = await self._sources.jobs.arriving(snapshot) if by_pods else {}
@@ -155,12 +157,12 @@ class Visitor:
             with self._telemetry.phase("apply"):
                 report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now, until)
         except ApiError:
-            state.memory = _unless_changed(before, outcome.memory)
+            state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             raise
         finally:
             self._sources.turns.made(key)
         if report.again:
-            state.memory = _unless_changed(before, outcome.memory)
+            state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             self._telemetry.tick("again")
             return 0.0
         if outcome.probe is not None:
@@ -207,6 +209,7 @@ class Visitor:
             # A claim by that name that somebody else made serves as well.
             claims=frozenset(snapshot.claims.keys() | claims),
             catalogue=self._sources.catalogue(),
+            leaving=state.leaving,
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
             objects=len(self._cache),
         )
@@ -220,7 +223,7 @@ class Visitor:
             until = time.monotonic() + GOOD_SECONDS if room else inf
             with self._telemetry.phase("decide"):
                 outcome = self._tick(replace(world, room=room), state.memory, observation, now)
-        state.memory = outcome.memory
+        state.memory, state.leaving = outcome.memory, outcome.leaving
         return outcome, until
 
     def _in_turn(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...], now: float) -> tuple[Action, ...]:

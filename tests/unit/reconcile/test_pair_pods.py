@@ -428,7 +428,6 @@ def test_a_pair_on_its_way_leaves_pods_as_they_are_and_rolls_once() -> None:
 
 
 def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() -> None:
-    from speculative_operator.reconcile.desired import without_drafter
     from speculative_operator.reconcile.effective import pinned
     from speculative_operator.reconcile.records import Known
     from speculative_operator.render.bringing import bringing
@@ -443,7 +442,7 @@ def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() ->
         assert found is not None
         return found.containers
 
-    hard = without_drafter(pinned(spec, known, NODE.place).told)
+    hard = pinned(spec, known, NODE.place).told.without_drafter()
     off = pinned(replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF)), known, NODE.place).told
     assert containers(hard) == containers(off)
     assert "--speculator" not in containers(off)[0]["args"]

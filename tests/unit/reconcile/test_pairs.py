@@ -210,6 +210,7 @@ def test_pods_wait_for_a_look_at_the_next_pair() -> None:
     assert state(cluster, "Ready") == ("False", "Inspecting")
     cluster.read()
     cluster.tick()
+    cluster.tick()
     assert cluster.templates == 2
     cluster.roll()
     cluster.settle()

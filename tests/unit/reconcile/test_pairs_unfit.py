@@ -80,17 +80,16 @@ def test_pods_that_stay_are_scaled_and_have_what_they_mount(refused: bool) -> No
     cluster.edit(speculator=drawn(FOREIGN))
     (advance if refused else Paired.tick)(cluster)
     cluster.edit(replicas=5)
-    for kind, name in (("Service", "demo"), ("ConfigMap", "demo-payload"), ("PodDisruptionBudget", "demo")):
-        del cluster.children[kind, name]
+    needed = {("Service", "demo"), cluster.config("payload"), ("PodDisruptionBudget", "demo")}
+    for slot in needed:
+        del cluster.children[slot]
     cluster.tick()
     cluster.tick()
     cluster.roll()
     outcome = cluster.tick()
     assert len(cluster.pods) == 5
     assert template(cluster.deployment) == before
-    assert {("Service", "demo"), ("ConfigMap", "demo-payload"), ("PodDisruptionBudget", "demo")} <= set(
-        cluster.children
-    )
+    assert needed <= set(cluster.children)
     assert outcome.actions == cluster.tick().actions == ()
     assert state(cluster, "Ready") == ("False", "PairMismatch" if refused else "Inspecting")
     assert state(cluster, "Available") == ("True", "AllReady")

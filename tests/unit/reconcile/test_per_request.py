@@ -131,10 +131,10 @@ def test_nothing_is_written_at_rest() -> None:
 
 def test_a_hand_that_takes_it_away_is_undone() -> None:
     cluster = settled(spec=CAPPED)
-    before = deepcopy(cluster.children["ConfigMap", "demo-table"]["data"])
-    cluster.children["ConfigMap", "demo-table"]["data"]["table.json"] = before["table.json"].replace("true", "false")
+    before = deepcopy(cluster.children[cluster.config("table")]["data"])
+    cluster.children[cluster.config("table")]["data"]["table.json"] = before["table.json"].replace("true", "false")
     assert applies(cluster.tick()) == [("ConfigMap", "demo-table", Reason.REPAIRED)]
-    assert cluster.children["ConfigMap", "demo-table"]["data"] == before
+    assert cluster.children[cluster.config("table")]["data"] == before
 
 
 def test_pausing_keeps_what_is_in_force() -> None:
@@ -224,7 +224,7 @@ def test_where_it_is_not_a_warning_says_why(spec: DeploymentSpec, word: str) -> 
     assert notice.message in [one["message"] for one in cluster.status["warnings"]]
     assert [event.type for event in outcome.events if event.reason is Reason.PER_REQUEST_UNUSED] == ["Normal"]
     cluster.settle()
-    assert ("ConfigMap", "demo-table") not in cluster.children or "perRequest" not in cluster.table
+    assert cluster.config("table") not in cluster.children or "perRequest" not in cluster.table
 
 
 @pytest.mark.parametrize("spec", [with_mode(CAPPED, mode=Mode.OFF), replace(CAPPED, speculator=None), SPEC])

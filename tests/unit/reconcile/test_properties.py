@@ -184,7 +184,7 @@ def test_versions_only_grow_and_pods_always_learn_of_the_newest(
         assert version >= last
         last = version
     cluster.settle()
-    if ("ConfigMap", "demo-table") in cluster.children:
+    if cluster.config("table") in cluster.children:
         assert cluster.table["version"] == last
         assert cluster.table["rows"] == cluster.status["speculation"]["table"]
 

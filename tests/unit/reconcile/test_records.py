@@ -13,7 +13,6 @@ from speculative_operator.api.status import Pair
 from speculative_operator.domain.artifact import ModelFacts, Pin, WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme, Speculator, Weights
-from speculative_operator.reconcile.desired import without_drafter
 from speculative_operator.reconcile.effective import pinned, standing
 from speculative_operator.reconcile.formats import duration, size
 from speculative_operator.reconcile.records import (
@@ -199,6 +198,6 @@ def test_durations(seconds: float, text: str) -> None:
 def test_a_drafter_that_was_removed_leaves_the_pods_of_mode_off(place: str) -> None:
     """A user who sets mode Off then replaces none, however large the drafter is: the budget of a start is by bytes."""
     spec = replace(PAIRED, speculation=replace(PAIRED.speculation, mode=Mode.OFF))
-    removed, off = without_drafter(pinned(PAIRED, KNOWN, place).told), pinned(spec, KNOWN, place).told
+    removed, off = pinned(PAIRED, KNOWN, place).told.without_drafter(), pinned(spec, KNOWN, place).told
     assert removed == off
     assert 0 < removed.weights.bytes < pinned(PAIRED, KNOWN, place).told.weights.bytes

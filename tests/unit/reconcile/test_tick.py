@@ -225,11 +225,12 @@ def test_one_blind_pod_is_named() -> None:
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("child", [("Deployment", "demo"), ("Service", "demo"), ("ConfigMap", "demo-table")])
 def test_a_deleted_child_comes_back_as_it_was(child: tuple[str, str], known: bool) -> None:
-    cluster = settled()
+    cluster, made = settled(), child
+    child = cluster.config("table") if child[0] == "ConfigMap" else child
     before = cluster.children.pop(child)
     world = cluster.world(applied=cluster.applied if known else {})
     outcome = tick(world, cluster.memory, None, cluster.now)
-    assert applies(outcome) == [(*child, Reason.REPAIRED)]
+    assert applies(outcome) == [(*made, Reason.REPAIRED)]
     assert Reason.REPAIRED in reasons(outcome)
     cluster.carry_out(outcome.actions[0])
     again = cluster.children[child]
@@ -248,7 +249,8 @@ def test_a_deleted_child_comes_back_as_it_was(child: tuple[str, str], known: boo
 )
 def test_a_hand_edit_is_undone_and_named(child: tuple[str, str], way: tuple[str, str], value: Any, named: str) -> None:
     cluster = settled()
-    cluster.children[child][way[0]][way[1]] = value
+    slot = cluster.config("table") if child[0] == "ConfigMap" else child
+    cluster.children[slot][way[0]][way[1]] = value
     outcome = cluster.tick()
     assert applies(outcome) == [(*child, Reason.REPAIRED)]
     action, *pokes = outcome.actions
@@ -263,7 +265,7 @@ def test_a_hand_edited_table_is_not_adopted() -> None:
     cluster = retuned()
     cluster.tick()
     rows, version = cluster.table["rows"], cluster.table["version"]
-    data = cluster.children["ConfigMap", "demo-table"]["data"]
+    data = cluster.children[cluster.config("table")]["data"]
     data["table.json"] = json.dumps({"version": version + 5, "rows": [[1, 256, 3]]})
     cluster.tick()
     assert (cluster.table["rows"], cluster.table["version"]) == (rows, version)
@@ -277,9 +279,9 @@ def test_pods_are_told_of_a_table_that_is_put_back(deleted: bool) -> None:
 
     def damage() -> None:
         if deleted:
-            del cluster.children["ConfigMap", "demo-table"]
+            del cluster.children[cluster.config("table")]
         else:
-            cluster.children["ConfigMap", "demo-table"]["data"]["table.json"] = "{}"
+            cluster.children[cluster.config("table")]["data"]["table.json"] = "{}"
 
     for mark in ("-again", "", "-again"):
         damage()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, reasons, restart, retuned, settled
+from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, plain, reasons, restart, retuned, settled
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
@@ -27,6 +27,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.status import should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.render import Capabilities, table_config
+from speculative_operator.render.podspec import table_name
 
 PAUSED = replace(SPEC, paused=True)
 
@@ -81,9 +82,10 @@ def test_another_pair_starts_from_the_prior() -> None:
     speculator = Speculator(Method.DRAFT_MODEL, ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B", "other"))
     cluster.edit(speculator=speculator)
     outcome = cluster.tick()
-    assert cluster.table["rows"] == fresh
     assert outcome.memory is not None
     assert outcome.memory.windows == 0
+    cluster.tick()
+    assert cluster.table["rows"] == fresh
     assert cluster.templates == 2, "verifier and speculator roll as one"
 
 
@@ -94,7 +96,7 @@ def test_turning_it_off_removes_what_only_speculation_needs_and_only_then() -> N
     assert not any(isinstance(action, DeleteChild) for action in outcome.actions), "old pods still mount it"
     cluster.roll()
     outcome = cluster.tick()
-    assert {action.name for action in outcome.actions if isinstance(action, DeleteChild)} == {
+    assert {plain(action.name) for action in outcome.actions if isinstance(action, DeleteChild)} == {
         "demo-table",
         "demo-payload",
     }
@@ -202,7 +204,8 @@ def test_a_taken_name_is_left_alone_and_said() -> None:
 def test_pods_never_mount_a_strangers_config() -> None:
     cluster = Cluster()
     owner = {"kind": "Thing", "name": "boss", "uid": "x", "controller": True}
-    cluster.children["ConfigMap", "demo-table"] = {"metadata": {"name": "demo-table", "ownerReferences": [owner]}}
+    table = table_name(SPEC)
+    cluster.children["ConfigMap", table] = {"metadata": {"name": table, "ownerReferences": [owner]}}
     outcome = cluster.look()
     assert not {"Deployment"} & {kind for kind, _, _ in applies(outcome)}
     assert "belongs to Thing boss" in outcome.status["conditions"][0]["message"]
@@ -404,9 +407,9 @@ def test_killed_after_a_rollout_with_a_new_k_it_is_not_rolled_back() -> None:
 
 def test_a_stale_status_does_not_beat_the_cluster_and_a_forged_config_does_not_beat_status() -> None:
     cluster = retuned()
-    forged = table_config(SPEC, KTable.constant(8, 256), 9)
+    forged = table_config(SPEC, table_name(SPEC), KTable.constant(8, 256), 9)
     forged["data"] = {"table.json": '{"version":9,"rows":[[1,256,1]]}'}
-    cluster.children["ConfigMap", "demo-table"] |= {"data": forged["data"]}
+    cluster.children[cluster.config("table")] |= {"data": forged["data"]}
     rows = cluster.status["speculation"]["table"]
     cluster.forget()
     cluster.tick()

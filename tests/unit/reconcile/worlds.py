@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
+from speculative_operator.reconcile.tables import mounted
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
@@ -60,6 +62,7 @@ class Cluster:
     capabilities: Capabilities = field(default_factory=Capabilities)
     problems: tuple[Condition, ...] = ()
     memory: Memory | None = None
+    leaving: Mapping[str, Memory] = field(default_factory=dict)
     now: float = NOW
     uids: int = 0
     room: bool | None = True
@@ -77,6 +80,7 @@ class Cluster:
             "pods": tuple(deepcopy(self.pods)),
             "capabilities": self.capabilities,
             "problems": self.problems,
+            "leaving": self.leaving,
         }
         return World(**(values | change))
 
@@ -95,7 +99,7 @@ class Cluster:
         waits = [one for one in outcome.status.get("warnings", ()) if one["reason"] == "UpgradeWaits"]
         assert self.upgraded or not waits, f"no release is another one here, yet: {waits}"
         self.status = deepcopy(outcome.status)
-        self.memory = outcome.memory
+        self.memory, self.leaving = outcome.memory, outcome.leaving
         self.now += seconds
         return outcome
 
@@ -118,7 +122,7 @@ class Cluster:
 
     def forget(self) -> None:
         """The operator restarts."""
-        self.memory = None
+        self.memory, self.leaving = None, {}
         self.applied = {}
 
     def carry_out(self, action: Action) -> None:
@@ -169,8 +173,13 @@ class Cluster:
     @property
     def table(self) -> dict[str, Any]:
         """Content of the table ConfigMap."""
-        content: dict[str, Any] = json.loads(self.children["ConfigMap", "demo-table"]["data"]["table.json"])
+        content: dict[str, Any] = json.loads(self.children[self.config("table")]["data"]["table.json"])
         return content
+
+    def config(self, volume: str) -> tuple[str, str]:
+        """Kind and name of the ConfigMap that the Deployment's template mounts so; of none that exists where it mounts
+        none."""
+        return "ConfigMap", mounted(template(self.children["Deployment", "demo"])).get(volume, f"no-{volume}")
 
     def condition(self, kind: str) -> dict[str, Any]:
         return next(one for one in self.status["conditions"] if one["type"] == kind)
@@ -256,9 +265,14 @@ def retuned() -> Cluster:
     raise AssertionError("the tuner never changed the table at a load where drafts lose")
 
 
+def plain(name: str) -> str:
+    """Name of a child without the hash by which it belongs to a pair, or to its content."""
+    return re.sub("-(table|payload)-[0-9a-f]+$", r"-\1", name)
+
+
 def applies(outcome: Outcome) -> list[tuple[str, str, Reason]]:
     return [
-        (action.manifest["kind"], action.manifest["metadata"]["name"], action.reason)
+        (action.manifest["kind"], plain(action.manifest["metadata"]["name"]), action.reason)
         for action in outcome.actions
         if isinstance(action, ApplyChild)
     ]

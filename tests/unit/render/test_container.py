@@ -1,5 +1,6 @@
 """What an engine decides of its container reaches the pod: files, command, user, limits, ports, place of metrics."""
 
+import json
 from dataclasses import replace
 
 from tests.unit.render.test_manifests import CONTAINER, INPUT, SPEC, by_kind, deployment, engine
@@ -42,7 +43,8 @@ def test_a_changed_file_is_a_changed_template_and_the_table_is_noted_beside_it()
     before, after = deployment(FILES), deployment(changed)
     assert before["spec"]["template"]["spec"] == after["spec"]["template"]["spec"]
     assert before["spec"]["template"] != after["spec"]["template"]
-    assert after["metadata"]["annotations"][names.ANNOTATION_TABLE] == '{"version":2,"rows":[[1,256,1]]}'
+    told = json.loads(after["metadata"]["annotations"][names.ANNOTATION_TABLE])
+    assert (told["version"], told["rows"]) == (2, [[1, 256, 1]])
 
 
 def test_no_files_no_volume() -> None:

@@ -1,5 +1,6 @@
 """Manifests by what they must hold, and that no user's text can change their shape."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.reconcile.worlds import plain
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import (
@@ -24,6 +26,7 @@ from speculative_operator.engines.base import EngineContainer, ImageMount, PvcMo
 from speculative_operator.render import Capabilities, RenderError, RenderInput, render, table_config
 from speculative_operator.render.hashing import manifest_hash
 from speculative_operator.render.labels import label_value, pair_hash
+from speculative_operator.render.podspec import payload_name, table_name
 
 SPEC = DeploymentSpec(
     name="demo",
@@ -52,6 +55,9 @@ def by_kind(inp: RenderInput = INPUT) -> dict[tuple[str, str], dict[str, Any]]:
     return {(child["kind"], child["metadata"]["name"]): child for child in render(inp)}
 
 
+TABLE = table_name(SPEC)
+
+
 def deployment(inp: RenderInput = INPUT) -> dict[str, Any]:
     return by_kind(inp)["Deployment", "demo"]
 
@@ -62,7 +68,7 @@ def engine(inp: RenderInput = INPUT) -> dict[str, Any]:
 
 
 def test_children_of_a_live_object() -> None:
-    assert list(by_kind()) == [
+    assert [(kind, plain(name)) for kind, name in by_kind()] == [
         ("ConfigMap", "demo-table"),
         ("ConfigMap", "demo-payload"),
         ("Deployment", "demo"),
@@ -111,31 +117,30 @@ def test_selector_is_the_stable_one() -> None:
 def test_a_live_table_leaves_the_deployment_alone() -> None:
     other = replace(INPUT, table=KTable.from_rows([[1, 16, 5], [17, 256, 0]]), table_version=9)
     assert deployment(other) == deployment()
-    assert by_kind(other)["ConfigMap", "demo-table"]["data"] == {
-        "table.json": '{"version":9,"rows":[[1,16,5],[17,256,0]]}'
-    }
+    assert by_kind(other)["ConfigMap", TABLE]["data"] == {"table.json": '{"version":9,"rows":[[1,16,5],[17,256,0]]}'}
 
 
 def test_caps_by_request_are_part_of_the_table_alone() -> None:
     capped = replace(INPUT, per_request=True)
     assert deployment(capped) == deployment()
-    assert by_kind(capped)["ConfigMap", "demo-table"]["data"] == {
+    assert by_kind(capped)["ConfigMap", TABLE]["data"] == {
         "table.json": '{"version":1,"rows":[[1,256,3]],"perRequest":true}'
     }
     assert (
-        table_config(SPEC, KTable.constant(3, 256), 1, per_request=True) == by_kind(capped)["ConfigMap", "demo-table"]
+        table_config(SPEC, TABLE, KTable.constant(3, 256), 1, per_request=True) == by_kind(capped)["ConfigMap", TABLE]
     )
 
 
 def test_a_table_in_the_template_is_noted_on_the_deployment() -> None:
     annotations = deployment(STATIC)["metadata"]["annotations"]
-    assert annotations[names.ANNOTATION_TABLE] == '{"version":1,"rows":[[1,256,3]]}'
+    content = json.loads(annotations[names.ANNOTATION_TABLE])
+    assert (content["version"], content["rows"], len(content["digest"])) == (1, [[1, 256, 3]], 16)
     assert names.ANNOTATION_TABLE not in deployment()["metadata"]["annotations"]
     assert names.ANNOTATION_TABLE not in deployment(STATIC)["spec"]["template"]["metadata"]["annotations"]
 
 
 def test_table_config_is_the_child() -> None:
-    assert table_config(SPEC, KTable.constant(3, 256), 1) == by_kind()["ConfigMap", "demo-table"]
+    assert table_config(SPEC, TABLE, KTable.constant(3, 256), 1) == by_kind()["ConfigMap", TABLE]
 
 
 def test_the_table_is_mounted_as_a_directory() -> None:
@@ -294,4 +299,5 @@ def test_any_text_in_any_field_round_trips(
     assert manifest["spec"]["strategy"] == {"type": value}
     assert manifest["metadata"]["namespace"] == value
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == argument
-    assert children[f"ConfigMap{name}-payload"]["data"] == {"f.py": payload}
+    config = children["ConfigMap" + payload_name(name, {"f.py": payload})]
+    assert (config["data"], config["immutable"]) == ({"f.py": payload}, True)

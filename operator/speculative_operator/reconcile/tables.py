@@ -1,0 +1,208 @@
+"""Which ConfigMap holds whose table, and what the pods of a former pair are told while they serve on.
+
+A table belongs to a pair: while a new one comes up, and for as long as its rollout lasts or stalls, pods of the old one
+read their own table, which is watched by their own figures. Used by `truth` (names, claims), `desired` and `tick`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.decision import Decision, Policy
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
+from speculative_operator.domain.table import KTable, TableError
+from speculative_operator.reconcile.pods import Pod
+from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
+from speculative_operator.reconcile.world import World
+from speculative_operator.render import table_config
+from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.podspec import TABLE_VOLUME, table_name
+
+MAX_BATCH = 65_536
+"""Tables that claim to reach further are not read: no engine schedules as many requests."""
+LARGEST_VERSION = 2**31
+LONGEST_JUMP = 64
+"""Versions by which the cluster may be ahead of status: an operator that is killed loses one or two."""
+MOST_LEAVING = 4
+"""Former pairs whose pods are watched: with more edits than that under way the oldest keep their tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A table in the cluster that we have rendered."""
+
+    table: KTable
+    version: int
+    per_request: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The table of pods of a former pair."""
+
+    pair: str
+    """Label of its pods."""
+    config: str
+    """Name of the ConfigMap that they read."""
+    table: KTable
+    version: int
+    ks: tuple[int, ...]
+    """K that are known to have been prepared at their start."""
+    per_request: bool = False
+    reason: str = ""
+    """Why it was changed last, since its pods leave; empty where it was not."""
+
+    def written(self) -> dict[str, Any]:
+        """An entry of `status.leaving`."""
+        block: dict[str, Any] = {
+            "pair": self.pair,
+            "configMap": self.config,
+            "table": self.table.rows(),
+            "tableVersion": self.version,
+            "preparedK": list(self.ks),
+            "perRequest": self.per_request or None,
+            "reason": self.reason,
+        }
+        return {key: value for key, value in block.items() if value not in (None, "")}
+
+
+def label_of(spec: DeploymentSpec) -> str:
+    """Label of the pair that pods made of `spec` bear; a template of the user's may set another."""
+    return text(spec.template, "metadata", "labels", names.LABEL_PAIR) or pair_hash(spec)
+
+
+def config_name(world: World, spec: DeploymentSpec, own: Collection[str]) -> str:
+    """Name of the ConfigMap of the table of `spec`, for pods whose label is one of `own`: that which the template that
+    runs mounts, where it is of this pair, for a release before may have called it otherwise."""
+    template = mapping(world.deployment, "spec", "template")
+    if text(template, "metadata", "labels", names.LABEL_PAIR) in own:
+        return mounted(template).get(TABLE_VOLUME) or table_name(spec)
+    return table_name(spec)
+
+
+def mounted(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Volume -> ConfigMap that a pod, or a pod template, mounts."""
+    found = ((text(one, "name"), text(one, "configMap", "name")) for one in mappings(pod, "spec", "volumes"))
+    return {volume: config for volume, config in found if config}
+
+
+def claimed(world: World, config: str, known: int) -> Claim | None:
+    """The table in a ConfigMap of ours, if it is newer than version `known` and exactly as it was rendered."""
+    found = world.children.get(("ConfigMap", config))
+    if not isinstance(found, Mapping):
+        return None
+    data = parsed(text(found, "data", names.TABLE_KEY))
+    claim = claim_of(data, known)
+    if claim is None:
+        return None
+    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=claim.per_request)
+    annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
+    same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
+    return claim if same and mapping(found, "data") == rendered["data"] else None
+
+
+def claim_of(data: Any, known: int) -> Claim | None:
+    """The table that `data` names, if its version can follow on version `known` (0: none is known)."""
+    version, table = whole(data, "version"), table_of(items(data, "rows"))
+    most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
+    if table is None or not known < version <= most:
+        return None
+    return Claim(table, version, at(data, "perRequest") is True)
+
+
+def parsed(content: str) -> Any:
+    """JSON that others may have written; None where it is none."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def table_of(rows: Any) -> KTable | None:
+    """The table of rows that others may have written; None where they are none."""
+    try:
+        table = KTable.from_rows(rows)
+    except (TableError, TypeError):
+        return None
+    return table if table.max_batch <= MAX_BATCH else None
+
+
+def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tuple[Leaving, ...]:
+    """The tables of pods that serve, or are about to, and are of none of the pairs `own`."""
+    labels = sorted({pod.pair for pod in pods if not pod.terminating} - {"", *own})
+    known = {one.pair: one for one in _known(world)}
+    found = (_leaving(world, label, known.get(label)) for label in labels)
+    return tuple(one for one in found if one is not None)[:MOST_LEAVING]
+
+
+def last_of(world: World, own: Collection[str]) -> Leaving | None:
+    """The table of a pair that was leaving, and is wanted again."""
+    return next((one for one in _known(world) if one.pair in own), None)
+
+
+def _known(world: World) -> Iterable[Leaving]:
+    for entry in mappings(world.status, "leaving"):
+        table, version = table_of(items(entry, "table")), whole(entry, "tableVersion")
+        if table is None or not 0 < version <= LARGEST_VERSION:
+            continue
+        ks = tuple(sorted({k for k in items(entry, "preparedK") if type(k) is int and k >= 0} | table.ks | {0}))
+        capped = at(entry, "perRequest") is True
+        config, why = text(entry, "configMap"), text(entry, "reason")
+        yield Leaving(text(entry, "pair"), config, table, version, ks, capped, why)
+
+
+def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
+    config = known.config if known is not None else _read_by(world, label)
+    claim = claimed(world, config, known.version if known is not None else 0)
+    if claim is None:
+        return known
+    ks = tuple(sorted({0, *claim.table.ks, *(known.ks if known is not None else ())}))
+    why = known.reason if known is not None else ""
+    return Leaving(label, config, claim.table, claim.version, ks, claim.per_request, why)
+
+
+def _read_by(world: World, label: str) -> str:
+    """Name of the ConfigMap that pods of a pair read: as they say, as the template that runs does, or as we call it."""
+    bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
+    told = (mounted(one).get(TABLE_VOLUME) for one in bearers if _label(one) == label)
+    return next((one for one in told if one), names.child(world.spec.name, f"table-{label}"))
+
+
+def _label(pod: Mapping[str, Any]) -> str:
+    return text(pod, "metadata", "labels", names.LABEL_PAIR)
+
+
+def of_pods(observation: Observation | None, pods: Iterable[Pod], pairs: Collection[str]) -> Observation | None:
+    """What was observed of pods of these pairs, and of those that bear no label; None where there is none of them."""
+    if observation is None or observation.gap is not None:
+        return observation
+    wanted = {pod.name for pod in pods if pod.pair in pairs}
+    others = {pod.name for pod in pods} - wanted
+    seen = {name: one for name, one in observation.pods.items() if name not in others}
+    return replace(observation, pods=seen) if seen or not observation.pods else None
+
+
+def policy_for(leaving: Leaving, policy: Policy) -> Policy:
+    """What may be done to a table of pods that leave: any K that was prepared, at once, and nothing else. Of their
+    models and of what they cost nothing is known any more but what they show."""
+    knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
+    return replace(policy, knobs=knobs, facts=PairFacts(), schedule=None, start_k=None, off_policy=OffPolicy.SOFT)
+
+
+def watched(policy: Policy) -> bool:
+    """True where the spec leaves tables to the tuner."""
+    return policy.mode is Mode.AUTO
+
+
+def after(leaving: Leaving, table: KTable, version: int, decision: Decision | None) -> Leaving:
+    """`leaving` with the table that the tuner has decided for."""
+    if decision is None or version == leaving.version:
+        return leaving
+    return replace(leaving, table=table, version=version, reason=decision.reason.value)
