@@ -91,6 +91,8 @@ class Reason(StrEnum):
     METRICS_FOREIGN = "MetricsForeign"
     PROMETHEUS_ERROR = "PrometheusError"
     PROMETHEUS_TIMEOUT = "PrometheusTimeout"
+    METRICS_LOST = "MetricsLost"
+    METRICS_BACK = "MetricsBack"
     COUNTER_RESET = "CounterReset"
     IDLE = "Idle"
     # deciding
@@ -176,14 +178,16 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.CACHE_FULL: "The cache has no room for the weights; the message names the bytes needed and those free.",
     Reason.CACHE_UNWRITABLE: "The Job may not write to the cache, or the volume fails; the message names the remedy.",
     Reason.METRICS_FOUND: "Pods that carry four fifths of the requests at least have fresh samples.",
-    Reason.METRICS_MISSING: "Prometheus answers, but has no samples of a ready pod. Nothing is changed.",
-    Reason.METRICS_STALE: "The newest sample of a pod is too old. Nothing is changed.",
-    Reason.METRICS_ABSURD: "A sample is NaN, infinite, negative or contradicts another. Nothing is changed.",
+    Reason.METRICS_MISSING: "Prometheus answers, but has no samples of a ready pod. Tuning waits; see MetricsLost.",
+    Reason.METRICS_STALE: "The newest sample of a pod is too old. Tuning waits; see MetricsLost.",
+    Reason.METRICS_ABSURD: "A sample is NaN, infinite, negative or contradicts another. Tuning waits; see MetricsLost.",
     Reason.METRICS_PARTIAL: "Too many pods, or series of a pod, are missing. No more than drafts that lose is changed.",
     Reason.METRICS_FOREIGN: "Series bear a pod's name but come from another address, so they are not believed. "
     "The message names label, value and the setting for a Prometheus that rewrites it. Nothing is changed.",
-    Reason.PROMETHEUS_ERROR: "Prometheus refused, failed or is unreachable. Nothing is changed.",
-    Reason.PROMETHEUS_TIMEOUT: "Prometheus did not answer in time. Nothing is changed.",
+    Reason.PROMETHEUS_ERROR: "Prometheus refused, failed or is unreachable. Tuning waits; see MetricsLost.",
+    Reason.PROMETHEUS_TIMEOUT: "Prometheus did not answer in time. Tuning waits; see MetricsLost.",
+    Reason.METRICS_LOST: "Nothing could be believed for ten minutes: at each load K falls to one shown to pay, or 0.",
+    Reason.METRICS_BACK: "Pods are seen again: the table before the outage is back.",
     Reason.COUNTER_RESET: "A pod restarted within the window; the window is dropped.",
     Reason.IDLE: "No requests in the window; the table stays as it is.",
     Reason.STARTING: "The first full window has not been seen since the operator or the pods started.",

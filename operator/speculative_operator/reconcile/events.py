@@ -131,7 +131,7 @@ def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     version = whole(new, "speculation", "tableVersion")
     label = "proposed table" if reason is Reason.RECOMMENDED else f"table {version}"
     yield Event(
-        WARNING if reason in (Reason.GUARD, Reason.ROLLOUT_UNDONE) else NORMAL,
+        WARNING if reason in (Reason.GUARD, Reason.METRICS_LOST, Reason.ROLLOUT_UNDONE) else NORMAL,
         reason,
         f"{label}: {text(last, 'from')} -> {text(last, 'to')}: {text(last, 'message')}",
     )

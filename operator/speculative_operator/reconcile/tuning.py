@@ -23,8 +23,11 @@ _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.C
 _CONVERGED = frozenset({Reason.TUNED, Reason.WITHIN_MARGIN, Reason.FIXED, Reason.SLO, Reason.DEAD_WEIGHT})
 """Said without a change: the table in force is the one to keep."""
 _CHANGES = frozenset(
-    {Reason.FASTER, Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD, Reason.SLO, Reason.RESUMED}
-)
+    {
+        Reason.FASTER, Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD, Reason.SLO, Reason.RESUMED,
+        Reason.METRICS_LOST, Reason.METRICS_BACK,
+    }
+)  # fmt: skip
 """Reasons of changes of the table, which say why speculation is as it is for as long as that table is in force."""
 _MOVING = _CHANGES | {Reason.DWELLING}
 _OF_TABLES = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
@@ -105,7 +108,7 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
         return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, _without(seen))
     if gap.reason in _HARMLESS:
         return _kept(kind, before, gap.reason, gap.message)
-    return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. Nothing is changed meanwhile")
+    return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. No new table is sought meanwhile")
 
 
 def _active(view: View, before: Mapping[str, Any]) -> Condition:

@@ -108,6 +108,23 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
     return memory, Decision(state_of(less, look), less, Reason.GUARD, message, True, True, figures)
 
 
+def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, Decision]:
+    """A long outage: what is not proven of the table goes; `memory` already holds what stays."""
+    message = (
+        f"nothing could be believed for {seconds / 60.0:.0f} minutes ({why.value}): at each load K falls to one that "
+        "was shown to pay, or to 0, until pods are seen again"
+    )
+    return memory, kept(State.HOLDING, memory, Reason.METRICS_LOST, message, Estimate(), changed=True)
+
+
+def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: float) -> tuple[Memory, Decision]:
+    """The outage is over: its table goes."""
+    figures = estimate(view, look, memory.table, before)
+    memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, probe=None)
+    message = f"pods are seen again{acceptance_text(look)}: the table before is back"
+    return memory, kept(state_of(before, look), memory, Reason.METRICS_BACK, message, figures, changed=True)
+
+
 def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """Pods are to run without speculator."""
     figures = estimate(view, look, memory.table)

@@ -18,10 +18,13 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import removal, rollout
 from speculative_operator.tuner.acceptance import DEFLATION
+from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.answers import (
     changed,
+    come_back,
     cut,
     dwelling,
+    fallen_back,
     fixed,
     kept,
     nothing_to_turn,
@@ -37,10 +40,11 @@ from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import Proposal, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, learn
 from speculative_operator.tuner.memory import Memory
+from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import dwell_seconds
 from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
-from speculative_operator.tuner.quorum import QUORUM, Sight, find_hold, has_requests, sight
+from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
 from speculative_operator.tuner.report import acceptance_text, estimate, measured
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.telemetry import believable
@@ -67,17 +71,31 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
     memory = memory.fitted(policy)
     if memory.hard_off and (policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO):
         memory = replace(memory, hard_off=False, doomed_since=None)
+    if policy.mode is not Mode.AUTO and memory.before_outage is not None:
+        memory = replace(memory, before_outage=None)
     if policy.mode is Mode.OFF or policy.knobs.actuator is Actuator.NONE:
         return memory, nothing_to_turn(memory, policy)
     seen = sight(observation, memory.known, policy.knobs, now)
     hold = find_hold(observation, seen)
     if hold is not None and policy.mode is not Mode.STATIC:
-        if hold.reason is not Reason.COLLECTING:  # between two scrapes there is no news, good or bad
-            memory = replace(memory, slow_windows=0)
-        return memory, kept(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
+        return _unseen(memory, hold, policy, now)
     if hold is not None:
         return _static(memory, policy, Estimate(), now)
     return _seen(memory if policy.mode is Mode.AUTO else ended(memory), seen, observation.table_version, policy, now)
+
+
+def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Memory, Decision]:
+    """The decision on nothing: to hold, and once in a long outage what is proven of the table."""
+    if hold.reason is not Reason.COLLECTING:  # between two scrapes there is no news, good or bad
+        memory = watch_sight(replace(memory, slow_windows=0), hold.reason, now)
+    if to_fall_back(memory, policy, now):
+        running, memory = memory.table, ended(memory)
+        memory = replace(memory, before_outage=memory.table)
+        safe = proven(memory, memory.table, policy, now)
+        if safe != running:
+            memory = replace(memory, table=safe, previous=running, changed_at=now)
+            return fallen_back(memory, hold.reason, now - (memory.blind_since or now))
+    return memory, kept(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
 
 
 def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now: float) -> tuple[Memory, Decision]:
@@ -90,13 +108,16 @@ def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now:
     view = outlook(policy, memory.costs, memory.acceptance, memory.traffic, memory.last)
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
-    memory = watch_load(memory, look.scheduled, now)
+    memory = watch_load(replace(memory, blind_since=None), look.scheduled, now)
     waiting = _waiting(memory, look) or _awaiting(memory, late, now)
     if waiting is not None:
         figures = estimate(view, look, memory.table)
         return memory, kept(State.HOLDING, memory, *waiting, figures, valid=False)
     if not seen.enough:
         return _partial(memory, seen, view, look, now)
+    before, memory = memory.before_outage, replace(memory, before_outage=None)
+    if before is not None and fit(before, policy) != memory.table:
+        return come_back(memory, view, look, fit(before, policy), now)
     if memory.hard_off:
         return _without_speculator(memory, view, look, now)
     return _tuned(memory, view, look, now)

@@ -8,16 +8,18 @@ from __future__ import annotations
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.tuner.allowed import fit
 
 
 def lawful(decision: Decision, observation: Observation, policy: Policy) -> bool:
-    """True when `decision` changes something, on evidence, and within what the engine can do."""
+    """True when `decision` changes something, on evidence, and within what the engine can do. In a long outage the
+    evidence is that of before, and K only falls."""
+    seen = observation.gap is None and bool(observation.windows)
     return (
         decision.valid
         and decision.changed
-        and observation.gap is None
-        and bool(observation.windows)
+        and (seen or decision.reason is Reason.METRICS_LOST)
         and fit(decision.table, policy) == decision.table
         and (policy.knobs.actuator is not Actuator.RESTART or len(decision.table.ks) == 1)
     )

@@ -86,6 +86,11 @@ class Memory:
     speed: Speed = field(default_factory=Speed)
     """Of single requests, since pods were last replaced for the tuner's sake."""
 
+    blind_since: float | None = None
+    """Since when no look at the pods could be believed."""
+    before_outage: KTable | None = None
+    """The table that comes back when pods are seen again; None: no outage has changed it."""
+
     @classmethod
     def fresh(cls, table: KTable, now: float) -> Memory:
         """Nothing seen yet, `table` in force."""

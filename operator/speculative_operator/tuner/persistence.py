@@ -58,7 +58,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "retrySeconds": int(memory.retry_seconds),
         "surveyed": memory.surveyed,
         "hardOff": memory.hard_off,
-    }
+    } | ({} if memory.before_outage is None else {"beforeOutage": memory.before_outage.rows()})
 
 
 def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
@@ -94,6 +94,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     )
     moments = ("changed_at", "drafted_at", "hard_off_at", "doomed_since")
     times = zip(moments, _numbers(data["times"], len(moments)), strict=True)
+    before = data.get("beforeOutage")
     return {name: moment or None for name, moment in times} | {
         "costs": _costs(_numbers(data["mean"]), _numbers(data["precision"]), basis_of(policy.knobs)),
         "acceptance": AcceptanceEvidence(
@@ -106,6 +107,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         "trials": tuple(zip(trials[::2], trials[1::2], strict=True)),
         "surveyed": data["surveyed"] is True,
         "pace": Pace(min(left, SAVED)),
+        "before_outage": None if before is None else fit(KTable.from_rows(before), policy),
         "retry_seconds": min(max(float(data["retrySeconds"]), 1.0), _LONGEST_RETRY),
     }
 

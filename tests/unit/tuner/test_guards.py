@@ -140,7 +140,8 @@ def test_absurd_figures_teach_nothing() -> None:
     loop = warmed()
     window = replace(next_window(loop), step_seconds=math.inf)
     memory, _ = decide(loop.memory, Observation(loop.now, {"a": window}), loop.policy, loop.now)
-    assert same(memory, loop.memory)
+    assert memory.blind_since == loop.now
+    assert same(replace(memory, blind_since=None), loop.memory)
 
 
 def test_the_first_window_is_only_watched() -> None:
