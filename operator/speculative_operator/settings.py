@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import sys
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.privileges import EVERY, Privilege
 from speculative_operator.domain.promql import wrong_matchers
 
 PREFIX = "SPECULATIVE_"
+_OF_API_SERVER = "/secrets/kubernetes.io/serviceaccount/token"
 
 
 class SettingsError(ValueError):
@@ -78,6 +81,11 @@ class Settings(BaseSettings):
         default="",
         description="path: bearer token for Prometheus, re-read for each request as tokens rotate; empty sends none.",
     )
+    prometheus_token_over_http: bool = Field(
+        default=False,
+        description="boolean: send the token, or the user and password of the URL, to an http:// address too, readable "
+        "for everybody on the way. Off: the operator does not start with such settings; loopback needs no leave.",
+    )
     prometheus_ca_file: str = Field(
         default="", description="path: CA bundle that signed Prometheus' certificate; empty uses the system's."
     )
@@ -96,7 +104,7 @@ class Settings(BaseSettings):
         default="instance",
         pattern="^([a-zA-Z_][a-zA-Z0-9_]*)?$",
         description="label that holds the address of a scrape target, HOST or HOST:PORT. Series count as a pod's when "
-        "it holds the pod's IP. Name another one where Prometheus rewrites it; empty believes the labels `namespace` "
+        "it holds the pod's IP. Name another one where Prometheus rewrites it; `none` believes the labels `namespace` "
         "and `pod` alone, which is safe only where Prometheus lets no target set them.",
     )
     prometheus_matchers: str = Field(
@@ -221,9 +229,24 @@ class Settings(BaseSettings):
     @field_validator("prometheus_url")
     @classmethod
     def _url(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
-            raise ValueError("must start with http:// or https://")
+        if not value.startswith(("http://", "https://")) or not urlsplit(value).hostname:
+            raise ValueError("must start with http:// or https:// and name a host")
         return value.rstrip("/")
+
+    @field_validator("prometheus_address_label")
+    @classmethod
+    def _label(cls, value: str) -> str:
+        return "" if value == "none" else value
+
+    @field_validator("prometheus_token_file")
+    @classmethod
+    def _token(cls, value: str) -> str:
+        if value.endswith(_OF_API_SERVER):
+            raise ValueError(
+                "is the token for the API server, with all that the operator may do there: mount one with an audience "
+                "of its own (a projected volume, as the chart does)"
+            )
+        return value
 
     @field_validator("prometheus_matchers")
     @classmethod
@@ -243,11 +266,22 @@ class Settings(BaseSettings):
     def _together(self) -> Settings:
         if self.prometheus_timeout_seconds >= self.tick_seconds:
             raise ValueError(f"{PREFIX}PROMETHEUS_TIMEOUT_SECONDS must be less than {PREFIX}TICK_SECONDS")
+        self._check_clear_text()
         if self.lease_renew_seconds >= self.lease_duration_seconds:
             raise ValueError(f"{PREFIX}LEASE_RENEW_SECONDS must be less than {PREFIX}LEASE_DURATION_SECONDS")
         if self.lease_retry_seconds * 1.2 >= self.lease_renew_seconds:
             raise ValueError(f"{PREFIX}LEASE_RETRY_SECONDS must be well below {PREFIX}LEASE_RENEW_SECONDS")
         return self
+
+    def _check_clear_text(self) -> None:
+        url = urlsplit(self.prometheus_url)
+        secret = "TOKEN_FILE" if self.prometheus_token_file else "URL" if url.username or url.password else ""
+        near = url.hostname == "localhost" or (url.hostname or "").startswith("127.") or url.hostname == "::1"
+        if secret and url.scheme == "http" and not near and not self.prometheus_token_over_http:
+            raise ValueError(
+                f"{PREFIX}PROMETHEUS_{secret} holds a credential, and {PREFIX}PROMETHEUS_URL is http://{url.hostname}: "
+                f"it would cross the network readable; use https://, or set {PREFIX}PROMETHEUS_TOKEN_OVER_HTTP=true"
+            )
 
     @property
     def for_jobs(self) -> tuple[tuple[str, str], ...]:
@@ -289,9 +323,9 @@ def load() -> Settings:
 
 def _explain(location: tuple[int | str, ...], message: str, value: object) -> str:
     text = message.removeprefix("Value error, ")
-    if not location:
-        return text
-    return f"{PREFIX}{str(location[0]).upper()}={value!r}: {text[:1].lower()}{text[1:]}"
+    if location:
+        text = f"{PREFIX}{str(location[0]).upper()}={value!r}: {text[:1].lower()}{text[1:]}"
+    return without_credentials(text)
 
 
 def reference() -> str:

@@ -96,6 +96,32 @@ def test_contradicting_values_are_refused(cluster: Cluster) -> None:
         rendered(cluster, "prometheus.token.secretName=a", "prometheus.token.ownServiceAccount=true")
 
 
+@pytest.mark.parametrize("token", ["ownServiceAccount=true", "secretName=a"])
+def test_a_token_is_not_sent_readable_for_all(cluster: Cluster, token: str) -> None:
+    with pytest.raises(DevClusterError, match=r"prometheus\.token\.overHttp"):
+        rendered(cluster, f"prometheus.token.{token}")
+    allowed = environment(rendered(cluster, f"prometheus.token.{token}", "prometheus.token.overHttp=true"))
+    assert allowed["SPECULATIVE_PROMETHEUS_TOKEN_OVER_HTTP"] == "true"
+
+
+def test_the_token_for_prometheus_is_for_nobody_else(cluster: Cluster) -> None:
+    objects = rendered(cluster, "prometheus.url=https://thanos.example", "prometheus.token.ownServiceAccount=true")
+    volumes = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    (source,) = next(volume for volume in volumes if volume["name"] == "token")["projected"]["sources"]
+    assert source["serviceAccountToken"]["audience"] == "prometheus"
+    assert environment(objects)["SPECULATIVE_PROMETHEUS_TOKEN_FILE"] == "/etc/speculative-operator/token/token"
+
+
+def test_metrics_of_the_operator_are_for_who_scrapes_them(cluster: Cluster) -> None:
+    (rule,) = one(rendered(cluster), "NetworkPolicy")["spec"]["ingress"]
+    assert rule["ports"] == [{"port": "http", "protocol": "TCP"}]
+    assert rule["from"][1]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
+    own = rendered(cluster, "networkPolicy.from[0].ipBlock.cidr=10.0.0.0/8", "prometheus.url=https://thanos.example")
+    assert one(own, "NetworkPolicy")["spec"]["ingress"][0]["from"] == [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    for without in ("networkPolicy.enabled=false", "prometheus.url=https://thanos.example"):
+        assert "NetworkPolicy" not in {item["kind"] for item in rendered(cluster, without)}, without
+
+
 def test_named_namespaces_get_roles_and_nothing_cluster_wide(cluster: Cluster) -> None:
     objects = rendered(cluster, "watchNamespaces={models,more}", "rbac.aggregate=false", "crds.install=false")
     kinds = {item["kind"] for item in objects}
@@ -129,7 +155,7 @@ def test_values_reach_the_operator(cluster: Cluster, monkeypatch: pytest.MonkeyP
     settings = Settings()
     assert settings.namespace_list == ("a", "b")
     assert settings.prometheus_url == "https://thanos.example:9091"
-    assert settings.prometheus_token_file == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert settings.prometheus_token_file == "/etc/speculative-operator/token/token"
     assert settings.prometheus_ca_file == "/etc/speculative-operator/ca/ca.crt"
     assert (settings.tick_seconds, settings.leader_election, settings.log_level) == (30.0, False, "DEBUG")
     assert (settings.check_pairs, settings.job_image) == (False, "registry.example/operator:v7")
@@ -150,7 +176,8 @@ def test_server_takes_every_object_of_a_release(installed: Cluster) -> None:
     values = (
         "image.tag=x",
         "image.pullSecrets={a}",
-        "prometheus.token.secretName=token",
+        "prometheus.url=https://prometheus-operated.monitoring.svc:9090",
+        "prometheus.token.ownServiceAccount=true",
         "prometheus.ca.configMapName=ca",
         "pod.runAsUser=1000650000",
         "pod.nodeSelector.zone=a",

@@ -35,7 +35,13 @@ class Token(Wire):
     """Bearer token for Prometheus; without either none is sent."""
 
     own_service_account: bool = False
-    """Send the operator's own ServiceAccount token, as OpenShift's and many secured Prometheus servers ask."""
+    """Send a token of the operator's ServiceAccount, made for Prometheus alone: not the one for the API server."""
+    audience: Annotated[str, Field(min_length=1)] = "prometheus"
+    """Audience of that token, which the proxy before Prometheus must ask for (kube-rbac-proxy:
+    --auth-token-audiences). With the API server's own audience whoever reads the token has the operator's permissions:
+    prefer a Secret with the token of a ServiceAccount that may only read metrics."""
+    over_http: bool = False
+    """Send a token though prometheus.url is http://, readable for everybody on the way."""
     secret_name: Text = ""
     """Or: a Secret of the release's namespace."""
     key: Text = "token"
@@ -129,6 +135,15 @@ class Metrics(Wire):
     """Scraping of the operator's own metrics by prometheus-operator."""
 
 
+class NetworkPolicy(Wire):
+    """Who may reach the operator's port 8080 (/metrics; nothing else listens). The kubelet always may."""
+
+    enabled: bool = True
+    """Make a NetworkPolicy. It is made where it is known who asks: from is given, or prometheus.url names a Service."""
+    from_: list[Anything] = Field(default_factory=list, alias="from")
+    """Peers as in NetworkPolicy; empty: the namespace of the Service in prometheus.url, and that of the release."""
+
+
 class Pod(Wire):
     """The operator's pod."""
 
@@ -195,6 +210,8 @@ class Values(Wire):
     """The definition of SpeculativeDeployment."""
     metrics: Metrics = Metrics()
     """The operator's own metrics."""
+    network_policy: NetworkPolicy = NetworkPolicy()
+    """Who may reach the operator's port 8080 (/metrics; nothing else listens). The kubelet always may."""
     resources: Resources = Resources()
     """Resources of the operator: 200 MiB carry some 400 objects, 384 MiB some 1,000; for more, raise both."""
     pod: Pod = Pod()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 
@@ -24,3 +25,6 @@ class Condition:
     status: Truth
     reason: Reason
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_credentials(self.message))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.reasons import Reason
 
 
@@ -18,6 +19,9 @@ class Gap:
 
     reason: Reason
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_credentials(self.message))
 
 
 @dataclass(frozen=True, slots=True)

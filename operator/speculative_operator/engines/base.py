@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
@@ -37,6 +38,9 @@ class Notice:
     reason: Reason
     message: str
     """Names the value and, where there is one, the remedy."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_credentials(self.message))
 
 
 @dataclass(frozen=True, slots=True)

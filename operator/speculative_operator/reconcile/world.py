@@ -9,6 +9,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
@@ -74,6 +75,9 @@ class Event:
     """Normal or Warning."""
     reason: Reason
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_credentials(self.message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from speculative_operator.shell.telemetry import Telemetry
 
+METRICS_SECONDS = 1.0
+"""How long one text of the metrics is given out: whoever asks more often takes no time from the loop that keeps the
+Lease."""
 Check = Callable[[], str]
 """Empty when all is well, else what is wrong."""
 
@@ -15,12 +19,22 @@ Check = Callable[[], str]
 class Endpoints:
     """An HTTP server on `host:port`; `port` 0 takes a free one, readable from `port` after `start`."""
 
-    def __init__(self, host: str, port: int, telemetry: Telemetry, healthy: Check, ready: Check) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        telemetry: Telemetry,
+        healthy: Check,
+        ready: Check,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._host = host
         self.port = port
         self._telemetry = telemetry
         self._healthy = healthy
         self._ready = ready
+        self._clock = clock
+        self._rendered: tuple[float, bytes] | None = None
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -46,4 +60,7 @@ class Endpoints:
         return handle
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._telemetry.render(), headers={"Content-Type": "text/plain; version=0.0.4"})
+        now = self._clock()
+        if self._rendered is None or now - self._rendered[0] >= METRICS_SECONDS:
+            self._rendered = now, self._telemetry.render()
+        return web.Response(body=self._rendered[1], headers={"Content-Type": "text/plain; version=0.0.4"})

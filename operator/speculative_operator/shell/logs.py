@@ -1,7 +1,7 @@
 """Logs of the operator: one JSON object per line, or text for a terminal. Set up once by app.
 
-No bodies of objects and no secrets are logged. kopf and the client libraries speak from WARNING on: below that they
-log whole objects.
+No bodies of objects are logged, and credentials in addresses are taken out of every line. kopf and the client libraries
+speak from WARNING on: below that they log whole objects.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 from typing import Any
+
+from speculative_operator.domain.credentials import without_credentials
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 LOUD = ("kopf", "kubernetes", "aiohttp", "asyncio", "urllib3", "requests", "prometheus_api_client")
@@ -29,6 +31,7 @@ class JsonFormatter(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        line = {name: without_credentials(value) if isinstance(value, str) else value for name, value in line.items()}
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
@@ -39,7 +42,9 @@ class TextFormatter(logging.Formatter):
         extra = " ".join(f"{name}={value}" for name, value in vars(record).items() if name not in _PLAIN)
         when = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         text = f"{when} {record.levelname:7} {record.getMessage()}{' ' if extra else ''}{extra}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return without_credentials(text)
 
 
 class CalmFilter(logging.Filter):

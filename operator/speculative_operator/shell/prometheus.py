@@ -26,6 +26,7 @@ from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.auth import AuthBase
 from urllib3.util.retry import Retry
 
+from speculative_operator.domain.credentials import HIDDEN
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import query
@@ -61,12 +62,14 @@ class _TokenFile(AuthBase):
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
+        self.token = ""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         try:
             token = self._path.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise BadAnswerError(f"cannot read the token file {self._path}: {error.strerror}") from error
+        self.token = token
         request.headers["Authorization"] = f"Bearer {token}"
         return request
 
@@ -144,6 +147,7 @@ class Prometheus:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
+        self._auth = _TokenFile(settings.prometheus_token_file) if settings.prometheus_token_file else None
         self._local = threading.local()
         self._plain_until: dict[str, float] = {}
         """Namespaces whose step telemetry was too much, and until when (monotonic seconds) it is not asked for."""
@@ -286,7 +290,10 @@ class Prometheus:
         except (TooSlowError, requests.Timeout) as error:
             return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(error))
         except PrometheusApiClientException as error:
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(str(error)[:300]))
+            said = str(error)[:300]
+            if self._auth is not None and self._auth.token:
+                said = said.replace(self._auth.token, HIDDEN)
+            return Gap(Reason.PROMETHEUS_ERROR, self._says(said))
         except (BadAnswerError, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
 
@@ -294,8 +301,7 @@ class Prometheus:
         known = getattr(self._local, "connect", None)
         if known is None:
             settings = self._settings
-            token = settings.prometheus_token_file
-            auth: Any = _TokenFile(token) if token else None
+            auth: Any = self._auth
             self._local.session = _Session(settings)
             known = self._local.connect = PrometheusConnect(
                 url=settings.prometheus_url,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.reasons import Reason
 
 
@@ -23,6 +24,10 @@ class WeightsError(Exception):
     """`verifier` or `speculator`."""
     retry_after: float | None = None
     """Seconds that the source asked to be left alone for; None where it did not say. Not part of the result."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Sources set messages again where they know more; what clients and servers say may quote signed addresses.
+        super().__setattr__(name, without_credentials(value) if name in ("message", "remedy") else value)
 
     @property
     def transient(self) -> bool:
