@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ demo-keep: $(STAMP) ## the same, and leave the cluster up
 
 down: $(STAMP) ## end the cluster that demo-keep left
 	@$(PY) -m devcluster down --name demo
+
+chaos: toolchain ## faults done to the operator while clients are served; writes docs/reliability.md (15 minutes)
+	@$(PY) -m chaos $(ARGS)
 
 test: lint types toolchain unit harm bench-tuner-short golden contract cluster e2e ## everything that CI runs
 

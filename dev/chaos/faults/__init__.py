@@ -1,0 +1,46 @@
+"""The faults, in the order in which a run does them. Those of a short run, a part of `make test`, are `SHORT`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chaos.faults.fault import Fault, Nothing, PodDeleted
+from chaos.faults.process import ClockBack, ClockForth, Kills, TwoLeaders, TwoOperators
+from chaos.faults.servers import (
+    ApiServerGone,
+    ApiServerHanging,
+    ApiServerThrottling,
+    PodLying,
+    PrometheusBelievable,
+    PrometheusGone,
+    PrometheusHanging,
+    PrometheusHuge,
+    PrometheusLying,
+)
+from chaos.faults.surroundings import ForeignFiles, FullDisk, HostileNamespace, StalledRollout
+
+CONTROL: type[Fault] = PodDeleted
+"""Harm that the judge must find."""
+ALL: Sequence[type[Fault]] = (
+    Nothing,
+    Kills,
+    ApiServerGone,
+    ApiServerHanging,
+    ApiServerThrottling,
+    PrometheusGone,
+    PrometheusHanging,
+    PrometheusLying,
+    PrometheusBelievable,
+    PrometheusHuge,
+    PodLying,
+    ClockForth,
+    ClockBack,
+    TwoOperators,
+    TwoLeaders,
+    FullDisk,
+    ForeignFiles,
+    HostileNamespace,
+    StalledRollout,
+    CONTROL,
+)
+SHORT: Sequence[type[Fault]] = (Kills, ApiServerHanging, PrometheusLying, CONTROL)

@@ -1,0 +1,166 @@
+"""Faults of what the operator asks: the API server and Prometheus, each behind a proxy that the operator alone uses."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from aiohttp import web
+
+from chaos import lies
+from chaos.faults.fault import Fault
+from chaos.ground import AUTO, Ground
+from chaos.lies import Lie
+from chaos.proxy import Behaviour, Proxy
+
+PROMETHEUS_BACK = "Nothing is changed by what is not known; tuning goes on by itself once Prometheus answers."
+
+
+class _ApiServer(Fault):
+    """One of the API server, with an edit and a lost child for the operator to see to when it can."""
+
+    def inject(self, ground: Ground) -> None:
+        self.fail(ground)
+        ground.edit_cost()
+        ground.lose_policy()
+        ground.edit_deployment()
+
+    def fail(self, ground: Ground) -> None:
+        raise NotImplementedError
+
+    def heal(self, ground: Ground) -> None:
+        ground.api_proxy.restore()
+
+
+class ApiServerGone(_ApiServer):
+    name = "API server gone"
+    does = "The operator's connections are cut and new ones refused, for longer than its Lease lasts."
+    remedy = "Pods serve on with the table they have; edits wait. The operator goes on by itself when it is back."
+    seconds = 25.0
+
+    def fail(self, ground: Ground) -> None:
+        ground.api_proxy.refuse()
+
+
+class ApiServerHanging(_ApiServer):
+    name = "API server hanging"
+    does = "Requests are taken and never answered, watches fall silent, for longer than the operator's Lease lasts."
+    remedy = "As above: the operator gives its Lease up, is restarted, and waits."
+    seconds = 25.0
+
+    def fail(self, ground: Ground) -> None:
+        ground.api_proxy.hang()
+
+
+class ApiServerThrottling(_ApiServer):
+    name = "API server throttling"
+    does = "Seven of ten requests get 429 with Retry-After, some 500, as under priority and fairness at the limit."
+    remedy = "Changes take longer. `speculative_operator` metrics count the refusals; look for who asks so much."
+    seconds = 20.0
+
+    def fail(self, ground: Ground) -> None:
+        ground.api_proxy.behaviour = _throttling(random.Random(ground.rng.random()))  # noqa: S311  a die
+
+
+def _throttling(rng: random.Random) -> Behaviour:
+    async def behave(proxy: Proxy, request: web.Request) -> web.StreamResponse:
+        drawn = rng.random()
+        if drawn < 0.7:
+            status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429, "message": "too many"}
+            return web.json_response(status, status=429, headers={"Retry-After": "1"})
+        if drawn < 0.8:
+            return web.Response(status=500, text="internal error")
+        return await proxy.forward(request)
+
+    return behave
+
+
+class PrometheusGone(Fault):
+    name = "Prometheus gone"
+    does = "Its port is closed."
+    remedy = f"`MetricsAvailable` is False with `PrometheusError`. {PROMETHEUS_BACK}"
+
+    def inject(self, ground: Ground) -> None:
+        ground.prometheus_proxy.refuse()
+
+    def heal(self, ground: Ground) -> None:
+        ground.prometheus_proxy.restore()
+
+
+class PrometheusHanging(PrometheusGone):
+    name = "Prometheus hanging"
+    does = "It takes queries and never answers."
+    remedy = f"`MetricsAvailable` is False with `PrometheusTimeout`. {PROMETHEUS_BACK}"
+
+    def inject(self, ground: Ground) -> None:
+        ground.prometheus_proxy.hang()
+
+
+class PrometheusLying(PrometheusGone):
+    name = "Prometheus lying"
+    does = (
+        "Every answer is another lie: NaN and negative counters, drafts never accepted, an engine twenty times slower"
+        " or faster, counters that fall, half of the series, samples of next week."
+    )
+    remedy = (
+        "`MetricsAvailable` says what is absurd. What is plausible is believed, within the K that engines prepared."
+    )
+    seconds = 30.0
+
+    def inject(self, ground: Ground) -> None:
+        turns = itertools.cycle(ground.rng.sample(lies.ALL, len(lies.ALL)))
+        ground.prometheus_proxy.behaviour = lying(lambda matrix: next(turns)(matrix))  # noqa: PLW0108  another lie each time
+
+
+class PrometheusBelievable(PrometheusGone):
+    name = "Prometheus lying believably"
+    does = "All along it tells that no draft is ever accepted and that every step takes twenty times as long."
+    remedy = "Drafts may be cut to K 0, never more than the engines prepared, and come back when the truth does."
+    seconds = 40.0
+
+    def inject(self, ground: Ground) -> None:
+        ground.prometheus_proxy.behaviour = lying(useless_and_slow)
+
+
+def useless_and_slow(matrix: lies.Matrix) -> lies.Matrix:
+    """Two lies that agree with each other."""
+    return lies.slow_engine(lies.useless_drafts(matrix))
+
+
+class PodLying(PrometheusGone):
+    name = "one pod lying"
+    does = "The series of one pod of two tell that none of its drafts was ever accepted and that each step took long."
+    remedy = "No pod is restarted for what it tells; compare the pods in Grafana, and delete the one that is ill."
+    seconds = 30.0
+
+    def inject(self, ground: Ground) -> None:
+        pod = ground.rng.choice(ground.pods(AUTO))
+        ground.prometheus_proxy.behaviour = lying(lies.about_pod(pod, useless_and_slow))
+
+
+def lying(lie: Lie) -> Behaviour:
+    async def behave(proxy: Proxy, request: web.Request) -> web.StreamResponse:
+        async with proxy.ask(request, **{"Accept-Encoding": "identity"}) as answer:
+            body = await answer.read()
+            kind = answer.headers.get("Content-Type", "")
+            return web.Response(status=answer.status, body=lies.answer_with(lie, body), headers={"Content-Type": kind})
+
+    return behave
+
+
+class PrometheusHuge(PrometheusGone):
+    name = "Prometheus huge"
+    does = "Every answer is well formed and has no end."
+    remedy = f"`MetricsAvailable` is False; the message names the size or the time. {PROMETHEUS_BACK}"
+    seconds = 20.0
+
+    def inject(self, ground: Ground) -> None:
+        ground.prometheus_proxy.behaviour = _endless
+
+
+async def _endless(_: Proxy, request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    for piece in lies.endless():
+        await response.write(piece)
+    return response
