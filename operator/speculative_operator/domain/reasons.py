@@ -54,6 +54,8 @@ class Reason(StrEnum):
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
     FORBIDDEN = "Forbidden"
+    CHANGED_BACK = "ChangedBack"
+    SCALED_ELSEWHERE = "ScaledElsewhere"
     WRITE_FAILED = "WriteFailed"
     NOT_CHECKED = "NotChecked"
     ENGINE_LOADS = "EngineLoads"
@@ -149,6 +151,9 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.NAME_CONFLICT: "A child's name is taken by an object that this one does not own.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message names verb and resource.",
     Reason.WRITE_FAILED: "The API server failed to store a child three times; the message quotes it. Often a webhook.",
+    Reason.CHANGED_BACK: "Somebody changes the Deployment back each time that it is repaired: it stays as it is, "
+    "and the message names the writer and the remedy.",
+    Reason.SCALED_ELSEWHERE: "Another writer sets the Deployment's replicas: spec.replicas is not used meanwhile.",
     Reason.NOT_CHECKED: "It was not looked at, or too little is known to tell; the message says what is missing.",
     Reason.ENGINE_LOADS: "The engine fetches the weights itself when a pod starts.",
     Reason.INSPECTING: "Configuration, tokenizer and tensor headers of verifier and speculator are being read.",

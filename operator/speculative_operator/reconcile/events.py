@@ -24,7 +24,7 @@ _WELL = frozenset({Reason.PAIR_MATCHES, Reason.MEMORY_SUFFICES, Reason.WEIGHTS_C
 _REFUSALS = frozenset(
     {
         Reason.SPEC_INVALID, Reason.RENDER_INVALID, Reason.UNSUPPORTED_BY_ENGINE, Reason.UNSUPPORTED_TARGET,
-        Reason.UNSUPPORTED_SOURCE, Reason.NAME_CONFLICT, Reason.FORBIDDEN,
+        Reason.UNSUPPORTED_SOURCE, Reason.NAME_CONFLICT, Reason.FORBIDDEN, Reason.CHANGED_BACK,
     }
 )  # fmt: skip
 _HARMLESS = frozenset(
@@ -34,6 +34,7 @@ _HARMLESS = frozenset(
         Reason.BETTER_KNOWN,
         Reason.COMPILE_CACHE_UNUSED,
         Reason.ROLLOUT_NEEDS_APPROVAL,
+        Reason.SCALED_ELSEWHERE,
     }
 )
 """Warnings of the status that harm nobody: told as Normal."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.reading import at, mappings, seconds_of, text, whole
 
 
@@ -66,12 +68,32 @@ def scaled_elsewhere(deployment: Mapping[str, Any] | None) -> bool:
 
     Writing them back would undo it at every tick (kserve#3768). `kubectl scale` is a hand edit and is undone.
     """
+    return bool(scaler(deployment))
+
+
+def scaler(deployment: Mapping[str, Any] | None) -> str:
+    """Who that is; empty where nobody does. An autoscaler that was deleted is still named here: nothing takes its word
+    back but another's."""
     for entry in mappings(deployment, "metadata", "managedFields"):
         if text(entry, "subresource") != "scale" or text(entry, "manager").startswith("kubectl"):
             continue
         if at(entry, "fieldsV1", "f:spec", "f:replicas") is not None:
-            return True
-    return False
+            return text(entry, "manager") or "somebody"
+    return ""
+
+
+def scaling_notices(deployment: Mapping[str, Any] | None) -> tuple[Notice, ...]:
+    """That spec.replicas is not used, and how to have it used again."""
+    who = scaler(deployment)
+    if not who:
+        return ()
+    name, namespace = (text(deployment, "metadata", part) for part in ("name", "namespace"))
+    message = (
+        f"{who} sets the replicas of Deployment {name} itself, so spec.replicas is not used; point autoscalers at the "
+        "SpeculativeDeployment. Where that one is gone, take its word back by another number than there is now, and "
+        f"spec.replicas follows: kubectl scale -n {namespace} deployment {name} --replicas=NUMBER"
+    )
+    return (Notice(Reason.SCALED_ELSEWHERE, message),)
 
 
 def _completed_at(deployment: Mapping[str, Any]) -> float | None:

@@ -39,7 +39,7 @@ from speculative_operator.reconcile.pods import Pod, first_outlasted, read_pods
 from speculative_operator.reconcile.reading import at, mapping, text, whole
 from speculative_operator.reconcile.records import written
 from speculative_operator.reconcile.refusal import invalid, refusals
-from speculative_operator.reconcile.rollout import Rollout, read_rollout
+from speculative_operator.reconcile.rollout import Rollout, read_rollout, scaling_notices
 from speculative_operator.reconcile.status import make_status
 from speculative_operator.reconcile.truth import InForce, table_in_force
 from speculative_operator.reconcile.verdicts import tuner_facts
@@ -164,6 +164,7 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     notices = (
         *engine.notices(choice.named), *unused(choice.named, policy.knobs), *compiling.unused(choice.named, world),
         *pairing.notices, *waiting, *privileges.notices(world), *own_rollouts.notices(choice.named, verdict.own),
+        *scaling_notices(world.deployment),
         *((startup.late(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(

@@ -140,6 +140,7 @@ class Kube:
         manifest: Mapping[str, Any],
         *,
         uid: str | None = None,
+        version: str | None = None,
         dry: bool = False,
         still: Still | None = None,
     ) -> Json:
@@ -151,6 +152,7 @@ class Kube:
         """
         metadata = dict(manifest["metadata"])
         metadata |= {"uid": uid} if uid else {"resourceVersion": NEVER_A_VERSION}
+        metadata |= {"resourceVersion": version} if uid and version else {}
         body = {**manifest, "metadata": metadata}
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"} | ({"dryRun": "All"} if dry else {})
         name = metadata["name"]

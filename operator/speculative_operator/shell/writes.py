@@ -21,6 +21,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.shell import contest
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, home_of, trimmed
 from speculative_operator.shell.errors import (
     ApiError,
@@ -109,6 +110,11 @@ class Ledger:
         """Count an apply that brought no answer, or none of use; returns how many came in a row."""
         self.failures[slot] = self.failures.get(slot, 0) + 1
         return self.failures[slot]
+
+    def repeated(self, slot: Slot, digest: str, now: float) -> bool:
+        """True where the same manifest was applied as often in a row as repairs go on."""
+        last, times, at = self.applied.get(slot, ("", 0, -inf))
+        return last == digest and times >= contest.MOST_REPAIRS and now - at < QUIET
 
     def note_applied(self, slot: Slot, digest: str, now: float) -> int:
         """Count an apply; returns how many equal ones came in a row."""
@@ -209,16 +215,16 @@ class Writer:
             return Report()
         held = snapshot.children.get(slot) if slot[0] != CLAIM.kind else snapshot.claims.get(slot[1])
         uid = held["metadata"]["uid"] if held is not None else None
+        # As it was decided upon: an autoscaler, or the leader before us, may have written it since.
+        version = held["metadata"].get("resourceVersion") if held is not None and slot[0] == DEPLOYMENT.kind else None
         resource = CHILD_BY_KIND[manifest["kind"]]
-        if _images(manifest) and not await self._keeps_images(resource, manifest, uid):
-            condition = Condition(
-                ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{slot[0]} {slot[1]}: {NO_IMAGES}"
-            )
-            ledger.problems[slot] = Problem(condition, digest, generation, now + FORBIDDEN_PAUSE)
+        foreseen = await self._foreseen(key, action, ledger, uid, now)
+        if foreseen is not None:
+            ledger.problems[slot] = Problem(foreseen[0], digest, generation, foreseen[1])
             return Report(refused=True)
         try:
             still = partial(self._still, key, snapshot, until if slot[0] == DEPLOYMENT.kind else inf)
-            body = trimmed(await self._kube.apply(resource, manifest, uid=uid, still=still))
+            body = trimmed(await self._kube.apply(resource, manifest, uid=uid, version=version, still=still))
         except NotFoundError:
             return self._vanished(resource.optional)
         except (ConflictError, InvalidError, ForbiddenError, UnavailableError) as failure:
@@ -238,6 +244,24 @@ class Writer:
             )
         log.info("applied %s %s: %s", *slot, action.why, extra={**_tags(key), "reason": str(action.reason)})
         return Report(acted=1, refused=healed)
+
+    async def _foreseen(
+        self, key: Key, action: ApplyChild, ledger: Ledger, uid: str | None, now: float
+    ) -> tuple[Condition, float] | None:
+        """Why the manifest is not sent, and until when; None where it is."""
+        manifest, (kind, name) = action.manifest, slot_of(action.manifest)
+        if kind != DEPLOYMENT.kind:
+            return None
+        if action.reason is Reason.REPAIRED and ledger.repeated((kind, name), digest_of(manifest), now):
+            found = contest.condition(action, await self._kube.get(DEPLOYMENT, key[0], name))
+            log.warning("%s", found.message, extra=_tags(key))
+            return found, inf
+        if _images(manifest) and not await self._keeps_images(DEPLOYMENT, manifest, uid):
+            found = Condition(
+                ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{kind} {name}: {NO_IMAGES}"
+            )
+            return found, now + FORBIDDEN_PAUSE
+        return None
 
     async def _refusal(self, error: ApiError, slot: Slot, key: Key, ledger: Ledger, now: float) -> ApiError | None:
         """What is to be shown as a problem; None where the next tick only has to see the child as it is. Raises what

@@ -17,8 +17,9 @@ from speculative_operator.domain.conditions import Truth
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache, Snapshot
+from speculative_operator.shell.contest import MOST_REPAIRS
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, OWNER, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, OWNER, POD
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.writes import FORBIDDEN_PAUSE, FOREIGN_PAUSE, PATIENCE, Ledger, Report, Writer
 
@@ -376,3 +377,39 @@ async def test_nothing_is_written_for_an_object_that_is_not_as_the_tick_saw_it(r
     report = await rig.writer.carry_out(KEY, seen, [applying(of)], rig.ledger, 1000.0)
     assert report == Report(again=True)
     assert rig.api.writes() == []
+
+
+async def test_a_deployment_is_written_only_as_it_was_decided_upon(rig: Rig) -> None:
+    """An autoscaler may have scaled it, or the leader before this one have written it, since the tick looked."""
+    of = await rig.begin()
+    await rig.do(applying(of, "Deployment", replicas=1))
+    (held,) = rig.api.find("Deployment")
+    decided = rig.snapshot
+    scaled = await rig.api.put(DEPLOYMENT, {**held, "spec": {**held["spec"], "replicas": 5}})
+    report = await rig.writer.carry_out(KEY, decided, [applying(of, "Deployment", replicas=2)], rig.ledger, 1000.0)
+    assert report == Report(again=True)
+    assert rig.api.find("Deployment")[0]["spec"]["replicas"] == 5
+    assert (
+        rig.snapshot.children["Deployment", "gemma"]["metadata"]["resourceVersion"]
+        == scaled["metadata"]["resourceVersion"]
+    )
+    assert (await rig.do(applying(of, "Deployment", replicas=2))).acted == 1
+
+
+async def test_a_deployment_that_is_changed_back_for_ever_is_left_alone(rig: Rig) -> None:
+    of = await rig.begin()
+    repair = replace(applying(of, "Deployment", image="ours"), reason=Reason.REPAIRED, why="Deployment gemma: image")
+    now, sent = 1000.0, 0
+    for _ in range(600):
+        sent += (await rig.do(repair, now=now)).acted
+        (held,) = rig.api.find("Deployment")
+        other = [{"manager": "mesh", "operation": "Update", "time": "2026-11-22T10:00:00Z"}]
+        meta = {**held["metadata"], "managedFields": other}
+        rig.cache.put(await rig.api.put(DEPLOYMENT, {**held, "metadata": meta, "spec": {"image": "theirs"}}))
+        now += 10.0
+    assert sent == MOST_REPAIRS
+    (told,) = rig.ledger.conditions()
+    assert (told.status, told.reason) == (Truth.FALSE, Reason.CHANGED_BACK)
+    assert "Deployment gemma: image" in told.message
+    assert "mesh (last at 2026-11-22T10:00:00Z)" in told.message
+    assert (await rig.do(applying(of, "Deployment", image="new"), now=now)).acted == 1, "an edit goes at once"

@@ -1,0 +1,38 @@
+"""A Deployment that somebody else keeps changing back: each repair would replace pods, so it is not repaired for ever.
+Used by `writes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import ApplyChild
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+
+MOST_REPAIRS = 5
+"""Equal applies of a Deployment in a row, the last a repair: whoever undoes them does not stop by himself."""
+
+
+def condition(action: ApplyChild, found: Mapping[str, Any]) -> Condition:
+    """What is told once repairs have ended. `found`: the Deployment with its managed fields."""
+    name = action.manifest["metadata"]["name"]
+    message = (
+        f"{action.why}. It was put back {MOST_REPAIRS} times and changed again each time, by {_writers(found)}; each "
+        "repair replaces pods, so the Deployment stays as it is. Have spec.template of this object say what is meant, "
+        f"or have the other leave Deployment {name} alone and give the annotation {names.ANNOTATION_ADOPT} a new value"
+    )
+    return Condition(ConditionType.READY, Truth.FALSE, Reason.CHANGED_BACK, message)
+
+
+def _writers(found: Mapping[str, Any]) -> str:
+    """Who else has written what is no status, the latest first."""
+    entries = [
+        one
+        for one in found["metadata"].get("managedFields") or ()
+        if one.get("manager") != names.FIELD_MANAGER and not one.get("subresource")
+    ]
+    entries.sort(key=lambda one: str(one.get("time") or ""), reverse=True)
+    told = [f"{one.get('manager')} (last at {one.get('time')})" for one in entries[:3]]
+    return ", ".join(told) or "a webhook or somebody who takes the operator's name"
