@@ -14,6 +14,7 @@ from tests.contract.objects import GOOD, specdep
 
 from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.api.crd import crd
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.reconcile.tick import invalid, tick
 from speculative_operator.reconcile.world import World
@@ -85,6 +86,7 @@ def fields(schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Schema]]:
         yield from fields(field, (*path, name))
 
 
+ANNOTATIONS = (names.ANNOTATION_PAUSED, names.ANNOTATION_REPIN, names.ANNOTATION_ADOPT)
 FIELDS = tuple(fields(spec_schema()))
 TEMPLATES = tuple(one for one in FIELDS if one[0][0] in ("template", "engine"))
 """What reaches the pod as it is written."""
@@ -149,7 +151,8 @@ def fuzzed(draw: st.DrawFn) -> dict[str, Any]:
         path, schema = draw(st.sampled_from(FIELDS) | st.sampled_from(TEMPLATES))
         how = draw(st.integers(0, 7))
         body["spec"] = changed(body["spec"], path, draw(ANY if how == 7 else values(schema, right=how < 5)))
-    return body
+    asked = draw(st.dictionaries(st.sampled_from(ANNOTATIONS), TEXTS | st.just("true"), max_size=1))
+    return {**body, "metadata": {**body["metadata"], "annotations": asked}}
 
 
 def changed(node: Any, path: Path, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ from tests.unit.shell.fakeapi import Call, FakeApi, FaultError, eventually
 from tests.unit.shell.scene import owner
 from tests.unit.shell.test_operator import ready, running
 
-from speculative_operator.shell.resources import CHILD_BY_KIND, OWNER, POD_MONITOR
+from speculative_operator.shell.resources import CHILD_BY_KIND, OWNER, POD_MONITOR, Resource
 
 DEPLOYMENT = CHILD_BY_KIND["Deployment"]
 SOON = 20.0
@@ -168,3 +169,26 @@ async def test_a_child_that_may_not_be_read_is_told_as_such(api: FakeApi) -> Non
     api.failures.append(lambda call: forbidden if (call.plural, call.method) == ("services", "GET") else None)
     async with running():
         await eventually(lambda: "services is forbidden" in str(api.find(OWNER.kind)[0]["status"]["conditions"]), SOON)
+
+
+async def test_a_webhook_that_hangs_is_told_by_its_object_and_stops_no_other(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = api._answer
+
+    async def answer(resource: Resource, call: Call) -> web.Response:
+        if call.write and call.plural == "deployments" and call.namespace == "bad":
+            await asyncio.Event().wait()
+        return await real(resource, call)
+
+    monkeypatch.setattr(api, "_answer", answer)
+    monkeypatch.setattr("speculative_operator.shell.kube.SLOW", 0.05)
+    for number in range(4):
+        bad = owner(name=f"bad-{number}")
+        await api.put(OWNER, {**bad, "metadata": {**bad["metadata"], "namespace": "bad"}})
+    async with running(write_slots=2, workers=4, read_timeout_seconds=1.0) as run:
+        await eventually(lambda: any(call.namespace == "bad" for call in api.writes("deployments")), SOON)
+        await api.put(OWNER, owner())
+        await eventually(ready(api), SOON)
+        await eventually(lambda: "WriteFailed" in str(api.find(OWNER.kind, namespace="bad")), 60.0)
+        assert (await run.get("/healthz"))[0] == 200
