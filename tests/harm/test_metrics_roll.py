@@ -3,11 +3,14 @@ figures alone decided it, for good."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.reconcile.reporting import MINE, tell
 from tests.unit.reconcile.worlds import settled
 
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import Speculation
 from speculative_operator.reconcile.found import AS_IN_SPEC, CERTAIN_SECONDS, acceptance
 
 FOREVER = 3 * CERTAIN_SECONDS
@@ -24,6 +27,13 @@ def test_figures_alone_never_replace_a_pod() -> None:
     assert warning["reason"] == Reason.ENGINE_VERSION_DIFFERS
     for word in ("kubectl annotate specdep demo", acceptance("0.33.1"), AS_IN_SPEC):
         assert word in warning["message"]
+
+
+def test_no_table_is_decided_for_pods_that_read_none() -> None:
+    """Nor is anything learned under a table that is not in force."""
+    cluster = settled(spec=replace(MINE, speculation=Speculation()))
+    assert tell(cluster, 10 * FOREVER) == []
+    assert cluster.condition("SpeculationActive")["reason"] == Reason.TABLE_NOT_IN_FORCE
 
 
 @pytest.mark.parametrize("value", ["now", "v0.2.0", "engine-0.32.0", acceptance("0.24.0"), AS_IN_SPEC])

@@ -235,6 +235,7 @@ def _session(subject: Subject, ran: int | None, now: float) -> Session:
 
 
 def _client(arguments: argparse.Namespace) -> Prometheus:
+    from speculative_operator.domain.credentials import without_credentials
     from speculative_operator.settings import Settings
     from speculative_operator.shell.prometheus import Prometheus
 
@@ -250,7 +251,8 @@ def _client(arguments: argparse.Namespace) -> Prometheus:
             tick_seconds=300.0,
         )
     except ValueError as problem:
-        raise UsageError(" ".join(str(problem).split())[:300], "correct it, or the variable of that name") from None
+        said = without_credentials(" ".join(str(problem).split()))[:300]
+        raise UsageError(said, "correct it, or the variable of that name") from None
     return Prometheus(settings)
 
 

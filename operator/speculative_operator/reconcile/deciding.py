@@ -102,9 +102,10 @@ def consider(
 ) -> Verdict:
     """The tuner's answer, if it is asked.
 
-    It is not asked when nothing was observed; in the tick in which the spec has just changed the table; and, where a
-    new table means a rollout, during a rollout, for a second one would run into the first. `observation` is of pods
-    that the table is for, and of no others: windows of another pair, or without a drafter, would mix with theirs.
+    It is not asked when nothing was observed; in the tick in which the spec has just changed the table; where no pod
+    reads a table; and, where a new table means a rollout, during a rollout, for a second one would run into the first.
+    `observation` is of pods that the table is for, and of no others: windows of another pair, or without a drafter,
+    would mix with theirs.
     """
     permission = serving.permission
     quiet = Verdict(memory, None, in_force, own=permission.known)
@@ -117,9 +118,15 @@ def consider(
     if order is not None:
         return _in_force_now(_obeying(memory, order, now), order, quiet, policy, serving, now)
     waits = policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete
-    if observation is None or waits:
+    if observation is None or waits or _unread(observation, policy):
         return quiet
     return _asked(quiet, memory, replace(observation, table_version=in_force.version), policy, serving, now)
+
+
+def _unread(observation: Observation, policy: Policy) -> bool:
+    """True where no pod re-reads its table: no decision reaches one, and what is seen is not of the table in force."""
+    windows = observation.windows.values()
+    return policy.knobs.actuator is Actuator.LIVE and bool(windows) and all(one.live is False for one in windows)
 
 
 def _asked(
