@@ -18,10 +18,10 @@ from speculative_operator.reconcile.own_rollouts import (
     OwnRollouts,
     Permission,
     asks_back,
-    carried_out,
-    held_back,
-    ordered,
-    proposed,
+    find_order,
+    hold_back,
+    note_rollout,
+    propose,
     takes_rollout,
 )
 from speculative_operator.reconcile.reading import mapping
@@ -114,13 +114,13 @@ def consider(
     if observation is not None and serving.rollout.complete:
         memory = replace(memory, speed=memory.speed.after(observation.windows.values()))
         quiet = replace(quiet, memory=memory, asks_room=asks_back(memory, permission))
-    order = ordered(memory, permission, in_force, serving.rollout)
+    order = find_order(memory, permission, in_force, serving.rollout)
     if order is not None:
-        return _in_force_now(_obeying(memory, order, now), order, quiet, policy, serving, now)
+        return _put_in_force(_note_change(memory, order, now), order, quiet, policy, serving, now)
     waits = policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete
     if observation is None or waits or _unread(observation, policy):
         return quiet
-    return _asked(quiet, memory, replace(observation, table_version=in_force.version), policy, serving, now)
+    return _ask(quiet, memory, replace(observation, table_version=in_force.version), policy, serving, now)
 
 
 def _unread(observation: Observation, policy: Policy) -> bool:
@@ -129,7 +129,7 @@ def _unread(observation: Observation, policy: Policy) -> bool:
     return policy.knobs.actuator is Actuator.LIVE and bool(windows) and all(one.live is False for one in windows)
 
 
-def _asked(
+def _ask(
     quiet: Verdict, memory: Memory, observation: Observation, policy: Policy, serving: Serving, now: float
 ) -> Verdict:
     """The verdict with the tuner's answer; `quiet` is the one without."""
@@ -137,17 +137,17 @@ def _asked(
     after, decision = decide(memory, observation, policy, now)
     may = _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now)
     if may and permission.hindrance and takes_rollout(decision, policy, in_force):
-        known = proposed(permission.known, decision, in_force, permission.hindrance, now)
+        known = propose(permission.known, decision, in_force, permission.hindrance, now)
         quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
         if policy.knobs.actuator is not Actuator.LIVE or in_force.hard_off:
             after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
-            return replace(quiet, memory=after, decision=held_back(decision, in_force, permission.hindrance))
+            return replace(quiet, memory=after, decision=hold_back(decision, in_force, permission.hindrance))
         # The table of pods that keep their drafter goes on following the load.
         policy = replace(policy, off_policy=OffPolicy.SOFT)
         after, decision = decide(memory, observation, policy, now)
         may = _obey(decision, observation, policy, in_force, serving.rollout)
     if may:
-        return _in_force_now(after, decision, quiet, policy, serving, now)
+        return _put_in_force(after, decision, quiet, policy, serving, now)
     before = None if in_force.hard_off else _settled(memory, in_force)
     if memory.probe is not None and after.probe is None and _adopted(decision, policy, in_force, before):
         kept = replace(in_force, before=before)
@@ -158,7 +158,7 @@ def _asked(
     return replace(quiet, memory=_at_one(after, in_force), decision=decision)
 
 
-def _in_force_now(
+def _put_in_force(
     after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float
 ) -> Verdict:
     """The verdict with which `decision` comes into force: `was` is the one without it, `after` the memory then."""
@@ -170,12 +170,12 @@ def _in_force_now(
     )  # fmt: skip
     own = was.own
     if takes_rollout(decision, policy, last) and memory is not None:
-        own = carried_out(serving.permission, decision, memory.speed, replace(last, table=settled), now)
+        own = note_rollout(serving.permission, decision, memory.speed, replace(last, table=settled), now)
         after = replace(after, speed=Speed())
     return replace(was, memory=_at_one(after, changed), decision=decision, in_force=changed, changed=True, own=own)
 
 
-def _obeying(memory: Memory, order: Decision, now: float) -> Memory:
+def _note_change(memory: Memory, order: Decision, now: float) -> Memory:
     """`memory` that knows of a change which was not the tuner's."""
     off_at = now if order.hard_off != memory.hard_off else memory.hard_off_at
     return replace(memory, changed_at=now, hard_off_at=off_at, probe=None, wanted_since=None, doomed_since=None)

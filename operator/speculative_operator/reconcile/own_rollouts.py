@@ -148,7 +148,7 @@ def _standing(known: OwnRollouts, policy: Policy, in_force: InForce, generation:
     return OwnRollouts(proposal, last, held)
 
 
-def ordered(memory: Memory, permission: Permission, in_force: InForce, rollout: Rollout) -> Decision | None:
+def find_order(memory: Memory, permission: Permission, in_force: InForce, rollout: Rollout) -> Decision | None:
     """What is to be done whatever the tuner says: the way back from a rollout that failed, or what was accepted."""
     last, proposal = permission.known.last, permission.known.proposal
     if last is not None and rollout.stalled:
@@ -169,7 +169,7 @@ def asks_back(memory: Memory, permission: Permission) -> bool:
     return last is not None and permission.asks and memory.speed.slower_than(last.speed)
 
 
-def carried_out(permission: Permission, decision: Decision, speed: Speed, before: InForce, now: float) -> OwnRollouts:
+def note_rollout(permission: Permission, decision: Decision, speed: Speed, before: InForce, now: float) -> OwnRollouts:
     """What is known once a rollout for `decision` has begun, in place of what was in force `before`."""
     if decision.reason is Reason.ROLLOUT_UNDONE:
         return OwnRollouts(held_until=now + HELD_SECONDS)
@@ -179,7 +179,7 @@ def carried_out(permission: Permission, decision: Decision, speed: Speed, before
     return OwnRollouts(last=last, held_until=permission.known.held_until)
 
 
-def proposed(known: OwnRollouts, decision: Decision, in_force: InForce, hindrance: str, now: float) -> OwnRollouts:
+def propose(known: OwnRollouts, decision: Decision, in_force: InForce, hindrance: str, now: float) -> OwnRollouts:
     """`known` with a proposal for what `decision` wants; the one that stands stays for a while."""
     message = f"{decision.message}. Not done: {hindrance}"[:1000]
     new = Proposal(decision.table, decision.hard_off, in_force.version, decision.reason, message, now)
@@ -192,7 +192,7 @@ def proposed(known: OwnRollouts, decision: Decision, in_force: InForce, hindranc
     return replace(known, proposal=new)
 
 
-def held_back(decision: Decision, in_force: InForce, hindrance: str) -> Decision:
+def hold_back(decision: Decision, in_force: InForce, hindrance: str) -> Decision:
     """The tuner's word where it wants a rollout that is not made: what is in force stays."""
     table = in_force.table or decision.table
     message = f"{decision.message}. Not done: {hindrance}"
@@ -229,7 +229,7 @@ def read(status: Mapping[str, Any]) -> OwnRollouts:
     return OwnRollouts(_proposal(block), _last(block), seconds_of(text(block, "heldUntil")))
 
 
-def written(known: OwnRollouts) -> dict[str, Any]:
+def to_status(known: OwnRollouts) -> dict[str, Any]:
     """`status.rollout`; empty where there is nothing to say."""
     block: dict[str, Any] = {}
     if known.proposal is not None:

@@ -288,7 +288,7 @@ def _view(world: World, look: _Look, policy: Policy, verdict: Verdict, planned: 
         changed=verdict.changed,
         probing=_probing(world, verdict),
         proposed=proposal(verdict, policy),
-        own_rollouts=own_rollouts.written(verdict.own),
+        own_rollouts=own_rollouts.to_status(verdict.own),
     )
 
 
