@@ -27,7 +27,7 @@ FULL = 0.9
 MOST_CONTEXT = 1e7
 MOST_RATIO = 1e4
 HEAVIEST = 3.0
-"""No pod counts for more than so many of middling load, of seven pods or more; of three it counts as one of them."""
+"""No pod counts for more than so many of middling load; of three for no more than both others."""
 _COUNTS = (
     "steps", "decode_request_steps", "step_seconds", "first_tokens", "generated_tokens", "prompt_tokens", "drafts",
     "draft_tokens", "accepted_tokens",
@@ -132,7 +132,7 @@ def largest(amounts: Sequence[float]) -> float:
     """What one of `amounts` may count at most, so that no pod outweighs the others. Between two there is no telling."""
     if len(amounts) < 3:
         return math.inf
-    return median(amounts) * min((len(amounts) - 1) / 2.0, HEAVIEST)
+    return median(amounts) * min(len(amounts) - 1.0, HEAVIEST)
 
 
 def _scaled(window: PodWindow, by: float) -> PodWindow:
