@@ -88,6 +88,15 @@ class Rbac(Wire):
     """Let the built-in roles view, edit and admin see and change SpeculativeDeployments."""
 
 
+class AdmissionPolicy(Wire):
+    """A ValidatingAdmissionPolicy: the operator's ServiceAccount writes what is its own, and nothing else."""
+
+    enabled: bool = True
+    """Make it. Off where nobody may make objects of the cluster's scope."""
+    namespaces: list[Text] = Field(default=["kube-system", "kube-public", "kube-node-lease"])
+    """Namespaces in which it writes nothing, beside all whose names begin with kube-."""
+
+
 class Crds(Wire):
     """The definition of SpeculativeDeployment."""
 
@@ -206,6 +215,8 @@ class Values(Wire):
     """Who the operator is in the cluster."""
     rbac: Rbac = Rbac()
     """Permissions."""
+    admission_policy: AdmissionPolicy = AdmissionPolicy()
+    """A ValidatingAdmissionPolicy: the operator's ServiceAccount writes what is its own, and nothing else."""
     crds: Crds = Crds()
     """The definition of SpeculativeDeployment."""
     metrics: Metrics = Metrics()

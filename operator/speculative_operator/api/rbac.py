@@ -15,6 +15,7 @@ from speculative_operator.domain import names
 CHILD_VERBS = ("get", "list", "watch", "create", "patch", "delete")
 SHARED_VERBS = ("get", "list", "watch", "create", "patch")
 SEE = ("get", "list", "watch")
+EVENT_GROUP = "events.k8s.io"
 CHANGE = ("create", "update", "patch", "delete", "deletecollection")
 
 
@@ -56,7 +57,7 @@ OPERATOR: tuple[Permission, ...] = (
     ),
     Permission("", "pods", (*SEE, "patch"), "readiness; an annotation that brings a changed table to the pod at once"),
     Permission("", "pods/log", ("get",), "how far a download is: the last line of its Job's pod; works without"),
-    Permission("events.k8s.io", "events", ("create",), "what was decided and why"),
+    Permission(EVENT_GROUP, "events", ("create",), "what was decided and why"),
 )
 """In every namespace that is served."""
 
@@ -107,11 +108,29 @@ def rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
     return list(merged.values())
 
 
+def written() -> list[dict[str, Any]]:
+    """Kinds of children as `resourceRules` of an admission policy. Status, Leases and Events are bounded by roles."""
+    groups: dict[str, list[str]] = {}
+    for permission in OPERATOR:
+        if permission.group not in (names.GROUP, EVENT_GROUP) and "patch" in permission.verbs:
+            groups.setdefault(permission.group, []).append(permission.resource)
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": resources,
+        }
+        for group, resources in groups.items()
+    ]
+
+
 def chart_rules(lease: str = names.OPERATOR) -> dict[str, Any]:
     """What the chart reads from files/rules.yaml."""
     return {
         "operator": rules(OPERATOR),
         "cluster": rules(CLUSTER),
         "leader": rules(leader(lease)),
+        "written": written(),
         **{name: rules(permissions) for name, permissions in USERS.items()},
     }
