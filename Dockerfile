@@ -1,30 +1,42 @@
-# Images of the operator (target `operator`) and of the engine emulator (target `emulator`).
+# Images of the operator (target `operator`) and of the engine emulator (target `emulator`); `make image` builds both.
 # Runs as any non-root uid with a read-only root file system; /tmp is the only writable place needed.
+#
+# What is released is built on a base by digest, which `make image` resolves and records: a tag may be another image
+# tomorrow. Every package is installed by hash (requirements/, made by `make lock`), the build front end included.
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build
 WORKDIR /src
-RUN python -m venv /opt/venv && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check build
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-COPY operator operator
-RUN /opt/venv/bin/python -m build --wheel --outdir /wheels
-
-FROM ${BASE} AS install
-COPY constraints.txt /src/
-COPY --from=build /wheels /wheels
+COPY requirements/build.txt requirements/
 RUN python -m venv /opt/venv \
- && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -c /src/constraints.txt /wheels/*.whl
+ && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/build.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY operator operator
+RUN /opt/venv/bin/python -m build --wheel --no-isolation --outdir /wheels
 
 # The Jobs that read and fetch models run from this image too, as speculative-weights.
-FROM install AS operator-install
-RUN /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -c /src/constraints.txt \
-    "$(echo /wheels/*.whl)[weights]"
+FROM ${BASE} AS operator-install
+COPY requirements/operator.txt /src/
+COPY --from=build /wheels /wheels
+RUN python -m venv /opt/venv \
+ && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r /src/operator.txt \
+ && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /wheels/*.whl
 
-FROM install AS emulator-install
-RUN /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -c /src/constraints.txt \
-    "$(echo /wheels/*.whl)[emulator]"
+FROM ${BASE} AS emulator-install
+COPY requirements/emulator.txt /src/
+COPY --from=build /wheels /wheels
+RUN python -m venv /opt/venv \
+ && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r /src/emulator.txt \
+ && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /wheels/*.whl
 
 FROM ${BASE} AS emulator
+ARG BASE VERSION=unknown REVISION=unknown
+LABEL org.opencontainers.image.title="vllm-emulator" \
+      org.opencontainers.image.description="Serves the API and metrics of inference engines without an accelerator" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="${BASE}"
 COPY --from=emulator-install /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
@@ -32,6 +44,13 @@ EXPOSE 8000
 ENTRYPOINT ["vllm-emulator", "serve"]
 
 FROM ${BASE} AS operator
+ARG BASE VERSION=unknown REVISION=unknown
+LABEL org.opencontainers.image.title="speculative-operator" \
+      org.opencontainers.image.description="Runs speculative decoding in production on Kubernetes" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="${BASE}"
 COPY --from=operator-install /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532

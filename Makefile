@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated image clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated lock sbom image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -108,9 +108,14 @@ check-generated: $(STAMP) ## fail when a generated file differs from the code
 	@$(PY) -m speculative_operator.cli.engines_page --check
 	@$(PY) -m speculative_operator.cli.pairs_page --check
 
-image: ## container images of the operator and of the emulator
-	docker build --target operator -t speculative-operator:0.1.0 .
-	docker build --target emulator -t speculative-operator/vllm-emulator:0.32.0 .
+lock: $(STAMP) ## requirements/: what the images install, by hash, within constraints.txt
+	@$(PY) -m release lock
+
+sbom: $(STAMP) ## bills of materials of the images (CycloneDX), into build/release
+	@$(PY) -m release sbom
+
+image: $(STAMP) ## images of operator and emulator on a base by digest, with provenance in build/release; needs Docker
+	@$(PY) -m release image $(ARGS)
 
 clean: ## remove build output and the virtual environment (caches outside the tree stay)
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

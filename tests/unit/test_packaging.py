@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from release.__main__ import SOURCES
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "operator" / "speculative_operator"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -47,8 +49,10 @@ def test_the_image_runs_as_nobody_what_the_project_installs() -> None:
 
 def test_the_operators_image_runs_the_jobs_and_the_emulators_does_not() -> None:
     stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
-    extras = {stage.split()[2]: re.findall(r"\[(\w+)\]", stage) for stage in stages}
-    assert (extras["operator-install"], extras["emulator-install"]) == (["weights"], ["emulator"])
+    locks = {stage.split()[2]: re.findall(r"-r /src/(\w+)\.txt", stage) for stage in stages}
+    assert (locks["operator-install"], locks["emulator-install"]) == (["operator"], ["emulator"])
+    extras = {name: source[-1] for name, source in SOURCES.items()}
+    assert (extras["operator"], extras["emulator"]) == ("weights", "emulator")
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -11,8 +11,10 @@ from typing import Any
 import yaml
 
 NAMESPACE = "speculative-system"
-HEADER = """# The operator with everything that it needs, made from the chart. Put the name of your image where one is
-# named (`image` and SPECULATIVE_JOB_IMAGE), and apply it server-side:
+HEADER = """# The operator with everything that it needs, made from the chart. Nobody publishes the image that it
+# names: put yours, best by digest, in both places (`image`, SPECULATIVE_JOB_IMAGE), or nodes fail with ErrImagePull:
+#   sed -i 's|speculative-operator:0.1.0|REGISTRY/speculative-operator@sha256:...|' manifests/install.yaml
+# Then apply it server-side:
 #   kubectl apply --server-side -f manifests/
 # Generated: helm template speculative-operator charts/speculative-operator --namespace {namespace} \\
 #              | python -m speculative_operator.api.generate --install -

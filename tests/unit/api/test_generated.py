@@ -133,7 +133,9 @@ def test_operator_may_what_the_shell_does_and_no_more() -> None:
 
 
 def test_no_wildcards() -> None:
-    rules: list[dict[str, Any]] = [rule for group in rbac.chart_rules().values() for rule in group]
+    """In what is permitted; what the admission policy looks at is every version of a kind."""
+    rules: list[dict[str, Any]] = [rule for group in rbac.chart_rules().values() for rule in group if "verbs" in rule]
+    assert len(rules) > 10
     assert "*" not in json.dumps(rules)
 
 

@@ -1,0 +1,143 @@
+"""`python -m release lock|sbom|image`: packages by hash, bills of materials, images with their provenance.
+
+`make lock`, `make sbom` and `make image` call it. uv and cyclonedx-py are pinned by hash as well, with all that they
+need, and live in an environment of their own. `image` needs Docker with buildx and a way to the base image's registry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from release.provenance import Build, statement
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ROOT / "requirements"
+OUT = ROOT / "build" / "release"
+BASE = "python:3.12-slim"
+PYTHON = "3.12"
+SOURCES = {
+    "operator": ("pyproject.toml", "--extra", "weights"),
+    "emulator": ("pyproject.toml", "--extra", "emulator"),
+    "build": ("requirements/build.in",),
+    "tools": ("requirements/tools.in",),
+}
+"""Lock file -> what it is resolved from."""
+IMAGES = {"operator": "speculative-operator", "emulator": "vllm-emulator"}
+"""Target of the Dockerfile -> name of the image."""
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class ReleaseError(Exception):
+    """What keeps a release from being made; the text says what to do."""
+
+
+def lock() -> None:
+    """Resolve every lock file anew, within constraints.txt."""
+    uv = _tool("uv")
+    for name, source in SOURCES.items():
+        options = ("--generate-hashes", "--universal", "--python-version", PYTHON, "-c", "constraints.txt")
+        _run(str(uv), "pip", "compile", "--quiet", "--no-header", *options, *source, "-o", f"requirements/{name}.txt")
+
+
+def sbom() -> None:
+    """A CycloneDX bill of materials of what each image installs, from its lock file."""
+    tool = _tool("cyclonedx-py")
+    OUT.mkdir(parents=True, exist_ok=True)
+    for name in IMAGES:
+        target = str(OUT / f"{name}.cdx.json")
+        options = ("--pyproject", "pyproject.toml", "--mc-type", "application", "--output-reproducible", "-o", target)
+        _run(str(tool), "requirements", f"requirements/{name}.txt", *options)
+
+
+def image(registry: str, base: str) -> None:
+    """Build both images on a base by digest, with labels, and say where each came from. Raises ReleaseError."""
+    version = _version()
+    pinned = base if "@" in base else f"{base}@{_resolved(base)}"
+    if not DIGEST.fullmatch(pinned.partition("@")[2]):
+        raise ReleaseError(f"--base is {base}, whose digest is none; give NAME:TAG@sha256:...")
+    revision, clean = _run("git", "rev-parse", "HEAD"), not _run("git", "status", "--porcelain")
+    OUT.mkdir(parents=True, exist_ok=True)
+    for target, name in IMAGES.items():
+        reference, started = f"{registry}{name}:{version}", _now()
+        metadata = OUT / f"{target}.metadata.json"
+        arguments = {"BASE": pinned, "VERSION": version, "REVISION": revision}
+        options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+        _run("docker", "buildx", "build", "--load", "--target", target, "-t", reference, *options,
+             "--metadata-file", str(metadata), ".")  # fmt: skip
+        digest = str(json.loads(metadata.read_text())["containerimage.digest"])
+        files = {f"requirements/{one}.txt": _sha256(LOCKS / f"{one}.txt") for one in ("build", target)}
+        build = Build(reference, digest, pinned, target, revision, clean, files)
+        told = statement(build, started=started, finished=_now())
+        (OUT / f"{target}.provenance.json").write_text(json.dumps(told, indent=2) + "\n")
+        sys.stdout.write(f"{reference} {digest}\n  on {pinned}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 2 not possible here."""
+    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser.add_argument("what", choices=["lock", "sbom", "image"])
+    parser.add_argument("--registry", default="", help="prefix of image names, such as registry.example.com/serving/")
+    parser.add_argument("--base", default=BASE, help="base image; its digest is asked for (default: %(default)s)")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.what == "image":
+            image(chosen.registry, chosen.base)
+        else:
+            {"lock": lock, "sbom": sbom}[chosen.what]()
+    except (ReleaseError, OSError) as error:
+        sys.stderr.write(f"{chosen.what}: {error}\n")
+        return 2
+    return 0
+
+
+def _tool(name: str) -> Path:
+    """Path of a tool of requirements/tools.txt, in an environment made for that file."""
+    home = ROOT / "build" / f"release-tools-{_sha256(LOCKS / 'tools.txt')[:12]}"
+    if not (home / "bin" / name).exists():
+        venv.create(home, with_pip=True)
+        pip = (str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        _run(*pip, "--require-hashes", "-r", str(LOCKS / "tools.txt"))
+    return home / "bin" / name
+
+
+def _resolved(base: str) -> str:
+    """Digest of a tag as its registry has it now."""
+    return _run("docker", "buildx", "imagetools", "inspect", base, "--format", "{{.Manifest.Digest}}")
+
+
+def _version() -> str:
+    found = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found is not None
+    return found.group(1)
+
+
+def _sha256(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _run(*command: str) -> str:
+    """Output of a program that ends well. Raises ReleaseError."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise ReleaseError(f"{command[0]} is not installed; `image` needs Docker with buildx") from error
+    if done.returncode:
+        raise ReleaseError(f"{' '.join(command[:4])} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
