@@ -24,6 +24,7 @@ from demo.scene import NAMESPACE, ROOT, SceneError, install_operator, options, s
 from devcluster.cluster import Cluster
 from speculative_operator.cli import findings
 from speculative_operator.domain import names
+from speculative_operator.domain.names import CACHE_FOLDER
 
 NAME, MISFIT = "tiny", "tiny-misfit"
 RATE, LONGEST_SECONDS, SETTLE_SECONDS = 5.0, 150.0, 2.0
@@ -198,7 +199,7 @@ def _loads(pod: Mapping[str, Any], key: str) -> bool:
     claims = {one["name"] for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one}
     (engine,) = pod["spec"]["containers"]
     mounts = [one for one in engine["volumeMounts"] if one["name"] in claims]
-    paths = [f"{one['mountPath']}/models/{key}" for one in mounts if one.get("readOnly")]
+    paths = [f"{one['mountPath']}/{CACHE_FOLDER}/models/{key}" for one in mounts if one.get("readOnly")]
     return any(path in argument for path in paths for argument in engine["args"])
 
 

@@ -77,7 +77,16 @@ def spec_of(lab: PodLab, name: str = "gemma", verifier: str = "hf://tiny/target"
 async def run(jobs: JobLab, spec: DeploymentSpec, purpose: Purpose, *args: str, cache: str = "") -> JobSeen:
     """One Job of the operator's making, to its end."""
     made = manifests.job(
-        manifests.JobInput(spec, purpose, "4711", "speculative-operator:0.1.0", args, cache=cache, assigns_uids=False)
+        manifests.JobInput(
+            spec,
+            purpose,
+            "4711",
+            "speculative-operator:0.1.0",
+            args,
+            cache=cache,
+            owns_cache=True,
+            assigns_uids=False,
+        )
     )
     made["metadata"].pop("ownerReferences")
     started = time.monotonic()
@@ -115,7 +124,8 @@ async def test_a_pair_is_read_pinned_and_brought_into_the_claim(jobs: JobLab) ->
     assert again.result is not None
     assert again.result["verifier"]["cached"]
 
-    mount = {"name": "c", "mountPath": "/models/it", "subPath": f"models/{verifier.pin.key}", "readOnly": True}
+    folder = f"{names.CACHE_FOLDER}/models/{verifier.pin.key}"
+    mount = {"name": "c", "mountPath": "/models/it", "subPath": folder, "readOnly": True}
     volume = {"name": "c", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
     sums = lab.run("cd /models/it && sha256sum *", volumes=[volume], container={"volumeMounts": [mount]})
     files = [path for path in (MODELS / "target").iterdir() if "train_info" not in path.name]
@@ -141,7 +151,7 @@ async def test_what_another_try_cannot_help_ends_a_download_with_its_first_pod(j
     made = manifests.job(
         manifests.JobInput(
             spec, Purpose.FETCH, "4711", "speculative-operator:0.1.0", words,
-            cache=claim["metadata"]["name"], assigns_uids=False,
+            cache=claim["metadata"]["name"], owns_cache=True, assigns_uids=False,
         )
     )  # fmt: skip
     made["metadata"].pop("ownerReferences")

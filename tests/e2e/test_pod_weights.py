@@ -111,12 +111,13 @@ def test_pods_of_a_node_share_what_the_first_one_brought(stage: Stage, node_path
     assert sent(stage, hub.TARGET) == once, "the second pod finds all of it"
     (pod, *_) = stage.pods("shelf")
     (engine,) = pod["spec"]["containers"]
-    assert engine["args"][0].startswith("/mnt/weights/models/")
+    assert engine["args"][0].startswith(f"/mnt/weights/{names.CACHE_FOLDER}/models/")
     assert any(one["mountPath"] == "/mnt/weights" and one.get("readOnly") for one in engine["volumeMounts"])
     keys = [one["key"] for one in (stage.get("specdep", "shelf")["status"]["pair"][f"{side}Pin"]
                                    for side in ("verifier", "speculator"))]  # fmt: skip
-    assert {path.name for path in (node_path / "models").iterdir()} == set(keys)
-    marks = [node_path / "uses" / key / f"{NAMESPACE}.shelf" for key in keys]
+    assert {path.name for path in (node_path / names.CACHE_FOLDER / "models").iterdir()} == set(keys)
+    uid = stage.get("specdep", "shelf")["metadata"]["uid"]
+    marks = [node_path / names.CACHE_FOLDER / "uses" / key / f"{NAMESPACE}.shelf.{uid}" for key in keys]
     for mark in marks:
         os.utime(mark, (0, 0))
     stage.cluster.kubectl("delete", "pod", pod["metadata"]["name"], "-n", NAMESPACE)

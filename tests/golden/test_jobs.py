@@ -17,7 +17,7 @@ from speculative_operator.render.jobs import cache_claim, job
 
 EVERYTHING = Weights(
     secret_name="sources",
-    cache=Cache("models", "500Gi", "fast", AccessMode.READ_WRITE_ONCE),
+    cache=Cache("models", "500Gi", "fast", AccessMode.READ_WRITE_ONCE, collect=True),
     hub_endpoint="https://hub.example.com",
     s3_endpoint="http://minio.storage.svc:9000",
     proxy="http://proxy.example.com:3128",
@@ -30,10 +30,11 @@ CLAIMED = replace(PAIRED, verifier=replace(PAIRED.verifier, source=ModelSource(S
 
 def made() -> dict[str, dict[str, Any]]:
     plain, whole = Paired(), Paired(spec=replace(PAIRED, weights=EVERYTHING))
+    whole.claims = {"models"}
     whole.capabilities = replace(LOOKING, assigns_uids=False)
     claimed = Paired(spec=CLAIMED)
     facts = (whole.facts(hub("Qwen/Qwen3-8B").location), whole.facts("RedHatAI/Qwen3-8B-speculator.eagle3"))
-    fetch = fetching(whole.world(), facts, tuple(one.pin.key for one in facts))
+    fetch = fetching(whole.world(), facts, tuple(one.pin.key for one in facts), 1_700_000_000.0)
     assert fetch is not None
     assert whole.spec.weights.cache is not None
     return {

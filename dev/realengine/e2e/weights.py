@@ -13,6 +13,7 @@ from typing import Any
 from demo import hub
 from realengine.e2e.steps import NAME, Play, ready
 from realengine.scene import DRAFTERS
+from speculative_operator.domain.names import CACHE_FOLDER
 from speculative_operator.reconcile.effective import FOLDER
 
 SIDES = ("verifier", "speculator")
@@ -31,7 +32,11 @@ def folders(pod: Mapping[str, Any], pair: Mapping[str, Any]) -> dict[str, str]:
     claims = {one["name"] for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one}
     mounts = [one["mountPath"] for one in engine["volumeMounts"] if one["name"] in claims and one.get("readOnly")]
     pins = {side: pair.get(f"{side}Pin") for side in SIDES}
-    return {side: f"{mounts[0]}/{FOLDER}/{pin['key']}" for side, pin in pins.items() if pin and len(mounts) == 1}
+    return {
+        side: f"{mounts[0]}/{CACHE_FOLDER}/{FOLDER}/{pin['key']}"
+        for side, pin in pins.items()
+        if pin and len(mounts) == 1
+    }
 
 
 def told(pod: Mapping[str, Any]) -> dict[str, str]:

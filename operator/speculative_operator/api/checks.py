@@ -220,6 +220,11 @@ def _cache(cache: Cache) -> Iterator[Problem]:
         yield "weights.cache.nodePath", cache.node_path, "a claim or emptyDir is named too: keep one of the three"
     if cache.empty_dir is not None and of_claim:
         yield "weights.cache.emptyDir", cache.empty_dir.size_limit, "a claim is named too: keep one of the two"
+    if cache.empty_dir is not None and cache.collect:
+        yield "weights.cache.collect", True, "emptyDir is set: remove collect, an emptyDir goes with its pod"
+    if cache.reserve_percent is not None and cache.node_path is None:
+        remedy = "nodePath is not set: remove it, it is of disks of nodes"
+        yield "weights.cache.reservePercent", cache.reserve_percent, remedy
 
 
 def _compile_cache(spec: Spec) -> Iterator[Problem]:

@@ -201,7 +201,8 @@ def _weights(given: Weights, repin: str) -> spec.Weights:
 
 def _cache(given: Cache) -> spec.Cache:
     if given.node_path is not None:
-        return spec.Cache(node_path=given.node_path.rstrip("/"))
+        reserve = given.reserve_percent if given.reserve_percent is not None else spec.NODE_RESERVE_PERCENT
+        return spec.Cache(node_path=given.node_path.rstrip("/"), collect=bool(given.collect), reserve_percent=reserve)
     if given.empty_dir is not None:
         return spec.Cache(empty_dir=spec.EmptyDir(given.empty_dir.size_limit, given.empty_dir.medium))
     return spec.Cache(
@@ -209,6 +210,7 @@ def _cache(given: Cache) -> spec.Cache:
         size=given.size or "",
         storage_class=given.storage_class_name or "",
         access_mode=given.access_mode or spec.AccessMode.READ_WRITE_MANY,
+        collect=bool(given.collect),
     )
 
 

@@ -8,6 +8,7 @@ keep the rules within the API server's cost budget.
 from __future__ import annotations
 
 from speculative_operator.api.auto_rules import AUTO_RULES
+from speculative_operator.api.cache_rules import CACHE_RULES
 from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
@@ -250,46 +251,6 @@ SPECULATION_RULES = (
         f"schedule holds {_BAND} but offPolicy is Never: let its K be 1 or more, or set offPolicy: Soft",
         "schedule",
         among=_bands("r[2] == 0"),
-    ),
-)
-
-_OF_CLAIM = "has(self.claimName) || has(self.size) || has(self.storageClassName) || has(self.accessMode)"
-
-CACHE_RULES = (
-    Rule(
-        "cache-claim",
-        "has(self.claimName) || has(self.size) || has(self.nodePath) || has(self.emptyDir)",
-        "cache has no claimName and no size: name a claim that exists, or give the size of one to be made",
-        "size",
-        "FieldValueRequired",
-    ),
-    Rule(
-        "cache-class-of-new",
-        "!has(self.storageClassName) || has(self.size)",
-        'storageClassName is "{self.storageClassName}" but size is not set: set size, or remove it, the claim exists',
-        "storageClassName",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "cache-access-of-new",
-        "!has(self.accessMode) || has(self.size)",
-        "accessMode is {self.accessMode} but size is not set: set size, or remove it, the claim exists",
-        "accessMode",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "cache-node-path-alone",
-        f"!has(self.nodePath) || !({_OF_CLAIM} || has(self.emptyDir))",
-        'nodePath is "{self.nodePath}" but a claim or emptyDir is named too: keep one of the three',
-        "nodePath",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "cache-empty-dir-alone",
-        f"!has(self.emptyDir) || !({_OF_CLAIM})",
-        "emptyDir is set but a claim is named too: keep one of the two",
-        "emptyDir",
-        "FieldValueForbidden",
     ),
 )
 

@@ -49,7 +49,7 @@ class PinStatus(Wire):
     newest: Line | None = None
     """What it has become since; left out while it is the same."""
     key: Line | None = None
-    """Folder of this version in a cache, below `models/`."""
+    """Folder of this version in a cache, below `.speculative-cache/models/`."""
 
 
 class Failure(Wire):
@@ -86,7 +86,9 @@ class Pair(Wire):
     repin: Line | None = None
     """Value of the annotation serving.speculative.dev/repin that the pins were looked up for."""
     cache: Line | None = None
-    """Claim in which both lie complete and verified."""
+    """Claim, or folder of the node, and the folder in its root in which both lie complete and verified."""
+    cached_at: Time | None = None
+    """When a Job last found both there, or brought them."""
     previous: Annotated[tuple[Line, ...], Field(max_length=4)] = ()
     """Folders of the versions before, which the cache keeps for a way back."""
     facts: Annotated[str, Field(max_length=16384)] | None = None

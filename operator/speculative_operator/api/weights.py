@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speculative_operator.api import rules, scalars
+from speculative_operator.api import scalars
+from speculative_operator.api.cache_rules import CACHE_RULES
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain import names
@@ -35,7 +36,7 @@ class Cache(Wire):
     """Where weights are kept: a claim, which a Job fills, or else nodePath or emptyDir, which each pod fills before its
     engine starts. Engines mount it read-only."""
 
-    model_config = ruled(*rules.CACHE_RULES)
+    model_config = ruled(*CACHE_RULES)
 
     claim_name: scalars.ObjectName | None = Field(default=None, description=_CLAIM)
     size: scalars.Quantity | None = None
@@ -50,6 +51,13 @@ class Cache(Wire):
     volumes (Pod Security level privileged)."""
     empty_dir: EmptyDir | None = None
     """A copy of each pod's own."""
+    collect: bool | None = None
+    """True: models that this object brought may be removed once no object has used them for 30 days, and each fetch of
+    this object removes those. What an object without it brought is never removed, nor anything that the operator did
+    not put there. Default: false."""
+    reserve_percent: Annotated[int, scalars.whole(0, 90)] | None = None
+    """Share of the disk of nodePath that stays free, in percent: where less would be left, nothing is fetched. Default:
+    20, above the thresholds at which kubelets evict pods (10 % on the disk of pods, 15 % on that of images)."""
 
 
 class Weights(Wire):

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from speculative_operator.compiled.store import Store, TornError
+from speculative_operator.own_folder import ForeignError
 
 MARK = ".compiled-generation"
 """File in the engine's cache folder: the generation that it was filled from."""
@@ -28,8 +29,7 @@ def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
             _log.info("the engine's folders are there already: left as they are")
             return ""
         (target / MARK).unlink(missing_ok=True)  # of a start that was ended before anything was in place
-        with contextlib.suppress(OSError):
-            store.use()
+        _use(store)
         tried: list[str] = []
         while left := [one for one in store.generations() if one not in tried]:
             # Looked for again: what is found may go while it is copied, because a newer one has just come.
@@ -42,6 +42,16 @@ def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
         return ""
     _log.info("no compiled code for %s: the engine compiles", store.key)
     return ""
+
+
+def _use(store: Store) -> None:
+    """A volume that cannot be written to may be read nevertheless; one that is not ours is not. Raises ForeignError."""
+    try:
+        store.use()
+    except ForeignError:
+        raise
+    except OSError as error:
+        _log.info("no mark of use: %s", error)
 
 
 def unseed(target: Path, folders: tuple[str, ...]) -> None:

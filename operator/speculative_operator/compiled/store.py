@@ -1,5 +1,8 @@
 """The shared volume: whole generations of compiled code, published by one rename. Called by `seed` and `keep`.
 
+All of it lies below a folder of our own (`own_folder`); what else is on the volume belongs to others, as does what lies
+in ours by names that this program does not give:
+
     compiled/KEY/GENERATION/files/...        published; never written to again
     compiled/KEY/GENERATION/manifest.json    [[PATH, BYTES, SHA256], ...]
     partial/NAME/                            being written
@@ -17,12 +20,16 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from speculative_operator.own_folder import FOLDER, own_folder
+
+KIND = "compiled"
 MOST_BYTES = 4 * 1024**3
 """Of one generation. Compiled code of one pair takes some 10 to 500 MB; more is no cache of code."""
 MOST_FILES = 50_000
@@ -35,6 +42,11 @@ _CHUNK = 1 << 20
 _MANIFEST = "manifest.json"
 _FILES = "files"
 _PASSING = (".lock", ".tmp")
+_KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+_GENERATION = re.compile(r"[0-9]{20}-[a-zA-Z0-9.-]+")
+_PART = re.compile(rf"{_KEY.pattern}\.{_GENERATION.pattern}")
+_TRASH = re.compile(rf"({_KEY.pattern}|{_GENERATION.pattern}|{_PART.pattern})\.[0-9]+")
+"""Names that this program gives."""
 _OPEN_FOLDER, _OPEN_FILE = 0o777, 0o666
 """Whoever runs the engine, or the next one: pods of a namespace may have different user ids."""
 
@@ -79,16 +91,16 @@ def listed(source: Path, folders: tuple[str, ...]) -> tuple[Found, ...]:
 
 
 class Store:
-    """One key of the volume below `root`. Every method may raise OSError."""
+    """One key of the volume `volume`. Every method may raise OSError."""
 
-    def __init__(self, root: Path, key: str) -> None:
-        self.root, self.key = root, key
-        self._home = root / "compiled" / key
+    def __init__(self, volume: Path, key: str) -> None:
+        self.volume, self.root, self.key = volume, volume / FOLDER, key
+        self._home = self.root / "compiled" / key
 
     def generations(self) -> list[str]:
         """Those published, newest first."""
         try:
-            return sorted((one.name for one in self._home.iterdir()), reverse=True)
+            return sorted((one.name for one in self._home.iterdir() if _GENERATION.fullmatch(one.name)), reverse=True)
         except FileNotFoundError:
             return []
 
@@ -136,6 +148,7 @@ class Store:
         if total > MOST_BYTES or len(files) > MOST_FILES:
             raise TornError(f"{len(files)} files of {total} bytes are more than a cache of code has")
         generation = f"{time.time_ns():020d}-{name}"
+        own_folder(self.volume, KIND, _OPEN_FOLDER)
         stage = self.root / "partial" / f"{self.key}.{generation}"
         try:
             entries = [self._written(source, stage / _FILES, one) for one in files]
@@ -162,6 +175,7 @@ class Store:
 
     def use(self) -> None:
         """Tell that a pod runs with the key."""
+        own_folder(self.volume, KIND, _OPEN_FOLDER)
         mark = self.root / "uses" / self.key
         _open_folders(self.root, mark.parent)
         mark.touch()
@@ -182,16 +196,19 @@ class Store:
             (self.root / "uses" / key).unlink(missing_ok=True)
         for folder in _children(self.root / "partial"):
             with contextlib.suppress(FileNotFoundError):
-                if now - folder.stat().st_mtime > _DAY:
+                if _PART.fullmatch(folder.name) and now - folder.stat().st_mtime > _DAY:
                     self._trash(folder)
         for folder in _children(self.root / "trash"):
-            shutil.rmtree(folder, ignore_errors=True)
+            if _TRASH.fullmatch(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
         return tuple(gone)
 
     def _others(self) -> Iterator[tuple[str, float]]:
-        """Keys but our own, with when they were last used."""
+        """Keys but our own that hold nothing but generations, with when they were last used."""
         for folder in _children(self.root / "compiled"):
-            if folder.name == self.key:
+            if folder.name == self.key or not _KEY.fullmatch(folder.name):
+                continue
+            if any(not _GENERATION.fullmatch(one.name) for one in _children(folder)):
                 continue
             with contextlib.suppress(FileNotFoundError):
                 mark = self.root / "uses" / folder.name

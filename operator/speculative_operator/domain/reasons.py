@@ -84,6 +84,8 @@ class Reason(StrEnum):
     CHECKSUM_MISMATCH = "ChecksumMismatch"
     CACHE_FULL = "CacheFull"
     CACHE_UNWRITABLE = "CacheUnwritable"
+    CACHE_FOREIGN = "CacheForeign"
+    WEIGHTS_MISSING = "WeightsMissing"
     # metrics
     METRICS_FOUND = "MetricsFound"
     METRICS_MISSING = "MetricsMissing"
@@ -182,6 +184,10 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.CHECKSUM_MISMATCH: "A file differs from what its source announced; it is fetched again.",
     Reason.CACHE_FULL: "The cache has no room for the weights; the message names the bytes needed and those free.",
     Reason.CACHE_UNWRITABLE: "The Job may not write to the cache, or the volume fails; the message names the remedy.",
+    Reason.CACHE_FOREIGN: "A folder .speculative-cache that the operator did not make lies in the cache: nothing is "
+    "written or removed there.",
+    Reason.WEIGHTS_MISSING: "A pod does not start from the cache; a Job looks whether its weights are there, and "
+    "brings them where they are not.",
     Reason.METRICS_FOUND: "Pods that carry four fifths of the requests at least have fresh samples.",
     Reason.METRICS_MISSING: "Prometheus answers, but has no samples of a ready pod. Tuning waits; see MetricsLost.",
     Reason.METRICS_STALE: "The newest sample of a pod is too old. Tuning waits; see MetricsLost.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from speculative_operator.domain.names import CACHE_FOLDER
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor, vendor_of
 
@@ -250,6 +251,10 @@ EMPTY_DIR = "emptyDir"
 """How `Cache.place` names one: no claim has a capital letter, no folder of a node begins with another than `/`."""
 
 
+NODE_RESERVE_PERCENT = 20
+"""Of a node's disk: kubelets evict pods below 15 % free on the disk of images and 10 % on that of pods, by default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cache:
     """Where weights are kept: exactly one of claim, node_path and empty_dir. A claim and a folder of a node hold those
@@ -262,6 +267,10 @@ class Cache:
     access_mode: AccessMode = AccessMode.READ_WRITE_MANY
     node_path: str = ""
     empty_dir: EmptyDir | None = None
+    collect: bool = False
+    """Versions that nobody has used for long may be removed."""
+    reserve_percent: int = NODE_RESERVE_PERCENT
+    """Of the disk of node_path, to stay free."""
     brought: tuple[tuple[str, ModelSource], ...] = ()
     """Folder within the cache -> the version that each pod brings there itself. No field of the wire."""
 
@@ -275,6 +284,11 @@ class Cache:
         """What tells this cache from another in status and in the hash of a pair: the claim, the folder of the node, or
         EMPTY_DIR."""
         return self.claim or self.node_path or EMPTY_DIR
+
+    @property
+    def home(self) -> str:
+        """`place` and the folder of our own in its root."""
+        return f"{self.place}/{CACHE_FOLDER}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,9 @@ from speculative_operator.reconcile.reading import mapping, mappings, text
 MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
 """What must be free beside the weights, as `weights.disk` demands: a hundredth of them, and at least so many bytes."""
 _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+_CANNOT_START = frozenset({"CreateContainerConfigError", "CreateContainerError"})
+RESTARTS = 2
+"""Of an engine that is not ready; one may be chance."""
 _POD_NAME = re.compile(r'pods? "[^"]*"')
 
 
@@ -70,6 +73,23 @@ def arrival(
                 found.place, found.pods, there, coming, reason, text(before, "message") if same else whose + message
             )
     return found
+
+
+def stuck(pods: Iterable[Mapping[str, Any]], pairs: Collection[str]) -> str:
+    """Which of the pods made of one of `pairs` does not start, and how that shows; empty where all do. Whatever the
+    reason is: only a look into the cache tells whether it is that."""
+    for pod in sorted(pods, key=lambda one: text(one, "metadata", "name")):
+        name, ours = text(pod, "metadata", "name"), text(pod, "metadata", "labels", names.LABEL_PAIR) in pairs
+        if not ours or text(pod, "metadata", "deletionTimestamp") or not _alive(pod):
+            continue
+        found = mappings(pod, "status", "containerStatuses")
+        engine = next((one for one in found if text(one, "name") == names.CONTAINER), {})
+        waiting, restarts = text(engine, "state", "waiting", "reason"), engine.get("restartCount")
+        if waiting in _CANNOT_START:
+            return f"pod {name} does not start ({waiting})"
+        if not engine.get("ready") and isinstance(restarts, int) and restarts >= RESTARTS:
+            return f"pod {name} does not start (its engine ended again and again)"
+    return ""
 
 
 def refused(cache: Cache, why: str) -> tuple[Reason, str] | None:

@@ -11,7 +11,7 @@ from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.spec import Check
+from speculative_operator.domain.spec import Cache, Check
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs
 from speculative_operator.reconcile.effective import Effective, as_written, pinned
@@ -62,12 +62,12 @@ def unlooked(world: World) -> Pairing:
     # Another value of the annotation asks nobody here: there is no version to be looked up.
     wanted = replace(wanted_of(spec), repin=current.repin)
     same = current.covers(wanted)
-    place, pair = spec.weights.cache.place if spec.weights.cache is not None else "", running(world)
-    known = current.known if same and current.cache == place else None
-    kept = pinned(spec, known, place) if known is not None else None
+    cache, pair = spec.weights.cache, running(world)
+    known = current.known if same and current.cache in homes(cache) else None
+    kept = pinned(spec, known, current.cache) if known is not None else None
     if kept is None or not is_of(kept, pair):
         kept = left_by_status(world, current)
-    if is_of(plain, pair) or (kept is None and not (pair and place and not current.hash)):
+    if is_of(plain, pair) or (kept is None and not (pair and cache is not None and not current.hash)):
         return Pairing((plain,), actions=actions)
     if kept is None:
         # The image of Jobs was taken away, and of which folders of the cache pods live is not known.
@@ -75,6 +75,11 @@ def unlooked(world: World) -> Pairing:
     record = current if same else blank(wanted, spec)
     hashes = frozenset({pair_hash(spec), pair_hash(kept.told)})
     return Pairing((kept, plain), record=record, actions=actions, same=hashes)
+
+
+def homes(cache: Cache | None) -> tuple[str, ...]:
+    """What `Record.cache` may say of models that lie in `cache`, what this release writes first."""
+    return (cache.home, cache.place) if cache is not None else ("",)
 
 
 def is_of(effective: Effective, pair: str) -> bool:

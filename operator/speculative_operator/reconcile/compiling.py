@@ -16,7 +16,12 @@ KEEPING = frozenset({EngineType.VLLM, EngineType.SGLANG})
 def claim(world: World) -> tuple[Action, ...]:
     """What makes the claim, where it is to be made and is not there. Raises RenderError."""
     cache = world.spec.engine.compile_cache
-    if cache is None or not cache.size or cache.claim in world.claims or unused(world.spec, world):
+    if (
+        cache is None
+        or not cache.size
+        or cache.claim in world.claims | world.foreign_claims
+        or unused(world.spec, world)
+    ):
         return ()
     what = f"PersistentVolumeClaim {cache.claim}"
     return (ApplyChild(cache_claim(world.spec, cache), Reason.CREATED, f"{what} is missing"),)

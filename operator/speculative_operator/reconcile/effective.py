@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from speculative_operator.domain import names
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import EMPTY_DIR, SOURCES, Cache, DeploymentSpec, EmptyDir, ModelSource, Scheme
 from speculative_operator.reconcile.records import Known
 
 FOLDER = "models"
-"""Folder of a cache in which whole versions lie, each by its key."""
+"""Folder in the home of a cache in which whole versions lie, each by its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +35,24 @@ def as_written(spec: DeploymentSpec) -> Effective:
 
 
 def in_pods(place: str) -> bool:
-    """True for the `place` of a cache that each pod fills itself."""
-    return place == EMPTY_DIR or place.startswith("/")
+    """True for the `place` or the home of a cache that each pod fills itself."""
+    return place.startswith("/") or place.partition("/")[0] == EMPTY_DIR
 
 
-def pinned(spec: DeploymentSpec, known: Known, place: str) -> Effective:
-    """`spec` at the versions of `known`, from the cache at `place` (`Cache.place`; empty: none)."""
+def pinned(spec: DeploymentSpec, known: Known, home: str) -> Effective:
+    """`spec` at the versions of `known`, from the cache with this `home` (`Cache.home`; empty: none).
+
+    An earlier release put versions into the root of a claim, where they are used until another Job fetches. What a pod
+    brings itself comes by an init container of this release."""
+    place = home.removesuffix(f"/{names.CACHE_FOLDER}")
+    if in_pods(place):
+        home = f"{place}/{names.CACHE_FOLDER}"
     verifier, speculator = spec.verifier.source, spec.speculator
-    told = replace(spec, verifier=replace(spec.verifier, source=_told(verifier, known.verifier.pin, place)))
+    told = replace(spec, verifier=replace(spec.verifier, source=_told(verifier, known.verifier.pin, home)))
     if speculator is not None and speculator.source is not None:
         facts = known.verifier if speculator.source.uri == verifier.uri else known.speculator
         # In mode Off nothing was read of a speculator, and nothing of it reaches a pod.
-        source = _told(speculator.source, facts.pin, place) if facts is not None else speculator.source
+        source = _told(speculator.source, facts.pin, home) if facts is not None else speculator.source
         told = replace(told, speculator=replace(speculator, source=source))
     models = known.models if spec.speculates else (known.verifier,)
     size = sum(facts.weights.bytes for facts in models)
@@ -55,7 +62,7 @@ def pinned(spec: DeploymentSpec, known: Known, place: str) -> Effective:
     return Effective(spec, replace(told, weights=weights))
 
 
-def standing(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], ...], place: str) -> Effective | None:
+def standing(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], ...], home: str) -> Effective | None:
     """`spec` with the pair of `known` in place of its own; None where it is not known how that pair drafts."""
     if not known.adopted or not asked:
         return None
@@ -64,7 +71,7 @@ def standing(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], .
         return None
     source = ModelSource(Scheme(scheme), location, asked[0][1])
     held = replace(spec, verifier=replace(spec.verifier, source=source), speculator=known.drafter)
-    return pinned(held, known, place)
+    return pinned(held, known, home)
 
 
 def _filled(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
@@ -72,14 +79,14 @@ def _filled(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
     known: enough to tell which pair they are of."""
     if cache is None or cache.place != place:
         cache = Cache(empty_dir=EmptyDir("")) if place == EMPTY_DIR else Cache(node_path=place)
-    brought = {f"{FOLDER}/{pin.key}": pin.source for pin in pins if pin.scheme is not Scheme.PVC}
+    brought = {f"{names.CACHE_FOLDER}/{FOLDER}/{pin.key}": pin.source for pin in pins if pin.scheme is not Scheme.PVC}
     return replace(cache, brought=tuple(brought.items()))
 
 
-def _told(source: ModelSource, pin: Pin, place: str) -> ModelSource:
-    if place and pin.scheme is not Scheme.PVC:
-        scheme = Scheme.POD if in_pods(place) else Scheme.PVC
-        return ModelSource(scheme, f"{place}/{FOLDER}/{pin.key}")
+def _told(source: ModelSource, pin: Pin, home: str) -> ModelSource:
+    if home and pin.scheme is not Scheme.PVC:
+        scheme = Scheme.POD if in_pods(home) else Scheme.PVC
+        return ModelSource(scheme, f"{home}/{FOLDER}/{pin.key}")
     if pin.scheme is Scheme.HF:
         return replace(source, revision=pin.resolved)
     if pin.scheme is Scheme.OCI:

@@ -22,7 +22,7 @@ from speculative_operator.reconcile.reading import mapping, seconds_of, text
 from speculative_operator.reconcile.records import Failure, Wanted, reason_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import canonical, digest
-from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine
+from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine, user
 
 KIND = "Job"
 OVERDUE_SECONDS = 600.0
@@ -51,9 +51,9 @@ def inspection(world: World, wanted: Wanted, mark: str = "") -> JobInput:
     return _input(world, Purpose.INSPECT, tuple(args), mark, claims=_claims(*wanted.sources))
 
 
-def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...]) -> JobInput | None:
-    """The Job that brings `models` into the cache, leaving folders `keep` alone; None where nothing is to be brought:
-    what lies in a claim is mounted from there."""
+def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...], now: float) -> JobInput | None:
+    """The Job that brings `models` into the cache, and where the spec has it collect removes others but for folders
+    `keep`, which hold at `now`; None where nothing is to be brought: what lies in a claim is mounted from there."""
     cache = world.spec.weights.cache
     sides = zip(("verifier", "speculator"), (facts.pin for facts in models), strict=False)
     brought = [(side, pin) for side, pin in sides if pin.scheme is not Scheme.PVC]
@@ -62,10 +62,12 @@ def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...]
     args = ["fetch", "--cache", CACHE]
     for side, pin in brought:
         args += _side(side, pin.source)
-    wanted = tuple(args)
-    args += ["--object", f"{world.spec.namespace}/{world.spec.name}"]
-    for key in sorted(keep):
-        args += ["--keep", key]
+    wanted = (*args, names.CACHE_FOLDER)
+    args += ["--object", user(world.spec)]
+    if cache.collect:
+        args += ["--collect", "--listed-at", f"{now:.0f}"]
+        for key in sorted(keep):
+            args += ["--keep", key]
     return _input(world, Purpose.FETCH, tuple(args), canonical(wanted), cache=cache.claim)
 
 
@@ -102,7 +104,7 @@ def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
 def claim(world: World) -> tuple[Action, ...]:
     """What makes the claim of the cache, where it is to be made and is not there. Raises RenderError."""
     cache = world.spec.weights.cache
-    if cache is None or not cache.size or cache.claim in world.claims:
+    if cache is None or not cache.size or cache.claim in world.claims | world.foreign_claims:
         return ()
     what = f"PersistentVolumeClaim {cache.claim}"
     return (ApplyChild(cache_claim(world.spec, cache), Reason.CREATED, f"{what} is missing"),)
@@ -187,6 +189,7 @@ def _input(
         args=args,
         claims=claims,
         cache=cache,
+        owns_cache=cache in world.claims,
         assigns_uids=world.capabilities.assigns_uids,
         env=world.capabilities.job_env,
     )

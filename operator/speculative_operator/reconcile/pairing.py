@@ -23,8 +23,8 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Cache, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
-from speculative_operator.reconcile.arrival import arrival, refused, too_small
-from speculative_operator.reconcile.choices import Pairing, compared, is_of, left_by_status, trusted, unlooked
+from speculative_operator.reconcile.arrival import arrival, refused, stuck, too_small
+from speculative_operator.reconcile.choices import Pairing, compared, homes, is_of, left_by_status, trusted, unlooked
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
 from speculative_operator.reconcile.reading import mapping, mappings, text
@@ -55,6 +55,10 @@ BLOCKED_SECONDS = 300.0
 """Until a Job is tried again that pods wait for: what was wrong is often put right by hand, in a Secret."""
 UNREAD_SECONDS = 3600.0
 """The same where pods were made unread, and nothing waits."""
+LOOK_SECONDS = 900.0
+"""Between two looks into a cache from which pods do not start."""
+RENEW_SECONDS = 12 * 3600.0
+"""Between two renewals of marks of use in a claim: a sixtieth of what may pass before others go by them."""
 
 
 _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE"})
@@ -78,6 +82,7 @@ class _Way:
         self._wanted = wanted_of(world.spec)
         self._cache = world.spec.weights.cache
         self._place = self._cache.place if self._cache is not None else ""
+        self._homes = homes(self._cache)
         self._running = running(world)
         self._current = trusted(world)
         coming = read(mapping(world.status, "nextPair"))
@@ -184,24 +189,57 @@ class _Way:
         if self._cache is not None and self._cache.in_pods:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return self._fetched_by_pods(self._cache, known, ready)
-        if record.cache == self._place:
+        lies = record.cache in self._homes
+        doubt = stuck(self._world.pods, self._pairs(known)) if lies else ""
+        if lies and not self._looks_again(record, doubt):
+            self._record = replace(record, failure=None)
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return ready
+        return self._fetched_by_job(known, ready, doubt, lies=lies)
+
+    def _fetched_by_job(self, known: Known, ready: Stages, doubt: str, *, lies: bool) -> Stages:
+        """A Job brings the pair, or looks whether it `lies` in the cache as status has it."""
+        record = self._record
         keep = {*self._world.kept, *self._current.keys, *self._current.previous, *record.keys}
-        wanted = jobs.fetching(self._world, known.models, tuple(keep))
+        wanted = jobs.fetching(self._world, known.models, tuple(keep), self._now)
         if wanted is None:
-            self._record = replace(record, cache=self._place)
+            self._record = replace(record, cache=self._homes[0])
             return ready
-        self._actions += jobs.claim(self._world)
-        tried = jobs.attempt(self._world, wanted, record.failure, BLOCKED_SECONDS, self._now)
+        claim = jobs.claim(self._world)
+        self._actions += claim
+        if claim and not lies:
+            # Whose claim it is tells what its Job may do to it.
+            self._record = replace(record, cache="")
+            return replace(ready, stage=Stage.FETCHING)
+        pause = UNREAD_SECONDS if lies and not doubt else BLOCKED_SECONDS
+        tried = jobs.attempt(self._world, wanted, record.failure, pause, self._now)
         self._actions += tried.actions
-        self._record = replace(record, failure=tried.failure, cache=self._place if tried.result is not None else "")
+        self._record = replace(record, failure=tried.failure)
         if tried.result is not None:
+            self._record = replace(self._record, cache=self._homes[0], cached_at=self._now)
             return ready
         comes = tried.seen is not None and tried.seen.progress is not None
+        if lies and not comes:
+            # Nothing shows yet that something is missing: pods may be stuck for another reason.
+            return replace(ready, doubt=doubt, failure=tried.failure if doubt else None)
+        self._record = replace(self._record, cache="")
         failure = None if comes else tried.failure
         stage = Stage.FETCHING if failure is None else Stage.NOT_FETCHED
-        return Stages(stage, self._place, judged=found, known=known, job=tried.seen, failure=failure)
+        return replace(ready, stage=stage, job=tried.seen, failure=failure)
+
+    def _looks_again(self, record: Record, doubt: str) -> bool:
+        """True where a Job is to look whether models lie in the cache as status has it: pods do not start from there,
+        or their marks of use are to be renewed before others take them for unused."""
+        since = self._now - record.cached_at if record.cached_at is not None else None
+        if doubt:
+            return since is None or not 0 <= since < LOOK_SECONDS
+        renews = self._cache is not None and self._cache.collect and record.cache == self._homes[0]
+        return renews and bool(self._running) and (since is None or not 0 <= since < RENEW_SECONDS)
+
+    def _pairs(self, known: Known) -> set[str]:
+        """Hashes of the pair of `known`, with its drafter and without."""
+        target = pinned(self._spec, known, self._homes[0]).told
+        return {pair_hash(target), pair_hash(target.without_drafter())}
 
     def _fetched_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
         """Pods may be made at once, and bring the pair themselves."""
@@ -209,14 +247,13 @@ class _Way:
         if short:
             failure = Failure(Reason.CACHE_FULL, short, self._now, "")
             return replace(ready, stage=Stage.NOT_FETCHED, failure=failure)
-        self._record = replace(self._record, cache=self._place, failure=None)
-        target = pinned(self._spec, known, self._place).told
+        self._record = replace(self._record, cache=cache.home, failure=None)
+        target = pinned(self._spec, known, cache.home).told
         if target.weights.cache is None or not target.weights.cache.brought:
             return replace(ready, place="")
         before = next((one for one in mappings(self._world.status, "conditions")
                        if text(one, "type") == ConditionType.WEIGHTS_READY.value), {})  # fmt: skip
-        pairs = {pair_hash(target), pair_hash(target.without_drafter())}
-        found = arrival(cache, self._world.pods, pairs, self._world.arriving, before)
+        found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
         deployment = self._world.deployment
         refusal = refused(cache, read_rollout(deployment, self._spec.replicas).refused)
         if refusal is not None and found.reason is None:
@@ -250,7 +287,7 @@ class _Way:
 
     def _ready(self, known: Known, stages: Stages, found: Judged | None) -> Pairing:
         spec, drafter = self._spec, self._spec.speculator
-        target, plain = pinned(spec, known, self._place), as_written(spec)
+        target, plain = pinned(spec, known, self._record.cache), as_written(spec)
         record = following(self._record, None if self._mine else self._current)
         if not known.adopted or known.drafter != drafter:
             record = replace(record, facts=packed(replace(known, drafter=drafter, adopted=True)))
@@ -298,7 +335,7 @@ class _Way:
         known = self._record.known
         hashes = {pair_hash(self._spec)}
         if known is not None:
-            hashes.add(pair_hash(pinned(self._spec, known, self._place).told))
+            hashes.add(pair_hash(pinned(self._spec, known, self._homes[0]).told))
             hashes.add(pair_hash(pinned(self._spec, known, "").told))
         conditions = pairing.stages.conditions(self._spec) if pairing.stages is not None else ()
         return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))

@@ -96,7 +96,9 @@ class Record:
     checked_at: float | None = None
     repin: str = ""
     cache: str = ""
-    """Claim in which both models lie."""
+    """Where both models lie: `Cache.home`, or its `place` where an earlier release fetched them."""
+    cached_at: float | None = None
+    """When a Job last found both there, or brought them."""
     previous: tuple[str, ...] = ()
     facts: str = ""
     """`Known`, packed."""
@@ -128,7 +130,9 @@ class Record:
         """What was read now."""
         facts = packed(Known(verifier, speculator))
         newest = ("",) * len(self.asked)
-        return replace(self, facts=facts, checked_at=now, failure=None, cache="", verdict="", newest=newest)
+        return replace(
+            self, facts=facts, checked_at=now, failure=None, cache="", cached_at=None, verdict="", newest=newest
+        )
 
 
 def blank(wanted: Wanted, spec: DeploymentSpec) -> Record:
@@ -192,6 +196,7 @@ def read(block: Mapping[str, Any]) -> Record:
         checked_at=seconds_of(text(block, "checkedAt")),
         repin=text(block, "repin"),
         cache=text(block, "cache"),
+        cached_at=seconds_of(text(block, "cachedAt")),
         previous=tuple(key for key in items(block, "previous") if isinstance(key, str)),
         facts=facts if facts and unpacked(facts) is not None else "",
         asked=tuple((text(pin, "uri"), text(pin, "asked")) for pin in pins),
@@ -216,6 +221,7 @@ def written(record: Record) -> dict[str, Any]:
         "checkedAt": timestamp(record.checked_at) if record.checked_at is not None else "",
         "repin": record.repin,
         "cache": record.cache,
+        "cachedAt": timestamp(record.cached_at) if record.cached_at is not None else "",
         "previous": list(record.previous),
         "facts": record.facts,
     }

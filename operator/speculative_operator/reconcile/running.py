@@ -22,7 +22,8 @@ from speculative_operator.render.labels import pair_hash
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}(?![0-9a-f])")
-_KEY = re.compile(rf"(?<![0-9a-zA-Z_.-]){FOLDER}/([0-9a-f]{{16}})(?![0-9a-f])")
+_VERSION = re.compile(rf"(?<![0-9a-zA-Z_.-])((?:{re.escape(names.CACHE_FOLDER)}/)?{FOLDER}/[0-9a-f]{{16}})(?![0-9a-f])")
+"""Folder of a version in a cache; in those that an earlier release filled, without the folder of our own."""
 _MOST = 8
 """Versions that are tried of one template, which has two."""
 
@@ -38,7 +39,7 @@ def folders(template: Mapping[str, Any]) -> frozenset[str]:
     """Folders of caches that pods of `template`, or a pod itself, load models from: whatever status says, they need
     them when their engine is started again."""
     parts = [mapping(template, "metadata", "annotations"), mapping(template, "spec")]
-    return frozenset(_KEY.findall(json.dumps(parts, default=str)))
+    return frozenset(found.rpartition("/")[2] for found in _VERSION.findall(json.dumps(parts, default=str)))
 
 
 def told_by_template(world: World, place: str = "") -> Effective | None:
@@ -107,11 +108,11 @@ def _at(source: ModelSource, content: str, place: str) -> Iterator[_Version]:
     if not place or source.scheme is Scheme.PVC:
         yield from (_Version(told) for told in _sources(source, content))
     elif not in_pods(place):
-        for key in _found(_KEY, content):
-            yield _Version(ModelSource(Scheme.PVC, f"{place}/{FOLDER}/{key}"))
+        for folder in _found(_VERSION, content):
+            yield _Version(ModelSource(Scheme.PVC, f"{place}/{folder}"))
     else:
         for pin in _pins(source, content):
-            folder = f"{FOLDER}/{pin.key}"
+            folder = f"{names.CACHE_FOLDER}/{FOLDER}/{pin.key}"
             yield _Version(ModelSource(Scheme.POD, f"{place}/{folder}"), ((folder, pin.source),))
 
 

@@ -48,6 +48,8 @@ class Stages:
     failure: Failure | None = None
     arrival: Arrival | None = None
     """Of weights that pods bring themselves, once they may be made."""
+    doubt: str = ""
+    """Which pod does not start from a cache where its weights lie as far as is known."""
     goes_on: bool = False
     """True where pods are made although nothing is known of the pair yet."""
 
@@ -109,8 +111,8 @@ class Stages:
         kind, failure = ConditionType.WEIGHTS_READY, self.failure
         if not self.place:
             return None
-        if failure is not None:
-            return Condition(kind, Truth.FALSE, failure.reason, failure.message)
+        if failure is not None or self.doubt:
+            return self._not_there(failure)
         if self.stage is Stage.READING:
             return Condition(kind, Truth.FALSE, Reason.INSPECTING, "both models are read before they are fetched")
         if self.stage is Stage.MISMATCH:
@@ -118,6 +120,14 @@ class Stages:
         if self.stage is Stage.FETCHING:
             return _filling(self.job, self.place)
         return self._there()
+
+    def _not_there(self, failure: Failure | None) -> Condition:
+        kind = ConditionType.WEIGHTS_READY
+        if failure is not None and not self.doubt:
+            return Condition(kind, Truth.FALSE, failure.reason, failure.message)
+        what = failure.message if failure is not None else "a Job looks, and brings what is missing"
+        message = f"{self.doubt}: it may not find its weights in {worded(self.place)}; {what}"
+        return Condition(kind, Truth.FALSE, Reason.WEIGHTS_MISSING, message)
 
     def _there(self) -> Condition:
         kind = ConditionType.WEIGHTS_READY

@@ -48,6 +48,8 @@ class World:
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""
+    foreign_claims: frozenset[str] = frozenset()
+    """Names of those that were found where one was to be made, and that others made: they serve as well."""
     catalogue: Catalogue = field(default_factory=packaged)
     """Speculators to pick from, where the spec leaves it to the operator."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)

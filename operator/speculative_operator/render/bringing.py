@@ -16,8 +16,20 @@ from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import Cache, DeploymentSpec, Medium, ModelSource, Scheme
 from speculative_operator.engines.shared.container import DOWNLOAD_RATE, DOWNLOAD_SECONDS
+from speculative_operator.render import podspec
 from speculative_operator.render.inputs import RenderInput
-from speculative_operator.render.jobs import CACHE, COMMAND, SIZES, TMP, USER, credentials, placed, variables
+from speculative_operator.render.jobs import (
+    CACHE,
+    COMMAND,
+    SIZES,
+    TMP,
+    USER,
+    credentials,
+    job_env,
+    placed,
+    user,
+    variables,
+)
 
 VOLUME = "weights"
 HOLD_REQUESTS = {"cpu": "5m", "memory": "32Mi"}
@@ -79,11 +91,13 @@ def _fetching(
     inp: RenderInput, cache: Cache, versions: Mapping[str, ModelSource], mounts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     args = ["fetch", "--cache", CACHE]
+    if cache.node_path:
+        args += ["--reserve", str(cache.reserve_percent)]
     for side, source in versions.items():
         args += [f"--{side}", source.uri, f"--{side}-revision", source.revision]
     requests, limits = _resources(cache)
-    return _container(inp, cache, names.JOB_CONTAINER, [*args, *_wants(inp.spec)]) | {
-        "env": variables(inp.spec),
+    return _container(inp, cache, names.JOB_CONTAINER, [*args, *_wants(inp.spec, cache)]) | {
+        "env": podspec.environment((*job_env(inp.capabilities.job_env), *variables(inp.spec))),
         "requests": requests,
         "limits": limits,
         "mounts": mounts,
@@ -99,7 +113,7 @@ def _holding(
     folders = {source: folder.rpartition("/")[2] for folder, source in cache.brought}
     for source in versions.values():
         args += ["--version", folders[source]]
-    return _container(inp, cache, names.HOLD_CONTAINER, [*args, *_wants(inp.spec)]) | {
+    return _container(inp, cache, names.HOLD_CONTAINER, [*args, *_wants(inp.spec, cache)]) | {
         "stays": True,
         "env": [],
         "requests": HOLD_REQUESTS,
@@ -125,8 +139,8 @@ def _container(inp: RenderInput, cache: Cache, name: str, args: list[str]) -> di
     }
 
 
-def _wants(spec: DeploymentSpec) -> tuple[str, str]:
-    return "--object", f"{spec.namespace}/{spec.name}"
+def _wants(spec: DeploymentSpec, cache: Cache) -> tuple[str, ...]:
+    return "--object", user(spec), *(("--collect",) if cache.collect else ())
 
 
 def _volume(cache: Cache) -> dict[str, Any]:

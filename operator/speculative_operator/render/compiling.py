@@ -70,8 +70,10 @@ def volumes(inp: RenderInput) -> list[dict[str, Any]]:
 
 
 def fs_group(inp: RenderInput) -> int | None:
-    """Group that a fresh volume is given to; None where there is none, or where the platform gives one."""
-    if cache_of(inp) is None or inp.capabilities.assigns_uids:
+    """Group that a fresh volume is given to; None where there is none, where the platform gives one, and where the
+    claim exists already: files of others keep their group."""
+    cache = cache_of(inp)
+    if cache is None or not cache.size or inp.capabilities.assigns_uids:
         return None
     return inp.container.user if inp.container.user is not None and not inp.spec.engine.image else USER
 

@@ -73,6 +73,8 @@ class JobInput:
     """Claims that hold models to be read."""
     cache: str = ""
     """Claim to be written to; empty: none."""
+    owns_cache: bool = False
+    """True where the operator made the claim: files in one of others keep their group."""
     assigns_uids: bool = True
     env: tuple[tuple[str, str], ...] = ()
     """Variables by the operator's settings: no spec may set them."""
@@ -102,13 +104,13 @@ def job(inp: JobInput) -> dict[str, Any]:
         "kept_for": KEPT_SECONDS,
         "grace_seconds": size.grace,
         "run_as_user": None if inp.assigns_uids else USER,
-        "writes": bool(inp.cache),
+        "gives_group": inp.owns_cache,
         "pull_secrets": _pull_secrets(spec),
         "container": names.JOB_CONTAINER,
         "image": inp.image,
         "command": COMMAND,
         "args": list(inp.args),
-        "env": [*(_variable(name, value) for name, value in inp.env), *variables(spec)],
+        "env": [*job_env(inp.env), *variables(spec)],
         "requests": size.requests,
         "limits": size.limits,
         "mounts": mounts,
@@ -130,9 +132,19 @@ def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
     return hashed(parsed("persistentvolumeclaim", values))
 
 
+def user(spec: DeploymentSpec) -> str:
+    """What marks of use in a cache are named after. The uid tells the same name in two clusters apart."""
+    return f"{spec.namespace}/{spec.name}/{spec.uid}"
+
+
 def variables(spec: DeploymentSpec) -> list[dict[str, Any]]:
     """Environment of whatever reads sources, in a Job or in a serving pod."""
     return podspec.environment((*_environment(spec), *of_engine(spec), *spec.weights.env))
+
+
+def job_env(settings: tuple[tuple[str, str], ...]) -> list[Mapping[str, Any]]:
+    """Variables by the operator's settings, for whatever reads sources."""
+    return [_variable(name, value) for name, value in settings]
 
 
 def credentials(spec: DeploymentSpec) -> list[Placed]:

@@ -70,4 +70,6 @@ def label_value(text: str) -> str:
 def _pin(source: ModelSource | None) -> str:
     if source is None:
         return ""
-    return f"{source.uri}@{source.revision}" + (f"#{source.content}" if source.content else "")
+    # Where in a cache a version lies is no part of what it is: earlier releases kept them elsewhere.
+    uri = source.uri.replace(f"/{names.CACHE_FOLDER}/", "/", 1)
+    return f"{uri}@{source.revision}" + (f"#{source.content}" if source.content else "")

@@ -110,9 +110,18 @@ class Cache:
             return None
         children, namespace = MappingProxyType(dict(self._children.get(key, {}))), key[0]
         jobs = [name for kind, name in children if kind == JOB.kind]
-        workers = {name: tuple(self._workers.get((namespace, name), {}).values()) for name in jobs}
+        workers = {name: self._workers_of(children["Job", name]) for name in jobs}
         claims = MappingProxyType(dict(self._claims.get((namespace, ""), {})))
         return Snapshot(owner, children, self._serving(key), workers, claims)
+
+    def _workers_of(self, job: Body) -> tuple[Body, ...]:
+        """Pods that the Job controller made of `job`: anybody may give a pod the labels of one."""
+        meta = job["metadata"]
+        return tuple(
+            pod
+            for pod in self._workers.get((meta["namespace"], meta["name"]), {}).values()
+            if any(one.get("uid") == meta["uid"] for one in pod["metadata"].get("ownerReferences") or ())
+        )
 
     def owner(self, key: Key) -> Body | None:
         return self._owners.get(key)

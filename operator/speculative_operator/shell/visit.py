@@ -206,8 +206,8 @@ class Visitor:
             applied=dict(state.ledger.made),
             jobs=(*jobs, *queued(spec.name, waited)),
             arriving=arriving,
-            # A claim by that name that somebody else made serves as well.
-            claims=frozenset(snapshot.claims.keys() | claims),
+            claims=frozenset(snapshot.claims.keys()),
+            foreign_claims=frozenset(claims),
             catalogue=self._sources.catalogue(),
             leaving=state.leaving,
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),

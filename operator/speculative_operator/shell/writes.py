@@ -45,6 +45,8 @@ FORBIDDEN_PAUSE = 60.0
 """seconds until a write is tried again that is forbidden or fails: permissions and webhooks change by hand."""
 FOREIGN_PAUSE = 60.0
 """seconds for which an object of somebody else is remembered; nothing watches it."""
+FOREIGN_CLAIM_PAUSE = 600.0
+"""The same for a claim, which serves as well as one of ours."""
 NO_IMAGES = (
     "the API server drops image volumes, by which pods have models of oci:// (feature gate ImageVolume; Kubernetes "
     "before 1.35 has it off or not at all): set spec.weights.cache, and a Job pulls them, or turn the gate on"
@@ -187,6 +189,14 @@ class Writer:
             any(report.again for report in reports),
         )
 
+    async def _of_others(self, key: Key, snapshot: Snapshot, slot: Slot, ledger: Ledger, now: float) -> bool:
+        """True where a claim that is to be made exists and is somebody else's. It is found by a read, not by a write
+        that fails: it is asked for as long as the object lives."""
+        if slot[0] != CLAIM.kind or slot[1] in snapshot.claims:
+            return False
+        await self._look(slot, key, ledger, now)
+        return slot in ledger.foreign
+
     async def _child(
         self,
         key: Key,
@@ -201,6 +211,8 @@ class Writer:
         try:
             if isinstance(action, DeleteChild):
                 return await self._delete(key, snapshot, action)
+            if await self._of_others(key, snapshot, slot_of(action.manifest), ledger, now):
+                return Report(again=True)
             return await self._apply(key, snapshot, action, ledger, now, until)
         except OutdatedError:
             return Report(again=True)
@@ -299,7 +311,7 @@ class Writer:
         if home_of(body) in (key, (key[0], "")):
             self._cache.put(body)
         else:
-            ledger.foreign[slot] = (body, now + FOREIGN_PAUSE)
+            ledger.foreign[slot] = (body, now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
 
     def _vanished(self, optional: bool) -> Report:
         if optional:

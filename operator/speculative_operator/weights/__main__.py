@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.command == "hold":
             stop.heeded = True
-            hold(options.cache, options.version, options.object, stop)
+            hold(options.cache, options.version, options.object, stop, expires=options.collect)
             return Exit.DONE
         found = inspected(options) if options.command == "inspect" else fetched(options, _tell, stop)
         return _left(options.result, found, Exit.DONE)
@@ -103,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
     for command in (fetching, holding):
         command.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")
         command.add_argument("--object", default="local/local", metavar="NAMESPACE/NAME", help="who wants the pair")
+        command.add_argument(
+            "--collect",
+            action="store_true",
+            help="the versions wanted may be removed once they are out of use; with fetch, remove those that are",
+        )
     holding.add_argument(
         "--version", action="append", required=True, metavar="KEY", help="a version in use; may be repeated"
     )
@@ -114,7 +119,13 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=GRACE_SECONDS,
         metavar="SECONDS",
-        help="remove versions that nobody wanted for so long (default: %(default).0f)",
+        help="with --collect: remove versions that nobody wanted for so long (default: %(default).0f)",
+    )
+    fetching.add_argument(
+        "--listed-at", type=float, metavar="UNIX", help="when --keep was listed; older than an hour, nothing is removed"
+    )
+    fetching.add_argument(
+        "--reserve", type=_percent, default=0, metavar="PERCENT", help="of the disk, to stay free (default: 0)"
     )
     fetching.add_argument("--parallel", type=_count, default=8, metavar="N", help="streams (default: %(default)s)")
     return parser
@@ -132,6 +143,13 @@ def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
     command.add_argument(
         "--result", type=Path, metavar="FILE", help=f"default: {TERMINATION_LOG}, or stdout where there is none"
     )
+
+
+def _percent(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 95:
+        raise argparse.ArgumentTypeError(f"{number} is not between 0 and 95")
+    return number
 
 
 def _count(text: str) -> int:

@@ -1,6 +1,8 @@
 """A cache of models on a volume: layout, locks, marks of use, publication. Used by `fetch`, `collect` and the command
 line; docs/weights.md shows the layout to users.
 
+All of it lies below a folder of our own (`own_folder`): what else is on the volume belongs to others.
+
 A published model was made by one rename of a folder whose files were all checked and synced: whoever finds its manifest
 finds all of it. Locks are flock(2), which the kernel drops with the process, whatever ends it.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -20,57 +23,97 @@ from pathlib import Path
 from typing import Any
 
 from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.spec import Scheme
+from speculative_operator.own_folder import FOLDER, own_folder
 from speculative_operator.weights import disk
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.source import Entry
 
+KIND = "weights"
 MANIFEST = ".speculative.json"
+KEY = re.compile(r"[0-9a-f]{16}")
+_GROWING = frozenset({"files", "journal", "layers", "progress"})
+_AWAY = re.compile(rf"(models|partial)-{KEY.pattern}-[0-9]+")
+_EXPIRES = "expires"
 _POLL_SECONDS = 0.5
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True)
 class Cache:
-    """The cache whose root is `root`, a folder that exists."""
+    """The cache on the volume `root`, a folder that exists."""
 
     root: Path
 
+    @property
+    def home(self) -> Path:
+        """The folder of our own."""
+        return self.root / FOLDER
+
     def model(self, key: str) -> Path:
         """Where a version lies once it is published."""
-        return self.root / "models" / key
+        return self.home / "models" / key
 
     def partial(self, key: str) -> Path:
-        """Where it grows until then: `files/`, `journal/` and `progress`."""
-        return self.root / "partial" / key
+        """Where it grows until then: `files/`, `journal/`, `layers/` and `progress`."""
+        return self.home / "partial" / key
 
     def uses(self, key: str) -> Path:
-        return self.root / "uses" / key
+        return self.home / "uses" / key
 
     @property
     def trash(self) -> Path:
         """What is no longer to be found, and on its way out."""
-        return self.root / "trash"
+        return self.home / "trash"
 
     def prepare(self) -> None:
-        """Make the folders. Raises WeightsError where this process may not write."""
+        """Make the folders. Raises WeightsError where this process may not write, and before anything is written where
+        another's data lies by the name of our folder."""
         with disk.told(self.root):
+            own_folder(self.root, KIND)
             for name in ("models", "partial", "locks", "uses", "trash"):
-                (self.root / name).mkdir(exist_ok=True)
-                probe = self.root / name / f".probe-{os.getpid()}"
+                (self.home / name).mkdir(exist_ok=True)
+                probe = self.home / name / f".probe-{os.getpid()}"
                 probe.touch()
-                probe.unlink()
+                probe.unlink(missing_ok=True)  # in two pods this process may have the same number
 
-    def use(self, key: str, user: str) -> None:
-        """Note that `user` wants the version now: collection goes by the newest of these marks."""
+    def use(self, key: str, user: str, *, expires: bool = False) -> None:
+        """Note that `user` wants the version now. A mark holds for ever, unless it `expires`: then collection goes by
+        the newest."""
         mark = self.uses(key) / _UNFIT.sub("_", user.replace("/", "."))
         with disk.told(self.root):
             while True:
                 mark.parent.mkdir(exist_ok=True)
                 try:
-                    mark.touch()
+                    mark.write_text(_EXPIRES if expires else "", encoding="utf-8")
                 except FileNotFoundError:  # a collection took the folder in between
                     continue
                 return
+
+    def last_used(self, key: str) -> float | None:
+        """Unix seconds of the newest mark; infinity where one holds for ever, None where there is none."""
+        newest = None
+        for mark in children(self.uses(key)):
+            try:
+                lasts = mark.read_text(encoding="utf-8", errors="replace") != _EXPIRES
+                at = math.inf if lasts else mark.stat().st_mtime
+            except FileNotFoundError:
+                continue
+            newest = at if newest is None else max(newest, at)
+        return newest
+
+    def removable(self, key: str) -> list[Path]:
+        """Folders of the version that this program made, as their own contents prove: nothing else is ever removed."""
+        if not KEY.fullmatch(key):
+            return []
+        model, partial = self.model(key), self.partial(key)
+        found = [model] if _is_folder(model) and _names_itself(model) else []
+        grows = _is_folder(partial) and {path.name for path in children(partial)} <= _GROWING
+        return [*found, partial] if grows else found
+
+    def rubbish(self) -> list[Path]:
+        """What `discard` began to remove."""
+        return [path for path in children(self.trash) if _AWAY.fullmatch(path.name) and _is_folder(path)]
 
     def manifest(self, key: str) -> Mapping[str, Any] | None:
         """That of a published version; None where there is none, or a file of it is missing or has another size."""
@@ -95,7 +138,7 @@ class Cache:
     def lock(self, key: str, waits: Callable[[], None] | None = None) -> Iterator[bool]:
         """Hold the version's lock. While another process does, `waits` is called every half second (it may raise);
         without it the answer is False at once."""
-        path = self.root / "locks" / key
+        path = self.home / "locks" / key
         with disk.told(self.root):
             fd = _locked(path)
         while fd is None and waits is not None:
@@ -132,6 +175,24 @@ class Cache:
         away = self.trash / f"{folder.parent.name}-{folder.name}-{time.time_ns()}"
         folder.rename(away)
         shutil.rmtree(away, ignore_errors=True)
+
+
+def children(folder: Path) -> list[Path]:
+    """What lies in `folder`, where it is there."""
+    return list(folder.iterdir()) if _is_folder(folder) else []
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _names_itself(folder: Path) -> bool:
+    """True where the manifest in `folder` is of the version that the folder is named after."""
+    try:
+        pin = json.loads((folder / MANIFEST).read_bytes())["pin"]
+        return Pin(**{**pin, "scheme": Scheme(pin["scheme"])}).key == folder.name
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _locked(path: Path) -> int | None:

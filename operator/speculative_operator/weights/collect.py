@@ -1,6 +1,8 @@
-"""Remove from a cache what nobody has wanted for a while. Called at the end of a fetch, and before one without room.
+"""Remove from a cache what nobody has wanted for long, where the user has asked for it (`spec.weights.cache.collect`).
+Called by `command` at the end of a fetch, and before one that has no room.
 
-Never removed is: what `keep` names, what another process has locked, what was used within the grace period. A version
+Never removed is: what does not prove by its contents that this program made it (`Cache.removable`), what `keep` names,
+what somebody has marked for good, what another process has locked, what was used within the grace period. A version
 goes by one rename out of sight before its files are deleted, so that a crash leaves either all of it or rubbish, which
 the next collection takes away.
 """
@@ -10,13 +12,15 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from speculative_operator.weights import disk
-from speculative_operator.weights.cache import MANIFEST, Cache
+from speculative_operator.weights.cache import KEY, MANIFEST, Cache, children
 
-GRACE_SECONDS = 24 * 3600.0
+GRACE_SECONDS = 30 * 86400.0
+"""Sixty times what lies between two renewals of a mark by the operator (`reconcile.pairing`), so that an operator that
+is away for weeks costs no model that is served."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -30,17 +34,14 @@ def collect(
     """
     place, at = Cache(cache), time.time() if now is None else now
     with disk.told(cache):
-        for rubbish in _names(place.trash):
+        for rubbish in place.rubbish():
             shutil.rmtree(rubbish, ignore_errors=True)
         return tuple(key for key in _keys(place) if key not in keep and _collected(place, key, at - grace))
 
 
 def _keys(place: Cache) -> list[str]:
-    return sorted({path.name for folder in ("models", "partial", "uses") for path in _names(place.root / folder)})
-
-
-def _names(folder: Path) -> Iterator[Path]:
-    return folder.iterdir() if folder.is_dir() else iter(())
+    names = {path.name for folder in ("models", "partial", "uses") for path in children(place.home / folder)}
+    return sorted(name for name in names if KEY.fullmatch(name))
 
 
 def _collected(place: Cache, key: str, before: float) -> bool:
@@ -49,20 +50,21 @@ def _collected(place: Cache, key: str, before: float) -> bool:
     with place.lock(key) as held:
         if not held or _last_wanted(place, key) > before:
             return False
-        found = [folder for folder in (place.model(key), place.partial(key)) if folder.exists()]
+        found = place.removable(key)
         for folder in found:
             _LOG.info("removing %s", folder)
             place.discard(folder)
-        shutil.rmtree(place.uses(key), ignore_errors=True)
-        (place.root / "locks" / key).unlink(missing_ok=True)
+        if not place.model(key).exists() and not place.partial(key).exists():
+            shutil.rmtree(place.uses(key), ignore_errors=True)
+            (place.home / "locks" / key).unlink(missing_ok=True)
     return bool(found)
 
 
 def _last_wanted(place: Cache, key: str) -> float:
     """Newest mark of use; where there is none, when the version was published or its fetch began."""
-    marks = [_changed(path) for path in _names(place.uses(key))]
+    marked = place.last_used(key)
     traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]
-    return max(marks) if marks else max(_changed(path) for path in traces)
+    return max(_changed(path) for path in traces) if marked is None else marked
 
 
 def _changed(path: Path) -> float:

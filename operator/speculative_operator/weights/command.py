@@ -5,6 +5,7 @@ The operator's Jobs run it with the arguments of docs/weights.md; people and pip
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from argparse import Namespace
@@ -23,11 +24,15 @@ from speculative_operator.weights.collect import collect
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch, missing_bytes, total_bytes
 from speculative_operator.weights.inspect import inspect
+from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.source import Source
 from speculative_operator.weights.sources import named, open_source
 
 SIDES = ("verifier", "speculator")
+LIST_HOLDS_SECONDS = 3600.0
+"""How long a list of what is in use is believed: a queue may suspend a Job for days, and objects come meanwhile."""
 Told = Callable[[Progress], None]
+_LOG = logging.getLogger(__name__)
 
 
 class Halt(threading.Event):
@@ -62,8 +67,11 @@ def fetched(options: Namespace, told: Told, stop: Halt) -> dict[str, Any]:
     shown = _Shown(told, {pin.key: _bytes(place, pin.key) for pin in known.values()}, sources)
     for side, source in sources.items():
         with _of(side), _heeding(stop):
-            fetch(source, options.cache, user=options.object, parallel=options.parallel, told=shown.of(side), stop=stop)
-    removed += collect(options.cache, keep=keep, grace=options.grace)
+            fetch(
+                source, options.cache, user=options.object, expires=options.collect, parallel=options.parallel,
+                told=shown.of(side), limits=Limits(reserve=options.reserve / 100), stop=stop,
+            )  # fmt: skip
+    removed += _collected(options, keep)
     pins = {**known, **{side: source.pin for side, source in sources.items()}}
     result: dict[str, Any] = {
         side: {**_told_of(pins[side], place), "cached": side in cached} for side in SIDES if side in pins
@@ -98,33 +106,53 @@ def _sorted_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[
     for side, wanted in _wanted(options).items():
         with _of(side):
             pin = named(wanted)
-            if _taken(place, pin, options.object):
+            if _taken(place, pin, options):
                 known[side] = pin
             else:
                 sources[side] = open_source(wanted, options.claims_at)
     return known, sources
 
 
-def _taken(place: Cache, pin: Pin, user: str) -> bool:
+def _taken(place: Cache, pin: Pin, options: Namespace) -> bool:
     """Whether the version is published; then it is marked as used, under its lock so that collection sees the mark."""
     if place.published(pin.key) is None:
         return False
-    place.use(pin.key, user)
+    place.use(pin.key, options.object, expires=options.collect)
     with place.lock(pin.key, lambda: None):
         return place.published(pin.key) is not None
 
 
 def _make_room(options: Namespace, sources: Mapping[str, Source], keep: set[str]) -> tuple[str, ...]:
     """Look for room for all sides at once, before the first byte; collect where there is too little."""
-    missing = sum(missing_bytes(source, options.cache) for source in sources.values())
-    try:
-        disk.require_room(options.cache, missing)
-    except WeightsError:
-        removed = collect(options.cache, keep=keep, grace=options.grace)
+    removed: tuple[str, ...] = ()
+    for again in (False, True):
         missing = sum(missing_bytes(source, options.cache) for source in sources.values())
-        disk.require_room(options.cache, missing)
-        return removed
-    return ()
+        try:
+            disk.require_room(options.cache, missing, options.reserve / 100)
+        except WeightsError as error:
+            if again:
+                raise
+            if not options.collect:
+                error.remedy += "; the operator removes none unless spec.weights.cache.collect is true"
+                raise
+            removed = _collected(options, keep)
+        else:
+            break
+    return removed
+
+
+def _collected(options: Namespace, keep: set[str]) -> tuple[str, ...]:
+    """Keys of what was removed, where removing is asked for. That it fails is no reason to fail: models are there."""
+    if not options.collect:
+        return ()
+    if options.listed_at is not None and abs(time.time() - options.listed_at) > LIST_HOLDS_SECONDS:
+        _LOG.warning("nothing is removed: the list of what is in use is older than an hour")
+        return ()
+    try:
+        return collect(options.cache, keep=keep, grace=options.grace)
+    except WeightsError as error:
+        _LOG.warning("nothing is removed: %s", error)
+        return ()
 
 
 class _Shown:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.own_folder import FOLDER, ForeignError
 from speculative_operator.weights.errors import WeightsError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -77,19 +78,35 @@ def free(path: Path) -> int:
     return seen.f_bavail * seen.f_frsize
 
 
-def require_room(path: Path, missing: int) -> None:
-    """Raises WeightsError unless `missing` bytes and a margin (1 %, at least 16 MiB) are free at `path`."""
+def reserved(path: Path, share: float) -> int:
+    """Bytes that make up `share` of the volume of `path`, which stay free for others."""
+    seen = os.statvfs(path)
+    return int(seen.f_blocks * seen.f_frsize * share)
+
+
+def require_room(path: Path, missing: int, reserve: float = 0.0) -> None:
+    """Raises WeightsError unless `missing` bytes and a margin (1 %, at least 16 MiB) are free at `path`, beside
+    `reserve`, a share of the volume."""
     needed = missing + max(missing // 100, _SMALLEST_MARGIN) if missing else 0
-    left = free(path)
-    if needed > left:
-        raise full(path, needed, left)
+    left = free(path) - reserved(path, reserve)
+    if needed > max(left, 0):
+        raise full(path, needed, left, reserve)
 
 
-def full(path: Path, needed: int, left: int) -> WeightsError:
+def require_reserve(path: Path, reserve: float) -> None:
+    """Raises WeightsError where others have written so much that the volume comes to its end, or into its reserve."""
+    left = free(path) - reserved(path, reserve)
+    if left < _SMALLEST_MARGIN // 4:
+        raise full(path, _SMALLEST_MARGIN, left, reserve)
+
+
+def full(path: Path, needed: int, left: int, reserve: float = 0.0) -> WeightsError:
     """The error of a volume without room for `needed` more bytes."""
+    left = max(left, 0)
+    beside = f" beside the {reserve:.0%} of the disk that stay free" if reserve else ""
     return WeightsError(
         Reason.CACHE_FULL,
-        f"the cache at {path} needs {needed} bytes more ({size(needed)}) and has {left} free ({size(left)})",
+        f"the cache at {path} needs {needed} bytes more ({size(needed)}) and has {left} free ({size(left)}){beside}",
         remedy=f"enlarge the claim by at least {size(max(needed - left, 1))}, or remove models that nothing uses;"
         " what has come so far is kept",
     )
@@ -116,19 +133,24 @@ def told(root: Path, file: str = "", missing: Callable[[], int] = lambda: 0) -> 
 
 def _named(error: OSError, root: Path, file: str, missing: Callable[[], int]) -> WeightsError:
     said = error.strerror or str(error)
+    if isinstance(error, ForeignError):
+        return WeightsError(
+            Reason.CACHE_FOREIGN,
+            f"the cache at {root} is not the operator's: {error}",
+            remedy=f"move {FOLDER} away where it is yours, or name another claim or folder in spec.weights.cache",
+        )
     if error.errno in _FULL:
         found = full(root, max(missing(), 1), free(root))
         found.file = file
         return found
     if error.errno in _FORBIDDEN:
         remedy = (
-            f"set securityContext.fsGroup of the pod to a group that may write to the claim (it runs as user"
-            f" {os.getuid()}, group {os.getgid()})"
+            f"make a folder {FOLDER} in the root of the claim that user {os.getuid()}, group {os.getgid()} may write to"
         )
     elif error.errno == errno.EROFS:
         remedy = (
-            "mount the claim without readOnly; where it is, set securityContext.fsGroup, and look for a volume that"
-            " the node remounted read-only after a failure"
+            "let the claim be mounted for writing, and look for a volume that the node remounted read-only after a"
+            " failure"
         )
     else:
         remedy = "look at the volume behind the claim"

@@ -33,6 +33,7 @@ def fetch(
     cache: Path,
     *,
     user: str,
+    expires: bool = False,
     parallel: int = 8,
     told: Told,
     limits: Limits = Limits(),  # noqa: B008, immutable
@@ -40,18 +41,19 @@ def fetch(
 ) -> Path:
     """The folder of the published version, fetched by this call or by whoever was first.
 
-    `user` (`NAMESPACE/NAME`) is who wants it. `told` hears of progress every `limits.tell` seconds and at the end.
+    `user` is who wants it, for ever or until its mark `expires`. `told` hears of progress every `limits.tell` seconds
+    and at the end.
     Raises WeightsError, and Stopped when `stop` is set; what has come is kept in both cases.
     """
     place, key, halt = Cache(cache), source.pin.key, stop or threading.Event()
     place.prepare()
-    place.use(key, user)
+    place.use(key, user, expires=expires)
     with place.lock(key, _waiting(place, key, told, limits, halt)):
         found = place.published(key)
         if found is None:
             entries = _brought(source, place, parallel, told, limits, halt)
             found = place.publish(source.pin, entries)
-        place.use(key, user)
+        place.use(key, user, expires=expires)
     return found
 
 
@@ -77,7 +79,7 @@ def _brought(
 ) -> tuple[Entry, ...]:
     """Have every file of `source` in `partial/<key>/files`, checked and synced."""
     folder = place.partial(source.pin.key)
-    disk.require_room(place.root, missing_bytes(source, place.root))
+    disk.require_room(place.root, missing_bytes(source, place.root), limits.reserve)
     if isinstance(source, PackedSource):
         return _unpacked(source, place, parallel, told, limits, stop)
     with disk.told(place.root):
@@ -86,7 +88,7 @@ def _brought(
     meter.kept(sum(part.entry.size for part in parts if part.sealed))
     tell = _Teller(meter, folder / "progress", told, limits.tell)
     tell.now()
-    Crew(source, place.root, meter, limits, stop).work(parts, parallel, tell.sometimes)
+    Crew(source, place.root, meter, limits, stop).work(parts, parallel, _beat(place, tell, limits))
     tell.now()
     return source.files()
 
@@ -101,9 +103,19 @@ def _unpacked(
     meter.kept(source.total - unpack.missing(source, folder))
     tell = _Teller(meter, folder / "progress", told, limits.tell)
     tell.now()
-    entries = Unpacking(source, place.root, folder, meter, limits, stop).work(parallel, tell.sometimes)
+    entries = Unpacking(source, place.root, folder, meter, limits, stop).work(parallel, _beat(place, tell, limits))
     tell.now()
     return entries
+
+
+def _beat(place: Cache, tell: _Teller, limits: Limits) -> Callable[[], None]:
+    """What is done often while bytes come: tell of them, and stop where the volume is no longer to be written to."""
+
+    def beat() -> None:
+        tell.sometimes()
+        disk.require_reserve(place.root, limits.reserve)
+
+    return beat
 
 
 class _Teller:

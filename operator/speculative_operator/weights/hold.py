@@ -17,12 +17,18 @@ from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.errors import WeightsError
 
 RENEW_SECONDS = 3600.0
-"""Between two marks: a small part of the grace after which a version is taken away."""
+"""Between two marks: a small part of the grace after which a version may be taken away."""
 _LOG = logging.getLogger(__name__)
 
 
 def hold(
-    cache: Path, keys: Collection[str], user: str, stop: threading.Event, *, seconds: float = RENEW_SECONDS
+    cache: Path,
+    keys: Collection[str],
+    user: str,
+    stop: threading.Event,
+    *,
+    expires: bool = False,
+    seconds: float = RENEW_SECONDS,
 ) -> None:
     """Renew the marks of `user` on the versions `keys` until `stop` is set. A volume that cannot be written to for a
     while is no reason to end: the marks that are there hold for the grace."""
@@ -30,7 +36,7 @@ def hold(
     while True:
         for key in keys:
             try:
-                place.use(key, user)
+                place.use(key, user, expires=expires)
             except WeightsError as error:
                 _LOG.warning("no mark on %s: %s", key, error)
         if stop.wait(seconds):

@@ -149,7 +149,7 @@ class PackedSource:
             if room < 0:
                 raise self._unread(f"more than {_MOST_KEPT} bytes would have to be kept", path)
 
-        walk(self.pin, layer, self._in_time(layer), visit, _MOST_INFLATED)
+        walk(self.pin, layer, self._in_time(layer), visit, _MOST_INFLATED, Reason.PAIR_UNREAD)
         return found
 
     def _in_time(self, layer: Layer) -> Iterator[bytes]:
@@ -187,12 +187,20 @@ def home_of(paths: Iterable[str]) -> str:
     return f"{homes[0]}/" if len(homes) == 1 and homes[0] != PurePosixPath(".") else ""
 
 
-def walk(pin: Pin, layer: Layer, blocks: Iterator[bytes], visit: Visit, most: int = 0) -> None:
-    """Have `visit` see every regular file of `layer`, whose bytes are `blocks`. `most`: bytes it may have unpacked.
+def walk(
+    pin: Pin,
+    layer: Layer,
+    blocks: Iterator[bytes],
+    visit: Visit,
+    most: int,
+    refusal: Reason = Reason.UNSUPPORTED_SOURCE,
+) -> None:
+    """Have `visit` see every regular file of `layer`, whose bytes are `blocks`. `most`: bytes it may have unpacked;
+    more is refused for the reason `refusal`.
 
     Raises WeightsError; ChecksumMismatch where what came is not the layer, however that showed.
     """
-    stream = _Stream(pin, layer, blocks, most)
+    stream = _Stream(pin, layer, blocks, most, refusal)
     try:
         if layer.packing == "file":
             check_path(layer.name)
@@ -213,8 +221,8 @@ def walk(pin: Pin, layer: Layer, blocks: Iterator[bytes], visit: Visit, most: in
 class _Stream:
     """The unpacked bytes of a layer, as tarfile wants them; sums up all that passes."""
 
-    def __init__(self, pin: Pin, layer: Layer, blocks: Iterator[bytes], most: int) -> None:
-        self._pin, self._layer, self._most = pin, layer, most
+    def __init__(self, pin: Pin, layer: Layer, blocks: Iterator[bytes], most: int, refusal: Reason) -> None:
+        self._pin, self._layer, self._most, self._refusal = pin, layer, most, refusal
         self._came, self._content = hashlib.sha256(), hashlib.sha256()
         self._packed = _summed(blocks, self._came.update)
         self._unpacked = self._bounded()
@@ -243,10 +251,11 @@ class _Stream:
         passed = 0
         for block in _summed(blocks, self._content.update):
             passed += len(block)
-            if self._most and passed > self._most:
+            if passed > self._most:
                 raise WeightsError(
-                    Reason.PAIR_UNREAD,
-                    f"{self._pin.source.uri}: layer {self._layer.digest[:19]} unpacks to more than {self._most} bytes",
+                    self._refusal,
+                    f"{self._pin.source.uri}: layer {self._layer.digest[:19]}, {self._layer.size} bytes, unpacks to "
+                    f"more than {self._most}",
                     remedy=_PACKING,
                 )
             yield block

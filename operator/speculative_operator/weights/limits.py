@@ -30,6 +30,8 @@ class Limits:
     """Bytes per second over `stall`; less is a stall too: a source that drips keeps every read time-out from firing."""
     tell: float = 2.0
     """Between reports of progress."""
+    reserve: float = 0.0
+    """Share of the volume that stays free, whoever else writes to it."""
 
     def run(self, missing: int, parallel: int) -> int:
         """Bytes per request when `missing` bytes are to come: whole chunks."""

@@ -33,6 +33,9 @@ _BEAT_SECONDS = 0.25
 _AT_ONCE = 4
 """Layers; each takes a core for its decompression."""
 _BLOCK = 1 << 20
+_RATIO, _LEAST = 10, 256 << 20
+"""What a layer may unpack to: so many times its size, and at least so many bytes. Weights become smaller by a third in
+gzip or zstd, tokenizers by nine tenths; more is no model, and would fill the disk."""
 _LISTING = "listing.json"
 
 
@@ -40,6 +43,11 @@ def missing(source: PackedSource, folder: Path) -> int:
     """Bytes of layers that have still to come: the least that they take on the disk."""
     whole = {layer.digest: layer for layer in source.layers if not (_place(folder, layer) / _LISTING).exists()}
     return sum(layer.size for layer in whole.values())
+
+
+def most_unpacked(layer: Layer) -> int:
+    """Bytes that a layer may unpack to."""
+    return max(layer.size * _RATIO, _LEAST)
 
 
 def _place(folder: Path, layer: Layer) -> Path:
@@ -124,6 +132,7 @@ class Unpacking:
         def visit(path: str, size: int, read: Read) -> None:
             if self._over.is_set():
                 raise Stopped
+            disk.require_room(self._root, size, self._limits.reserve)
             self._written(growing / "files" / path, size, read)
             listing[path] = size
 
@@ -131,7 +140,7 @@ class Unpacking:
         try:
             with disk.told(self._root, "", lambda: self._meter.left):
                 (growing / "files").mkdir(parents=True)
-                walk(self._source.pin, layer, blocks, visit)
+                walk(self._source.pin, layer, blocks, visit, most_unpacked(layer))
                 with (growing / _LISTING).open("w", encoding="utf-8") as file:
                     json.dump(listing, file)
                     file.flush()

@@ -16,7 +16,10 @@ from speculative_operator.compiled.keep import Watch, keep
 from speculative_operator.compiled.machine import machine
 from speculative_operator.compiled.seed import MARK, seed
 from speculative_operator.compiled.store import Store, TornError, listed
+from speculative_operator.own_folder import FOLDER
 
+KEY = "0123456789abcdef-01234567"
+OLD, USED, *MANY = (f"{number:016x}-01234567" for number in range(7))
 FOLDERS = ("vllm/torch_compile_cache", "triton")
 FILES = {"vllm/torch_compile_cache/h/rank_0_0/model": b"m" * 5000, "triton/K/kernel.cubin": b"k" * 300}
 
@@ -44,7 +47,7 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(volume: Path) -> Store:
-    return Store(volume, "key")
+    return Store(volume, KEY)
 
 
 @pytest.fixture
@@ -95,7 +98,7 @@ def test_keys_share_nothing(volume: Path, engine: Path, fresh: Path) -> None:
 @pytest.mark.parametrize("harm", ["truncate", "flip", "remove"])
 def test_what_is_torn_reaches_no_engine(store: Store, engine: Path, fresh: Path, victim: str, harm: str) -> None:
     generation = store.publish(engine, FOLDERS, "pod")
-    file = store.root / "compiled" / "key" / generation / victim
+    file = store.root / "compiled" / KEY / generation / victim
     raw = file.read_bytes()
     if harm == "remove":
         file.unlink()
@@ -109,7 +112,7 @@ def test_what_is_torn_reaches_no_engine(store: Store, engine: Path, fresh: Path,
 @pytest.mark.parametrize("path", ["/etc/cron.d/x", "../../x", "triton/../../x", ""])
 def test_no_manifest_writes_elsewhere(store: Store, engine: Path, fresh: Path, path: str) -> None:
     generation = store.publish(engine, FOLDERS, "pod")
-    (store.root / "compiled" / "key" / generation / "manifest.json").write_text(f'[["{path}", 0, ""]]')
+    (store.root / "compiled" / KEY / generation / "manifest.json").write_text(f'[["{path}", 0, ""]]')
     with pytest.raises(TornError):
         store.entries(generation)
     assert seed(store, fresh, FOLDERS) == ""
@@ -119,7 +122,7 @@ def test_an_older_generation_serves_where_the_newest_is_torn(store: Store, engin
     first = store.publish(engine, FOLDERS, "one")
     written(engine, {"triton/L/x": b"x"})
     second = store.publish(engine, FOLDERS, "two")
-    (store.root / "compiled" / "key" / second / "files/triton/L/x").write_bytes(b"y")
+    (store.root / "compiled" / KEY / second / "files/triton/L/x").write_bytes(b"y")
     assert seed(store, fresh, FOLDERS) == first
     assert content(fresh) == FILES
 
@@ -176,21 +179,21 @@ def test_a_seed_that_is_killed_halfway_is_known_for_what_it_is(
 def test_a_full_volume_is_tidied_up_and_tried_again(
     volume: Path, engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Store(volume, "old").publish(engine, FOLDERS, "pod")
-    Store(volume, "old").use()
-    os.utime(volume / "uses" / "old", (0, 0))
+    Store(volume, OLD).publish(engine, FOLDERS, "pod")
+    Store(volume, OLD).use()
+    os.utime(volume / FOLDER / "uses" / OLD, (0, 0))
     copied = store_module._copied
 
     def full(source: Path, target: Path, **more: Any) -> tuple[int, str]:
-        if (volume / "compiled" / "old").exists():
+        if (volume / FOLDER / "compiled" / OLD).exists():
             raise OSError(28, "No space left on device")
         return copied(source, target, **more)
 
     monkeypatch.setattr(store_module, "_copied", full)
     monkeypatch.setattr("speculative_operator.compiled.keep._healthy", lambda _: True)
     with pytest.raises(OverError):
-        keep(watch(Store(volume, "key"), engine, "", patience=60.0), ends(1))
-    assert Store(volume, "key").generations() != []
+        keep(watch(Store(volume, KEY), engine, "", patience=60.0), ends(1))
+    assert Store(volume, KEY).generations() != []
 
 
 def test_files_that_change_while_they_are_read_are_not_published(
@@ -224,16 +227,16 @@ def test_a_full_disk_publishes_nothing_and_leaves_nothing(
 
 
 def test_a_volume_that_is_not_there_is_no_failure(tmp_path: Path, fresh: Path) -> None:
-    assert seed(Store(tmp_path / "absent", "key"), fresh, FOLDERS) == ""
+    assert seed(Store(tmp_path / "absent", KEY), fresh, FOLDERS) == ""
     (tmp_path / "file").write_text("x")
-    assert seed(Store(tmp_path / "file", "key"), fresh, FOLDERS) == ""
+    assert seed(Store(tmp_path / "file", KEY), fresh, FOLDERS) == ""
     assert list(fresh.iterdir()) == []
 
 
 def _publishes(volume: Path, engine: Path, number: int) -> None:
     for turn in range(20):
         written(engine, {f"triton/{number}/{turn}": os.urandom(2000)})
-        store = Store(volume, "key")
+        store = Store(volume, KEY)
         store.publish(engine, FOLDERS, f"pod-{number}")
         store.collect()
 
@@ -251,7 +254,7 @@ def test_many_writers_and_readers_never_see_half(volume: Path, tmp_path: Path) -
         turn += 1
         fresh = tmp_path / f"fresh-{turn}"
         fresh.mkdir()
-        if seed(Store(volume, "key"), fresh, FOLDERS):
+        if seed(Store(volume, KEY), fresh, FOLDERS):
             seeded += 1
             assert FILES.items() <= content(fresh).items()
         else:
@@ -264,7 +267,7 @@ def test_many_writers_and_readers_never_see_half(volume: Path, tmp_path: Path) -
 
 
 def _killed_while_publishing(volume: Path, engine: Path) -> None:
-    Store(volume, "key").publish(engine, FOLDERS, "pod")
+    Store(volume, KEY).publish(engine, FOLDERS, "pod")
 
 
 def test_a_writer_that_is_killed_leaves_nothing_to_read(volume: Path, tmp_path: Path, fresh: Path) -> None:
@@ -272,37 +275,38 @@ def test_a_writer_that_is_killed_leaves_nothing_to_read(volume: Path, tmp_path: 
     context = multiprocessing.get_context("spawn")
     writer = context.Process(target=_killed_while_publishing, args=(volume, engine))
     writer.start()
-    while not list(volume.glob("partial/*/files/triton/*")) and writer.is_alive():
+    while not list(volume.glob(f"{FOLDER}/partial/*/files/triton/*")) and writer.is_alive():
         time.sleep(0.001)
     writer.kill()
     writer.join()
-    found = seed(Store(volume, "key"), fresh, FOLDERS)
+    found = seed(Store(volume, KEY), fresh, FOLDERS)
     assert content(fresh) == (content(engine) if found else {})
 
 
 def test_old_keys_go_and_used_ones_stay(volume: Path, engine: Path) -> None:
     now = time.time()
-    for name, days in (("used", 1.0), ("unused", 8.0), ("mine", 0.0)):
+    for name, days in ((USED, 1.0), (OLD, 8.0), (KEY, 0.0)):
         one = Store(volume, name)
         one.publish(engine, FOLDERS, "pod")
         one.use()
-        os.utime(volume / "uses" / name, (now - days * 86400,) * 2)
-    (volume / "partial" / "left").mkdir()
-    os.utime(volume / "partial" / "left", (now - 2 * 86400,) * 2)
-    assert Store(volume, "mine").collect() == ("unused",)
-    assert {one.name for one in (volume / "compiled").iterdir()} == {"used", "mine"}
-    assert list((volume / "partial").iterdir()) == []
-    assert list((volume / "trash").iterdir()) == []
+        os.utime(volume / FOLDER / "uses" / name, (now - days * 86400,) * 2)
+    left = volume / FOLDER / "partial" / f"{OLD}.{time.time_ns():020d}-pod"
+    left.mkdir()
+    os.utime(left, (now - 2 * 86400,) * 2)
+    assert Store(volume, KEY).collect() == (OLD,)
+    assert {one.name for one in (volume / FOLDER / "compiled").iterdir()} == {USED, KEY}
+    assert list((volume / FOLDER / "partial").iterdir()) == []
+    assert list((volume / FOLDER / "trash").iterdir()) == []
 
 
 def test_no_more_keys_than_so_many(volume: Path, engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "MOST_KEYS", 3)
     for number in range(5):
-        one = Store(volume, f"k{number}")
+        one = Store(volume, MANY[number])
         one.publish(engine, FOLDERS, "pod")
         one.use()
-        os.utime(volume / "uses" / f"k{number}", (time.time() - (2 + number) * 86400,) * 2)
-    assert Store(volume, "k0").collect() == ("k3", "k4")
+        os.utime(volume / FOLDER / "uses" / MANY[number], (time.time() - (2 + number) * 86400,) * 2)
+    assert Store(volume, MANY[0]).collect() == (MANY[3], MANY[4])
 
 
 # -- beside the engine
@@ -343,7 +347,7 @@ def test_it_publishes_once_the_engine_serves(store: Store, engine: Path, monkeyp
     with pytest.raises(OverError):
         keep(watch(store, engine, "", patience=60.0), ends(5))
     assert len(store.generations()) == 1
-    assert (store.root / "uses" / "key").exists()
+    assert (store.root / "uses" / KEY).exists()
 
 
 def test_a_volume_that_cannot_be_written_ends_nothing(
@@ -352,7 +356,7 @@ def test_a_volume_that_cannot_be_written_ends_nothing(
     (tmp_path / "file").write_text("x")
     monkeypatch.setattr("speculative_operator.compiled.keep._healthy", lambda _: True)
     with pytest.raises(OverError):
-        keep(watch(Store(tmp_path / "file", "key"), engine, "", patience=60.0), ends(5))
+        keep(watch(Store(tmp_path / "file", KEY), engine, "", patience=60.0), ends(5))
     assert content(engine) == FILES
 
 

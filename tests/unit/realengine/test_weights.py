@@ -8,38 +8,39 @@ from typing import Any
 from realengine.e2e.weights import folders, loaded, told
 from realengine.scene import Wish
 
+VERIFIER, DRAFTER = "/m/.speculative-cache/models/aa", "/m/.speculative-cache/models/bb"
 LOG = (
     "(EngineCore pid=12) INFO 11-21 23:00:30 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
-    "model='/m/models/aa', speculative_config={}, tokenizer='/m/models/aa', skip_tokenizer_init=False"
+    f"model='{VERIFIER}', speculative_config={{}}, tokenizer='{VERIFIER}', skip_tokenizer_init=False"
 )
-DRAFTING = "SpeculativeConfig(method='draft_model', model='/m/models/bb', num_spec_tokens=4)"
+DRAFTING = f"SpeculativeConfig(method='draft_model', model='{DRAFTER}', num_spec_tokens=4)"
 PAIR = {"verifierPin": {"key": "aa"}, "speculatorPin": {"key": "bb"}}
 
 
 def pod(*, read_only: bool = True, drafting: bool = True) -> dict[str, Any]:
-    config = json.dumps({"method": "draft_model", "model": "/m/models/bb"})
+    config = json.dumps({"method": "draft_model", "model": DRAFTER})
     more = ["--speculative-config", config] if drafting else []
     mounts = [{"name": "claim-0", "mountPath": "/m", "readOnly": read_only}, {"name": "tmp", "mountPath": "/tmp"}]
-    engine = {"args": ["/m/models/aa", *more], "volumeMounts": mounts}
+    engine = {"args": [VERIFIER, *more], "volumeMounts": mounts}
     volumes = [{"name": "claim-0", "persistentVolumeClaim": {"claimName": "weights"}}, {"name": "tmp", "emptyDir": {}}]
     return {"spec": {"containers": [engine], "volumes": volumes}}
 
 
 def test_folders_are_those_of_the_pins_below_a_claim_that_can_only_be_read() -> None:
-    assert folders(pod(), PAIR) == {"verifier": "/m/models/aa", "speculator": "/m/models/bb"}
-    assert folders(pod(), {"verifierPin": {"key": "aa"}}) == {"verifier": "/m/models/aa"}
+    assert folders(pod(), PAIR) == {"verifier": VERIFIER, "speculator": DRAFTER}
+    assert folders(pod(), {"verifierPin": {"key": "aa"}}) == {"verifier": VERIFIER}
     assert folders(pod(read_only=False), PAIR) == {}
 
 
 def test_arguments_name_what_is_to_be_loaded() -> None:
-    assert told(pod()) == {"verifier": "/m/models/aa", "speculator": "/m/models/bb"}
-    assert told(pod(drafting=False)) == {"verifier": "/m/models/aa"}
+    assert told(pod()) == {"verifier": VERIFIER, "speculator": DRAFTER}
+    assert told(pod(drafting=False)) == {"verifier": VERIFIER}
 
 
 def test_the_log_names_what_is_loaded() -> None:
-    assert loaded(LOG.format(DRAFTING), drafter=True) == {"verifier": "/m/models/aa", "speculator": "/m/models/bb"}
-    assert loaded(LOG.format(None), drafter=False) == {"verifier": "/m/models/aa"}
-    assert loaded(LOG.format(None), drafter=True) == {"verifier": "/m/models/aa"}, "nothing is made up"
+    assert loaded(LOG.format(DRAFTING), drafter=True) == {"verifier": VERIFIER, "speculator": DRAFTER}
+    assert loaded(LOG.format(None), drafter=False) == {"verifier": VERIFIER}
+    assert loaded(LOG.format(None), drafter=True) == {"verifier": VERIFIER}, "nothing is made up"
     assert loaded("", drafter=False) == {}
 
 

@@ -230,18 +230,23 @@ def test_so_it_does_where_pods_were_found_to_read_no_table() -> None:
     assert one_each(specs, capabilities=ABLE, status=found) > 40
 
 
+CACHE = CACHED.cache or Cache()
 PLACES = {
     "claim": CACHED,
     "node": Weights(cache=Cache(node_path="/var/models")),
     "emptyDir": Weights(cache=Cache(empty_dir=EmptyDir("100Gi"))),
     "memory": Weights(cache=Cache(empty_dir=EmptyDir("100Gi", Medium.MEMORY))),
     "more": Weights(cache=Cache(empty_dir=EmptyDir("200Gi"))),
+    "node collects": Weights(cache=Cache(node_path="/var/models", collect=True)),
+    "node reserves": Weights(cache=Cache(node_path="/var/models", reserve_percent=5)),
+    "claim collects": Weights(cache=replace(CACHE, collect=True)),
     "none": Weights(),
     "unread": Weights(check=Check.OFF),
 }
 
 
-WAY = ("unread", "none", "claim", "node", "emptyDir", "memory", "more", "none", "node", "unread", "claim")
+WAY = ("unread", "none", "claim", "node", "emptyDir", "memory", "more", "none", "node", "node collects", "node",
+       "node reserves", "unread", "claim", "claim collects", "claim")  # fmt: skip
 """Each as an edit of the one before it."""
 
 

@@ -108,10 +108,10 @@ def test_pods_bring_the_versions_that_were_pinned_and_load_them_read_only(cache:
     assert first["image"] == LOOKING.job_image
     assert first["command"] == ["speculative-weights"]
     assert first["args"] == [
-        "fetch", "--cache", "/cache",
+        "fetch", "--cache", "/cache", *(["--reserve", "20"] if cache is NODE else []),
         "--verifier", f"hf://{VERIFIER}", "--verifier-revision", COMMITS[VERIFIER],
         "--speculator", f"hf://{EAGLE}", "--speculator-revision", COMMITS[EAGLE],
-        "--object", "models/demo",
+        "--object", "models/demo/uid-1",
     ]  # fmt: skip
     (volume,) = [one for one in pod["volumes"] if one["name"] == "weights"]
     if cache is NODE:
@@ -119,17 +119,18 @@ def test_pods_bring_the_versions_that_were_pinned_and_load_them_read_only(cache:
         (holder,) = others
         assert holder["restartPolicy"] == "Always"
         assert holder["args"] == [
-            "hold", "--cache", "/cache", "--version", key(VERIFIER), "--version", key(EAGLE), "--object", "models/demo",
+            "hold", "--cache", "/cache", "--version", key(VERIFIER), "--version", key(EAGLE),
+            "--object", "models/demo/uid-1",
         ]  # fmt: skip
     else:
         assert volume["emptyDir"] == {"sizeLimit": "100Gi"}
         assert others == [], "nobody else tidies up there"
     (engine,) = pod["containers"]
-    assert engine["args"][0] == f"/mnt/weights/models/{key(VERIFIER)}"
-    assert f"/mnt/weights/models/{key(EAGLE)}" in " ".join(engine["args"])
+    assert engine["args"][0] == f"/mnt/weights/.speculative-cache/models/{key(VERIFIER)}"
+    assert f"/mnt/weights/.speculative-cache/models/{key(EAGLE)}" in " ".join(engine["args"])
     assert {"name": "weights", "mountPath": "/mnt/weights", "readOnly": True} in engine["volumeMounts"]
     assert {"name": "HF_HUB_OFFLINE", "value": "1"} in engine["env"]
-    assert cluster.status["pair"]["cache"] == cache.place
+    assert cluster.status["pair"]["cache"] == cache.home
     assert keys(cluster.status) == {key(VERIFIER), key(EAGLE)}
 
 
@@ -407,7 +408,7 @@ def test_from_one_cache_to_another_is_one_rollout(before: Cache | None, after: C
     advance(cluster)
     cluster.settle()
     assert cluster.templates - templates == (before != after)
-    assert cluster.status["pair"].get("cache", "") == (after.place if after is not None else "")
+    assert cluster.status["pair"].get("cache", "") == (after.home if after is not None else "")
     assert cluster.look().actions == ()
 
 

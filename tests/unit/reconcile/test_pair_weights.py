@@ -41,6 +41,9 @@ def key(name: str, commit: str = "") -> str:
     return Pin(Scheme.HF, name, "", commit or COMMITS[name]).key
 
 
+COLLECTING = replace(PAIRED, weights=Weights(cache=Cache("models", size="500Gi", collect=True)))
+
+
 def kept(cluster: Paired) -> set[str]:
     args = cluster.args(Purpose.FETCH)
     return {args[place + 1] for place, word in enumerate(args) if word == "--keep"}
@@ -51,6 +54,7 @@ def fetching() -> Paired:
     cluster = Paired(spec=with_cache())
     cluster.tick()
     cluster.read()
+    cluster.tick()
     cluster.tick()
     assert cluster.made == [Purpose.INSPECT, Purpose.FETCH]
     return cluster
@@ -63,8 +67,7 @@ def test_weights_come_before_pods() -> None:
         "fetch", "--cache", "/cache",
         "--verifier", f"hf://{VERIFIER}", "--verifier-revision", COMMITS[VERIFIER],
         "--speculator", f"hf://{EAGLE}", "--speculator-revision", COMMITS[EAGLE],
-        "--object", "models/demo",
-        *(word for one in sorted((key(VERIFIER), key(EAGLE))) for word in ("--keep", one)),
+        "--object", "models/demo/uid-1",
     ]  # fmt: skip
     for _ in range(3):
         assert not cluster.serves()
@@ -86,14 +89,14 @@ def test_pods_mount_the_claim_read_only_and_ask_no_hub() -> None:
     cluster = serving(spec=with_cache())
     pod = template(cluster.children["Deployment", "demo"])["spec"]
     (container,) = pod["containers"]
-    assert container["args"][0] == f"/mnt/models/models/models/{key(VERIFIER)}"
+    assert container["args"][0] == f"/mnt/models/models/.speculative-cache/models/{key(VERIFIER)}"
     assert key(EAGLE) in " ".join(container["args"])
     claims = [one for one in pod["volumes"] if "persistentVolumeClaim" in one]
     assert [one["persistentVolumeClaim"] for one in claims] == [{"claimName": "models", "readOnly": True}]
     (mount,) = [one for one in container["volumeMounts"] if one["name"] == claims[0]["name"]]
     assert mount["readOnly"] is True
     assert {"name": "HF_HUB_OFFLINE", "value": "1"} in container["env"]
-    assert cluster.status["pair"]["cache"] == "models"
+    assert cluster.status["pair"]["cache"] == "models/.speculative-cache"
     assert cluster.status["pair"]["verifierPin"]["uri"] == f"hf://{VERIFIER}", "people see where it is from"
 
 
@@ -111,7 +114,7 @@ def test_beside_a_model_in_a_claim_the_other_is_fetched_under_its_own_name(side:
     facts = {"verifier": cluster.facts(VERIFIER), "speculator": cluster.facts(EAGLE)}
     lying = Pin(Scheme.PVC, "theirs/model", "", "sha256:" + "0" * 64)
     facts[side] = replace(facts[side], pin=lying)
-    job = jobs.fetching(replace(cluster.world(), spec=with_cache()), tuple(facts.values()), ())
+    job = jobs.fetching(replace(cluster.world(), spec=with_cache()), tuple(facts.values()), (), 0.0)
     assert job is not None
     other = {"verifier": "speculator", "speculator": "verifier"}[side]
     assert job.args[3:7] == (f"--{other}", f"hf://{name}", f"--{other}-revision", COMMITS[name])
@@ -268,7 +271,7 @@ def test_without_facts_nothing_is_fetched_and_no_pod_is_made() -> None:
 
 
 def test_a_pair_rolls_as_one_once_all_of_it_is_there() -> None:
-    cluster = serving(spec=with_cache())
+    cluster = serving(spec=COLLECTING)
     deployment = cluster.deployment
     cluster.commits[VERIFIER] = "9" * 40
     cluster.edit(
@@ -298,9 +301,10 @@ def test_a_pair_rolls_as_one_once_all_of_it_is_there() -> None:
 
 
 def test_folders_of_other_objects_are_kept() -> None:
-    cluster = Paired(spec=with_cache(), kept=frozenset({"0123456789abcdef"}))
+    cluster = Paired(spec=COLLECTING, kept=frozenset({"0123456789abcdef"}))
     cluster.tick()
     cluster.read()
+    cluster.tick()
     cluster.tick()
     assert "0123456789abcdef" in kept(cluster)
     made = cluster.made
@@ -374,6 +378,7 @@ def test_files_of_a_claim_are_mounted_from_there() -> None:
     mounted = [one for one in job["volumes"] if "persistentVolumeClaim" in one]
     assert [one["persistentVolumeClaim"] for one in mounted] == [{"claimName": "theirs", "readOnly": True}]
     cluster.read()
+    cluster.tick()
     cluster.tick()
     assert f"hf://{EAGLE}" in cluster.args(Purpose.FETCH)
     assert "pvc://theirs/qwen" not in cluster.args(Purpose.FETCH)

@@ -161,7 +161,9 @@ def job(version: int = 1, uid: str = "j", name: str = "gemma-fetch", **status: A
 def worker(version: int = 1, phase: str = "Running", **meta: Any) -> dict[str, Any]:
     """The pod of a Job, with every label that a serving pod has."""
     found = pod(version, uid="w", name="gemma-fetch-x", **meta)
-    found["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "gemma-fetch"}]
+    found["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "gemma-fetch", "uid": "j"}
+    ]
     return {**found, "spec": {"containers": []}, "status": {**found["status"], "phase": phase, "podIP": "10.0.0.1"}}
 
 
@@ -187,7 +189,7 @@ def test_pods_of_jobs_are_never_serving_pods_and_wake_whom_the_job_is_for() -> N
     assert cache.held("Pod") == {}
 
 
-def test_a_label_alone_tells_a_jobs_pod_too() -> None:
+def test_a_label_alone_keeps_a_pod_from_serving_and_makes_it_no_jobs_pod() -> None:
     cache = Cache()
     cache.put(owner())
     cache.put(job())
@@ -195,7 +197,7 @@ def test_a_label_alone_tells_a_jobs_pod_too() -> None:
     assert cache.put(pod(uid="w", labels=labels)) == KEY
     snapshot = cache.snapshot(KEY)
     assert snapshot is not None
-    assert (snapshot.pods, len(snapshot.workers["gemma-fetch"])) == ((), 1)
+    assert (snapshot.pods, snapshot.workers["gemma-fetch"]) == ((), ())
     adrift = {**pod()["metadata"]["labels"], names.LABEL_JOB: "fetch"}
     assert cache.put(pod(uid="a", labels=adrift)) is None
     assert set(cache.held("Pod")) == {"w"}

@@ -148,12 +148,13 @@ async def test_a_claim_of_somebody_else_serves_as_well(rig: Rig) -> None:
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta}
     await rig.api.put(CLAIM, body)
     wanting = ApplyChild(body, Reason.CREATED, "missing")
-    rig.plan = lambda world: (() if "weights" in world.claims else (wanting,), {"observedGeneration": 1}, ())
+    rig.plan = lambda world: (() if "weights" in world.foreign_claims else (wanting,), {"observedGeneration": 1}, ())
     assert await rig.visitor.visit(KEY) == 0.0
     assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
     world = rig.seen[-1][0]
-    assert world.claims == {"weights"}
+    assert (world.claims, world.foreign_claims) == (frozenset(), frozenset({"weights"}))
     assert world.children == {}
+    assert rig.api.writes(CLAIM.plural) == [], "it is found by a read, not by a write that fails once a minute"
 
 
 async def test_an_event_told_twice_is_posted_once(rig: Rig) -> None:

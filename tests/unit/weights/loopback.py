@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,7 +29,6 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights import __main__, command
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.fetch import fetch
 from speculative_operator.weights.source import Entry
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -177,7 +176,7 @@ def _run(environment: dict[str, str], log: str, arguments: list[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """`speculative-weights` in small chunks, with the source of this module where `LOOPBACK` is set."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(command, "fetch", functools.partial(fetch, limits=BRISK)))
+        stack.enter_context(mock.patch.object(command, "Limits", functools.partial(replace, BRISK)))
         if "LOOPBACK" in os.environ:
             stack.enter_context(mock.patch.object(command, "open_source", opened))
         return __main__.main(arguments)

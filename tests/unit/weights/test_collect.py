@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
@@ -14,12 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.weights.shelf import Shelf, content, ignored
 
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.spec import Scheme
 from speculative_operator.weights.cache import MANIFEST, Cache
 from speculative_operator.weights.collect import collect
 from speculative_operator.weights.fetch import fetch
 
 HOUR = 3600.0
 NOW = 1_000_000_000.0
+PINS = {
+    name: Pin(Scheme.HF, f"org/{name}", "", "c" * 40)
+    for name in ("old", "recent", "kept", "abandoned", "gone", "a", "b", "c", "d")
+}
+KEYS = {name: pin.key for name, pin in PINS.items()}
 
 
 @pytest.fixture
@@ -34,7 +43,8 @@ def published(cache: Cache, key: str, hours_ago: float, *users: str) -> Path:
     folder = cache.model(key)
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(content(10))
-    (folder / MANIFEST).write_text('{"files": [["model.safetensors", 10, ""]], "bytes": 10}')
+    pin = next(asdict(one) for one in PINS.values() if one.key == key)
+    (folder / MANIFEST).write_text(json.dumps({"pin": pin, "files": [["model.safetensors", 10, ""]], "bytes": 10}))
     marked(cache, key, hours_ago, *users)
     for path in (folder / MANIFEST, folder):
         os.utime(path, (NOW - hours_ago * HOUR,) * 2)
@@ -52,7 +62,7 @@ def partial(cache: Cache, key: str, hours_ago: float, *users: str) -> Path:
 
 def marked(cache: Cache, key: str, hours_ago: float, *users: str) -> None:
     for index, user in enumerate(users):
-        cache.use(key, user)
+        cache.use(key, user, expires=True)
         mark = cache.uses(key) / user.replace("/", ".")
         os.utime(mark, (NOW - (hours_ago + index) * HOUR,) * 2)
 
@@ -62,51 +72,51 @@ def collected(cache: Cache, *keep: str) -> tuple[str, ...]:
 
 
 def test_versions_go_by_their_newest_use(cache: Cache) -> None:
-    old, recent = published(cache, "old", 25, "a/x", "a/y"), published(cache, "recent", 23, "a/x", "a/y")
-    assert collected(cache) == ("old",)
+    old, recent = published(cache, KEYS["old"], 25, "a/x", "a/y"), published(cache, KEYS["recent"], 23, "a/x", "a/y")
+    assert collected(cache) == (KEYS["old"],)
     assert not old.exists()
-    assert not cache.uses("old").exists()
+    assert not cache.uses(KEYS["old"]).exists()
     assert recent.exists()
-    assert cache.uses("recent").exists()
+    assert cache.uses(KEYS["recent"]).exists()
     assert list(cache.trash.iterdir()) == []
 
 
 def test_a_version_without_marks_goes_by_its_publication(cache: Cache) -> None:
-    old, recent = published(cache, "old", 25), published(cache, "recent", 1)
-    assert collected(cache) == ("old",)
+    old, recent = published(cache, KEYS["old"], 25), published(cache, KEYS["recent"], 1)
+    assert collected(cache) == (KEYS["old"],)
     assert (old.exists(), recent.exists()) == (False, True)
 
 
 def test_what_is_kept_stays_however_old(cache: Cache) -> None:
-    kept = published(cache, "kept", 9999, "a/x")
-    assert collected(cache, "kept", "unknown") == ()
+    kept = published(cache, KEYS["kept"], 9999, "a/x")
+    assert collected(cache, KEYS["kept"], "unknown") == ()
     assert kept.exists()
 
 
 def test_partial_downloads_go_too(cache: Cache) -> None:
-    old, recent = partial(cache, "old", 25, "a/x"), partial(cache, "recent", 2, "a/x")
-    abandoned = partial(cache, "abandoned", 30)
-    assert collected(cache) == ("abandoned", "old")
+    old, recent = partial(cache, KEYS["old"], 25, "a/x"), partial(cache, KEYS["recent"], 2, "a/x")
+    abandoned = partial(cache, KEYS["abandoned"], 30)
+    assert set(collected(cache)) == {KEYS["abandoned"], KEYS["old"]}
     assert (old.exists(), abandoned.exists(), recent.exists()) == (False, False, True)
 
 
 def test_what_is_locked_stays(cache: Cache) -> None:
-    folder = partial(cache, "old", 99, "a/x")
-    with cache.lock("old") as held:
+    folder = partial(cache, KEYS["old"], 99, "a/x")
+    with cache.lock(KEYS["old"]) as held:
         assert held
         assert collected(cache) == ()
         assert folder.exists()
-    assert collected(cache) == ("old",)
+    assert collected(cache) == (KEYS["old"],)
 
 
 def test_a_mark_set_while_the_lock_is_taken_saves_the_version(cache: Cache) -> None:
     """Somebody finds the version published at the moment when it is about to go."""
-    folder, lock = published(cache, "old", 99, "a/x"), Cache.lock
+    folder, lock = published(cache, KEYS["old"], 99, "a/x"), Cache.lock
 
     @contextlib.contextmanager
     def late(self: Cache, key: str) -> Iterator[bool]:
         with lock(self, key) as held:
-            self.use(key, "a/late")
+            self.use(key, "a/late", expires=True)
             yield held
 
     with mock.patch.object(Cache, "lock", late):
@@ -115,9 +125,9 @@ def test_a_mark_set_while_the_lock_is_taken_saves_the_version(cache: Cache) -> N
 
 
 def test_marks_alone_do_not_stay(cache: Cache) -> None:
-    marked(cache, "gone", 25, "a/x")
+    marked(cache, KEYS["gone"], 25, "a/x")
     assert collected(cache) == ()
-    assert list((cache.root / "uses").iterdir()) == []
+    assert list((cache.home / "uses").iterdir()) == []
 
 
 def test_an_empty_folder_is_an_empty_cache(tmp_path: Path) -> None:
@@ -125,7 +135,7 @@ def test_an_empty_folder_is_an_empty_cache(tmp_path: Path) -> None:
 
 
 def test_read_only_files_go(tmp_path: Path) -> None:
-    folder = fetch(Shelf({"a/b/c": content(5)}), tmp_path, user="a/x", told=ignored)
+    folder = fetch(Shelf({"a/b/c": content(5)}), tmp_path, user="a/x", expires=True, told=ignored)
     assert collect(tmp_path, grace=-1) == (folder.name,)
     assert not folder.exists()
 
@@ -136,7 +146,7 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("after", range(4))
 def test_a_crash_leaves_whole_versions_and_rubbish_that_goes_next_time(cache: Cache, after: int) -> None:
-    old, recent = published(cache, "old", 25, "a/x"), published(cache, "recent", 1, "a/x")
+    old, recent = published(cache, KEYS["old"], 25, "a/x"), published(cache, KEYS["recent"], 1, "a/x")
     left = [after]
 
     def counted(name: str, owner: object) -> object:
@@ -155,12 +165,12 @@ def test_a_crash_leaves_whole_versions_and_rubbish_that_goes_next_time(cache: Ca
             stack.enter_context(counted(name, owner))  # type: ignore[arg-type]
         stack.enter_context(contextlib.suppress(Crash))
         collected(cache)
-    assert (cache.published("old") is not None) == old.exists()
+    assert (cache.published(KEYS["old"]) is not None) == old.exists()
     collected(cache)
     assert not old.exists()
     assert recent.exists()
     assert list(cache.trash.iterdir()) == []
-    assert not cache.uses("old").exists()
+    assert not cache.uses(KEYS["old"]).exists()
 
 
 Make = Callable[..., Path]
@@ -178,16 +188,17 @@ def test_exactly_the_old_unkept_versions_go(
     cache = Cache(tmp_path_factory.mktemp("cache"))
     cache.prepare()
     folders = {
-        key: make(cache, key, age, *[f"s/{index}" for index in range(users)])
+        key: make(cache, KEYS[key], age, *[f"s/{index}" for index in range(users)])
         for key, (make, age, users) in versions.items()
     }
-    gone = collected(cache, *keep)
-    assert set(gone) == {key for key, (_, age, _) in versions.items() if age >= 24 and key not in keep}
-    assert {key for key, folder in folders.items() if folder.exists()} == set(folders) - set(gone)
+    went = collected(cache, *(KEYS[key] for key in keep))
+    gone = {key for key in KEYS if KEYS[key] in went}
+    assert gone == {key for key, (_, age, _) in versions.items() if age >= 24 and key not in keep}
+    assert {key for key, folder in folders.items() if folder.exists()} == set(folders) - gone
 
 
 def test_a_lock_whose_file_was_removed_in_between_is_taken_anew(cache: Cache) -> None:
-    real, path = os.open, cache.root / "locks" / "key"
+    real, path = os.open, cache.home / "locks" / "key"
     removed = [False]
 
     def opened(*arguments: object, **options: object) -> int:

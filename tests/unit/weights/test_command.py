@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,30 @@ from speculative_operator.domain.artifact import ModelFacts, Pin
 from speculative_operator.domain.jobs import Exit, decoded, progress_of
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import __main__, command, disk
+from speculative_operator.weights.cache import MANIFEST, Cache
 from speculative_operator.weights.errors import WeightsError
 
 VERIFIER = Shelf({"config.json": b"{}", "model.safetensors": content(300 * KIB, 1)}, location="org/verifier")
 DRAFTER = Shelf({"config.json": b"{}", "model.safetensors": content(30 * KIB, 2)}, location="org/drafter")
 BOTH = ["--verifier", "hf://org/verifier", "--speculator", "hf://org/drafter"]
 PINNED = [*BOTH, "--verifier-revision", COMMIT, "--speculator-revision", COMMIT]
+
+
+KEPT, OTHER = (Pin(Scheme.HF, f"org/{name}", "", COMMIT) for name in ("kept", "other"))
+
+
+def published(root: Path, pin: Pin, size: int = 0) -> Path:
+    """A version without files, published long ago."""
+    place = Cache(root)
+    place.prepare()
+    folder = place.model(pin.key)
+    folder.mkdir()
+    (folder / MANIFEST).write_text(json.dumps({"pin": asdict(pin), "files": [], "bytes": size}))
+    for path in (folder / MANIFEST, folder):
+        os.utime(path, (1, 1))
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +91,8 @@ def test_fetch_brings_both_and_tells_what_it_did(tmp_path: Path, opened: list[Mo
         assert told[side]["key"] == shelf.pin.key
         assert (told[side]["bytes"], told[side]["cached"]) == (size, False)
         assert told[side]["pin"]["resolved"] == COMMIT
-        assert (tmp_path / "new" / "models" / shelf.pin.key / "config.json").read_bytes() == b"{}"
-        assert (tmp_path / "new" / "uses" / shelf.pin.key / "s.o").exists()
+        assert (tmp_path / "new" / FOLDER / "models" / shelf.pin.key / "config.json").read_bytes() == b"{}"
+        assert (tmp_path / "new" / FOLDER / "uses" / shelf.pin.key / "s.o").exists()
     assert told["removed"] == []
     seen = [progress for line in out if (progress := progress_of(line))]
     assert {one.total for one in seen} == {330 * KIB + 4}, "both sides are one download"
@@ -128,16 +146,14 @@ def test_an_error_says_its_side_and_comes_before_any_download(
 def test_room_is_counted_for_both_and_made_by_collection(
     tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = tmp_path / "models" / "0123"
-    old.mkdir(parents=True)
-    (old / ".speculative.json").write_text("{}")
+    old = published(tmp_path, OTHER)
     for path in (old / ".speculative.json", old):
         os.utime(path, (1, 1))
     needed = 330 * KIB + 4 + (16 << 20)
     monkeypatch.setattr(disk, "free", lambda _: needed if not old.exists() else needed - 1)
-    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED)
+    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED, "--collect")
     assert status == 0
-    assert json.loads(out[-1])["removed"] == ["0123"]
+    assert json.loads(out[-1])["removed"] == [OTHER.key]
     monkeypatch.setattr(disk, "free", lambda _: 100)
     status, out, _ = run("fetch", "--cache", str(tmp_path), "--verifier", "hf://org/verifier")
     assert status == 0, "what is published needs no room"
@@ -153,13 +169,14 @@ def test_no_room_at_all_is_an_error(tmp_path: Path, opened: list[ModelSource], r
 def test_kept_versions_and_the_pair_itself_outlive_a_collection(
     tmp_path: Path, opened: list[ModelSource], run: Run
 ) -> None:
-    for key in ("kept", "other"):
-        (tmp_path / "models" / key).mkdir(parents=True)
-    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED, "--keep", "kept", "--grace", "0")
+    for pin in (KEPT, OTHER):
+        published(tmp_path, pin)
+    words = ["--collect", "--keep", KEPT.key, "--grace", "0"]
+    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED, *words)
     assert status == 0
-    assert json.loads(out[-1])["removed"] == ["other"]
-    left = {path.name for path in (tmp_path / "models").iterdir()}
-    assert left == {"kept", VERIFIER.pin.key, DRAFTER.pin.key}
+    assert json.loads(out[-1])["removed"] == [OTHER.key]
+    left = {path.name for path in (tmp_path / FOLDER / "models").iterdir()}
+    assert left == {KEPT.key, VERIFIER.pin.key, DRAFTER.pin.key}
 
 
 def facts(location: str, **config: Any) -> ModelFacts:
@@ -290,8 +307,7 @@ def test_a_cached_version_by_its_digest_asks_no_registry(
     tmp_path: Path, opened: list[ModelSource], run: Run, location: str, revision: str
 ) -> None:
     pin = Pin(Scheme.OCI, "ghcr.io/team/model", DIGEST, DIGEST)
-    (tmp_path / "models" / pin.key).mkdir(parents=True)
-    (tmp_path / "models" / pin.key / ".speculative.json").write_text('{"files": [], "bytes": 7}')
+    published(tmp_path, pin, size=7)
     asked = ["--verifier", f"oci://{location}", *(["--verifier-revision", revision] if revision else [])]
     status, out, _ = run("fetch", "--cache", str(tmp_path), *asked)
     assert status == Exit.DONE
@@ -310,7 +326,7 @@ def test_a_tag_may_have_moved_and_is_asked_about(
 
 def test_a_use_mark_is_renewed_for_a_cached_pair(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
     run("fetch", "--cache", str(tmp_path), *PINNED, "--object", "s/o")
-    mark = tmp_path / "uses" / VERIFIER.pin.key / "s.o"
+    mark = tmp_path / FOLDER / "uses" / VERIFIER.pin.key / "s.o"
     os.utime(mark, (1, 1))
     run("fetch", "--cache", str(tmp_path), *PINNED, "--object", "s/o")
     assert time.time() - mark.stat().st_mtime < 60

@@ -19,6 +19,7 @@ from tests.unit.weights.shelf import BRISK, COMMIT, KIB, Asked, Fault, Shelf, bl
 
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import disk
 from speculative_operator.weights.cache import MANIFEST, Cache
 from speculative_operator.weights.errors import WeightsError
@@ -63,7 +64,7 @@ def refusal(shelf: Shelf, cache: Path, **options: Any) -> WeightsError:
 def test_the_published_folder_holds_the_files_and_says_which(tmp_path: Path, parallel: int, summed: bool) -> None:
     shelf = Shelf(MODEL, summed=summed)
     folder = brought(shelf, tmp_path, parallel=parallel)
-    assert folder == tmp_path / "models" / shelf.pin.key
+    assert folder == tmp_path / FOLDER / "models" / shelf.pin.key
     assert contents(folder) == MODEL
     assert shelf.given == TOTAL
     told = json.loads((folder / MANIFEST).read_text())
@@ -76,9 +77,9 @@ def test_the_published_folder_holds_the_files_and_says_which(tmp_path: Path, par
 def test_published_files_are_read_only_and_nothing_else_is_left(tmp_path: Path) -> None:
     folder = brought(Shelf(MODEL), tmp_path)
     assert {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()} == {0o444}
-    assert list((tmp_path / "partial").iterdir()) == []
-    assert list((tmp_path / "trash").iterdir()) == []
-    assert [path.name for path in (tmp_path / "uses" / folder.name).iterdir()] == ["space.object"]
+    assert list((tmp_path / FOLDER / "partial").iterdir()) == []
+    assert list((tmp_path / FOLDER / "trash").iterdir()) == []
+    assert [path.name for path in (tmp_path / FOLDER / "uses" / folder.name).iterdir()] == ["space.object"]
 
 
 def test_files_of_another_user_id_are_published_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,7 @@ def test_requests_are_runs_of_whole_chunks_that_never_overlap(tmp_path: Path) ->
 
 def test_what_is_published_is_not_asked_for_again(tmp_path: Path) -> None:
     brought(Shelf(MODEL), tmp_path)
-    mark = tmp_path / "uses" / Shelf(MODEL).pin.key / "space.object"
+    mark = tmp_path / FOLDER / "uses" / Shelf(MODEL).pin.key / "space.object"
     os.utime(mark, (1, 1))
     again = Shelf(MODEL)
     brought(again, tmp_path)
@@ -262,7 +263,7 @@ def test_a_file_that_is_wrong_twice_is_a_mismatch_and_leaves_nothing_to_resume_f
     error = refusal(shelf, tmp_path, parallel=2)
     assert (error.reason, error.file) == (Reason.CHECKSUM_MISMATCH, FIRST)
     assert hashlib.sha256(MODEL[FIRST]).hexdigest() in error.message
-    assert not (tmp_path / "models" / shelf.pin.key).exists()
+    assert not (tmp_path / FOLDER / "models" / shelf.pin.key).exists()
     healthy = Shelf(MODEL)
     assert contents(brought(healthy, tmp_path)) == MODEL
     assert sum(one.given for one in healthy.asked if one.entry.path == FIRST) == 700 * KIB
@@ -309,7 +310,7 @@ def test_chunks_that_did_not_survive_on_the_disk_are_fetched_again_and_no_others
     path = "model-00002-of-00002.safetensors"
     shelf.fault = lambda asked: cut(asked, 200 * KIB) if asked.entry.path == path and asked.start >= 192 * KIB else None
     refusal(shelf, tmp_path, parallel=1, limits=limits)
-    partial = tmp_path / "partial" / shelf.pin.key / "files" / path
+    partial = tmp_path / FOLDER / "partial" / shelf.pin.key / "files" / path
     with partial.open("r+b") as file:
         file.seek(65 * KIB)
         file.write(b"rotten")
@@ -332,7 +333,7 @@ def test_a_file_that_changed_at_its_source_is_not_resumed(tmp_path: Path) -> Non
 def test_files_of_another_listing_do_not_get_published(tmp_path: Path) -> None:
     larger = Shelf({**MODEL, "zzz.bin": content(5)}, failing(of(Reason.SOURCE_NOT_FOUND, 404), path="zzz.bin"))
     refusal(larger, tmp_path, parallel=1)
-    (tmp_path / "partial" / larger.pin.key / "files" / "stray").write_text("left over")
+    (tmp_path / FOLDER / "partial" / larger.pin.key / "files" / "stray").write_text("left over")
     assert contents(brought(Shelf(MODEL), tmp_path)) == MODEL
 
 
@@ -377,16 +378,16 @@ def test_a_disk_that_fills_in_the_middle_is_named_and_what_has_come_is_kept(
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_a_cache_that_may_not_be_written_names_the_group(tmp_path: Path) -> None:
+def test_a_cache_that_may_not_be_written_names_the_folder(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     error = refusal(Shelf(MODEL), tmp_path)
     tmp_path.chmod(0o755)
     assert error.reason is Reason.CACHE_UNWRITABLE
-    assert "fsGroup" in error.remedy
+    assert FOLDER in error.remedy
 
 
 @pytest.mark.parametrize(
-    ("code", "remedy"), [(errno.EACCES, "fsGroup"), (errno.EROFS, "readOnly"), (errno.EIO, "volume behind the claim")]
+    ("code", "remedy"), [(errno.EACCES, FOLDER), (errno.EROFS, "for writing"), (errno.EIO, "volume behind the claim")]
 )
 def test_every_failing_volume_has_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, remedy: str

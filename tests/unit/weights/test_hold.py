@@ -1,27 +1,35 @@
 """A version that a pod holds is never collected, however long ago it was fetched."""
 
+import json
 import os
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.spec import Scheme
+from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import hold as holding
-from speculative_operator.weights.cache import Cache
+from speculative_operator.weights.cache import MANIFEST, Cache
 from speculative_operator.weights.collect import GRACE_SECONDS, collect
 from speculative_operator.weights.hold import RENEW_SECONDS, hold
 
-HELD, OTHER = "0" * 16, "1" * 16
+PINS = [Pin(Scheme.HF, f"org/{name}", "", "c" * 40) for name in ("held", "other")]
+HELD, OTHER = (pin.key for pin in PINS)
 
 
 def old(cache: Path) -> None:
     """Two published versions, wanted last a month ago."""
-    place, before = Cache(cache), time.time() - 30 * 86400
+    place, before = Cache(cache), time.time() - 31 * 86400
     place.prepare()
-    for key in (HELD, OTHER):
+    for pin in PINS:
+        key = pin.key
         place.model(key).mkdir()
-        place.use(key, "models/gone")
+        (place.model(key) / MANIFEST).write_text(json.dumps({"pin": asdict(pin), "files": [], "bytes": 0}))
+        place.use(key, "models/gone", expires=True)
         for path in (place.model(key), place.uses(key) / "models.gone"):
             os.utime(path, (before, before))
 
@@ -30,7 +38,7 @@ def test_what_is_held_stays_and_the_rest_goes(tmp_path: Path) -> None:
     old(tmp_path)
     stop = threading.Event()
     stop.set()
-    hold(tmp_path, (HELD,), "models/demo", stop)
+    hold(tmp_path, (HELD,), "models/demo", stop, expires=True)
     assert collect(tmp_path) == (OTHER,)
     assert Cache(tmp_path).model(HELD).exists()
 
@@ -57,7 +65,7 @@ def test_marks_are_renewed_until_ended(tmp_path: Path) -> None:
 def test_a_volume_that_fails_is_no_reason_to_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stop = threading.Event()
     stop.set()
-    (tmp_path / "uses").write_text("no folder")
+    (tmp_path / FOLDER).write_text("no folder")
     hold(tmp_path, (HELD,), "models/demo", stop)
     assert "no mark on" in caplog.text
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.weights.shelf import Shelf, content, ignored
 
+from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import disk
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.errors import WeightsError
@@ -184,6 +185,7 @@ def resumed(files: dict[Path, bytearray], model: dict[str, bytes], summed: bool)
     """What a fetch publishes that finds `files`, and whom it asked."""
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
         root, shelf = Path(folder), Shelf(model, block=41, summed=summed)
+        Cache(root).prepare()
         for path, data in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(data)
@@ -213,7 +215,7 @@ def test_after_a_kill_between_any_two_bytes_the_files_are_exact_and_no_claimed_c
     entries = {entry.path: entry for entry in shelf.files()}
     for path, text in files.items():
         if "journal" in path.parts:
-            entry = entries[path.relative_to(Path("partial") / shelf.pin.key / "journal").as_posix()]
+            entry = entries[path.relative_to(Path(FOLDER, "partial") / shelf.pin.key / "journal").as_posix()]
             claims, _ = parsed(bytes(text), entry)
             claimed = set(claims.crcs) if claims else set()
             spans = [range(one.start, one.end) for one in shelf.asked if one.entry.path == entry.path]
@@ -263,19 +265,20 @@ def crashing(after: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("after", range(14))
+@pytest.mark.parametrize("after", range(17))
 def test_a_crash_within_publication_leaves_all_or_nothing(tmp_path: Path, after: int) -> None:
     model = {"a": content(150), "b/c": content(99)}
+    Cache(tmp_path).prepare()
     with contextlib.suppress(Crash), crashing(after):
         fetch(Shelf(model), tmp_path, user="x", told=ignored, limits=TINY)
-    final = tmp_path / "models" / Shelf(model).pin.key
+    final = tmp_path / FOLDER / "models" / Shelf(model).pin.key
     if final.exists():
         assert {path: (final / path).read_bytes() for path in model} == model
     again = Shelf(model)
     final = fetch(again, tmp_path, user="x", told=ignored, limits=TINY)
     assert {path: (final / path).read_bytes() for path in model} == model
-    assert list((tmp_path / "partial").iterdir()) == []
-    if after >= 8:
+    assert list((tmp_path / FOLDER / "partial").iterdir()) == []
+    if after >= 11:
         assert again.asked == []
 
 

@@ -26,6 +26,7 @@ from modelservers.oci import RegistryServer, Style, pack
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import layers
 from speculative_operator.weights.cache import MANIFEST
 from speculative_operator.weights.compression import decompressed
@@ -99,7 +100,7 @@ def refusal(registry: RegistryServer, tmp_path: Path) -> WeightsError:
     with pytest.raises(WeightsError) as caught:
         brought(opened(registry), tmp_path)
     assert caught.value.reason is looked.value.reason
-    assert list((tmp_path / "cache" / "models").iterdir()) == []
+    assert list((tmp_path / "cache" / FOLDER / "models").iterdir()) == []
     return caught.value
 
 
@@ -133,7 +134,7 @@ def test_files_are_those_of_the_uncompressed_image(
     assert len(contents(wanted)) > 4
     assert (told[-1].bytes, told[-1].total) == (source.total, source.total)
     assert missing_bytes(source, tmp_path / "cache") == 0
-    assert list((tmp_path / "cache" / "partial").iterdir()) == []
+    assert list((tmp_path / "cache" / FOLDER / "partial").iterdir()) == []
 
 
 def test_several_members_of_gzip_and_padding_are_one_layer(registry: RegistryServer, tmp_path: Path) -> None:
@@ -352,6 +353,6 @@ def test_a_process_that_ended_midway_and_another(
     second = process()
     _, said = second.communicate(timeout=30)
     assert second.returncode == 0, said
-    (published,) = (cache / "models").iterdir()
+    (published,) = (cache / FOLDER / "models").iterdir()
     assert contents(published)["vocab.txt"] == (folder / "vocab.txt").read_bytes()
-    assert list((cache / "partial").iterdir()) == []
+    assert list((cache / FOLDER / "partial").iterdir()) == []

@@ -17,6 +17,7 @@ from tests.unit.weights.loopback import CHUNK, Client, Sent, Server, forked, sta
 from tests.unit.weights.shelf import KIB, Shelf, content
 
 from speculative_operator.domain.jobs import decoded, progress_of
+from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights.journal import parsed
 
 MODEL = {
@@ -41,16 +42,16 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def assert_published(cache: Path) -> None:
-    folder = cache / "models" / KEY
+    folder = cache / FOLDER / "models" / KEY
     assert {name: (folder / name).read_bytes() for name in MODEL} == MODEL
-    assert not (cache / "partial" / KEY).exists()
+    assert not (cache / FOLDER / "partial" / KEY).exists()
 
 
 def claimed(cache: Path, server: Server) -> dict[str, set[int]]:
     """Chunks that the journals call complete."""
     found: dict[str, set[int]] = {}
     for entry in Client(server.url, Shelf(MODEL).pin).files():
-        journal = cache / "partial" / KEY / "journal" / entry.path
+        journal = cache / FOLDER / "partial" / KEY / "journal" / entry.path
         claims = parsed(journal.read_bytes(), entry)[0] if journal.exists() else None
         if claims is not None:
             found[entry.path] = set(claims.crcs)
@@ -96,7 +97,9 @@ def test_three_at_once_download_once(server: Server, tmp_path: Path) -> None:
     assert [status for status, _, _ in results] == [0, 0, 0], results
     assert server.count == TOTAL
     assert_published(tmp_path)
-    assert sorted(mark.name for mark in (tmp_path / "uses" / KEY).iterdir()) == [f"space.number-{i}" for i in range(3)]
+    assert sorted(mark.name for mark in (tmp_path / FOLDER / "uses" / KEY).iterdir()) == [
+        f"space.number-{i}" for i in range(3)
+    ]
     for _, out, _ in results:
         told = [progress for line in out.splitlines() if (progress := progress_of(line))]
         assert any(0 < one.bytes < TOTAL for one in told), "those who wait tell of the one who works"

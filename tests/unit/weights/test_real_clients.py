@@ -23,6 +23,7 @@ from modelservers.hub import Access, HubServer
 from modelservers.oci import RegistryServer, pack
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch
 from speculative_operator.weights.journal import parsed
@@ -168,7 +169,7 @@ def test_what_does_not_pass_is_named(
     assert (error.reason, error.status) == (reason, status), error
     assert error.file in MODEL
     assert error.message
-    assert not (tmp_path / "cache" / "models" / source.pin.key).exists()
+    assert not (tmp_path / "cache" / FOLDER / "models" / source.pin.key).exists()
 
 
 def test_a_gated_model_names_the_secret_until_a_token_is_there(
@@ -197,7 +198,7 @@ def claimed(cache: Path, source: Source) -> dict[str, set[int]]:
     """Complete chunks by the last part of the addresses that they come from."""
     found: dict[str, set[int]] = {}
     for entry in source.files():
-        journal = cache / "partial" / source.pin.key / "journal" / entry.path
+        journal = cache / FOLDER / "partial" / source.pin.key / "journal" / entry.path
         claims = parsed(journal.read_bytes(), entry)[0] if journal.exists() else None
         for name in (entry.path, f"sha256:{entry.sha256}"):
             found[name] = set(claims.crcs) if claims else set()
@@ -206,7 +207,7 @@ def claimed(cache: Path, source: Source) -> dict[str, set[int]]:
 
 def had(cache: Path) -> int:
     """Bytes on the disk."""
-    return sum(path.stat().st_blocks * 512 for path in cache.glob("partial/*/files/*"))
+    return sum(path.stat().st_blocks * 512 for path in cache.glob(f"{FOLDER}/partial/*/files/*"))
 
 
 @everywhere
@@ -230,7 +231,7 @@ def test_ten_kills_cost_no_complete_chunk(place: Place, tmp_path: Path) -> None:
         process.join()
         kills += process.exitcode == -9
         now = claimed(cache, source)
-        if not (cache / "models" / source.pin.key).exists():
+        if not (cache / FOLDER / "models" / source.pin.key).exists():
             assert all(chunks <= now[name] for name, chunks in known.items()), "a complete chunk was lost"
         if place.ledger is not None:
             time.sleep(0.1)  # until the server has noted what it was about to send
@@ -240,5 +241,5 @@ def test_ten_kills_cost_no_complete_chunk(place: Place, tmp_path: Path) -> None:
     process = forked(environment, tmp_path / "log", arguments)
     process.join()
     assert process.exitcode == 0, (tmp_path / "log").read_text()
-    folder = cache / "models" / source.pin.key
+    folder = cache / FOLDER / "models" / source.pin.key
     assert {path: (folder / path).read_bytes() for path in MODEL} == MODEL

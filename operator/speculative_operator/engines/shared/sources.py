@@ -37,8 +37,8 @@ def locate(source: ModelSource, role: str) -> Located:
         mount = f"{MODELS_MOUNT}/{claim}"
         return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, "", mount))
     if source.scheme is Scheme.POD:
-        folder, _, key = source.location.rpartition("/")
-        return Located(f"{names.WEIGHTS_MOUNT}/{folder.rpartition('/')[2]}/{key}")
+        _, _, path = source.location.rpartition(f"/{names.CACHE_FOLDER}/")
+        return Located(f"{names.WEIGHTS_MOUNT}/{names.CACHE_FOLDER}/{path}")
     if source.scheme is Scheme.OCI:
         mount = f"{MODELS_MOUNT}/{role}"
         return Located(mount, image=ImageMount(source.location, mount))

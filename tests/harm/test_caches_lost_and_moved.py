@@ -1,0 +1,177 @@
+"""Harm: pods never start again because their weights are gone and status says that they are there; or they are
+replaced, or everything is downloaded anew, because a release keeps weights elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.reconcile.paired import (
+    CACHED,
+    COMMITS,
+    EAGLE,
+    PAIRED,
+    VERIFIER,
+    Paired,
+    advance,
+    serving,
+    state,
+    with_cache,
+)
+
+from speculative_operator.domain import names
+from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.jobs import Progress, Purpose
+from speculative_operator.domain.spec import Cache, Scheme, Weights
+from speculative_operator.reconcile.pairing import LOOK_SECONDS, RENEW_SECONDS
+from speculative_operator.weights.collect import GRACE_SECONDS
+
+GB = 10**9
+KEYS = [Pin(Scheme.HF, name, "", COMMITS[name]).key for name in (VERIFIER, EAGLE)]
+REFUSED = "CreateContainerConfigError"
+STUCK: list[dict[str, Any]] = [
+    {
+        "name": "engine",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"waiting": {"reason": "CreateContainerConfigError"}},
+    },
+    {"name": "engine", "ready": False, "restartCount": 4, "state": {"running": {}}},
+]
+
+
+def of_the_release_before(cluster: Paired) -> None:
+    """Status and template as a release had them that put weights into the root of the claim."""
+    cluster.status["pair"].pop("cachedAt", None)
+    cluster.status["pair"]["cache"] = cluster.spec.weights.cache.place if cluster.spec.weights.cache else ""
+    deployment = cluster.children["Deployment", "demo"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    deployment["metadata"]["annotations"] |= {names.ANNOTATION_TEMPLATE: "another", names.ANNOTATION_HASH: "another"}
+    container["args"] = [word.replace(".speculative-cache/", "") for word in container["args"]]
+    cluster.memory, cluster.applied = None, {}
+
+
+def stick(cluster: Paired, status: dict[str, Any] | None) -> None:
+    """What the kubelet says of the engine of the first pod; None: it runs."""
+    pod = cluster.pods[0]
+    statuses = [status] if status else [{"name": "engine", "ready": True, "restartCount": 0, "state": {"running": {}}}]
+    pod["status"] = {**pod["status"], "containerStatuses": statuses}
+
+
+@pytest.mark.parametrize("status", STUCK)
+def test_weights_that_are_gone_are_never_believed_to_be_there(status: dict[str, Any]) -> None:
+    cluster = serving(spec=with_cache())
+    templates = cluster.templates
+    cluster.now += LOOK_SECONDS
+    stick(cluster, status)
+    cluster.tick()
+    assert cluster.made == [Purpose.INSPECT, Purpose.FETCH, Purpose.FETCH]
+    assert state(cluster, "WeightsReady") == ("False", "WeightsMissing")
+    message = cluster.condition("WeightsReady")["message"]
+    assert cluster.pods[0]["metadata"]["name"] in message
+    assert "claim models" in message
+    cluster.comes(Progress(2 * GB, 17 * GB, 0.5 * GB, "a.safetensors"))
+    cluster.tick()
+    assert state(cluster, "WeightsReady") == ("False", "Downloading")
+    assert "cache" not in cluster.status["pair"]
+    cluster.fetched()
+    stick(cluster, None)
+    advance(cluster)
+    assert state(cluster, "WeightsReady") == ("True", "WeightsCached")
+    assert cluster.templates == templates, "the pods that wait find them where they were"
+
+
+def test_a_pod_that_is_stuck_for_another_reason_never_stops_a_change_of_the_spec() -> None:
+    cluster = serving(spec=with_cache())
+    cluster.now += LOOK_SECONDS
+    stick(cluster, STUCK[0])
+    cluster.tick()
+    cluster.edit(replicas=2)
+    cluster.tick()
+    assert cluster.deployment["spec"]["replicas"] == 2, "nothing is held back for a look"
+    cluster.fails(Purpose.FETCH, "SourceUnreachable", "no answer")
+    cluster.tick()
+    assert state(cluster, "WeightsReady") == ("False", "WeightsMissing")
+    assert "no answer" in cluster.condition("WeightsReady")["message"]
+    cluster.edit(replicas=3)
+    cluster.tick()
+    assert cluster.deployment["spec"]["replicas"] == 3
+
+
+def test_a_pod_that_stays_stuck_never_makes_a_job_with_each_tick() -> None:
+    cluster = serving(spec=with_cache())
+    cluster.now += LOOK_SECONDS
+    stick(cluster, STUCK[1])
+    for _ in range(2):
+        made = len(cluster.made)
+        cluster.tick()
+        cluster.fetched()
+        for _ in range(20):
+            cluster.tick()
+        assert len(cluster.made) == made + 1
+        cluster.now += LOOK_SECONDS
+    assert state(cluster, "WeightsReady") != ("False", "Downloading")
+
+
+def test_marks_of_pods_that_serve_from_a_claim_never_grow_old() -> None:
+    cluster = serving(spec=replace(PAIRED, weights=Weights(cache=Cache("models", size="500Gi", collect=True))))
+    templates = cluster.templates
+    assert RENEW_SECONDS * 50 < GRACE_SECONDS
+    for _ in range(3):
+        made = len(cluster.made)
+        cluster.now += RENEW_SECONDS
+        cluster.tick()
+        assert cluster.made[made:].count(Purpose.FETCH) == 1
+        assert state(cluster, "WeightsReady") == ("True", "WeightsCached")
+        assert cluster.args(Purpose.FETCH).count("--collect") == 1
+        advance(cluster)
+    assert cluster.templates == templates
+
+
+def test_at_rest_nothing_is_looked_at_again() -> None:
+    cluster = serving(spec=with_cache())
+    made = cluster.made[:]
+    for _ in range(5):
+        cluster.now += RENEW_SECONDS
+        advance(cluster)
+    assert cluster.made.count(Purpose.FETCH) == made.count(Purpose.FETCH)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_upgrade_never_replaces_pods_that_load_from_where_the_release_before_put_weights(lost: bool) -> None:
+    cluster = serving(spec=with_cache())
+    of_the_release_before(cluster)
+    if lost:
+        cluster.status, cluster.upgraded = {}, True
+    before, made, templates = cluster.deployment, cluster.made[:], cluster.templates
+    for outcome in advance(cluster)[: None if not lost else 0]:
+        assert [one for one in outcome.actions if "Job" in str(one)] == []
+    assert cluster.templates == templates
+    assert cluster.deployment["spec"]["template"] == before["spec"]["template"]
+    if not lost:
+        assert cluster.made == made, "what lies in the claim is not downloaded again"
+        assert state(cluster, "WeightsReady") == ("True", "WeightsCached")
+    else:
+        assert "UpgradeWaits" in [one["reason"] for one in cluster.status["warnings"]]
+
+
+def test_a_new_pair_after_an_upgrade_is_fetched_before_pods_mount_it() -> None:
+    cluster = serving(spec=with_cache())
+    of_the_release_before(cluster)
+    cluster.commits[VERIFIER] = "9" * 40
+    cluster.edit(verifier=replace(PAIRED.verifier, source=replace(PAIRED.verifier.source, revision="v2")))
+    before = cluster.made.count(Purpose.FETCH)
+    advance(cluster)
+    cluster.settle()
+    assert cluster.made.count(Purpose.FETCH) == before + 1
+    assert cluster.engine_args[0].startswith("/mnt/models/models/.speculative-cache/models/")
+
+
+def test_a_flip_of_collect_on_a_claim_replaces_no_pods() -> None:
+    cluster = serving(spec=with_cache())
+    templates = cluster.templates
+    assert CACHED.cache is not None
+    cluster.edit(weights=Weights(cache=replace(CACHED.cache, collect=True)))
+    advance(cluster)
+    assert cluster.templates == templates
