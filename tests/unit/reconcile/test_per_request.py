@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.reporting import MINE, tell
+from tests.unit.reconcile.reporting import MINE, NEWER, tell
 from tests.unit.reconcile.scripted import Tuner, in_force, removed
-from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, remade, settled
+from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, settled
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain.actions import PokePod
@@ -28,7 +28,7 @@ from speculative_operator.domain.spec import (
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
 from speculative_operator.reconcile.caps import per_request, unused
-from speculative_operator.reconcile.found import CERTAIN_SECONDS
+from speculative_operator.reconcile.found import CERTAIN_SECONDS, acceptance
 from speculative_operator.reconcile.status import should_write
 
 NGRAM = replace(SPEC, speculator=Speculator(Method.NGRAM))
@@ -149,12 +149,12 @@ def test_pausing_keeps_what_is_in_force() -> None:
 
 def test_pods_that_do_not_re_read_tables_end_it() -> None:
     cluster = settled(spec=replace(MINE, speculator=Speculator(Method.NGRAM), speculation=AUTO))
-    tell(cluster, CERTAIN_SECONDS)
-    tell(cluster, 10.0)
-    assert [one[:2] for one in remade(cluster.tick())] == [("Deployment", "demo")]
+    tell(cluster, CERTAIN_SECONDS + 10.0)
+    cluster.edit(adopt=acceptance(NEWER))
+    tell(cluster, 20.0)
     cluster.roll()
     cluster.settle()
-    assert cluster.templates == 2
+    assert cluster.status["engine"]["fallback"] is True
     assert "perRequest" not in cluster.status["speculation"]
     assert "PerRequestUnused" in [one["reason"] for one in cluster.status["warnings"]]
 
