@@ -240,6 +240,17 @@ class LeavingTable(Wire):
     """Why the tuner changed it last, since they are being replaced."""
 
 
+class TrialStatus(Wire):
+    """The end of a table that is only tried, as its file says it."""
+
+    seconds: Count
+    """So long after it has taken the table a pod returns by itself."""
+    version: Long
+    """Version of the table that it returns to."""
+    rows: Rows
+    """That table."""
+
+
 class SpeculationStatus(Wire):
     """Speculation as it is now, at the load seen in the last window."""
 
@@ -258,6 +269,8 @@ class SpeculationStatus(Wire):
     """True while pods run without the speculator because the tuner found it to be dead weight (offPolicy Hard)."""
     per_request: bool | None = Field(default=None, strict=True)
     """True while the table lets pods withhold the drafts of single requests (perRequest Auto)."""
+    trial: TrialStatus | None = None
+    """Set while the table in force is only tried, for some seconds."""
     table_text: Annotated[str, Field(max_length=16384)] | None = None
     """Table in force, for people: `1-16:4 17-256:0`; `none` in hard off."""
     table_since: Time | None = None

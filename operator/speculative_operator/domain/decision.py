@@ -36,6 +36,8 @@ class Policy:
     facts: PairFacts = field(default_factory=PairFacts)
     pod_hourly_cost: float | None = None
     """Of all accelerators of one pod, in the user's currency; None when no price was given."""
+    trials: bool = True
+    """False while pods would not return from a trial by themselves."""
     start_seconds: float | None = None
     """From the start of an engine's container until its pod is ready, as measured. None: not known."""
 

@@ -108,5 +108,16 @@ class KTable:
         return " ".join(f"{b.first}-{b.last}:{b.k}" for b in self.bands)
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The end of a table that is only tried, and the way back: pods take it by themselves."""
+
+    base: KTable
+    version: int
+    """Of the base."""
+    seconds: int
+    """From when a pod has taken the table that is on trial."""
+
+
 def _show(band: Band) -> str:
     return f"[{band.first}, {band.last}, {band.k}]"

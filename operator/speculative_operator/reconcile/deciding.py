@@ -5,6 +5,7 @@ Called by `tick`. Keeps the memory at one with what is in force, whatever the tu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile.own_rollouts import (
     OwnRollouts,
     Permission,
@@ -29,6 +30,7 @@ from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
+from speculative_operator.tuner.decide import expired
 from speculative_operator.tuner.lawful import lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
 from speculative_operator.tuner.speed import Speed
@@ -111,6 +113,9 @@ def consider(
     quiet = Verdict(memory, None, in_force, own=permission.known)
     if memory is None or in_force.why is not None:
         return quiet
+    if memory.probe is not None and in_force.trial is not None and now >= memory.probe.ends:
+        # Pods have returned by themselves, whether anything is seen of them or not.
+        return _put_in_force(*expired(memory, now), quiet, policy, serving, now)
     if observation is not None and serving.rollout.complete:
         memory = replace(memory, speed=memory.speed.after(observation.windows.values()))
         quiet = replace(quiet, memory=memory, asks_room=asks_back(memory, permission))
@@ -136,6 +141,7 @@ def _ask(
     in_force, permission = quiet.in_force, serving.permission
     after, decision = decide(memory, observation, policy, now)
     may = _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now)
+    may |= memory.probe is not None and decision.reason is Reason.PROBED and in_force.trial is not None
     if may and permission.hindrance and takes_rollout(decision, policy, in_force):
         known = propose(permission.known, decision, in_force, permission.hindrance, now)
         quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
@@ -150,7 +156,9 @@ def _ask(
         return _put_in_force(after, decision, quiet, policy, serving, now)
     before = None if in_force.hard_off else _settled(memory, in_force)
     if memory.probe is not None and after.probe is None and _adopted(decision, policy, in_force, before):
-        kept = replace(in_force, before=before)
+        # Without the end that its file names: a new one.
+        version = in_force.version + (in_force.trial is not None)
+        kept = replace(in_force, before=before, trial=None, version=version)
         return replace(quiet, memory=_at_one(after, kept), decision=decision, in_force=kept, changed=True)
     if decision.changed and policy.mode is not Mode.RECOMMEND:
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
@@ -166,13 +174,22 @@ def _put_in_force(
     settled = last.table if memory is None else _settled(memory, last)
     changed = InForce(
         decision.table, last.version + 1, before=None if last.hard_off else settled, hard_off=decision.hard_off,
-        per_request=last.per_request, undone=decision.reason is Reason.ROLLOUT_UNDONE and bool(serving.rollout.stalled),
+        per_request=last.per_request, trial=_trial(after, last),
+        undone=decision.reason is Reason.ROLLOUT_UNDONE and bool(serving.rollout.stalled),
     )  # fmt: skip
     own = was.own
     if takes_rollout(decision, policy, last) and memory is not None:
         own = note_rollout(serving.permission, decision, memory.speed, replace(last, table=settled), now)
         after = replace(after, speed=Speed())
     return replace(was, memory=_at_one(after, changed), decision=decision, in_force=changed, changed=True, own=own)
+
+
+def _trial(after: Memory, last: InForce) -> Trial | None:
+    """The end of the trial that begins, with the table from which it, or the one before it, was begun."""
+    if after.probe is None or not math.isfinite(after.probe.ends):
+        return None
+    version = last.trial.version if last.trial is not None else last.version
+    return Trial(after.probe.base, version, math.ceil(after.probe.ends - after.probe.began))
 
 
 def _note_change(memory: Memory, order: Decision, now: float) -> Memory:
@@ -232,6 +249,8 @@ def _at_one(memory: Memory, in_force: InForce) -> Memory:
     change: dict[str, Any] = {}
     if in_force.table is not None and memory.table != in_force.table:
         change["table"] = in_force.table
+    if memory.probe is not None and in_force.trial is None and math.isfinite(memory.probe.ends):
+        change["probe"] = None
     if memory.hard_off is not in_force.hard_off:
         change["hard_off"] = in_force.hard_off
     return replace(memory, **change) if change else memory

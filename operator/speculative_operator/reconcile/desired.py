@@ -102,6 +102,7 @@ def _input(
         owns_replicas=owned,
         waiting=in_force.table if in_force.hard_off else None,
         per_request=in_force.per_request,
+        trial=in_force.trial,
     )
 
 

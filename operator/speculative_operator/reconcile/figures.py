@@ -38,9 +38,18 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "tableSince": timestamp(table_since(view, old, now)) if table is not None else None,
         "hardOff": view.in_force.hard_off or None,
         "perRequest": view.in_force.per_request or None,
+        "trial": _trial(view),
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
+
+
+def _trial(view: View) -> dict[str, Any] | None:
+    """As the table file has it."""
+    trial = view.in_force.trial
+    if trial is None:
+        return None
+    return {"seconds": trial.seconds, "version": trial.version, "rows": trial.base.rows()}
 
 
 def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, An
             return None
         tables = (_shown(in_force.before), in_force.shown)
         return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
-    if in_force.why is not None and not in_force.hard_off:
+    if in_force.why is not None and in_force.why not in PROBES and not in_force.hard_off:
         tables = (_shown(in_force.before), in_force.shown)
         return _record(now, *tables, in_force.why, _of_the_spec(in_force, in_force.why)) | _version(view)
     if _newly_proposed(view, before) and decision is not None:

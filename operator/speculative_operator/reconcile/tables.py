@@ -17,7 +17,7 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import KTable, TableError
+from speculative_operator.domain.table import KTable, TableError, Trial
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.world import World
@@ -41,6 +41,7 @@ class Claim:
     table: KTable
     version: int
     per_request: bool = False
+    trial: Trial | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ def claimed(world: World, config: str, known: int) -> Claim | None:
     claim = claim_of(data, known)
     if claim is None:
         return None
-    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=claim.per_request)
+    capped, trial = claim.per_request, claim.trial
+    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, trial=trial)
     annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
     return claim if same and mapping(found, "data") == rendered["data"] else None
@@ -114,7 +116,13 @@ def claim_of(data: Any, known: int) -> Claim | None:
     most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
     if table is None or not known < version <= most:
         return None
-    return Claim(table, version, at(data, "perRequest") is True)
+    return Claim(table, version, at(data, "perRequest") is True, trial_of(mapping(data, "trial")))
+
+
+def trial_of(data: Mapping[str, Any]) -> Trial | None:
+    """The trial that `data` names; None where it names none that could be."""
+    base, version, seconds = table_of(items(data, "rows")), whole(data, "version"), whole(data, "seconds")
+    return Trial(base, version, seconds) if base is not None and version > 0 and seconds > 0 else None
 
 
 def parsed(content: str) -> Any:
@@ -163,6 +171,9 @@ def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
     claim = claimed(world, config, known.version if known is not None else 0)
     if claim is None:
         return known
+    if claim.trial is not None:
+        # Its pods have returned by themselves, or do: nobody is left who would judge the trial.
+        claim = replace(claim, table=claim.trial.base, version=claim.version + 1)
     ks = tuple(sorted({0, *claim.table.ks, *(known.ks if known is not None else ())}))
     why = known.reason if known is not None else ""
     return Leaving(label, config, claim.table, claim.version, ks, claim.per_request, why)
@@ -193,7 +204,9 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     """What may be done to a table of pods that leave: any K that was prepared, at once, and nothing else. Of their
     models and of what they cost nothing is known any more but what they show."""
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
-    return replace(policy, knobs=knobs, facts=PairFacts(), schedule=None, start_k=None, off_policy=OffPolicy.SOFT)
+    return replace(
+        policy, knobs=knobs, facts=PairFacts(), schedule=None, start_k=None, off_policy=OffPolicy.SOFT, trials=False
+    )
 
 
 def watched(policy: Policy) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.decision import Policy, State
@@ -47,7 +48,7 @@ from speculative_operator.reconcile.view import PairView, View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash
-from speculative_operator.render.podspec import TABLE_VOLUME
+from speculative_operator.render.podspec import PAYLOAD_VOLUME, TABLE_VOLUME
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.quorum import Sight, sight
 
@@ -139,7 +140,9 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
-    in_force = table_in_force(world, policy, pairing.same)
+    policy = replace(policy, trials=_may_try(world, turn.look.rollout))
+    on_trial = turn.memory is not None and turn.memory.probe is not None
+    in_force = table_in_force(world, policy, pairing.same, on_trial=on_trial)
     held = remembered(world, turn.memory, policy, in_force, turn.now)
     own = _labels(world, in_force, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
@@ -215,6 +218,13 @@ def _unrendered(error: RenderError) -> Condition:
     return Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
 
 
+def _may_try(world: World, rollout: Rollout) -> bool:
+    """True where every pod returns from a trial by itself: those of the release before, whose payload bears no hash, do
+    not, and while pods are replaced some may be of it."""
+    payload = tables.mounted(mapping(world.deployment, "spec", "template")).get(PAYLOAD_VOLUME, "")
+    return rollout.complete and payload != names.child(world.spec.name, PAYLOAD_VOLUME)
+
+
 def _labels(world: World, in_force: InForce, same: frozenset[str]) -> frozenset[str]:
     """Labels of the pods that the table in force is for."""
     if in_force.hard_off:
@@ -264,6 +274,8 @@ def _why(world: World, verdict: Verdict) -> Reason:
     """Why manifests are new ones: the tuner's reason, also where its decision was recorded but not carried out yet."""
     if verdict.changed and verdict.decision is not None:
         return verdict.decision.reason
+    if verdict.in_force.why in PROBES:
+        return Reason.PROBED
     last = newest(world.status)
     known = whole(world.status, "observedGeneration") == world.spec.generation
     if known and verdict.in_force.why is None and whole(last, "tableVersion") == verdict.in_force.version > 0:

@@ -16,7 +16,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.pods import read_pods
@@ -50,6 +50,8 @@ class InForce:
     """True when evidence gathered so far speaks of another pair."""
     hard_off: bool = False
     """True when the tuner has pods run without a drafter."""
+    trial: Trial | None = None
+    """Set while the table is only tried."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""
     undone: bool = False
@@ -69,16 +71,18 @@ class _Change:
     version: int
     hard_off: bool = False
     per_request: bool = False
+    trial: Trial | None = None
 
 
-def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> InForce:
+def table_in_force(world: World, policy: Policy, same: Collection[str] = (), *, on_trial: bool = False) -> InForce:
     """The table of the last tick, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
     says the table. Everything else keeps it, cut or stretched to the new sizes and with each K lowered to one that may
     occur: never to more drafts than before. Pods stay without a drafter only while the spec leaves that to the tuner,
     for the pair that it was found for. While paused nothing changes, whatever the spec says. `same`: hashes that stand
-    for this pair too, such as before its versions were pinned.
+    for this pair too, such as before its versions were pinned. `on_trial`: the tuner knows of a trial; one that nobody
+    knows of, as after a restart of the operator, is over.
     """
     spec, own = world.spec, {tables.label_of(world.spec), *same}
     last = _last(world, policy, own)
@@ -90,16 +94,22 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> 
     before = None if last.hard_off else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
         return InForce(None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh)
+    over = last.trial is not None and not on_trial
+    if over and last.trial is not None:
+        table, last = last.trial.base, replace(last, trial=None)
     hard_off = last.hard_off and not fresh and may_hard_off(policy)
     left = tables.last_of(world, own) if not hard_off and policy.knobs.actuator is Actuator.LIVE else None
     if left is not None:
         # Pods of this pair were leaving until now, and read a table of their own: they go on with that one.
         table, version, last = left.table, max(version, left.version), replace(last, per_request=left.per_request)
     wanted = _wanted(table, policy, fresh and left is None)
+    if last.trial is not None and (fresh or wanted != table):
+        wanted = _wanted(last.trial.base, policy, fresh)
     capped = per_request(spec, policy.knobs)
-    if left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
-        return InForce(table, version, fresh=fresh, hard_off=hard_off, per_request=capped)
-    why = None if table is None and version == 0 else Reason.SPEC_CHANGED
+    same_as_before = left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request)
+    if same_as_before and not over:
+        return InForce(table, version, fresh=fresh, hard_off=hard_off, per_request=capped, trial=last.trial)
+    why = None if table is None and version == 0 else Reason.PROBED if same_as_before else Reason.SPEC_CHANGED
     return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)
 
 
@@ -124,7 +134,8 @@ def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
     version = version if version < tables.LARGEST_VERSION else 0
     hard_off = table is not None and at(world.status, "speculation", "hardOff") is True
     capped = table is not None and at(world.status, "speculation", "perRequest") is True
-    last = _Change(table, version, hard_off, capped)
+    trial = tables.trial_of(mapping(world.status, "speculation", "trial")) if table is not None else None
+    last = _Change(table, version, hard_off, capped, trial)
     last = _from_config(world, last.version, own) or last
     return _from_deployment(world, last.version, policy) or last
 
@@ -140,7 +151,9 @@ def _from_config(world: World, known: int, own: Collection[str]) -> _Change | No
         if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
             return None
     claim = tables.claimed(world, tables.config_name(world, world.spec, own), known)
-    return _Change(claim.table, claim.version, per_request=claim.per_request) if claim is not None else None
+    if claim is None:
+        return None
+    return _Change(claim.table, claim.version, per_request=claim.per_request, trial=claim.trial)
 
 
 def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.render import podspec, values
 from speculative_operator.render.environment import parsed, plain
 from speculative_operator.render.errors import RenderError
@@ -28,7 +28,8 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     children: list[Manifest] = []
     if inp.live and inp.table is not None:
         config = inp.table_config or podspec.table_name(spec)
-        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=inp.per_request))
+        capped, trial = inp.per_request, inp.trial
+        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=capped, trial=trial))
         payload = inp.container.payload
         children.append(_config(spec, podspec.payload_name(spec.name, payload), payload, immutable=True))
     children.append(_deployment(inp))
@@ -44,10 +45,16 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
 
 
 def table_config(
-    spec: DeploymentSpec, name: str, table: KTable, version: int, *, per_request: bool = False
+    spec: DeploymentSpec,
+    name: str,
+    table: KTable,
+    version: int,
+    *,
+    per_request: bool = False,
+    trial: Trial | None = None,
 ) -> Manifest:
     """The ConfigMap `name` that serving pods re-read."""
-    content = values.table_text(table, version, per_request=per_request)
+    content = values.table_text(table, version, per_request=per_request, trial=trial)
     return _config(spec, name, {names.TABLE_KEY: content})
 
 

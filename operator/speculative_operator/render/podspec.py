@@ -20,7 +20,7 @@ STARTUP_PERIOD_SECONDS = 2
 """Short, so that a pod is ready within two seconds of its engine; the budget is in the number of failures."""
 PROGRESS_MARGIN_SECONDS = 600
 """For scheduling and for pulling an image of several GiB, on top of the startup budget."""
-TABLE_VOLUME = "table"
+TABLE_VOLUME, PAYLOAD_VOLUME = "table", "payload"
 TELEMETRY_PATH = "/metrics"
 SHARED_MEMORY_GIB = 2
 """Size of /dev/shm where workers of several accelerators talk through it."""
@@ -83,7 +83,7 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
         pairs.append(_files(inp))
     if inp.live:
         pairs.append(_config(TABLE_VOLUME, inp.table_config or table_name(inp.spec), names.TABLE_MOUNT))
-        pairs.append(_config("payload", payload_name(inp.spec.name, inp.container.payload), names.PAYLOAD_MOUNT))
+        pairs.append(_config(PAYLOAD_VOLUME, payload_name(inp.spec.name, inp.container.payload), names.PAYLOAD_MOUNT))
     if _trusts_others(inp):
         pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
     volumes = [volume for volume, _ in pairs]

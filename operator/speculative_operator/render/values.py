@@ -7,7 +7,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.render import compiling, labels, podspec, requests
 from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.hashing import digest
@@ -76,9 +76,12 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, per_request: bool = False) -> str:
+def table_text(table: KTable, version: int, *, per_request: bool = False, trial: Trial | None = None) -> str:
     """Content of the table file that the payload reads."""
-    return _json(_content(table, version, per_request=per_request))
+    content = _content(table, version, per_request=per_request)
+    if trial is not None:
+        content["trial"] = {"seconds": trial.seconds, "version": trial.version, "rows": trial.base.rows()}
+    return _json(content)
 
 
 def table_digest(uid: str, table: KTable, version: int, *, per_request: bool, hard_off: bool) -> str:

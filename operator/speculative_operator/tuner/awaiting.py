@@ -32,7 +32,7 @@ def awaiting(memory: Memory, late: tuple[str, ...], now: float) -> Memory:
         return memory
     probe = memory.probe
     if probe is not None:
-        probe = replace(probe, began=now, until=now + probe.until - probe.began)
+        probe = replace(probe, began=now, until=min(now + probe.until - probe.began, probe.ends))
     return replace(memory, changed_at=now, probe=probe)
 
 

@@ -77,6 +77,8 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
         return memory, nothing_to_turn(memory, policy)
     seen = sight(observation, memory.known, policy.knobs, now)
     hold = find_hold(observation, seen)
+    if hold is not None and memory.probe is not None and not memory.probe.began <= now < memory.probe.until:
+        return expired(memory, now)
     if hold is not None and policy.mode is not Mode.STATIC:
         return _unseen(memory, hold, policy, now)
     if hold is not None:
@@ -193,6 +195,13 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
     text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
     figures = estimate(view, look, memory.table)
     return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
+
+
+def expired(memory: Memory, now: float) -> tuple[Memory, Decision]:
+    """A trial whose time is over while nothing can be said of it: the table before it is back."""
+    memory = replace(ended(memory), changed_at=now, pace=memory.pace.spent())
+    text = "a trial is over and there are no figures of it: the table before it is back"
+    return memory, kept(State.HOLDING, memory, Reason.PROBED, text, Estimate(), changed=True)
 
 
 def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:

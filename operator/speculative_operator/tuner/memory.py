@@ -7,6 +7,7 @@ holds floats would differ from itself after a round trip.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,6 +36,8 @@ class Probe:
     until: float
     next: tuple[int, ...] = ()
     """K to try after this one."""
+    ends: float = math.inf
+    """When pods return by themselves, however late they took the table."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,8 @@ from speculative_operator.tuner.prior import Array
 
 SECONDS = 15.0
 """Length of the trial of one K: three windows, hundreds of steps."""
+GRACE_SECONDS = 60.0
+"""After which pods end a trial that nobody has ended: a table may be taken late, and figures come in windows."""
 FEW = 8.0
 """Requests below which a trial takes longer."""
 ARMS = 2
@@ -75,8 +77,11 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     # Whether the K in force is slow or everything is, only its neighbours can tell: they are tried once in any case.
     survey = (np.abs(np.arange(len(view.ks)) - incumbent[here[0]]) == 1) & (not memory.surveyed)
     affordable = -gain * SECONDS <= BUDGET * AGAIN_SECONDS / MOST_TRIALS / ARMS
+    # What a trial may cost in any case is bounded by the hour: those that were made have used up their part.
+    left = BUDGET * AGAIN_SECONDS * max(1.0 - len(memory.trials) / MOST_TRIALS, 0.0)
     if _quiet(memory, now):  # nothing tells whether drafts would be accepted again but a few of them
         survey |= view.columns == min((k for k in view.ks if k > 0), default=0)
+    survey &= -gain * _length(memory) * arms <= left
     possible = (affordable | survey) & (gain > WORST) & np.all(view.speed[here] > INFEASIBLE / 2, axis=0)
     possible[incumbent[here]] = False
     tokens = NEAR * float(view.points[here].max()) * (view.columns + 1.0)
@@ -87,7 +92,8 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     if not best:
         return None
     ks = tuple(view.ks[column] for column in best)
-    return Probe(base=memory.table, k=ks[0], began=now, until=now + _length(memory), next=ks[1:])
+    length = _length(memory)
+    return Probe(memory.table, ks[0], now, now + length, next=ks[1:], ends=now + length + GRACE_SECONDS)
 
 
 def expected_improvement(gain: Array, spread: Array) -> Array:
@@ -122,7 +128,9 @@ def following(memory: Memory, now: float) -> Probe | None:
     probe = memory.probe
     if probe is None or not probe.next:
         return None
-    return replace(probe, k=probe.next[0], next=probe.next[1:], began=now, until=now + _length(memory))
+    length = _length(memory)
+    ends = now + length + GRACE_SECONDS
+    return replace(probe, k=probe.next[0], next=probe.next[1:], began=now, until=now + length, ends=ends)
 
 
 def ended(memory: Memory) -> Memory:
@@ -150,15 +158,15 @@ def _length(memory: Memory) -> float:
 
 
 def _may(memory: Memory, view: Outlook, now: float) -> bool:
-    if view.policy.knobs.actuator is not Actuator.LIVE:
+    if view.policy.knobs.actuator is not Actuator.LIVE or not view.policy.trials:
+        return False
+    if len(memory.trials) >= MOST_TRIALS:
         return False
     if now - max(memory.steady[0], memory.changed_at or memory.since) < STEADY_SECONDS:
         return False
     if _quiet(memory, now):  # nothing is learned about drafts while none are made: ask again, ever more rarely
         last = memory.trials[-1][0] if memory.trials else memory.drafted_at
         return last is not None and now - last >= memory.retry_seconds
-    if len(memory.trials) >= MOST_TRIALS:
-        return False
     return not memory.trials or now - memory.trials[-1][0] >= BETWEEN_SECONDS or not _tried(memory)
 
 

@@ -27,6 +27,7 @@ def warmed() -> Run:
     loop.play(*[20] * 6)
     loop.plant.conditional = USELESS
     loop.now += 100 * TICK
+    loop.memory = replace(loop.memory, probe=None)
     return loop
 
 
