@@ -79,9 +79,10 @@ def bringing(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def arriving(stage: Stage, name: str) -> dict[str, Any]:
-    """The condition, once a pod of the object fetches."""
+    """The condition, once a pod of the object fetches and the operator has said so: until its next visit the condition
+    is that of the moment before, when there was no pod."""
     until(lambda: any((bringing(pod).get("state") or {}).get("running") for pod in stage.pods(name)), LONG)
-    return stage.condition(name, "WeightsReady")
+    return until(lambda: (c := stage.condition(name, "WeightsReady")).get("reason") != "NoPods" and c, LONG)
 
 
 def process(name: str) -> int:
