@@ -82,7 +82,8 @@ def arriving(stage: Stage, name: str) -> dict[str, Any]:
     """The condition, once a pod of the object fetches and the operator has said so: until its next visit the condition
     is that of the moment before, when there was no pod."""
     until(lambda: any((bringing(pod).get("state") or {}).get("running") for pod in stage.pods(name)), LONG)
-    return until(lambda: (c := stage.condition(name, "WeightsReady")).get("reason") != "NoPods" and c, LONG)
+    until(lambda: stage.condition(name, "WeightsReady").get("reason") != "NoPods", LONG)
+    return stage.condition(name, "WeightsReady")
 
 
 def process(name: str) -> int:
