@@ -82,7 +82,7 @@ def volume(stage: Stage, claim: str) -> Path:
 
 
 def published(stage: Stage) -> list[Path]:
-    return sorted((volume(stage, KEPT) / "compiled").glob("*/*/manifest.json"))
+    return sorted((volume(stage, KEPT) / names.CACHE_FOLDER / "compiled").glob("*/*/manifest.json"))
 
 
 def helper(pod: dict[str, Any], name: str) -> dict[str, Any]:
