@@ -93,7 +93,8 @@ def process(name: str) -> int:
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
         except OSError:
             continue
-        if b"fetch" in words and f"{NAMESPACE}/{name}".encode() in words and b"--cache" in words:
+        wants = any(word.startswith(f"{NAMESPACE}/{name}/".encode()) for word in words)
+        if wants and b"fetch" in words and b"--cache" in words:
             return int(entry.name)
     return 0
 
@@ -136,7 +137,7 @@ def test_a_killed_download_into_an_empty_dir_goes_on_where_it_was(stage: Stage) 
     assert stage.condition("own", "WeightsReady")["reason"] == "Downloading"
     (pod,) = stage.pods("own")
     assert not pod["status"]["containerStatuses"][0].get("started"), "no engine before both models are there"
-    os.kill(process("own"), signal.SIGKILL)
+    os.kill(until(lambda: process("own"), LONG), signal.SIGKILL)
     until(lambda: any(bringing(pod).get("restartCount", 0) > 0 for pod in stage.pods("own")), LONG)
     order(stage)
     scene.wait_ready(stage.cluster, "own", LONG)
