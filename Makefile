@@ -8,7 +8,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
-export PYTHONPATH := $(CURDIR)/dev
+export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/dev
 
 .PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated lock sbom image clean
 
