@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -180,6 +182,12 @@ class Settings(BaseSettings):
         description="Comma-separated folders of nodes below which weights.cache.nodePath may lie, for pods write there "
         "as root. Empty: any that is not the system's.",
     )
+    step_metrics_from: str = Field(
+        default="",
+        description="JSON list of NetworkPolicy peers (podSelector, namespaceSelector, ipBlock) that may reach the "
+        "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody, for nothing tells "
+        "who scrapes.",
+    )
     plain_http_registries: str = Field(
         default="",
         description="HOST:PORT of registries without TLS, separated by commas; handed to the Jobs. Only who installs "
@@ -225,6 +233,18 @@ class Settings(BaseSettings):
         if relative:
             raise ValueError(f"{relative[0]} is no absolute path")
         return ",".join(one.rstrip("/") for one in value.split(","))
+
+    @field_validator("step_metrics_from")
+    @classmethod
+    def _peers(cls, value: str) -> str:
+        try:
+            peers = json.loads(value or "[]")
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"is no JSON ({error})") from None
+        known = {"podSelector", "namespaceSelector", "ipBlock"}
+        if not isinstance(peers, list) or not all(isinstance(one, dict) and one and set(one) <= known for one in peers):
+            raise ValueError(f"must be a JSON list of objects with the keys {', '.join(sorted(known))}")
+        return value
 
     @field_validator("prometheus_url")
     @classmethod
@@ -304,6 +324,11 @@ class Settings(BaseSettings):
     def node_folder_list(self) -> tuple[str, ...]:
         """Folders of nodes that caches may lie in; empty means any."""
         return tuple(self.node_folders.split(",")) if self.node_folders else ()
+
+    @property
+    def step_metrics_peers(self) -> tuple[Mapping[str, Any], ...]:
+        """Peers that may reach the port of step telemetry; empty means everybody."""
+        return tuple(json.loads(self.step_metrics_from or "[]"))
 
     @property
     def namespace_list(self) -> tuple[str, ...]:

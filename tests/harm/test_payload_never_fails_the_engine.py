@@ -197,7 +197,11 @@ def unreadable() -> Any:
     return Version()
 
 
-@pytest.mark.parametrize("version", ["0.33.0", "1.0.0", "", "dev", None, unreadable()], ids=repr)
+@pytest.mark.parametrize(
+    "version",
+    ["0.33.0", "1.0.0", "", "dev", None, unreadable()],
+    ids=lambda one: str(one) if isinstance(one, str | None) else "unreadable",
+)
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_an_engine_that_is_not_proven_starts_with_its_own_scheduler_wherever_that_has_moved(
     vllm: ModuleType, version: Any, asynchronous: bool

@@ -29,6 +29,8 @@ class Capabilities:
     """Privileges (`domain.privileges`) that templates may ask for, by the operator's settings."""
     node_folders: tuple[str, ...] = ()
     """Folders of nodes that caches may lie in, likewise; empty: any."""
+    step_metrics_from: tuple[Mapping[str, Any], ...] = ()
+    """NetworkPolicy peers that may reach the port of step telemetry; empty: everybody."""
     job_env: tuple[tuple[str, str], ...] = ()
     """Variables (name, value) that every Job is given, by the operator's settings."""
 

@@ -28,8 +28,17 @@ def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
 
 
 def network(inp: RenderInput) -> dict[str, Any]:
-    """Values of those that reach the pods: every port, and where its metrics are."""
-    return {"ports": podspec.ports(inp)}
+    """Values of those that reach the pods: every port, where its metrics are, and who may reach which of them."""
+    ports = podspec.ports(inp)
+    open_to_all = [one for one in ports if one["number"] != names.TELEMETRY_PORT or not _scrapers(inp)]
+    rules = [{"ports": open_to_all, "peers": []}]
+    if len(open_to_all) < len(ports):
+        rules.append({"ports": [one for one in ports if one not in open_to_all], "peers": _scrapers(inp)})
+    return {"ports": ports, "rules": rules}
+
+
+def _scrapers(inp: RenderInput) -> list[dict[str, Any]]:
+    return [dict(one) for one in inp.capabilities.step_metrics_from]
 
 
 def deployment(inp: RenderInput) -> dict[str, Any]:

@@ -81,6 +81,7 @@ class Resync:
             job_env=self._settings.for_jobs,
             template_privileges=self._settings.privilege_list,
             node_folders=self._settings.node_folder_list,
+            step_metrics_from=self._settings.step_metrics_peers,
         )
 
     async def installed(self) -> bool:

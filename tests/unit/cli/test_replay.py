@@ -176,7 +176,9 @@ def test_a_pod_that_comes_later_and_one_that_goes(
     server.answer = ranges(samples)
     assert main(words(server, spec, "--json")) == 0
     reasons = [json.loads(line).get("message", "") for line in capsys.readouterr().out.splitlines()]
-    assert any(message.startswith("1 of 2 pods have figures; b:") for message in reasons)
+    assert any(message.startswith("1 of 2 pods have figures that can be believed") for message in reasons)
+    assert "over 24,000 drafts" in reasons[15]
+    assert "over 12,000 drafts" in reasons[30], "the other pod alone goes on being tuned once this one is gone"
 
 
 def test_token_and_errors_of_the_server(
