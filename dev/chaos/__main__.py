@@ -43,6 +43,9 @@ def main() -> int:
         chosen = [fault for fault in ALL if fault.__name__ in given.only]
     try:
         report = play(given.seed, chosen, kills=given.kills, short=given.short, say=say)
+    except KeyboardInterrupt:
+        say("interrupted: nothing is left behind")
+        return 130
     except (SceneError, DevClusterError) as error:
         say(str(error))
         print(json.dumps({"ok": False, "seed": given.seed, "error": str(error).splitlines()[0]}))

@@ -74,13 +74,13 @@ def manifest(name: str, **changes: Any) -> Json:
 
 
 def cached(name: str, speculator: str) -> Json:
-    """One whose weights a Job brings from the hub into the store."""
+    """One whose weights a Job brings from the hub into the store, and removes there what nobody uses any more."""
     return manifest(
         name,
         verifier={"model": f"hf://tiny/{hub.TARGET}", "servedName": name, "maxModelLen": 2048, "maxNumSeqs": 8},
         speculator=SPECULATORS[speculator],
         speculation={"mode": "Static", "numSpeculativeTokens": K, "maxSpeculativeTokens": K},
-        weights={"hubEndpoint": hub.URL, "cache": {"claimName": CLAIM}},
+        weights={"hubEndpoint": hub.URL, "cache": {"claimName": CLAIM, "collect": True}},
     )
 
 

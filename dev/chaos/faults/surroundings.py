@@ -18,11 +18,18 @@ from demo.scene import NAMESPACE
 from speculative_operator.domain import names
 
 NEWCOMER = "fault-newcomer"
-LONG_AGO = 7 * 86400.0
+LONG_AGO = 90 * 86400.0
+"""seconds: longer than any version that a cache keeps unused."""
 FETCH_SECONDS = 90.0
 OWN_FOLDER = ".speculative-cache"
-LIKELY = ("models/llama-70b/model.safetensors", "partial/upload-of-team-b/part-1", "trash/keep-me/results.csv",
-          "uses/0123456789abcdef/notes", "compiled/by-somebody/kernel.bin")  # fmt: skip
+LIKELY = (
+    "models/llama-70b/model.safetensors",
+    "models/fedcba9876543210/model.safetensors",
+    "partial/upload-of-team-b/part-1",
+    "trash/keep-me/results.csv",
+    "uses/0123456789abcdef/notes",
+    "compiled/by-somebody/kernel.bin",
+)
 """Where a cache has folders of its own, under names that others give."""
 FILES = ("results/run-17.csv", "llama-70b/config.json", *LIKELY)
 
