@@ -80,7 +80,7 @@ class Room:
             if may_run_on(need, one) and is_large_enough(need, one)
         ]
         if not nodes:
-            return False
+            return None  # nor would it fit if an old pod went: that one serves until there is a node, if ever
         waiting = [one async for one in self._kube.list(POD, fields=WAITING)]
         nodes.sort(key=lambda one: (-most(one, need), one["metadata"]["name"]))
         for node in nodes[:MOST_NODES]:

@@ -74,7 +74,7 @@ async def test_nodes_that_may_have_it_are_looked_at_until_one_has_room() -> None
 
 async def test_where_no_node_may_have_it_no_pod_is_listed() -> None:
     rig = Rig(nodes=[])
-    assert await rig.fits() is False
+    assert await rig.fits() is None
     assert rig.cluster.asked == ["nodes gpu=yes"]
 
 
