@@ -22,7 +22,8 @@ class NoNode:
     """An API server that knows no node with these labels."""
 
     async def list(self, *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
-        for one in ():
+        nodes: list[dict[str, Any]] = []
+        for one in nodes:
             yield one
 
 
