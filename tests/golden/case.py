@@ -23,6 +23,7 @@ from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import catalogue_of
 from speculative_operator.reconcile.caps import per_request
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.strategy import choose
 from speculative_operator.render import Capabilities, RenderInput, render
 
@@ -80,7 +81,7 @@ class Case:
                 table_version=self.more.get("tableVersion", 1),
                 per_request=per_request(self.spec, self.knobs),
                 capabilities=capabilities,
-                strategy=choose(self.spec, self.more.get("room")),
+                strategy=choose(self.spec, Room(self.more["room"]) if "room" in self.more else None),
             )
         )
 

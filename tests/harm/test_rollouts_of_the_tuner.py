@@ -22,6 +22,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DailyWindow, DeploymentSpec, OffPolicy, RolloutStrategy, Tuning
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import deciding
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.strategy import NEW_FIRST, RECREATE
 
 SECONDS = 60.0
@@ -78,8 +79,8 @@ def two_hours(**change: Any) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("room", [None, False], ids=["not known", "none free"])
-def test_the_tuner_never_ends_the_only_pod_and_says_what_it_would_do(room: bool | None) -> None:
+@pytest.mark.parametrize("room", [None, Room.TAKEN, Room.NOWHERE])
+def test_the_tuner_never_ends_the_only_pod_and_says_what_it_would_do(room: Room | None) -> None:
     cluster = two_hours(room=room)
     assert cluster.templates == 1
     before = cluster.status["speculation"]["table"]
@@ -123,18 +124,18 @@ def strategy(cluster: Cluster) -> Any:
 
 
 def test_with_a_proven_spare_the_new_pod_comes_first(tuner: Tuner) -> None:
-    cluster = settled(spec=default_spec(), room=True)
+    cluster = settled(spec=default_spec(), room=Room.FREE)
     wish(tuner)
     cluster.tick(useless_drafts(cluster))
     assert (cluster.templates, strategy(cluster)) == (2, NEW_FIRST)
     cluster.roll()
-    cluster.room = False
+    cluster.room = Room.TAKEN
     assert cluster.settle().actions == ()
     assert strategy(cluster) == NEW_FIRST, "what was chosen for a rollout stays while it lasts"
 
 
 def test_a_spec_that_ends_pods_first_is_never_rolled_unasked(tuner: Tuner) -> None:
-    cluster = settled(spec=replace(default_spec(), rollout_strategy=RolloutStrategy.RECREATE), room=True)
+    cluster = settled(spec=replace(default_spec(), rollout_strategy=RolloutStrategy.RECREATE), room=Room.FREE)
     wish(tuner)
     cluster.tick(useless_drafts(cluster))
     assert cluster.templates == 1
@@ -188,7 +189,7 @@ def test_a_spare_that_is_gone_between_two_steps_of_a_rollout_costs_no_pod(tuner:
     cluster.settle()
     tuner.bring_back(in_force(cluster))
     cluster.tick(observed(cluster))
-    cluster.room = False
+    cluster.room = Room.TAKEN
     cluster.tick()
     assert (cluster.templates, strategy(cluster)) == (3, NEW_FIRST)
 
@@ -230,7 +231,7 @@ def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_
     assert cluster.status["decisions"][0]["reason"] == "RolloutUndone"
     cluster.roll()
     cluster.settle()
-    cluster.room, made = True, cluster.templates
+    cluster.room, made = Room.FREE, cluster.templates
     for hours in range(23):
         ask()
         cluster.tick(observed(cluster))

@@ -29,5 +29,6 @@ class NoNode:
 
 async def test_no_pod_ends_for_a_pod_that_no_node_could_run() -> None:
     room = await Room(cast("Kube", NoNode()), lambda: 0.0, everywhere=True).fits(("ns", "a"), TEMPLATE, waits=True)
-    asked = replace(SPEC, replicas=1, rollout_strategy=RolloutStrategy.ROLLING_UPDATE)
-    assert choose(asked, room) == NEW_FIRST
+    for asked in (RolloutStrategy.AUTO, RolloutStrategy.ROLLING_UPDATE):
+        for replicas in (1, 2):
+            assert choose(replace(SPEC, replicas=replicas, rollout_strategy=asked), room) == NEW_FIRST

@@ -24,6 +24,7 @@ from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.reading import at, items, mapping, seconds_of, text, whole
 from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import table_of
 from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
@@ -103,11 +104,11 @@ def permission_of(world: World, rollout: Rollout, policy: Policy, in_force: InFo
     spec = world.spec
     known = _standing(read(world.status), policy, in_force, spec.generation, now)
     hindrance, asks = _hindrance(spec, rollout, world.room, known, now)
-    return Permission(hindrance, asks, known, spec.accept, spec.generation, world.room is True)
+    return Permission(hindrance, asks, known, spec.accept, spec.generation, world.room is Room.FREE)
 
 
 def _hindrance(
-    spec: DeploymentSpec, rollout: Rollout, room: bool | None, known: OwnRollouts, now: float
+    spec: DeploymentSpec, rollout: Rollout, room: Room | None, known: OwnRollouts, now: float
 ) -> tuple[str, bool]:
     if known.held_until is not None and now < known.held_until <= now + HELD_SECONDS:
         return f"the last rollout of this kind went back: none is made before {timestamp(known.held_until)}", False
@@ -117,7 +118,7 @@ def _hindrance(
         return "", False
     if spec.rollout_strategy is RolloutStrategy.RECREATE:
         return "rollout.strategy Recreate ends pods before others serve", False
-    if room:
+    if room is Room.FREE:
         return "", False
     return "no node is proven to have room for one more pod, so that pods would end before others serve", room is None
 

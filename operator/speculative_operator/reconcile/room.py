@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from speculative_operator.reconcile.quantities import quantity
@@ -28,6 +29,17 @@ _UNJUDGED = (
 """Parts of a pod of which the template alone does not tell where it may run."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Room(Enum):
+    """What is known of a place for one more pod."""
+
+    FREE = "free"
+    """It fits beside all that run."""
+    TAKEN = "taken"
+    """It would fit on some node, but others take the place: it waits until one of them ends."""
+    NOWHERE = "nowhere"
+    """No node could run it, whatever ended there."""
 
 
 @dataclass(frozen=True, slots=True)

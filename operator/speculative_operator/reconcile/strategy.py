@@ -3,6 +3,7 @@
 A new pod that waits for the accelerator of the pod it replaces waits for ever (kserve#4618). So, for `Auto`:
 
 - known to be free for one more replica: the new pod comes first, serving never dips;
+- could run on no node, whatever ended there: likewise, for the old pod's end would help nobody;
 - else with several replicas: one goes first, the others serve on;
 - else: the only pod goes first. Serving pauses for one start, which no choice could avoid without a spare accelerator.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
+from speculative_operator.reconcile.room import Room
 
 RECREATE: dict[str, Any] = {"type": "Recreate"}
 NEW_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -19,8 +21,8 @@ OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurg
 EVERY = (RECREATE, NEW_FIRST, OLD_FIRST)
 
 
-def choose(spec: DeploymentSpec, room: bool | None, *, owns_replicas: bool = True) -> dict[str, Any]:
-    """The Deployment's `spec.strategy`. `room`: whether one more pod is proven to fit, or not to; None when unknown.
+def choose(spec: DeploymentSpec, room: Room | None, *, owns_replicas: bool = True) -> dict[str, Any]:
+    """The Deployment's `spec.strategy`. `room`: for one more pod; None when unknown.
 
     An explicit RollingUpdate starts the new pod first, unless it is known that this would wait for ever. Where others
     set the Deployment's replicas (`owns_replicas` False), the spec's say nothing: there may be many, and all at once
@@ -29,8 +31,8 @@ def choose(spec: DeploymentSpec, room: bool | None, *, owns_replicas: bool = Tru
     if spec.rollout_strategy is RolloutStrategy.RECREATE:
         return RECREATE
     if spec.rollout_strategy is RolloutStrategy.ROLLING_UPDATE:
-        return OLD_FIRST if room is False else NEW_FIRST
-    if room:
+        return OLD_FIRST if room is Room.TAKEN else NEW_FIRST
+    if room in (Room.FREE, Room.NOWHERE):
         return NEW_FIRST
     return OLD_FIRST if spec.replicas > 1 or not owns_replicas else RECREATE
 

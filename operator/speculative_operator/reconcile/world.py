@@ -14,6 +14,7 @@ from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, packaged
+from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
 
@@ -57,9 +58,9 @@ class World:
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""
-    room: bool | None = None
-    """Whether one more pod was just proven to fit beside all that run, or proven not to; None: it was not looked at, or
-    cannot be told. The shell looks where an Outcome asks for it, and ticks again."""
+    room: Room | None = None
+    """What was just proven of a place for one more pod; None: it was not looked at, or cannot be told. The shell looks
+    where an Outcome asks for it, and ticks again."""
     objects: int = 1
     """SpeculativeDeployments that the operator serves: what each may ask of hubs depends on it."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from speculative_operator.reconcile.room import Need, fits, is_large_enough, may_run_on, most, need_of
+from speculative_operator.reconcile.room import Room as Found
 from speculative_operator.shell.cache import Key
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Json, Kube
@@ -47,9 +48,9 @@ class Room:
         self._aside: dict[str, dict[Key, tuple[Need, float]]] = {}
         self._forbidden_until = 0.0
 
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> bool | None:
-        """Whether one more pod of `template` fits now; None where that cannot be told. `waits`: pods are about to be
-        replaced whatever the answer, which therefore is worth waiting for."""
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> Found | None:
+        """What room there is now for one more pod of `template`; None where that cannot be told. `waits`: pods are
+        about to be replaced whatever the answer, which therefore is worth waiting for."""
         need, now = need_of(template), self._clock()
         if not self._everywhere or need is None or now < self._forbidden_until:
             return None
@@ -65,7 +66,7 @@ class Room:
         except (ApiError, TimeoutError) as error:
             log.debug("free accelerators cannot be counted now: %s", error)
             found = None
-        if not found:
+        if found is not Found.FREE:
             self._next[key] = self._clock() + AGAIN_SECONDS
         return found
 
@@ -73,14 +74,14 @@ class Room:
         """The object is gone."""
         self._next.pop(key, None)
 
-    async def _look(self, key: Key, need: Need) -> bool | None:
+    async def _look(self, key: Key, need: Need) -> Found | None:
         nodes = [
             one
             async for one in self._kube.list(NODE, selector=need.selector)
             if may_run_on(need, one) and is_large_enough(need, one)
         ]
         if not nodes:
-            return None  # nor would it fit if an old pod went: that one serves until there is a node, if ever
+            return Found.NOWHERE
         waiting = [one async for one in self._kube.list(POD, fields=WAITING)]
         nodes.sort(key=lambda one: (-most(one, need), one["metadata"]["name"]))
         for node in nodes[:MOST_NODES]:
@@ -88,8 +89,8 @@ class Room:
             pods = [one async for one in self._kube.list(POD, fields=f"spec.nodeName={name}")]
             if fits(need, node, pods, (*waiting, *self._promised(name, key))):
                 self._aside.setdefault(name, {})[key] = (need, self._clock() + SET_ASIDE_SECONDS)
-                return True
-        return False if len(nodes) <= MOST_NODES else None
+                return Found.FREE
+        return Found.TAKEN if len(nodes) <= MOST_NODES else None
 
     def _promised(self, node: str, key: Key) -> Iterator[Json]:
         """Pods of other objects for which room on the node was found a moment ago."""

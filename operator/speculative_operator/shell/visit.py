@@ -20,6 +20,7 @@ from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Catalogue, Outcome, World, packaged
@@ -64,7 +65,7 @@ class SeesJobs(Protocol):
 class FindsRoom(Protocol):
     """`room.Room`, or a fake."""
 
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> bool | None: ...
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> Room | None: ...
 
     def forget(self, key: Key) -> None: ...
 
@@ -220,7 +221,7 @@ class Visitor:
             waits, key = any(_replaces(one) for one in outcome.actions), (spec.namespace, spec.name)
             room = await self._sources.room.fits(key, outcome.room_for, waits=waits)
         if room is not None:
-            until = time.monotonic() + GOOD_SECONDS if room else inf
+            until = time.monotonic() + GOOD_SECONDS if room is Room.FREE else inf
             with self._telemetry.phase("decide"):
                 outcome = self._tick(replace(world, room=room), state.memory, observation, now)
         state.memory, state.leaving = outcome.memory, outcome.leaving

@@ -24,6 +24,7 @@ from speculative_operator.domain.spec import (
     Target,
 )
 from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.status import should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.render import Capabilities, table_config
@@ -141,8 +142,8 @@ def test_pod_monitor_comes_and_goes_with_its_kind() -> None:
 
 
 def test_free_accelerators_alone_are_no_reason_to_write() -> None:
-    cluster = settled(room=False)
-    cluster.room = True
+    cluster = settled(room=Room.TAKEN)
+    cluster.room = Room.FREE
     assert cluster.look().actions == ()
     cluster.edit(engine=EngineSettings(args=("--seed=1",)))
     (action,) = cluster.look().actions
@@ -151,8 +152,8 @@ def test_free_accelerators_alone_are_no_reason_to_write() -> None:
 
 
 def test_a_strategy_edited_by_hand_is_put_back_while_accelerators_come_and_go() -> None:
-    cluster = settled(room=False)
-    cluster.room = True
+    cluster = settled(room=Room.TAKEN)
+    cluster.room = Room.FREE
     cluster.children["Deployment", "demo"]["spec"]["strategy"] = {"type": "Recreate"}
     (action,) = cluster.look().actions
     assert isinstance(action, ApplyChild)

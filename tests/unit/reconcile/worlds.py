@@ -25,6 +25,7 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import mounted
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
@@ -65,7 +66,7 @@ class Cluster:
     leaving: Mapping[str, Memory] = field(default_factory=dict)
     now: float = NOW
     uids: int = 0
-    room: bool | None = True
+    room: Room | None = Room.FREE
     """What is found where a tick asks whether one more pod fits."""
     upgraded: bool = False
     """Another release of the operator was installed: what it would make anew may wait."""

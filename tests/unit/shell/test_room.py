@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from speculative_operator.reconcile.room import Room as Found
 from speculative_operator.shell import room as module
 from speculative_operator.shell.errors import ApiError, ForbiddenError, UnavailableError
 from speculative_operator.shell.kube import Kube
@@ -62,47 +63,47 @@ class Rig:
         self.cluster, self.now = Cluster(**cluster), 1000.0
         self.room = Room(cast("Kube", self.cluster), lambda: self.now, everywhere=everywhere)
 
-    async def fits(self, key: tuple[str, str] = KEY, *, waits: bool = True) -> bool | None:
+    async def fits(self, key: tuple[str, str] = KEY, *, waits: bool = True) -> Found | None:
         return await self.room.fits(key, TEMPLATE, waits=waits)
 
 
 async def test_nodes_that_may_have_it_are_looked_at_until_one_has_room() -> None:
     rig = Rig(nodes=[node("a", 2), node("b", 2), node("c")], pods={"a": [pod(2)]})
-    assert await rig.fits() is True
+    assert await rig.fits() is Found.FREE
     assert rig.cluster.asked == ["nodes gpu=yes", f"pods {WAITING}", "pods spec.nodeName=a", "pods spec.nodeName=b"]
 
 
 async def test_where_no_node_may_have_it_no_pod_is_listed() -> None:
     rig = Rig(nodes=[])
-    assert await rig.fits() is None
+    assert await rig.fits() is Found.NOWHERE
     assert rig.cluster.asked == ["nodes gpu=yes"]
 
 
 async def test_room_is_promised_to_one_object_only() -> None:
     rig = Rig()
-    assert await rig.fits() is True
-    assert await rig.fits() is True, "for the same object it still is"
-    assert await rig.fits(OTHER) is False
+    assert await rig.fits() is Found.FREE
+    assert await rig.fits() is Found.FREE, "for the same object it still is"
+    assert await rig.fits(OTHER) is Found.TAKEN
     rig.now += SET_ASIDE_SECONDS + 1
-    assert await rig.fits(OTHER) is True
+    assert await rig.fits(OTHER) is Found.FREE
 
 
 async def test_many_at_once_do_not_all_count_on_the_same_accelerator() -> None:
     rig = Rig(nodes=[node("a", 3)])
     answers = await asyncio.gather(*(rig.fits(("ns", f"o{number}")) for number in range(10)))
-    assert sum(answer is True for answer in answers) == 3
+    assert sum(answer is Found.FREE for answer in answers) == 3
 
 
 async def test_who_waits_for_nothing_looks_seldom() -> None:
     rig = Rig(pods={"a": [pod(1)]})
-    assert await rig.fits(waits=False) is False
+    assert await rig.fits(waits=False) is Found.TAKEN
     rig.cluster.asked.clear()
     rig.cluster.pods.clear()
     assert await rig.fits(waits=False) is None
     assert rig.cluster.asked == []
-    assert await rig.fits() is True, "an edit that replaces pods is worth a look"
+    assert await rig.fits() is Found.FREE, "an edit that replaces pods is worth a look"
     rig.now += AGAIN_SECONDS
-    assert await rig.fits(waits=False) is True
+    assert await rig.fits(waits=False) is Found.FREE
 
 
 async def test_without_permission_nothing_is_told_nor_asked_again_soon() -> None:

@@ -17,6 +17,7 @@ from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
@@ -41,10 +42,10 @@ Plan = Callable[[World], tuple[tuple[Action, ...], dict[str, Any], tuple[Event, 
 
 @dataclass
 class FakeRoom:
-    answer: bool | None
+    answer: Room | None
     asked: list[bool] = field(default_factory=list)
 
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> bool | None:
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> Room | None:
         assert (key, template) == (KEY, {"spec": {}})
         self.asked.append(waits)
         return self.answer
@@ -455,28 +456,28 @@ async def test_a_job_that_could_not_be_made_gives_its_turn_back(rig: Rig) -> Non
 # -- room for one more pod
 
 
-@pytest.mark.parametrize(("answer", "ticks"), [(None, 1), (False, 2), (True, 2)])
+@pytest.mark.parametrize(("answer", "ticks"), [(None, 1), (Room.TAKEN, 2), (Room.FREE, 2)])
 async def test_a_tick_that_asks_for_room_is_made_again_with_the_answer(
-    rig: Rig, answer: bool | None, ticks: int
+    rig: Rig, answer: Room | None, ticks: int
 ) -> None:
     of = await rig.begin()
     rig.room.answer = answer
     rig.room_for = {"spec": {}}
     rig.plan = lambda world: (
         (applying(of, "Deployment"),),
-        {"observedGeneration": 1, "replicas": int(bool(world.room))},
+        {"observedGeneration": 1, "replicas": int(world.room is Room.FREE)},
         (),
     )
     await rig.visitor.visit(KEY)
     assert [world.room for world, *_ in rig.seen] == [None, answer][:ticks]
     assert rig.room.asked == [True], "a Deployment is about to be written"
-    assert rig.status["replicas"] == int(bool(answer))
+    assert rig.status["replicas"] == int(answer is Room.FREE)
 
 
 async def test_room_that_was_found_too_long_ago_is_looked_for_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write may wait for its slot: by then the accelerator may be another's."""
     of = await rig.begin()
-    rig.room.answer, rig.room_for = True, {"spec": {}}
+    rig.room.answer, rig.room_for = Room.FREE, {"spec": {}}
     rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
     monkeypatch.setattr(visit, "GOOD_SECONDS", -1.0)
     assert await rig.visitor.visit(KEY) == 0.0
