@@ -46,7 +46,7 @@ def guarded(cluster: Cluster) -> Iterator[Cluster]:
     else:
         pytest.fail("the policy never came into force")
     yield cluster
-    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", str(INSTALL))
+    cluster.kubectl("delete", "--ignore-not-found", "--timeout=120s", "-f", str(INSTALL))
 
 
 def writes(cluster: Cluster, manifest: Json, verb: str = "apply", *, who: str = ACCOUNT) -> Any:

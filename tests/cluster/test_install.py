@@ -52,7 +52,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     cluster.kubectl("apply", "--server-side", "-f", str(INSTALL.parent))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
     yield cluster
-    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", str(INSTALL))
+    cluster.kubectl("delete", "--ignore-not-found", "--timeout=120s", "-f", str(INSTALL))
 
 
 def test_install_file_is_what_the_chart_renders(cluster: Cluster) -> None:
