@@ -65,6 +65,8 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
     change = {"metadata": {"annotations": {names.ANNOTATION_TABLE: json.dumps(claim)}}}
     heavy.cluster.kubectl("patch", "deployment", NAME, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(change))
     until(lambda: drafts(heavy) == [False] and ready(heavy), 60)
+    # The tuner says so once it has seen figures of the new pods.
+    until(lambda: speculation(heavy)["state"] == "HardOff", 60)
     block = speculation(heavy)
     assert (block["state"], block["hardOff"], block["tableText"]) == ("HardOff", True, "none")
     assert (block["table"], block["tableVersion"]) == (before["table"], claim["version"])
