@@ -41,6 +41,11 @@ def be_blind(loop: Run, seconds: float, gap: Gap = DOWN) -> list[Decision]:
     return changes
 
 
+def see_little(loop: Run) -> None:
+    """Figures came once, and told nothing of drafts."""
+    loop.memory = replace(loop.memory, updated_at=loop.now)
+
+
 def learned(load: float = 20.0) -> Run:
     """A loop that has served one load for ten minutes."""
     loop = run(Plant(noise=0.01))
@@ -49,14 +54,22 @@ def learned(load: float = 20.0) -> Run:
     return loop
 
 
-def test_drafts_that_were_never_measured_do_not_run_on_unwatched() -> None:
+def test_drafts_that_were_never_shown_to_pay_do_not_run_on_unwatched() -> None:
     loop = run(Plant())
     table = loop.memory.table
+    see_little(loop)
     assert be_blind(loop, BLIND_SECONDS) == [], "not before a restart of Prometheus has had its time"
     (change,) = be_blind(loop, 6 * 3600.0)
     assert change.reason is Reason.METRICS_LOST
     assert loop.memory.table == KTable.constant(0, KNOBS.max_batch) != table
     assert be_blind(loop, 6 * 3600.0) == [], "once in an outage"
+
+
+def test_where_figures_never_came_no_drafts_are_taken_away() -> None:
+    loop = run(Plant())
+    table = loop.memory.table
+    assert be_blind(loop, 24 * 3600.0) == [], "a Prometheus that was never set up is no outage"
+    assert loop.memory.table == table
 
 
 def test_what_was_shown_to_pay_is_not_taken_away() -> None:
@@ -81,6 +94,7 @@ def test_no_load_ever_gets_more_drafts_in_an_outage(load: float, start: int, win
 def test_the_table_before_is_not_lost_when_pods_are_seen_again() -> None:
     loop = run(Plant())
     table = loop.memory.table
+    see_little(loop)
     be_blind(loop, 2 * BLIND_SECONDS)
     loop.memory = Memory.from_status(
         json.loads(json.dumps(loop.memory.to_status())), loop.policy
@@ -94,6 +108,7 @@ def test_the_table_before_is_not_lost_when_pods_are_seen_again() -> None:
 
 def test_an_outage_that_comes_back_is_a_new_one() -> None:
     loop = run(Plant())
+    see_little(loop)
     be_blind(loop, 2 * BLIND_SECONDS)
     loop.play(20.0, 20.0)
     assert loop.memory.table.max_k > 0
@@ -112,6 +127,7 @@ def test_a_trial_is_not_what_is_returned_to() -> None:
 @pytest.mark.parametrize("reason", [Reason.IDLE, Reason.NO_PODS])
 def test_a_deployment_at_rest_is_no_outage(reason: Reason) -> None:
     loop = run(Plant())
+    loop.play(20.0)
     assert be_blind(loop, 6 * 3600.0, Gap(reason, "nothing to see")) == []
 
 
@@ -123,11 +139,13 @@ def test_a_deployment_at_rest_is_no_outage(reason: Reason) -> None:
 def test_no_pod_is_ever_replaced_without_evidence_and_nobody_is_overruled(changes: dict[str, object]) -> None:
     asked = policy(**changes)
     loop = run(Plant(), asked)
+    loop.play(20.0)
     assert be_blind(loop, 6 * 3600.0) == []
 
 
 def test_a_clock_set_back_neither_hastens_nor_ends_the_wait() -> None:
     loop = run(Plant())
+    see_little(loop)
     be_blind(loop, BLIND_SECONDS / 2)
     loop.now -= 1e6
     assert be_blind(loop, BLIND_SECONDS) == []
@@ -146,6 +164,9 @@ def test_one_believed_look_begins_the_wait_anew() -> None:
 
 def test_what_falls_in_an_outage_is_never_kept_from_the_user_and_rolls_no_pod() -> None:
     cluster = settled()
+    cluster.tick()
+    assert cluster.memory is not None
+    cluster.memory = replace(cluster.memory, updated_at=cluster.now)
     version, deployment = cluster.table["version"], cluster.children["Deployment", "demo"]
     told, kinds = [], set()
     for _ in range(int(BLIND_SECONDS / 10.0) + 3):

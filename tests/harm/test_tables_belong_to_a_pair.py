@@ -17,6 +17,8 @@ from speculative_operator.domain.actions import DeleteChild, PokePod
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.spec import Method, Mode, ModelSource, OffPolicy, Scheme, Speculation, Speculator
 from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile import tables
+from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.tick import Outcome
 from speculative_operator.render import table_config
 from speculative_operator.render.podspec import table_name
@@ -257,6 +259,37 @@ def test_pods_of_the_release_before_keep_their_table_while_the_next_pair_comes_u
     cluster.roll()
     cluster.settle()
     assert configs(cluster) == {cluster.config("table")[1], cluster.config("payload")[1]}
+
+
+def test_pods_that_serve_on_keep_getting_tables_when_an_edit_is_taken_back() -> None:
+    cluster = settled()
+    former(cluster)
+    cluster.forget()
+    cluster.tick()
+    wanted = cluster.spec.speculator
+    for one in cluster.pods:
+        one["spec"] = deepcopy(cluster.children["Deployment", "demo"]["spec"]["template"]["spec"])
+    cluster.edit(speculator=drawn("other"))
+    stall(cluster)
+    cluster.edit(speculator=wanted)
+    for _ in range(3):
+        cluster.tick()
+    assert cluster.config("table")[1] == "demo-table", "what the pods that serve read"
+
+
+def test_two_pairs_that_read_one_table_are_never_tuned_against_each_other() -> None:
+    """Pods of both pairs were made by a release before, which had one ConfigMap for all."""
+    cluster = settled()
+    former(cluster)
+    cluster.forget()
+    cluster.tick()
+    cluster.edit(speculator=drawn("other"))
+    label = tables.label_of(cluster.spec)
+    template = cluster.children["Deployment", "demo"]["spec"]["template"]
+    template["metadata"]["labels"][names.LABEL_PAIR] = label
+    old = {one["metadata"]["labels"][names.LABEL_PAIR] for one in cluster.pods}
+    assert old != {label}
+    assert tables.read_leaving(cluster.world(), read_pods(tuple(cluster.pods)), {label}) == ()
 
 
 def test_content_of_the_payload_is_never_changed_below_pods() -> None:

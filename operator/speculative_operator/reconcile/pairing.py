@@ -190,7 +190,8 @@ class _Way:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return self._fetched_by_pods(self._cache, known, ready)
         lies = record.cache in self._homes
-        doubt = stuck(self._world.pods, self._pairs(known)) if lies else ""
+        # A look goes into our own folder: it would fetch anew what lies where a release before has put it.
+        doubt = stuck(self._world.pods, self._pairs(known)) if record.cache == self._homes[0] else ""
         if lies and not self._looks_again(record, doubt):
             self._record = replace(record, failure=None)
             self._actions += jobs.leftover(self._world, Purpose.FETCH)

@@ -185,7 +185,9 @@ def _of_context(context: Mapping[str, Any], where: str) -> Iterator[Asked]:
             yield Asked(privilege, f"{where}.{privilege}.type", "Unconfined")
     options = mapping(context, "seLinuxOptions")
     if text(options, "type") not in _SE_LINUX or text(options, "user") or text(options, "role"):
-        yield Asked(Privilege.SE_LINUX, f"{where}.seLinuxOptions", ", ".join(f"{k} {v}" for k, v in options.items()))
+        yield Asked(
+            Privilege.SE_LINUX, f"{where}.seLinuxOptions", ", ".join(f"{k} {v}" for k, v in sorted(options.items()))
+        )
     if at(context, "windowsOptions", "hostProcess") is True:
         yield Asked(Privilege.HOST_PROCESS, f"{where}.windowsOptions.hostProcess", "true")
 

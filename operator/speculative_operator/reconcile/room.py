@@ -37,9 +37,9 @@ class Room(Enum):
     FREE = "free"
     """It fits beside all that run."""
     TAKEN = "taken"
-    """It would fit on some node, but others take the place: it waits until one of them ends."""
+    """It would fit once one of the object's own pods has ended, and not before."""
     NOWHERE = "nowhere"
-    """No node could run it, whatever ended there."""
+    """Nor would it then: no node could run it, or pods of others take the place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 A new pod that waits for the accelerator of the pod it replaces waits for ever (kserve#4618). So, for `Auto`:
 
 - known to be free for one more replica: the new pod comes first, serving never dips;
-- could run on no node, whatever ended there: likewise, for the old pod's end would help nobody;
+- would not fit even without the old one: likewise, for the old pod's end would help nobody;
 - else with several replicas: one goes first, the others serve on;
 - else: the only pod goes first. Serving pauses for one start, which no choice could avoid without a spare accelerator.
 """

@@ -82,10 +82,17 @@ def label_of(spec: DeploymentSpec) -> str:
 def config_name(world: World, spec: DeploymentSpec, own: Collection[str]) -> str:
     """Name of the ConfigMap of the table of `spec`, for pods whose label is one of `own`: that which the template that
     runs mounts, where it is of this pair, for a release before may have called it otherwise."""
+    return _mounted_by(world, own) or table_name(spec)
+
+
+def _mounted_by(world: World, own: Collection[str]) -> str:
+    """What the template that runs mounts, where it is of these pairs; else what their pods do that serve on after an
+    edit that was taken back. Empty where none mounts a table."""
     template = mapping(world.deployment, "spec", "template")
-    if text(template, "metadata", "labels", names.LABEL_PAIR) in own:
-        return mounted(template).get(TABLE_VOLUME) or table_name(spec)
-    return table_name(spec)
+    if _label(template) in own:
+        return mounted(template).get(TABLE_VOLUME, "")
+    serving = (one for one in world.pods if _label(one) in own and not text(one, "metadata", "deletionTimestamp"))
+    return next((name for one in serving if (name := mounted(one).get(TABLE_VOLUME))), "")
 
 
 def mounted(pod: Mapping[str, Any]) -> dict[str, str]:
@@ -143,11 +150,13 @@ def table_of(rows: Any) -> KTable | None:
 
 
 def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tuple[Leaving, ...]:
-    """The tables of pods that serve, or are about to, and are of none of the pairs `own`."""
+    """The tables of pods that serve, or are about to, and are of none of the pairs `own`. Pods of a release before that
+    read the table of `own` have none to themselves: two tuners would take turns at it."""
+    shared = _mounted_by(world, own)
     labels = sorted({pod.pair for pod in pods if not pod.terminating} - {"", *own})
     known = {one.pair: one for one in _known(world)}
     found = (_leaving(world, label, known.get(label)) for label in labels)
-    return tuple(one for one in found if one is not None)[:MOST_LEAVING]
+    return tuple(one for one in found if one is not None and (not shared or one.config != shared))[:MOST_LEAVING]
 
 
 def last_of(world: World, own: Collection[str]) -> Leaving | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from speculative_operator.reconcile.room import Need, fits, is_large_enough, may_run_on, most, need_of
 from speculative_operator.reconcile.room import Room as Found
-from speculative_operator.shell.cache import Key
+from speculative_operator.shell.cache import Key, is_serving
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Json, Kube
 from speculative_operator.shell.resources import NODE, POD
@@ -32,6 +32,8 @@ PATIENCE = 10.0
 """seconds that a look may take, its turn included."""
 MOST_NODES = 50
 """Nodes whose pods are listed for one answer."""
+MOST_PODS = 1000
+"""Pods of one LIST: each is some kilobytes while the answer is worked out."""
 WAITING = "spec.nodeName=,status.phase=Pending"
 
 
@@ -82,15 +84,34 @@ class Room:
         ]
         if not nodes:
             return Found.NOWHERE
-        waiting = [one async for one in self._kube.list(POD, fields=WAITING)]
+        waiting = await self._pods(WAITING)
+        if waiting is None:
+            return None
+        freed = False
         nodes.sort(key=lambda one: (-most(one, need), one["metadata"]["name"]))
         for node in nodes[:MOST_NODES]:
             name = node["metadata"]["name"]
-            pods = [one async for one in self._kube.list(POD, fields=f"spec.nodeName={name}")]
+            pods = await self._pods(f"spec.nodeName={name}")
+            if pods is None:
+                return None
             if fits(need, node, pods, (*waiting, *self._promised(name, key))):
                 self._aside.setdefault(name, {})[key] = (need, self._clock() + SET_ASIDE_SECONDS)
                 return Found.FREE
-        return Found.TAKEN if len(nodes) <= MOST_NODES else None
+            others = [one for one in pods if not _is_own(one, key)]
+            first = [one for one in (*waiting, *self._promised(name, key)) if not _is_own(one, key)]
+            freed = freed or fits(need, node, others, first)
+        if len(nodes) > MOST_NODES:
+            return None
+        return Found.TAKEN if freed else Found.NOWHERE
+
+    async def _pods(self, fields: str) -> list[Json] | None:
+        """What of the pods matters here; None where there are too many to be held."""
+        found: list[Json] = []
+        async for one in self._kube.list(POD, fields=fields):
+            if len(found) == MOST_PODS:
+                return None
+            found.append(one)
+        return found
 
     def _promised(self, node: str, key: Key) -> Iterator[Json]:
         """Pods of other objects for which room on the node was found a moment ago."""
@@ -98,3 +119,9 @@ class Room:
         held = {other: one for other, one in self._aside.get(node, {}).items() if one[1] > now}
         self._aside[node] = held
         yield from ({"spec": need.pod} for other, (need, _) in held.items() if other != key)
+
+
+def _is_own(pod: Json, key: Key) -> bool:
+    """True for a pod that serves the object: its end may make room."""
+    metadata = pod.get("metadata") or {}
+    return metadata.get("namespace") == key[0] and is_serving(pod, key[1])

@@ -63,7 +63,7 @@ class Watches:
             return await handler(request)
         key = plural, f"{'watch' if watch else 'list'} {path}"
         if key in self._failures:
-            await asyncio.sleep(min(2.0 ** self._failures[key], LONGEST_PAUSE))
+            await asyncio.sleep(min(2.0 ** min(self._failures[key], 16), LONGEST_PAUSE))
         answer = await handler(request)
         if answer.status < 400 and isinstance(answer, _Answer):
             if watch:

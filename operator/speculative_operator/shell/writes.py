@@ -98,7 +98,7 @@ class Ledger:
         last, times, at = self.applied.get(slot, ("", 0, -inf))
         if last != digest or times < PATIENCE:
             return True
-        return not 0 <= now - at < min(5.0 * 2.0 ** (times - PATIENCE), 300.0)
+        return not 0 <= now - at < min(5.0 * 2.0 ** min(times - PATIENCE, 16), 300.0)
 
     def forget(self, wanted: Collection[Slot]) -> bool:
         """Drop what was refused and is not to be applied any more; True where there was any: an edit that was taken
@@ -341,6 +341,10 @@ class Writer:
                 POD, pod["metadata"]["namespace"], action.pod, {"metadata": metadata}, still=self._leading
             )
         except (NotFoundError, ConflictError, OutdatedError):
+            return Report()
+        except (ForbiddenError, InvalidError) as error:
+            # The kubelet delivers the table by itself within a minute or two: no reason to give the visit up.
+            log.info("pod %s cannot be told of its table: %s", action.pod, error)
             return Report()
         self._cache.put(body)
         self._telemetry.action("poke", POD.kind)

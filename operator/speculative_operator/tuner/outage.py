@@ -39,8 +39,10 @@ def watch_sight(memory: Memory, reason: Reason, now: float) -> Memory:
 
 
 def to_fall_back(memory: Memory, policy: Policy, now: float) -> bool:
-    """True once in an outage, where a table reaches pods without a rollout."""
-    blind = memory.blind_since is not None and now - memory.blind_since >= BLIND_SECONDS
+    """True once in an outage, where a table reaches pods without a rollout. Where figures never came there is none: no
+    drafts at all would be a worse guess than the prior."""
+    lost = memory.updated_at is not None and memory.blind_since is not None
+    blind = lost and now - (memory.blind_since or now) >= BLIND_SECONDS
     allowed = policy.mode is Mode.AUTO and policy.knobs.actuator is Actuator.LIVE and not memory.hard_off
     return blind and allowed and memory.before_outage is None
 

@@ -26,6 +26,13 @@ def pod(gpus: int) -> Json:
     return {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": {GPU: gpus}}}]}, "status": {}}
 
 
+def served(key: tuple[str, str]) -> Json:
+    """A pod of an object, on one accelerator."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{key[1]}-5d6f", "controller": True}
+    labels = {"pod-template-hash": "5d6f"}
+    return pod(1) | {"metadata": {"name": "s", "namespace": key[0], "labels": labels, "ownerReferences": [owner]}}
+
+
 def node(name: str, gpus: int = 1) -> Json:
     return {
         "metadata": {"name": name, "labels": {"gpu": "yes"}},
@@ -83,9 +90,23 @@ async def test_room_is_promised_to_one_object_only() -> None:
     rig = Rig()
     assert await rig.fits() is Found.FREE
     assert await rig.fits() is Found.FREE, "for the same object it still is"
-    assert await rig.fits(OTHER) is Found.TAKEN
+    assert await rig.fits(OTHER) is Found.NOWHERE
     rig.now += SET_ASIDE_SECONDS + 1
     assert await rig.fits(OTHER) is Found.FREE
+
+
+async def test_an_own_pod_in_the_way_is_told_from_those_of_others() -> None:
+    for mine, expected in ((True, Found.TAKEN), (False, Found.NOWHERE)):
+        rig = Rig(nodes=[node("a", 2)], pods={"a": [pod(1), served(KEY) if mine else pod(1)]})
+        assert await rig.fits() is expected
+    full = Rig(nodes=[node("a", 1), node("b", 1)], pods={"a": [served(OTHER)], "b": [pod(1)]})
+    assert await full.fits() is Found.NOWHERE, "its own pod runs elsewhere"
+
+
+async def test_more_pods_than_can_be_held_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_PODS", 2)
+    assert await Rig(pods={"": [pod(1)] * 3}).fits() is None
+    assert await Rig(pods={"a": [pod(1)] * 3}).fits() is None
 
 
 async def test_many_at_once_do_not_all_count_on_the_same_accelerator() -> None:
@@ -96,7 +117,7 @@ async def test_many_at_once_do_not_all_count_on_the_same_accelerator() -> None:
 
 async def test_who_waits_for_nothing_looks_seldom() -> None:
     rig = Rig(pods={"a": [pod(1)]})
-    assert await rig.fits(waits=False) is Found.TAKEN
+    assert await rig.fits(waits=False) is Found.NOWHERE
     rig.cluster.asked.clear()
     rig.cluster.pods.clear()
     assert await rig.fits(waits=False) is None
