@@ -340,12 +340,8 @@ class Writer:
             body = await self._kube.merge(
                 POD, pod["metadata"]["namespace"], action.pod, {"metadata": metadata}, still=self._leading
             )
-        except (NotFoundError, ConflictError, OutdatedError):
-            return Report()
-        except (ForbiddenError, InvalidError) as error:
-            # The kubelet delivers the table by itself within a minute or two: no reason to give the visit up.
-            log.info("pod %s cannot be told of its table: %s", action.pod, error)
-            return Report()
+        except (NotFoundError, ConflictError, OutdatedError, ForbiddenError, InvalidError):
+            return Report()  # refused: the kubelet delivers the table by itself, a minute or two later
         self._cache.put(body)
         self._telemetry.action("poke", POD.kind)
         return Report(acted=1)
