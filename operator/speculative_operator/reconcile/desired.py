@@ -76,10 +76,12 @@ def desired_children(
         manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
     wanted = (ReadBy(config, in_force.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), _reason(one)) for one in leaving)
-    return Desired((*_left(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others))
+    return Desired(
+        (*_leaving_tables(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others)
+    )
 
 
-def _left(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
+def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
     for one in leaving:
         yield table_config(world.spec, one.config, one.table, one.version, per_request=one.per_request)
 

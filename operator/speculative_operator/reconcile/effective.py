@@ -48,11 +48,11 @@ def pinned(spec: DeploymentSpec, known: Known, home: str) -> Effective:
     if in_pods(place):
         home = f"{place}/{names.CACHE_FOLDER}"
     verifier, speculator = spec.verifier.source, spec.speculator
-    told = replace(spec, verifier=replace(spec.verifier, source=_told(verifier, known.verifier.pin, home)))
+    told = replace(spec, verifier=replace(spec.verifier, source=_pinned_source(verifier, known.verifier.pin, home)))
     if speculator is not None and speculator.source is not None:
         facts = known.verifier if speculator.source.uri == verifier.uri else known.speculator
         # In mode Off nothing was read of a speculator, and nothing of it reaches a pod.
-        source = _told(speculator.source, facts.pin, home) if facts is not None else speculator.source
+        source = _pinned_source(speculator.source, facts.pin, home) if facts is not None else speculator.source
         told = replace(told, speculator=replace(speculator, source=source))
     models = known.models if spec.speculates else (known.verifier,)
     size = sum(facts.weights.bytes for facts in models)
@@ -83,7 +83,7 @@ def _filled(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
     return replace(cache, brought=tuple(brought.items()))
 
 
-def _told(source: ModelSource, pin: Pin, home: str) -> ModelSource:
+def _pinned_source(source: ModelSource, pin: Pin, home: str) -> ModelSource:
     if home and pin.scheme is not Scheme.PVC:
         scheme = Scheme.POD if in_pods(home) else Scheme.PVC
         return ModelSource(scheme, f"{home}/{FOLDER}/{pin.key}")

@@ -51,7 +51,7 @@ def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Act
         *_picked(old, new),
         *_warned(old, new),
         *_decided(old, new),
-        *_left(old, new),
+        *_leaving_events(old, new),
         *_done(actions),
     )
 
@@ -138,7 +138,7 @@ def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     )
 
 
-def _left(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+def _leaving_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     """Another table for pods of a former pair."""
     before = {text(one, "pair"): whole(one, "tableVersion") for one in mappings(old, "leaving")}
     for one in mappings(new, "leaving"):

@@ -2,7 +2,7 @@
 
 kopf ends the whole process for one kind that it may not watch, for one answer that it cannot parse and for one error in
 a stream. What it survives is a lost connection: it lists and watches that kind again, and leaves the others alone. So
-this session tells every failure of a kind as that, after a pause, and remembers which kinds fail.
+this one reports every failure of a kind as such, after a pause, and remembers which kinds fail.
 """
 
 from __future__ import annotations
