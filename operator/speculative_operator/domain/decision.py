@@ -9,7 +9,7 @@ from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Objective, OffPolicy, Workload
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Try
 
 
 class State(StrEnum):
@@ -88,5 +88,7 @@ class Decision:
     changed: bool
     """True when `table` differs from the one in force and is to be applied (or, in Recommend, proposed)."""
     estimate: Estimate = field(default_factory=Estimate)
+    tries: tuple[Try, ...] = ()
+    """What the engine may try while `table` is in force, ascending and without overlap."""
     hard_off: bool = False
     """True when pods are to run without any speculator (offPolicy Hard): `table` then waits for their return."""

@@ -54,6 +54,49 @@ class StepCell:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockTotals:
+    """Blocks of engine steps at one K, added up."""
+
+    steps: float
+    seconds: float
+    requests: float
+    """Scheduled requests, added up over the steps."""
+    request_seconds: float
+    """Seconds of each step times its scheduled requests."""
+    tokens: float
+    """Tokens emitted."""
+    prefill_tokens: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Blocks of steps at a K that is tried, each beside blocks at the K in force (docs/metrics.md, "Tried blocks").
+
+    What changes slowly is the same in both: the machine, contexts, prompts per second, the requests themselves.
+    """
+
+    k: int
+    """Tried."""
+    against: int
+    """In force."""
+    first: int
+    last: int
+    """Decoding requests for which K was tried, both inclusive."""
+    blocks: float
+    """Tried blocks that were compared."""
+    tried: BlockTotals
+    beside: BlockTotals
+    seconds_square: float
+    """Sum over tried blocks of the squared difference of log(seconds / steps) from the blocks beside it."""
+    tokens_square: float
+    """The same of log(tokens / requests)."""
+
+
+Histogram = tuple[tuple[float, float], ...]
+"""(upper bound in seconds, observations in this bucket alone), ascending; the last bound is infinite."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodWindow:
     """Exact counter differences of one pod between two scrapes, and gauges sampled within.
 
@@ -92,6 +135,11 @@ class PodWindow:
     """True when the payload re-reads its table, False when it runs but is inert; None without a payload that tells."""
     engine_version: str = ""
     """Release that the payload found in the pod; empty when unknown."""
+    comparisons: tuple[Comparison, ...] = ()
+    tpot_histogram: Histogram = ()
+    """Seconds per output token after the first, of each request that ended; empty when unknown."""
+    ttft_histogram: Histogram = ()
+    """Seconds to the first token, of each request that got one; empty when unknown."""
 
     @property
     def seconds(self) -> float:

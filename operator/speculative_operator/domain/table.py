@@ -109,6 +109,19 @@ class KTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Try:
+    """K that the engine tries for blocks of steps while the table's K is in force, at some numbers of requests."""
+
+    first: int
+    last: int
+    """Decoding requests, both inclusive."""
+    ks: tuple[int, ...]
+    """Tried in turn; none of them is the K in force there."""
+    share: float
+    """Of the blocks there that are tried ones, at first: it falls as blocks are compared."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """The end of a table that is only tried, and the way back: pods take it by themselves."""
 
