@@ -10,7 +10,7 @@ from tests.unit.engines.test_reading import BUSY, NOW, T0, T1, T2, ZERO
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.vllm import telemetry
+from speculative_operator.engines.vllm import pieces, telemetry
 from speculative_operator.engines.vllm.reading import read
 
 
@@ -75,7 +75,7 @@ def test_a_second_target_never_says_that_a_pod_does_not_read_its_table() -> None
     """Such a series made pods of another namespace roll."""
 
     def info(job: str, live: str, version: str) -> list[Series]:
-        one = Series(telemetry.INFO, {"pod": "qwen-0", "live": live, "engine_version": version}, ((T1, 1.0), (T2, 1.0)))
+        one = Series(pieces.INFO, {"pod": "qwen-0", "live": live, "engine_version": version}, ((T1, 1.0), (T2, 1.0)))
         return of_job(job, [one])
 
     steps = [

@@ -12,7 +12,7 @@ from speculative_operator.engines.sglang.adapter import SglangEngine
 from speculative_operator.engines.targets import TARGET_LABELS
 from speculative_operator.engines.tensorrt_llm.adapter import TensorRtLlmEngine
 from speculative_operator.engines.tgi.adapter import TgiEngine
-from speculative_operator.engines.vllm import telemetry
+from speculative_operator.engines.vllm import pieces, telemetry, tried
 from speculative_operator.engines.vllm.adapter import VllmEngine
 
 ENGINES: dict[EngineType, Engine] = {
@@ -28,13 +28,15 @@ def engine_for(spec: DeploymentSpec) -> Engine:
     return ENGINES[spec.engine.type]
 
 
-CELLS = frozenset(telemetry.NAMES) - {telemetry.INFO, telemetry.TABLE_VERSION}
-"""Names with a series for each K and batch bucket, or position: a hundred or more of a pod, without which all works."""
+CELLS = frozenset(telemetry.NAMES) - {pieces.INFO, telemetry.TABLE_VERSION}
+"""Names with a series for each K and batch bucket, position or tried K: a hundred or more of a pod, without which all
+works."""
 
 
 LABELS = TARGET_LABELS | {
     *("pod", "engine", "position", "source", "kv_cache_size_tokens", "num_gpu_blocks", "block_size"),
     *("k", "batch", "live", "engine_version"),
+    *(*tried.LABELS, tried.SIDE),
     *("mode", "pp_rank", "token_position"),
 }
 """Labels that any reader looks at: vLLM's, its payload's, SGLang's and TensorRT-LLM's."""

@@ -33,9 +33,7 @@ def one_target(series: Sequence[Series], stale_after: float, need: Need) -> list
     """
     targets: dict[tuple[str, ...], list[Series]] = {}
     for track in series:
-        labels = track.labels
-        target = () if TARGET_LABELS.isdisjoint(labels) else tuple(labels.get(label, "") for label in _TARGET_ORDER)
-        targets.setdefault(target, []).append(track)
+        targets.setdefault(_target(track), []).append(track)
     alive = max((_newest(own) for own in targets.values()), default=0.0) - stale_after
     current = [target for target in sorted(targets) if _newest(targets[target]) >= alive]
     if not current:
@@ -45,6 +43,17 @@ def one_target(series: Sequence[Series], stale_after: float, need: Need) -> list
         if other != chosen:
             _check_one_process(targets[chosen], targets[other], need)
     return targets[chosen]
+
+
+def of_the_same_target(own: Sequence[Series], others: Iterable[Series]) -> list[Series]:
+    """Those of `others` that come from the target that `own` come from, all of them."""
+    return [track for track in others if _target(track) == _target(own[0])] if own else []
+
+
+def _target(track: Series) -> tuple[str, ...]:
+    """Empty where no label tells it."""
+    labels = track.labels
+    return () if TARGET_LABELS.isdisjoint(labels) else tuple(labels.get(label, "") for label in _TARGET_ORDER)
 
 
 def _check_one_process(one: Sequence[Series], other: Sequence[Series], need: Need) -> None:

@@ -1,4 +1,5 @@
-"""What an engine tells beyond its own counters: steps by K and batch, drafts by position. Used where it can be true.
+"""What an engine tells beyond its own counters: steps by K and batch, drafts by position, tried blocks, latencies of
+requests. Used where it can be true.
 
 Called by decide() on every believed observation. Telemetry comes from another target of the pod than the counters, so
 it may be missing, late or wrong by itself: then the window is taken as if it had none.
@@ -11,12 +12,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.domain.observation import PodWindow, StepCell
+from speculative_operator.domain.observation import BlockTotals, Comparison, Histogram, PodWindow, StepCell
 from speculative_operator.tuner.evidence import FASTEST_STEPS, SHORTEST_STEP, SLACK
 
 APART = 1.5
 FEW_STEPS = 20.0
 """Two targets of a pod are scraped up to an interval apart: their counts of steps agree to this factor, or so many."""
+LONGEST_BLOCK = 256.0
+"""Steps. A comparison counts when its last block ends: by so many for each block, more may count than a window had."""
+LARGEST_SQUARE = 100.0
+"""Of the difference of two logs: no block is 20,000 times as fast as the one beside it."""
 
 
 def believable(window: PodWindow, knobs: KnobSpace) -> PodWindow:
@@ -25,6 +30,12 @@ def believable(window: PodWindow, knobs: KnobSpace) -> PodWindow:
         window = replace(window, cells=())
     if window.drafted_per_position and not _positions_agree(window):
         window = replace(window, drafted_per_position=(), accepted_per_position=())
+    if window.comparisons and not _comparisons_agree(window, knobs):
+        window = replace(window, comparisons=())
+    if not _is_histogram(window.tpot_histogram):
+        window = replace(window, tpot_histogram=())
+    if not _is_histogram(window.ttft_histogram):
+        window = replace(window, ttft_histogram=())
     return window
 
 
@@ -58,3 +69,53 @@ def _positions_agree(window: PodWindow) -> bool:
         return False
     rarer = all(later <= SLACK * earlier + 1 for counts in (drafted, accepted) for earlier, later in pairwise(counts))
     return rarer and all(taken <= SLACK * tried + 1 for tried, taken in zip(drafted, accepted, strict=True))
+
+
+def _comparisons_agree(window: PodWindow, knobs: KnobSpace) -> bool:
+    if not all(_comparable(one, knobs) for one in window.comparisons):
+        return False
+    tried = math.fsum(one.tried.steps for one in window.comparisons)
+    beside = math.fsum(one.beside.steps for one in window.comparisons)
+    most = APART * window.steps + FEW_STEPS + LONGEST_BLOCK
+    # a block at the K in force stands beside the tried one before it and the one after it
+    return tried <= most and beside <= 2 * most
+
+
+def _comparable(one: Comparison, knobs: KnobSpace) -> bool:
+    squares = (one.seconds_square, one.tokens_square)
+    return (
+        all(math.isfinite(value) and value >= 0 for value in (one.blocks, *squares))
+        and 0 < one.blocks <= min(one.tried.steps, one.beside.steps)
+        and all(square <= LARGEST_SQUARE * one.blocks for square in squares)
+        and {one.k, one.against} <= set(knobs.ks)
+        and one.k != one.against
+        and 1 <= one.first <= one.last <= knobs.max_batch
+        and _possible_blocks(one.tried, one.k, knobs.max_batch)
+        and _possible_blocks(one.beside, one.against, knobs.max_batch)
+    )
+
+
+def _possible_blocks(totals: BlockTotals, k: int, room: int) -> bool:
+    figures = (totals.steps, totals.seconds, totals.requests, totals.request_seconds, totals.tokens)
+    return (
+        all(math.isfinite(value) and value > 0 for value in figures)
+        and math.isfinite(totals.prefill_tokens)
+        and totals.prefill_tokens >= 0
+        and totals.steps <= SLACK * totals.requests
+        and totals.requests <= SLACK * room * totals.steps
+        and totals.seconds <= SLACK * totals.request_seconds
+        and totals.request_seconds <= SLACK * room * totals.seconds
+        and SHORTEST_STEP * totals.steps <= totals.seconds
+        and totals.tokens <= SLACK * totals.requests * (k + 1)
+    )
+
+
+def _is_histogram(histogram: Histogram) -> bool:
+    """True for an empty one, which tells nothing."""
+    bounds = [bound for bound, _ in histogram]
+    return (
+        all(bound > 0 for bound in bounds)
+        and all(earlier < later for earlier, later in pairwise(bounds))
+        and (not bounds or bounds[-1] == math.inf)
+        and all(math.isfinite(count) and count >= 0 for _, count in histogram)
+    )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from statistics import median
 from typing import Any
 
-from speculative_operator.domain.observation import PodWindow
+from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow
 from speculative_operator.tuner.grid import grid, nearest
 from speculative_operator.tuner.prior import CONTEXT_TOKENS, PROMPT_RATIO
 
@@ -33,6 +33,7 @@ _COUNTS = (
     "draft_tokens", "accepted_tokens",
 )  # fmt: skip
 _POSITIONS = ("accepted_per_position", "drafted_per_position")
+_HISTOGRAMS = ("tpot_histogram", "ttft_histogram")
 _OF_CELLS = ("steps", "seconds", "tokens", "prefill_tokens")
 
 
@@ -140,7 +141,20 @@ def _scaled(window: PodWindow, by: float) -> PodWindow:
     counts = {name: count * by for name, count in counts.items() if count is not None}
     counts |= {name: tuple(count * by for count in getattr(window, name)) for name in _POSITIONS}
     cells = (replace(cell, **{name: getattr(cell, name) * by for name in _OF_CELLS}) for cell in window.cells)
-    return replace(window, **counts, cells=tuple(cells))
+    counts |= {name: tuple((bound, count * by) for bound, count in getattr(window, name)) for name in _HISTOGRAMS}
+    comparisons = tuple(_scaled_comparison(one, by) for one in window.comparisons)
+    return replace(window, **counts, cells=tuple(cells), comparisons=comparisons)
+
+
+def _scaled_comparison(one: Comparison, by: float) -> Comparison:
+    return replace(
+        one,
+        blocks=one.blocks * by,
+        seconds_square=one.seconds_square * by,
+        tokens_square=one.tokens_square * by,
+        tried=BlockTotals(*(value * by for value in astuple(one.tried))),
+        beside=BlockTotals(*(value * by for value in astuple(one.beside))),
+    )
 
 
 def learn_traffic(

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run, same
 
-from speculative_operator.domain.observation import Observation, PodWindow, StepCell
+from speculative_operator.domain.observation import (
+    BlockTotals,
+    Comparison,
+    Histogram,
+    Observation,
+    PodWindow,
+    StepCell,
+)
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.acceptance import exact_sample, mean_sample
@@ -190,3 +199,127 @@ def test_an_engine_that_tells_no_positions_gathers_drafts() -> None:
         memory = replace(memory, seen=())
     view = outlook(policy(), memory.costs, memory.acceptance, memory.traffic)
     assert float(view.drafts.length[3]) == pytest.approx(1.0 + 0.2 + 0.02 + 0.002, rel=0.05)
+
+
+BLOCKS = Comparison(
+    k=3, against=4, first=18, last=24, blocks=2.0,
+    tried=BlockTotals(steps=32.0, seconds=0.5, requests=640.0, request_seconds=10.0, tokens=1400.0, prefill_tokens=50),
+    beside=BlockTotals(steps=64.0, seconds=1.1, requests=1280.0, request_seconds=22.0, tokens=3000.0),
+    seconds_square=0.01, tokens_square=0.02,
+)  # fmt: skip
+TRYING = replace(GOOD, comparisons=(BLOCKS,))
+
+
+def of(side: str, **changes: float) -> Comparison:
+    return replace(BLOCKS, **{side: replace(getattr(BLOCKS, side), **changes)})
+
+
+def test_a_comparison_that_can_be_is_kept() -> None:
+    assert believable(TRYING, KNOBS) is TRYING
+
+
+IMPOSSIBLE = {
+    "K outside the knobs": replace(BLOCKS, k=6),
+    "K in force outside the knobs": replace(BLOCKS, against=-1),
+    "a K beside itself": replace(BLOCKS, k=4),
+    "no request": replace(BLOCKS, first=0),
+    "the last before the first": replace(BLOCKS, last=17),
+    "more requests than are scheduled": replace(BLOCKS, last=257),
+    "no block": replace(BLOCKS, blocks=0.0),
+    "more blocks than steps": replace(BLOCKS, blocks=33.0),
+    "blocks that are no number": replace(BLOCKS, blocks=math.nan),
+    "a square below 0": replace(BLOCKS, tokens_square=-0.1),
+    "a square of blocks 20,000 times as fast": replace(BLOCKS, seconds_square=201.0),
+    "no step beside": of("beside", steps=0.0),
+    "steps without end": of("tried", steps=math.inf, requests=math.inf),
+    "steps of no time": of("tried", seconds=1e-9, request_seconds=1e-7),
+    "steps without requests": of("tried", requests=20.0),
+    "more requests than fit": of("beside", requests=64 * 300.0),
+    "less time for all requests than for one": of("tried", request_seconds=0.4),
+    "more time than all requests could have": of("tried", request_seconds=0.5 * 300),
+    "no token": of("tried", tokens=0.0),
+    "more tokens than K and one": of("tried", tokens=640.0 * 4.3),
+    "prompts below nothing": of("beside", prefill_tokens=-1.0),
+    "prompts that are no number": of("beside", prefill_tokens=math.nan),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_a_comparison_that_cannot_be_takes_all_of_the_pod_along(name: str) -> None:
+    window = replace(GOOD, comparisons=(BLOCKS, IMPOSSIBLE[name]))
+    assert believable(window, KNOBS) == GOOD
+
+
+def times(factor: float) -> Comparison:
+    """The same blocks, so many times."""
+    return replace(
+        BLOCKS, blocks=factor * BLOCKS.blocks, seconds_square=0.0, tokens_square=0.0,
+        tried=BlockTotals(*(factor * value for value in astuple(BLOCKS.tried))),
+        beside=BlockTotals(*(factor * value for value in astuple(BLOCKS.beside))),
+    )  # fmt: skip
+
+
+def test_no_more_steps_were_compared_than_ran() -> None:
+    """But for one comparison whose first blocks may lie in the window before."""
+    most = (1.5 * GOOD.steps + 20 + 256) / 32
+    assert believable(replace(GOOD, comparisons=(times(0.99 * most),)), KNOBS).comparisons
+    assert believable(replace(GOOD, comparisons=(times(1.01 * most),)), KNOBS) == GOOD
+    assert believable(replace(GOOD, comparisons=(times(0.51 * most), times(0.51 * most))), KNOBS) == GOOD
+
+
+figures = st.floats() | st.sampled_from([0.0, -1.0, 1.0, 1e300, math.nan, math.inf])
+sums = st.builds(BlockTotals, figures, figures, figures, figures, figures, figures)
+ks = st.integers(-2, 9)
+comparisons = st.builds(Comparison, ks, ks, ks, st.integers(-1, 500), figures, sums, sums, figures, figures)
+histograms = st.lists(st.tuples(figures, figures), max_size=4).map(tuple)
+
+
+@given(st.lists(comparisons, max_size=3).map(tuple), histograms, histograms)
+def test_whatever_is_told_either_stays_and_is_finite_or_goes(
+    told: tuple[Comparison, ...], tpot: Histogram, ttft: Histogram
+) -> None:
+    window = replace(GOOD, comparisons=told, tpot_histogram=tpot, ttft_histogram=ttft)
+    found = believable(window, KNOBS)
+    assert replace(found, comparisons=(), tpot_histogram=(), ttft_histogram=()) == GOOD
+    assert found.comparisons in ((), told)
+    for one in found.comparisons:
+        for totals in (one.tried, one.beside):
+            speed = math.log(totals.tokens / totals.request_seconds)
+            assert math.isfinite(speed)
+    for histogram, seen in ((tpot, found.tpot_histogram), (ttft, found.ttft_histogram)):
+        assert seen in ((), histogram)
+        assert all(math.isfinite(count) and count >= 0 for _, count in seen)
+
+
+@given(st.floats(1.0, 5.0), st.floats(1e-4, 1.0), st.integers(1, 24), st.floats(0.01, 100.0))
+def test_blocks_as_engines_have_them_are_kept(length: float, period: float, batch: int, blocks: float) -> None:
+    """Whatever a step takes and yields, also of a pod that counts for a part only."""
+    steps = 16.0 * blocks
+
+    def side(k: int) -> BlockTotals:
+        tokens = steps * batch * min(length, k + 1)
+        return BlockTotals(steps, steps * period, steps * batch, steps * batch * period, tokens, 7 * steps)
+
+    one = Comparison(2, 5, 1, 24, blocks, side(2), side(5), 0.03 * blocks, 0.01 * blocks)
+    window = replace(GOOD, steps=max(GOOD.steps, 2 * steps), cells=(), comparisons=(one,))
+    assert believable(window, KNOBS) is window
+
+
+@pytest.mark.parametrize(
+    "histogram",
+    [
+        ((0.1, 3.0), (math.inf, math.nan)),
+        ((0.1, 3.0), (math.inf, -1.0)),
+        ((0.1, 3.0), (0.2, 1.0)),
+        ((0.2, 3.0), (0.1, 1.0), (math.inf, 0.0)),
+        ((-0.1, 3.0), (math.inf, 0.0)),
+        ((math.nan, 3.0), (math.inf, 0.0)),
+    ],
+    ids=["no number", "below 0", "no last bound", "falling", "a bound below 0", "a bound that is none"],
+)
+def test_a_histogram_that_cannot_be_goes_alone(histogram: Histogram) -> None:
+    good: Histogram = ((0.1, 3.0), (math.inf, 0.0))
+    one = replace(GOOD, tpot_histogram=histogram, ttft_histogram=good)
+    other = replace(GOOD, tpot_histogram=good, ttft_histogram=histogram)
+    assert believable(one, KNOBS) == replace(one, tpot_histogram=())
+    assert believable(other, KNOBS) == replace(other, ttft_histogram=())

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.tuner.plant import Plant
 
-from speculative_operator.domain.observation import PodWindow
+from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import grid, nearest
-from speculative_operator.tuner.traffic import Traffic, learn_traffic, pool
+from speculative_operator.tuner.traffic import Traffic, bounded, learn_traffic, pool
 
 NOW = 1_700_000_000.0
 TABLE = KTable.constant(3, 256)
@@ -65,6 +65,23 @@ class TestPool:
         full = replace(window(20), waiting=5.0, kv_usage=0.99)
         queue_only, full_only = replace(full, kv_usage=0.3), replace(full, waiting=0.0)
         assert pool([full, queue_only, full_only, window(20)]).pressed == pytest.approx(0.25)
+
+
+def test_a_pod_that_claims_far_more_than_the_others_counts_for_a_part_of_its_blocks_and_latencies() -> None:
+    one = Comparison(
+        3, 4, 1, 8, 10.0, BlockTotals(160.0, 2.0, 800.0, 10.0, 1600.0, 40.0),
+        BlockTotals(320.0, 4.0, 1600.0, 20.0, 3000.0), 0.5, 0.25,
+    )  # fmt: skip
+    usual = replace(window(20), comparisons=(one,), tpot_histogram=((0.1, 8.0), (math.inf, 2.0)))
+    loud = replace(usual, decode_request_steps=usual.decode_request_steps * 8)
+    found = bounded([usual, usual, usual, loud])
+    assert found[:3] == [usual] * 3
+    (least,) = found[3].comparisons
+    assert least == Comparison(
+        3, 4, 1, 8, 3.75, BlockTotals(60.0, 0.75, 300.0, 3.75, 600.0, 15.0),
+        BlockTotals(120.0, 1.5, 600.0, 7.5, 1125.0), 0.1875, 0.09375,
+    )  # fmt: skip
+    assert found[3].tpot_histogram == ((0.1, 3.0), (math.inf, 0.75))
 
 
 class TestMemory:

@@ -1,0 +1,111 @@
+"""The payload's counters between the two of its scrapes that bound a window. Used by `telemetry` and `tried`.
+
+They come from another port of the same pod, hence another scrape target with other instants than vLLM's: their piece
+runs from the last of their scrapes before a window's start to the last one before its end, so that pieces of joining
+windows join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from speculative_operator.domain.observation import PodWindow, Series
+from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS
+
+PREFIX = "speculative_payload_"
+INFO = f"{PREFIX}info"
+_LONGEST_LABEL = 5
+
+
+class UnusableError(Exception):
+    """Why series of the payload add nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Scrapes of the payload from `start` to `end` (unix seconds) and its series."""
+
+    tracks: Sequence[Series]
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What several counters with the same labels grew by in a piece."""
+
+    figures: tuple[float, ...]
+    new: bool
+    """The label set appeared within the piece, where it began at 0: the process was there."""
+
+
+def piece_of(tracks: Sequence[Series], window: PodWindow) -> Piece | None:
+    """None where fewer than two scrapes bound the window. `tracks` hold INFO, which every scrape has."""
+    scrapes = sorted({time for track in tracks if track.name == INFO for time, _ in track.samples})
+    until = [time for time in scrapes if time <= window.end + SAME_SCRAPE_SECONDS]
+    before = [time for time in until if time <= window.start + SAME_SCRAPE_SECONDS]
+    if not until:
+        return None
+    start = before[-1] if before else until[0]
+    return Piece(tracks, start, until[-1]) if until[-1] > start else None
+
+
+def rows(
+    piece: Piece, names: Sequence[str], labels: Sequence[str], *, may_end: bool = False
+) -> dict[tuple[str, ...], Row]:
+    """Growth of the counters `names` by the values of `labels`.
+
+    Raises UnusableError when a counter has fallen or is no count, and when it lacks a label set, or begins it at
+    another scrape, that the others have: then a scrape was read by half. With `may_end` a label set that is no longer
+    exported is passed over, else it is an error as well.
+    """
+    columns = [_column(piece, name, labels, may_end=may_end) for name in names]
+    found = {}
+    for key in sorted(set[tuple[str, ...]]().union(*columns)):
+        cells = [column[key] for column in columns if key in column]
+        if len(cells) < len(names) or len({new for _, new in cells}) > 1:
+            raise UnusableError(f"not all figures of {key}")
+        found[key] = Row(tuple(grown for grown, _ in cells), cells[0][1])
+    return found
+
+
+def whole(text: str, most: int) -> int:
+    """A label that is a whole number of at most `most`."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_LABEL and int(text) <= most):
+        raise UnusableError(f"label {text!r} is no number up to {most}")
+    return int(text)
+
+
+def _column(
+    piece: Piece, name: str, labels: Sequence[str], *, may_end: bool
+) -> dict[tuple[str, ...], tuple[float, bool]]:
+    grown: dict[tuple[str, ...], tuple[float, bool]] = {}
+    for track in piece.tracks:
+        if track.name != name:
+            continue
+        key = tuple(track.labels.get(label, "") for label in labels)
+        if key in grown:
+            raise UnusableError(f"{name} {key} twice")
+        increase = _increase(track, piece, may_end=may_end)
+        if increase is not None:
+            grown[key] = increase
+    return grown
+
+
+def _increase(track: Series, piece: Piece, *, may_end: bool) -> tuple[float, bool] | None:
+    """Growth, and whether it began within the piece. None for a label set that is only there at other times."""
+    low, high = piece.start - SAME_SCRAPE_SECONDS, piece.end + SAME_SCRAPE_SECONDS
+    inside = sorted((time, value) for time, value in track.samples if low <= time <= high)
+    if not inside and not any(time < low for time, _ in track.samples):
+        return None
+    if not inside or inside[-1][0] < piece.end - SAME_SCRAPE_SECONDS:
+        if may_end:
+            return None
+        raise UnusableError(f"{track.name} has ended")
+    new = inside[0][0] > piece.start + SAME_SCRAPE_SECONDS
+    values = [0.0] * new + [value for _, value in inside]
+    if not all(0 <= value < EXACT_BELOW for value in values) or any(b < a for a, b in pairwise(values)):
+        raise UnusableError(f"{track.name} fell or is no count")
+    return values[-1] - values[0], new
