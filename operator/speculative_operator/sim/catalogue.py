@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from speculative_operator.domain.spec import Goal, Objective
 from speculative_operator.domain.spec import Workload as Kind
 from speculative_operator.sim.profiles import NEVER
 from speculative_operator.sim.scenarios import (
@@ -11,11 +12,15 @@ from speculative_operator.sim.scenarios import (
     day_of_arrivals,
     growing_context,
     levels,
+    lumps,
     mixes,
     only,
     replay,
 )  # fmt: skip
 from speculative_operator.sim.workload import Lengths
+
+_LONG = (Lengths(4000, 0.5, 16_000), Lengths(130, 0.5, 1000))
+_LONGER = (Lengths(8000, 0.4, 24_000), Lengths(80, 0.4, 600))
 
 ALL: tuple[Scenario, ...] = (
     Scenario("diurnal", "1 to 256 requests in flight and back, EAGLE-3 head", "eagle_h100", 30, day(1, 256)),
@@ -100,6 +105,26 @@ ALL: tuple[Scenario, ...] = (
     Scenario(
         "prompt_heavy", "3000 prompt tokens for 150 of output", "draft_h100", 24,
         day_of_arrivals(1.0, 7.0, (Lengths(3000, 0.4, 12_000), Lengths(150, 0.5, 2000))),
+    ),
+    Scenario(
+        "lumps", "prompts 30 times as long as answers, in lumps of 5, goal Latency", "eagle_h100", 24,
+        lumps(4.0, 5.0, _LONG), objective=Objective(Goal.LATENCY),
+    ),
+    Scenario(
+        "lumps_goodput", "the same with a draft model and goal Goodput", "draft_h100", 24, lumps(3.0, 5.0, _LONG),
+    ),
+    Scenario(
+        "lumps_target", "the same with a target that can be met", "eagle_h100", 24, lumps(4.0, 5.0, _LONG),
+        objective=Objective(Goal.LATENCY, tpot_p99_seconds=0.065),
+    ),
+    Scenario(
+        "lumps_beyond", "prompts 100 times as long as answers, a target that no K can meet", "eagle_h100", 24,
+        lumps(3.0, 5.0, _LONGER), objective=Objective(Goal.LATENCY, tpot_p99_seconds=0.002, ttft_p99_seconds=0.05),
+    ),
+    Scenario(
+        "lumps_beyond_draft", "the same with a draft model, 50 times as long", "draft_h100", 24,
+        lumps(2.5, 4.0, (Lengths(5000, 0.5, 16_000), Lengths(100, 0.5, 800))),
+        objective=Objective(Goal.THROUGHPUT, tpot_p99_seconds=0.002),
     ),
 )  # fmt: skip
 

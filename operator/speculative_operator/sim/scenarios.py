@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.spec import Objective
 from speculative_operator.domain.spec import Workload as Kind
 from speculative_operator.sim.drafts import Drafts
 from speculative_operator.sim.experiment import Routing
@@ -21,7 +22,7 @@ from speculative_operator.sim.pairs import PAIRS, Pair
 from speculative_operator.sim.plant import Plant, perturbed
 from speculative_operator.sim.profiles import KINDS, MIXED, classes
 from speculative_operator.sim.traces import Trace
-from speculative_operator.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop
+from speculative_operator.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop, poisson, replayed
 
 Requests = Callable[["Scene"], Workload]
 
@@ -62,6 +63,7 @@ class Scenario:
     """Name of the trace that it replays."""
     plant: Mapping[str, Any] = field(default_factory=dict)
     """Fields of Plant that differ from the pair's."""
+    objective: Objective = field(default_factory=Objective)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +97,7 @@ def build(
     pair = PAIRS[scenario.pair]
     seconds = max(300.0, round(scenario.minutes * 60.0 * scale / 5.0) * 5.0)
     plant = replace(pair.plant(), **scenario.plant)
-    policy = pair.policy(plant)
+    policy = replace(pair.policy(plant), objective=scenario.objective)
     own = classes(pair.method)
     if shaken:
         rng = np.random.default_rng([seed, _number(scenario), 7])
@@ -161,6 +163,19 @@ def bursts(base: float, factor: float, every: float, length: float, lengths: tup
         starts = np.arange(0.0, scene.seconds, every)
         rate = [level for start in starts for level in ((start, base), (start + every - length, factor * base))]
         return open_loop(tuple(rate), scene.seconds, scene.classes, [_phase(MIXED, lengths=lengths)], scene.rng)
+
+    return requests
+
+
+def lumps(rate: float, size: float, lengths: tuple[Lengths, Lengths], apart: float = 0.2) -> Requests:
+    """Open loop: `rate` requests per second that come `size` at a time on average, within `apart` seconds."""
+
+    def requests(scene: Scene) -> Workload:
+        starts = poisson(((0.0, rate / size),), scene.seconds, scene.rng)
+        sizes = 1 + scene.rng.poisson(size - 1.0, len(starts))
+        arrival = np.sort(np.repeat(starts, sizes) + scene.rng.uniform(0.0, apart, sizes.sum()))
+        prompt, output = (one.sample(len(arrival), scene.rng) for one in lengths)
+        return replayed(arrival, prompt, output, scene.classes, MIXED, scene.rng)
 
     return requests
 

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from speculative_operator.domain.spec import OffPolicy
+from speculative_operator.domain.spec import Goal, Objective, OffPolicy
 from speculative_operator.sim.catalogue import ALL, BY_NAME
 from speculative_operator.sim.pairs import PAIRS, capture_sizes
 from speculative_operator.sim.profiles import KINDS, MIXED
@@ -37,6 +37,21 @@ def test_every_scenario_builds_and_repeats(scenario: Scenario) -> None:
         assert not np.array_equal(first.workload.output, other.workload.output)
     assert len(first.workload.classes) == len(KINDS) + 1
     assert all(0 <= step < 1 for step in (*scenario.load_steps, scenario.dead_since))
+
+
+@pytest.mark.parametrize("name", [one.name for one in ALL if one.name.startswith("lumps")])
+def test_lumps_come_together_with_prompts_much_longer_than_answers(name: str) -> None:
+    load = made(name).workload
+    assert load.arrival is not None
+    assert 20.0 < load.prompt.mean() / load.output.mean() < 105.0
+    gaps = np.diff(load.arrival)
+    assert np.quantile(gaps, 0.6) < 0.2 * gaps.mean(), "most requests follow the one before at once"
+
+
+def test_the_scenarios_goal_and_targets_are_the_tuners() -> None:
+    assert made("lumps").policy.objective.goal is Goal.LATENCY
+    assert made("lumps_target").policy.objective.tpot_p99_seconds == 0.065
+    assert made("burst").policy.objective == Objective()
 
 
 @pytest.mark.parametrize("name", ["diurnal", "dead_drafter", "moe", "slow_dynamic"])
