@@ -1,0 +1,294 @@
+"""K of each step, and what is learned by trying: blocks of steps at another K, each beside blocks at the table's K.
+
+Mounted beside `speculative_scheduler`, which asks `k_for` when a step is scheduled; `speculative_telemetry` hands every
+finished step to `count` and exports `comparisons`. Standard library alone, Python 3.9 and newer, no clock. Blocks that
+are neighbours meet the same machine, requests, contexts and prompts per second, so that their difference is that of K
+alone, without a model of the rest. docs/metrics.md, "Tried blocks", says exactly what is counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from math import log, sqrt
+
+DWELL = 8
+"""Steps in a row that must lie just outside a row of the table before the next row's K comes: what joins or ends for
+some steps changes nothing. Eight steps at a neighbour's K cost less than a thousandth of what a request takes."""
+MARGIN = 0.125
+"""Further outside than this (and than one request) the row changes at once: it is about one band of the tuner's grid,
+and a K is nearly as good one band away."""
+FALL = 64.0
+"""Blocks tried after which half of the share is left: by then K is known to about a hundredth."""
+TOO_SLOW = 3.0
+"""A tried block that takes this many times the block before it ends at once, and is compared as it is."""
+BAD_BLOCK = -log(2.0)
+"""One of the first blocks whose log speed differs by this strikes a K, where prompts cannot be why."""
+BAD_MEAN, BAD_ERRORS, LEAST_BLOCKS = -0.10, 3.0, 5
+"""From LEAST_BLOCKS blocks on, a mean that is below BAD_MEAN by BAD_ERRORS standard errors strikes a K instead."""
+LEAST_REQUESTS = 16
+"""Request-steps of a block that strikes a K, unless it ended early: of fewer, half the tokens may be chance."""
+MOST_COMPARISONS = 64
+"""Label sets that are exported; the oldest makes room."""
+MOST_LAG = 4
+"""Steps after a change of K whose drafts may still be those of before. More of them, and blocks are no neighbours."""
+ENDLESS = 1 << 31
+"""Of the last row, which holds beyond its end."""
+SPARE_SCHEDULES = 8
+"""A tried block whose steps are not told of ends after two blocks' worth of schedules and these."""
+
+Totals = tuple[int, float, int, float, int, int]  # an alias is evaluated: no new syntax here
+"""Steps, seconds, scheduled requests, seconds x scheduled requests, tokens, prompt tokens."""
+Key = tuple[int, int, int, int]
+"""K tried, K in force, first and last number of decoding requests."""
+Figures = tuple[int, Totals, Totals, float, float]
+"""Blocks, tried, beside, sums of squared differences of log(seconds / steps) and of log(tokens / requests)."""
+
+_NOTHING: Totals = (0, 0.0, 0, 0.0, 0, 0)
+
+
+class _Record:
+    """What became of one K in one cell under the table in force."""
+
+    __slots__ = ("blocks", "square", "steps", "struck", "total")
+
+    def __init__(self) -> None:
+        self.steps, self.blocks, self.total, self.square = 0, 0, 0.0, 0.0
+        self.struck = False
+
+    def judge(self, speed: float, fair: bool) -> None:
+        """`speed` is the log of a block's over that of the blocks beside it; `fair` where one block may tell."""
+        self.blocks += 1
+        self.total += speed
+        self.square += speed * speed
+        mean = self.total / self.blocks
+        if self.blocks < LEAST_BLOCKS:
+            self.struck = fair and speed < BAD_BLOCK
+        else:
+            variance = max(0.0, self.square / self.blocks - mean * mean) / (self.blocks - 1)
+            self.struck = mean + BAD_ERRORS * sqrt(variance) < BAD_MEAN
+
+
+class _Cell:
+    """Numbers of decoding requests that lie in one row of the table and in one row of what is tried."""
+
+    __slots__ = ("_due", "_share", "_turn", "first", "k", "last", "records")
+
+    def __init__(self, first: int, last: int, k: int, ks: Sequence[int], share: float) -> None:
+        self.first, self.last, self.k = first, last, k
+        self.records = {tried: _Record() for tried in ks if tried != k}
+        self._share, self._turn = share, 0
+        self._due = 0.0
+        """Steps that may be tried."""
+
+    def spend(self, k: int) -> None:
+        """A step at a tried K."""
+        self.records[k].steps += 1
+        self._due -= 1.0
+
+    def next_try(self, steps: int) -> int | None:
+        """Called after each block of `steps` at the table's K: the K of the next block, where one is due."""
+        ks = [k for k, record in self.records.items() if not record.struck]
+        if not ks:
+            return None
+        k = ks[self._turn % len(ks)]
+        share = self._share / (1.0 + self.records[k].steps / steps / FALL)
+        self._due += steps * share / (1.0 - share)
+        if self._due < steps:
+            return None
+        self._turn += 1
+        return k
+
+
+class _Run:
+    """What is counted in one cell while nothing interrupts it."""
+
+    __slots__ = (
+        "_at_k",
+        "_before",
+        "_block",
+        "_compare",
+        "_lag",
+        "_steps",
+        "_tried_seconds",
+        "_waiting",
+        "cell",
+        "left",
+        "tried",
+    )
+
+    def __init__(self, cell: _Cell, steps: int, compare: Callable[[_Cell, int, Totals, Totals], None]) -> None:
+        self.cell, self._compare = cell, compare
+        self.tried: int | None = None
+        """K that is tried now."""
+        self.left = 0
+        """Schedules after which the tried block ends, whatever has been counted."""
+        self._steps = steps
+        self._tried_seconds = 0.0
+        """Of the tried block, its first step too."""
+        self._lag = 0
+        self._at_k = False
+        """Whether the step before was at this block's K too."""
+        self._block = _NOTHING
+        self._before: Totals | None = None
+        """The block at the table's K that ended last."""
+        self._waiting: tuple[int, Totals, Totals] | None = None
+        """K of a tried block, the block before it and itself: the one after it is being counted."""
+
+    def belongs(self, k: int) -> bool:
+        """Whether a step that verified `k` may be counted. If not, its drafts were made before K changed."""
+        if k == (self.cell.k if self.tried is None else self.tried):
+            self._lag = 0
+            return True
+        if k in self.cell.records:
+            self.cell.spend(k)
+        self._at_k = False
+        self._lag += 1
+        return False
+
+    @property
+    def broken(self) -> bool:
+        """A step at another K lies within the block, or too many of them between two blocks."""
+        return self._lag > (0 if self._block[0] else MOST_LAG)
+
+    def add(self, requests: int, seconds: float, tokens: int, prefill_tokens: int) -> None:
+        """A step at this block's K."""
+        too_slow = False
+        if self.tried is not None and self._before is not None:
+            self.cell.spend(self.tried)
+            self._tried_seconds += seconds
+            too_slow = self._tried_seconds > TOO_SLOW * self._before[1]
+        first, self._at_k = not self._at_k, True
+        if first and not too_slow:
+            return
+        self._block = _sum(self._block, (1, seconds, requests, seconds * requests, tokens, prefill_tokens))
+        if too_slow or self._block[0] >= self._steps:
+            self._end_block()
+
+    def _end_block(self) -> None:
+        block, self._block = self._block, _NOTHING
+        if self.tried is not None and self._before is not None:
+            self._waiting = (self.tried, self._before, block)
+            self.tried, self._at_k = None, False
+            return
+        if self._waiting is not None:
+            tried, before, middle = self._waiting
+            self._waiting = None
+            self._compare(self.cell, tried, middle, _sum(before, block))
+        self._before = block
+        self.tried = self.cell.next_try(self._steps)
+        if self.tried is not None:
+            self._at_k, self._tried_seconds, self.left = False, 0.0, 2 * self._steps + SPARE_SCHEDULES
+
+
+class Blocks:
+    """K by decoding requests, and comparisons of blocks. Every method is called by the engine's thread.
+
+    `comparisons` alone is read by others: each of its values is replaced in one store.
+    """
+
+    def __init__(self) -> None:
+        self.comparisons: dict[Key, Figures] = {}
+        self.put_in_force([(1, 1, 0)], None, 0)
+
+    def put_in_force(
+        self,
+        rows: Sequence[tuple[int, int, int]],
+        tries: Sequence[tuple[int, int, Sequence[int], float]] | None,
+        steps: int,
+    ) -> None:
+        """A new table, checked: `rows` (first, last, K), `tries` (first, last, K to try, share), blocks of `steps`.
+
+        What was tried under the table before, and struck, is forgotten; `comparisons` go on.
+        """
+        self._rows = [*rows[:-1], (rows[-1][0], ENDLESS, rows[-1][2])]
+        self._firsts = [row[0] for row in self._rows]
+        self._cells = [
+            _Cell(max(low, first), min(high, last), k, ks, share)
+            for low, high, ks, share in tries or ()
+            for first, last, k in self._rows
+            if max(low, first) <= min(high, last)
+        ]
+        self._cell_firsts = [cell.first for cell in self._cells]
+        self._steps = steps
+        self.idle()
+
+    def idle(self) -> None:
+        """The engine has nothing left to do: what comes next is no neighbour of what was, and takes its row at once."""
+        self._run: _Run | None = None
+        self._low, self._high, self._outside = 1, 0, DWELL
+        self._k = self._rows[0][2]
+
+    def k_for(self, decoding: int) -> int:
+        """K of the drafts that are made at the end of a step in which so many requests decode."""
+        if decoding < 1:  # nobody gets drafts
+            self._run = None
+            return self._k
+        self._take_row(decoding)
+        run = self._run
+        if run is None or run.tried is None:
+            return self._k
+        run.left -= 1
+        if run.left > 0 and run.cell.k == self._k and run.cell.first <= decoding <= run.cell.last:
+            return run.tried
+        self._run = None
+        return self._k
+
+    def _take_row(self, decoding: int) -> None:
+        """Into the row of so many requests: at once where they are far from the row so far, else after a while."""
+        if self._low <= decoding <= self._high:
+            self._outside = 0
+            return
+        self._outside += 1
+        slack = max(1.0, MARGIN * decoding)
+        if self._outside >= DWELL or not self._low - slack <= decoding <= self._high + slack:
+            self._low, self._high, self._k = self._rows[bisect_right(self._firsts, decoding) - 1]
+            self._outside = 0
+
+    def count(self, k: int, decoding: int, requests: int, seconds: float, tokens: int, prefill_tokens: int) -> None:
+        """A finished step that emitted `tokens`: K that was verified, and `decoding` as `k_for` was given it."""
+        run = self._run
+        if run is None or not run.cell.first <= decoding <= run.cell.last:
+            run = self._run = self._run_of(decoding)
+        if run is None:
+            return
+        if run.belongs(k):
+            run.add(requests, seconds, tokens, prefill_tokens)
+        elif run.broken:
+            self._run = None
+
+    def _run_of(self, decoding: int) -> _Run | None:
+        place = bisect_right(self._cell_firsts, decoding) - 1
+        if place < 0 or decoding > self._cells[place].last:
+            return None
+        return _Run(self._cells[place], self._steps, self._compare)
+
+    def _compare(self, cell: _Cell, k: int, tried: Totals, beside: Totals) -> None:
+        if min(tried[:5]) <= 0 or min(beside[:5]) <= 0:
+            return  # a clock that stood still: nothing to take the logarithm of
+        slower = log(tried[1] / tried[0]) - log(beside[1] / beside[0])
+        richer = log(tried[4] / tried[2]) - log(beside[4] / beside[2])
+        ample = tried[2] >= LEAST_REQUESTS or tried[0] < self._steps
+        cell.records[k].judge(richer - slower, ample and tried[5] / tried[0] <= beside[5] / beside[0])
+        key = (k, cell.k, cell.first, cell.last)
+        if key not in self.comparisons and len(self.comparisons) >= MOST_COMPARISONS:
+            del self.comparisons[next(iter(self.comparisons))]
+        blocks, all_tried, all_beside, seconds, tokens = self.comparisons.get(key, (0, _NOTHING, _NOTHING, 0.0, 0.0))
+        self.comparisons[key] = (
+            blocks + 1,
+            _sum(all_tried, tried),
+            _sum(all_beside, beside),
+            seconds + slower * slower,
+            tokens + richer * richer,
+        )
+
+
+def _sum(one: Totals, other: Totals) -> Totals:
+    return (
+        one[0] + other[0],
+        one[1] + other[1],
+        one[2] + other[2],
+        one[3] + other[3],
+        one[4] + other[4],
+        one[5] + other[5],
+    )
