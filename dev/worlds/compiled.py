@@ -1,0 +1,28 @@
+"""How the second plant's loops are compiled. Its cache on disk lies in a folder named by the code of all of them."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import numba
+import numba.core.config
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_HERE = Path(__file__).parent
+_CODE = b"".join(
+    (_HERE / name).read_bytes()
+    for name in ("layout.py", "types.py", "texts.py", "steptime.py", "queueing.py", "plant.py")
+)
+setattr(numba.core.config, "CACHE_DIR", str(Path(tempfile.gettempdir()) / f"worlds-{zlib.crc32(_CODE):08x}"))  # noqa: B010
+
+
+def compiled(function: Callable[P, T]) -> Callable[P, T]:
+    """Compiled on first use, and kept on disk."""
+    jitted: Callable[P, T] = numba.njit(cache=True, error_model="numpy")(function)
+    return jitted

@@ -1,0 +1,97 @@
+"""The second plant: nothing is lost or made up, what it exports agrees with itself, seeds decide everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from speculative_operator.domain.observation import PodWindow
+from speculative_operator.tuner.evidence import absurdity
+from speculative_operator.tuner.telemetry import believable
+from worlds import layout as at
+from worlds.draw import world
+from worlds.law import EPOCH
+from worlds.serving import constant, fresh, until, with_table
+from worlds.types import State
+from worlds.windows import histogram, scrape, window
+from worlds.world import World
+
+NUMBERS = (0, 1, 5, 8, 11, 14)
+SECONDS = 120.0
+
+
+def served(number: int, k: int) -> tuple[World, State]:
+    """The first replica of a world after two minutes under one K."""
+    drawn = world(3, number, SECONDS)
+    replica = replace(drawn.replicas[0], restart=None)
+    state = fresh(replica, drawn.top_k, SECONDS)
+    until(state, replica, constant(drawn, k), SECONDS)
+    return drawn, state
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("k", [0, 3])
+def test_every_token_and_request_is_somewhere(number: int, k: int) -> None:
+    _, state = served(number, k)
+    counters, req, now = state.counters, state.req, state.now
+    assert counters[at.G] == req[:, at.MADE].sum() > 0
+    inside = now[at.RUNNING] + now[at.TAIL] - now[at.HEAD]
+    assert counters[at.CAME_IN] == counters[at.FINISHED] + counters[at.REJECTED] + inside
+    over = req[req[:, at.ENDED] >= 0]
+    assert len(over) == counters[at.FINISHED]
+    assert (over[:, at.MADE] == over[:, at.OUT]).all()
+    assert (req[:, at.MADE] <= req[:, at.OUT]).all()
+    assert (over[:, at.FIRST] > over[:, at.CAME]).all()
+    running = state.running[: int(now[at.RUNNING])]
+    assert now[at.KV] == pytest.approx((req[running, at.CONTEXT] + req[running, at.LEFT]).sum())
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("k", [0, 2, 4])
+def test_what_it_exports_agrees_with_itself(number: int, k: int) -> None:
+    drawn, state = served(number, k)
+    replica = drawn.replicas[0]
+    before = scrape(fresh(replica, drawn.top_k, SECONDS), EPOCH)
+    seen = window(state, before, scrape(state, EPOCH + SECONDS), float(replica.machine.par[at.KV_CAPACITY]), 1)
+    assert absurdity(seen, drawn.policy.knobs) is None
+    assert believable(seen, drawn.policy.knobs) == seen
+    assert sum(cell.steps for cell in seen.cells) == seen.steps
+    assert sum(cell.tokens for cell in seen.cells) == seen.generated_tokens
+    assert sum(seen.drafted_per_position) == seen.draft_tokens
+    assert sum(seen.accepted_per_position) == seen.accepted_tokens
+    assert sum(count for _, count in seen.ttft_histogram) == seen.first_tokens
+    assert bool(seen.draft_tokens) == (k > 0)
+    _gains_agree(seen, k)
+
+
+def _gains_agree(seen: PodWindow, k: int) -> None:
+    """Without drafts a token a request-step, with drafts at most K more."""
+    assert seen.tokens_per_step is not None
+    if k == 0:
+        assert seen.tokens_per_step == pytest.approx(1.0)
+    else:
+        assert 1.0 <= seen.tokens_per_step <= k + 1
+
+
+def test_a_bucket_holds_what_is_at_most_its_bound() -> None:
+    assert histogram(np.array([0.5, 1.0, 1.5]), (1.0, 2.0, np.inf)) == ((1.0, 2.0), (2.0, 1.0), (np.inf, 0.0))
+
+
+def test_the_same_seed_gives_the_same_world() -> None:
+    runs = [with_table(drawn, constant(drawn, 2)) for drawn in (world(3, 1, SECONDS), world(3, 1, SECONDS))]
+    assert np.array_equal(runs[0].minutes, runs[1].minutes)
+    assert world(3, 1, SECONDS).traits == world(3, 1, SECONDS).traits
+
+
+def test_worlds_differ_by_seed_and_number() -> None:
+    drawn = [world(seed, number, SECONDS) for seed in (3, 4) for number in (0, 1)]
+    assert len({w.replicas[0].machine.par[at.TOKEN_SECONDS] for w in drawn}) == 4
+
+
+def test_a_text_accepts_the_same_under_every_k() -> None:
+    """Requests that end do so with as many tokens, and those accepted at K = 1 are no chance of the run."""
+    drawn = world(3, 1, SECONDS)
+    once, again = (with_table(drawn, constant(drawn, k)) for k in (1, 1))
+    assert once.speed == again.speed
