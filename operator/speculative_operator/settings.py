@@ -117,9 +117,10 @@ class Settings(BaseSettings):
     prometheus_series: int = Field(
         default=100_000,
         ge=5_000,
-        description="count: series held at once, over all namespaces; a pod has 40 of the engine and 200 of step "
-        "telemetry. One with up to 16 samples takes about 2 KiB, so raise it together with the memory limit. One "
-        "namespace may take two fifths; larger ones are asked for without step telemetry, then less often.",
+        description="count: series held at once, over all namespaces; a pod has 40 of the engine, as many of its "
+        "latencies and 200 or more of step telemetry. One with up to 16 samples takes about 2 KiB, so raise it "
+        "together with the memory limit. One namespace may take two fifths; larger ones are asked for without "
+        "latencies and step telemetry, then less often.",
     )
     stale_after_seconds: float = Field(
         default=30.0,

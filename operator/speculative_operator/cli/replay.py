@@ -36,8 +36,8 @@ EPILOG = """examples:
 
 exit status: 0 replayed, 1 Prometheus failed or holds nothing of these pods, 2 wrong use of the command line"""
 
-POINTS = 200
-"""Instants asked for at once: 100 pods of 30 series then answer 20 MB."""
+POINTS = 100
+"""Instants asked for at once: 100 pods of 80 series then answer 25 MB."""
 LONGEST_STEP = 900.0
 
 Scrape = tuple[float, dict[str, dict["SeriesKey", float]]]

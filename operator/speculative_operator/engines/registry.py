@@ -28,15 +28,17 @@ def engine_for(spec: DeploymentSpec) -> Engine:
     return ENGINES[spec.engine.type]
 
 
-CELLS = frozenset(telemetry.NAMES) - {pieces.INFO, telemetry.TABLE_VERSION}
-"""Names with a series for each K and batch bucket, position or tried K: a hundred or more of a pod, without which all
-works."""
+_BUCKETS = {name for engine in ENGINES.values() for name in engine.metric_names if name.endswith("_bucket")}
+CELLS = (frozenset(telemetry.NAMES) - {pieces.INFO, telemetry.TABLE_VERSION}) | _BUCKETS
+"""Names with a series for each K and batch bucket, position, tried K or bucket of latency: a hundred or more of a pod,
+without which all works."""
 
 
 LABELS = TARGET_LABELS | {
     *("pod", "engine", "position", "source", "kv_cache_size_tokens", "num_gpu_blocks", "block_size"),
     *("k", "batch", "live", "engine_version"),
     *(*tried.LABELS, tried.SIDE),
+    *("le", "is_streaming"),
     *("mode", "pp_rank", "token_position"),
 }
 """Labels that any reader looks at: vLLM's, its payload's, SGLang's and TensorRT-LLM's."""

@@ -40,7 +40,7 @@ LARGEST_ANSWER = 16 * 2**20
 """bytes of an answer about some fifty pods; with step telemetry it has half of that, without it two MiB."""
 LARGEST_HISTORY = 64 * 2**20
 """bytes of a piece of history, which only the command line asks for."""
-LONGEST_URL = 5000
+LONGEST_URL = 4300
 """bytes that the pods of one query take in its URL: with the rest it stays below the 8 KiB that proxies take. Not POST:
 proxies that ask the API server for permission want another one for it."""
 PLAIN_SECONDS = 3600.0
@@ -166,7 +166,7 @@ class Prometheus:
             try:
                 return self._fetch(namespace, pods, now, most, cells=True)
             except TooLargeError as error:
-                log.info("%s: doing without step telemetry", error, extra={"namespace": namespace})
+                log.info("%s: doing without latencies and step telemetry", error, extra={"namespace": namespace})
                 self._plain_until[namespace] = self._clock() + PLAIN_SECONDS
         try:
             found = self._fetch(namespace, pods, now, most, cells=False)

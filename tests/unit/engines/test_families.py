@@ -25,7 +25,11 @@ def exposed(engine: str) -> dict[str, tuple[str, set[str]]]:
     with (FAMILIES / f"{engine}_families.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             labels = set(row["labels"].split())
-            names = [f"{row['family']}{end}" for end in ("_count", "_sum")] if row["buckets"] else [row["family"]]
+            names = (
+                [f"{row['family']}{end}" for end in ("_count", "_sum", "_bucket")]
+                if row["buckets"]
+                else [row["family"]]
+            )
             found |= dict.fromkeys(names, (row["type"], labels))
     return found
 
@@ -51,6 +55,7 @@ def test_labels_that_are_asked_for_exist() -> None:
     assert "mode" in exposed("sglang")[sglang.PASSES][1] & exposed("sglang")[sglang.TOKENS][1]
     assert "pp_rank" in exposed("sglang")[sglang.PASSES][1]
     positions = exposed("tensorrt_llm")
+    assert "is_streaming" in exposed("sglang")[sglang.BUCKETS.ttft][1]
     assert "token_position" in positions[tensorrt_llm.DRAFTED][1] & positions[tensorrt_llm.ACCEPTED][1]
 
 

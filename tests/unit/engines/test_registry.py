@@ -52,7 +52,7 @@ def test_names_are_those_of_the_real_exposition() -> None:
         families = {row["family"]: row["type"] for row in csv.DictReader(file)}
     exposed: set[str] = set()
     for name, kind in families.items():
-        exposed |= {f"{name}_count", f"{name}_sum"} if kind == "histogram" else {name}
+        exposed |= {f"{name}_count", f"{name}_sum", f"{name}_bucket"} if kind == "histogram" else {name}
     assert {name for name in engine_for(spec()).metric_names if name.startswith("vllm:")} <= exposed
 
 

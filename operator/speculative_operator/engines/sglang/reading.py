@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.histograms import Buckets
 from speculative_operator.engines.samples import Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import mean, more, read_each, refuse
+from speculative_operator.engines.shared.reading import Wanted, mean, more, read_each, refuse
 
 PASSES = "sglang:cuda_graph_passes_total"
 TOKENS = "sglang:realtime_tokens_total"
@@ -41,10 +42,11 @@ TTFT_SECONDS = "sglang:time_to_first_token_seconds_sum"
 ENDED_TOKENS = "sglang:generation_tokens_total"
 ENDED = "sglang:num_requests_total"
 VERIFICATIONS = "sglang:spec_verify_calls_total"
+BUCKETS = Buckets("sglang:request_time_per_output_token_seconds_bucket", "sglang:time_to_first_token_seconds_bucket")
 
 _REQUIRED = (PASSES, TOKENS, RUNNING, WAITING)
 _GAUGES = frozenset({RUNNING, WAITING, KV_USAGE, KV_CAPACITY, DRAFT_WIDTH, ACCEPT_LENGTH})
-METRIC_NAMES: tuple[str, ...] = (
+_NAMES = (
     *_REQUIRED,
     KV_USAGE,
     KV_CAPACITY,
@@ -60,8 +62,9 @@ METRIC_NAMES: tuple[str, ...] = (
     ENDED,
     VERIFICATIONS,
 )
-_WANTED = frozenset(METRIC_NAMES)
+METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
 _NEED = Need(_REQUIRED, gauges=_GAUGES, infos=frozenset())
+_WANTED = Wanted(frozenset(_NAMES), _NEED, BUCKETS)
 _DECODING = ("decode_cuda_graph", "decode_none")
 _LOG_INTERVAL = 40
 """Decode passes after which the engine refreshes its gauges (--decode-log-interval); others are of another time."""
@@ -97,7 +100,9 @@ def read(
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`."""
     first_stage = [track for track in series if track.labels.get("pp_rank", "0") in ("", "0")]
-    return read_each(_WANTED, _NEED, _window, first_stage, pods, since, now, stale_after)
+    # the first token of an answer that is not streamed is told late: at the fiftieth or at the end
+    told = [t for t in first_stage if t.name != BUCKETS.ttft or t.labels.get("is_streaming") != "false"]
+    return read_each(_WANTED, _window, told, pods, since, now, stale_after)
 
 
 def _window(piece: Cut) -> PodWindow:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.histograms import Buckets
 from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut
-from speculative_operator.engines.targets import one_target
+from speculative_operator.engines.targets import of_the_same_target, one_target
 
 _SLACK = 0.01
 """Counters of one scrape may be a step apart: contradictions count from 1 % on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reader looks at."""
+
+    names: frozenset[str]
+    """Of counters, gauges and infos."""
+    need: Need
+    buckets: Buckets
+
+
 def read_each(
-    names: frozenset[str],
-    need: Need,
+    wanted: Wanted,
     window_of: Callable[[Cut], PodWindow],
     series: Sequence[Series],
     pods: Collection[str],
@@ -25,15 +36,19 @@ def read_each(
 ) -> dict[str, PodWindow | Gap]:
     """See `Engine.read`. Series of other pods and of other names are passed over."""
     own: dict[str, list[Series]] = {pod: [] for pod in pods}
+    buckets: dict[str, list[Series]] = {pod: [] for pod in pods}
     for track in series:
         pod = track.labels.get("pod", "")
-        if pod in own and track.name in names:
+        if pod in own and track.name in wanted.names:
             own[pod].append(track)
+        elif pod in own and track.name in wanted.buckets.names:
+            buckets[pod].append(track)
     found: dict[str, PodWindow | Gap] = {}
     for pod in pods:
         try:
-            piece = cut(one_target(own[pod], stale_after, need), need, since.get(pod), now, stale_after)
-            found[pod] = window_of(piece)
+            target = one_target(own[pod], stale_after, wanted.need)
+            window = window_of(cut(target, wanted.need, since.get(pod), now, stale_after))
+            found[pod] = wanted.buckets.added(window, of_the_same_target(target, buckets[pod]))
         except UnreadableError as problem:
             found[pod] = Gap(problem.reason, problem.message)
     return found

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.histograms import Buckets
 from speculative_operator.engines.samples import Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import mean, more, read_each, refuse
+from speculative_operator.engines.shared.reading import Wanted, mean, more, read_each, refuse
 
 ENDED = "trtllm_request_success_total"
 GENERATED = "trtllm_generation_tokens_total"
@@ -36,10 +37,11 @@ GENERATING = "trtllm_num_generation_requests"
 KV_USAGE = "trtllm_kv_cache_utilization"
 KV_BLOCKS = "trtllm_kv_cache_max_blocks"
 KV_BLOCK_TOKENS = "trtllm_kv_cache_tokens_per_block"
+BUCKETS = Buckets("trtllm_time_per_output_token_seconds_bucket", "trtllm_time_to_first_token_seconds_bucket")
 
 _COUNTERS = (GENERATED, PROMPT, DECODE_SECONDS, FIRST_TOKENS, TTFT_SECONDS)
 _LOAD = (RUNNING, WAITING, GENERATING)
-METRIC_NAMES: tuple[str, ...] = (
+_NAMES = (
     ENDED,
     *_COUNTERS,
     PROMPT_CACHED,
@@ -50,8 +52,9 @@ METRIC_NAMES: tuple[str, ...] = (
     KV_BLOCKS,
     KV_BLOCK_TOKENS,
 )
-_WANTED = frozenset(METRIC_NAMES)
+METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
 _NEED = Need((ENDED,), gauges=frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS}), infos=frozenset())
+_WANTED = Wanted(frozenset(_NAMES), _NEED, BUCKETS)
 _POSITION = "token_position"
 
 
@@ -67,7 +70,7 @@ def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`."""
-    return read_each(_WANTED, _NEED, _window, series, pods, since, now, stale_after)
+    return read_each(_WANTED, _window, series, pods, since, now, stale_after)
 
 
 def _window(piece: Cut) -> PodWindow:

@@ -13,8 +13,9 @@ from itertools import pairwise
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.histograms import Buckets
 from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut
-from speculative_operator.engines.targets import one_target
+from speculative_operator.engines.targets import of_the_same_target, one_target
 from speculative_operator.engines.vllm import telemetry
 
 STEPS = "vllm:iteration_tokens_total_count"
@@ -36,6 +37,7 @@ DRAFTS = "vllm:spec_decode_num_drafts_total"
 DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+BUCKETS = Buckets("vllm:request_time_per_output_token_seconds_bucket", "vllm:time_to_first_token_seconds_bucket")
 
 _REQUIRED = (STEPS, REQUEST_STEPS, STEP_SECONDS, FIRST_TOKENS, GENERATED, PROMPT, RUNNING, WAITING)
 _SPECULATION = (DRAFTS, DRAFT_TOKENS, ACCEPTED)
@@ -51,8 +53,8 @@ ENGINE_NAMES: tuple[str, ...] = (
     *_SPECULATION,
     PER_POSITION,
 )
-"""vLLM's own series."""
-METRIC_NAMES: tuple[str, ...] = (*ENGINE_NAMES, *telemetry.NAMES)
+"""vLLM's own series, but for BUCKETS."""
+METRIC_NAMES: tuple[str, ...] = (*ENGINE_NAMES, *sorted(BUCKETS.names), *telemetry.NAMES)
 _ENGINE = frozenset(ENGINE_NAMES)
 _PAYLOAD = frozenset(telemetry.NAMES)
 _NEED = Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO}))
@@ -74,27 +76,33 @@ def read(
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`. Series of other pods and other names are passed over."""
     own: dict[str, list[Series]] = {pod: [] for pod in pods}
+    buckets: dict[str, list[Series]] = {pod: [] for pod in pods}
     beside: dict[str, list[Series]] = {pod: [] for pod in pods}
     for track in series:
         pod = track.labels.get("pod", "")
         if pod in own and track.name in _ENGINE:
             own[pod].append(track)
+        elif pod in own and track.name in BUCKETS.names:
+            buckets[pod].append(track)
         elif pod in own and track.name in _PAYLOAD:
             beside[pod].append(track)
-    seen = {pod: _pod(own[pod], since.get(pod), now, stale_after) for pod in pods}
+    seen = {pod: _pod(own[pod], buckets[pod], since.get(pod), now, stale_after) for pod in pods}
     return {
         pod: telemetry.extended(view, beside[pod], stale_after) if isinstance(view, PodWindow) else view
         for pod, view in seen.items()
     }
 
 
-def _pod(series: Sequence[Series], since: float | None, now: float, stale_after: float) -> PodWindow | Gap:
+def _pod(
+    series: Sequence[Series], buckets: Sequence[Series], since: float | None, now: float, stale_after: float
+) -> PodWindow | Gap:
     try:
-        window = _window(cut(one_target(series, stale_after, _NEED), _NEED, since, now, stale_after))
+        own = one_target(series, stale_after, _NEED)
+        window = _window(cut(own, _NEED, since, now, stale_after))
         _check(window)
     except UnreadableError as problem:
         return Gap(problem.reason, problem.message)
-    return window
+    return BUCKETS.added(window, of_the_same_target(own, buckets))
 
 
 def _window(piece: Cut) -> PodWindow:

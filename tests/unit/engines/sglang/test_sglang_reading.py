@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -194,6 +195,21 @@ def test_a_restart_a_stale_pod_and_an_absent_one_are_gaps() -> None:
     assert gap_of(scrape([(0, end), (30, FLAT | {VERIFIED: 0.0})]), 30).reason is Reason.COUNTER_RESET
     assert gap_of(scrape(points(end, 30, 4)), 30, now=START + 300).reason is Reason.METRICS_STALE
     assert gap_of([], 30).reason is Reason.METRICS_MISSING
+
+
+def test_latencies_of_streamed_answers_are_counted_by_bucket() -> None:
+    """TPOT of all requests that ended; the first token of an answer that is not streamed is told at its end."""
+    _, end = busy()
+    buckets = [
+        Series(f"sglang:{name}_seconds_bucket", {"pod": "pod-0", "le": le, "is_streaming": streamed},
+               ((START, 0.0), (START + 30, count)))
+        for name in ("time_to_first_token", "request_time_per_output_token")
+        for streamed, counts in (("true", (2.0, 5.0)), ("false", (0.0, 7.0)))
+        for le, count in zip(("0.1", "+Inf"), counts, strict=True)
+    ]  # fmt: skip
+    found = window_of([*scrape(points(end, 30, 4)), *buckets], 30)
+    assert found.ttft_histogram == ((0.1, 2.0), (math.inf, 3.0))
+    assert found.tpot_histogram == ((0.1, 2.0), (math.inf, 10.0))
 
 
 def test_only_the_first_stage_of_a_pipeline_counts() -> None:

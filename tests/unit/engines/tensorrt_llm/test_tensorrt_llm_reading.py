@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -173,6 +174,18 @@ def test_a_missing_position_a_restart_and_an_absent_pod_are_gaps() -> None:
     assert gap_of(scrape(points(holed))).reason is Reason.METRICS_PARTIAL
     assert gap_of(scrape([(0, end), (30, dict.fromkeys(end, 0.0))])).reason is Reason.COUNTER_RESET
     assert gap_of([]).reason is Reason.METRICS_MISSING
+
+
+def test_latencies_are_counted_by_bucket() -> None:
+    end = counted(serve([Request((3,) * 20)] * 4), 2)
+    buckets = {
+        f"trtllm_time_{name}_seconds_bucket{{le={le}}}": count
+        for name, counts in (("to_first_token", (1.0, 4.0)), ("per_output_token", (3.0, 4.0)))
+        for le, count in zip(("0.01", "+Inf"), counts, strict=True)
+    }
+    found = window_of(end | buckets)
+    assert found.ttft_histogram == ((0.01, 1.0), (math.inf, 3.0))
+    assert found.tpot_histogram == ((0.01, 3.0), (math.inf, 1.0))
 
 
 def test_names_are_plain_and_unique() -> None:

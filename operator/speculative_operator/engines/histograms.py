@@ -1,0 +1,98 @@
+"""Buckets of an engine's histograms of latency -> what was observed within a window. Used by the metric readers.
+
+Buckets are read beside everything else of a pod: where one is missing, has fallen or contradicts another, that
+histogram is unknown and the window stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from speculative_operator.domain.observation import Histogram, PodWindow, Series
+from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS
+
+_LE = "le"
+
+
+class _UnusableError(Exception):
+    """Why a histogram is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Names of the series that hold an engine's buckets."""
+
+    tpot: str
+    """Seconds per output token after the first, of each request, observed when it ends."""
+    ttft: str
+    """Seconds to the first token, of each request."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((self.tpot, self.ttft))
+
+    def added(self, window: PodWindow, tracks: Sequence[Series]) -> PodWindow:
+        """`window` with the histograms that `tracks`, of one scrape target, hold of its time."""
+        found = {name: [track for track in tracks if track.name == name] for name in self.names}
+        return replace(
+            window,
+            tpot_histogram=histogram(found[self.tpot], window.start, window.end),
+            ttft_histogram=histogram(found[self.ttft], window.start, window.end),
+        )
+
+
+def histogram(tracks: Iterable[Series], start: float, end: float) -> Histogram:
+    """Observations by bucket between the scrapes at `start` and `end`, added over engines; empty when unknown."""
+    sets: dict[tuple[tuple[str, str], ...], list[Series]] = {}
+    for track in tracks:
+        labels = tuple(sorted((name, value) for name, value in track.labels.items() if name != _LE))
+        sets.setdefault(labels, []).append(track)
+    try:
+        found = [grown for own in sets.values() if (grown := _grown(own, start, end))]
+        return _added(found)
+    except _UnusableError:
+        return ()
+
+
+def _added(found: Sequence[Mapping[float, float]]) -> Histogram:
+    bounds = sorted(found[0]) if found else []
+    if any(sorted(one) != bounds for one in found) or (bounds and bounds[-1] != math.inf):
+        raise _UnusableError("buckets differ, or the last one is missing")
+    whole = [math.fsum(one[bound] for one in found) for bound in bounds]
+    if any(later < earlier for earlier, later in pairwise(whole)):
+        raise _UnusableError("a bucket holds more than a larger one")
+    return tuple((bound, after - before) for bound, before, after in zip(bounds, [0.0, *whole], whole, strict=False))
+
+
+def _grown(tracks: Iterable[Series], start: float, end: float) -> dict[float, float]:
+    """What each bucket of one label set has grown by. A label set that is new began at 0, all buckets together."""
+    grown: dict[float, float] = {}
+    news: set[bool] = set()
+    for track in tracks:
+        bound = _bound(track.labels.get(_LE, ""))
+        inside = [sample for sample in track.samples if start - SAME_SCRAPE_SECONDS <= sample[0]]
+        inside = sorted(sample for sample in inside if sample[0] <= end + SAME_SCRAPE_SECONDS)
+        values = [value for _, value in inside]
+        if not inside or inside[-1][0] < end - SAME_SCRAPE_SECONDS or bound in grown:
+            raise _UnusableError("a bucket ends before the window, or is there twice")
+        if not all(0 <= value < EXACT_BELOW for value in values) or any(b < a for a, b in pairwise(values)):
+            raise _UnusableError("a bucket fell or is no count")
+        new = inside[0][0] > start + SAME_SCRAPE_SECONDS
+        news.add(new)
+        grown[bound] = values[-1] - (0.0 if new else values[0])
+    if len(news) > 1:
+        raise _UnusableError("a scrape was read by half")
+    return grown
+
+
+def _bound(text: str) -> float:
+    try:
+        bound = float(text)
+    except ValueError:
+        bound = math.nan
+    if not bound > 0:
+        raise _UnusableError(f"le {text!r} is no bound")
+    return bound
