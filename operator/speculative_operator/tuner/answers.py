@@ -14,6 +14,7 @@ from speculative_operator.tuner.memory import Memory, Probe
 from speculative_operator.tuner.outlook import Outlook
 from speculative_operator.tuner.report import acceptance_text, change_text, estimate, why
 from speculative_operator.tuner.traffic import Look
+from speculative_operator.tuner.tries import worth_trying
 
 
 def state_of(table: KTable, look: Look) -> State:
@@ -33,8 +34,9 @@ def kept(
 ) -> Decision:
     """The table of `memory` stays, or, when `changed`, comes back."""
     return Decision(
-        state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, hard_off=memory.hard_off
-    )
+        state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, tries=memory.tries,
+        hard_off=memory.hard_off,
+    )  # fmt: skip
 
 
 def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
@@ -84,9 +86,12 @@ def changed(
         slow_windows=0,
         pace=memory.pace.spent(),
         wanted_since=None,
+        tries=worth_trying(view, proposal.table) if view.compares else (),
     )
     state = state_of(memory.table, look)
-    return memory, Decision(state, memory.table, reason, message, valid=True, changed=differs, estimate=figures)
+    return memory, Decision(
+        state, memory.table, reason, message, valid=True, changed=differs, estimate=figures, tries=memory.tries
+    )
 
 
 def probing(memory: Memory, view: Outlook, look: Look, trial: Probe) -> tuple[Memory, Decision]:
@@ -104,7 +109,7 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
     message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, less, focus, look)}"
     figures = estimate(view, look, memory.table, less)
     pace = memory.pace.spent()
-    memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0, pace=pace)
+    memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0, pace=pace, tries=())
     return memory, Decision(state_of(less, look), less, Reason.GUARD, message, True, True, figures)
 
 
@@ -120,7 +125,7 @@ def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, De
 def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: float) -> tuple[Memory, Decision]:
     """The outage is over: its table goes."""
     figures = estimate(view, look, memory.table, before)
-    memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, probe=None)
+    memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, probe=None, tries=())
     message = f"pods are seen again{acceptance_text(look)}: the table before is back"
     return memory, kept(state_of(before, look), memory, Reason.METRICS_BACK, message, figures, changed=True)
 

@@ -49,6 +49,7 @@ from speculative_operator.tuner.report import acceptance_text, estimate, measure
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.telemetry import believable
 from speculative_operator.tuner.traffic import Look, pool
+from speculative_operator.tuner.tries import MISSING_WORTH, may_try, missing, worth_trying
 
 MIN_EFFECTIVE_DRAFTS = 20.0
 """Drafts, divided by the clustering factor, that a change of table must rest on."""
@@ -107,7 +108,12 @@ def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now:
     memory = awaiting(memory, late, now)
     look = pool(list(windows.values()))
     memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
-    view = outlook(policy, memory.costs, memory.acceptance, memory.traffic, memory.last)
+    compares = may_try(policy, windows)
+    if not compares and memory.tries:
+        memory = replace(memory, tries=())
+    view = outlook(
+        policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells, compares=compares
+    )
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
     memory = watch_load(replace(memory, blind_since=None), look.scheduled, now)
@@ -159,11 +165,14 @@ def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float)
 
 
 def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    proposal = propose(view, memory.table, look.loads, memory.pace.margin)
+    proposal = propose(view, memory.table, look.loads, memory.pace.margin(measured=view.compares))
     better = proposal.table != memory.table and proposal.worth > proposal.needed
     if not rollout.free(view.policy):
         memory = rollout.watched(memory, better, now)
     if not better:
+        if view.compares:
+            memory = _trying(memory, view, look, now)
+            return memory, _no_change(memory, view, look, proposal)
         trial = worth_probing(memory, view, look.loads, now) if view.policy.mode is Mode.AUTO else None
         if trial is not None:
             return probing(begun(memory, trial, view, look.loads), view, look, trial)
@@ -174,6 +183,15 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
     if wait:
         return memory, dwelling(memory, view, look, proposal, wait)
     return changed(memory, view, look, proposal, now)
+
+
+def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
+    """Memory with other tries, where one that is missing is worth a write."""
+    if _wait(memory, view.policy, 0.0, now):
+        return memory
+    if missing(view, memory.table, memory.tries, look.loads) < MISSING_WORTH:
+        return memory
+    return replace(memory, tries=worth_trying(view, memory.table), changed_at=now, pace=memory.pace.spent())
 
 
 def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:

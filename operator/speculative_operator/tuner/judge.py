@@ -63,12 +63,13 @@ def propose(
 ) -> Proposal:
     """The best table given that `table` is in force at `loads` (scheduled requests of each replica)."""
     max_batch = view.policy.knobs.max_batch
-    value, incumbent = view.value(), incumbent_of(view, table)
-    rows = np.arange(len(value))
+    incumbent = incumbent_of(view, table)
+    found = view.against(incumbent)
+    value, rows = found.mean, np.arange(len(incumbent))
     lift = lift_of(view, incumbent)
     weights = weights_of(view, loads)
     doubt = confidence if rollout.free(view.policy) else rollout.DOUBT
-    sure = value - doubt * view.deviation_from(incumbent)
+    sure = value - doubt * found.deviation
     if view.policy.knobs.actuator is Actuator.RESTART:
         chosen = _one_for_all(sure, _share(view, loads))
     else:

@@ -17,7 +17,9 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.acceptance import (
+    AcceptanceModel,
     DraftSample,
+    acceptance,
     aged,
     draft_sample,
     exact_sample,
@@ -25,9 +27,10 @@ from speculative_operator.tuner.acceptance import (
     mean_sample,
     usable_positions,
 )
+from speculative_operator.tuner.comparisons import learn_comparisons
 from speculative_operator.tuner.costs import StepSample, exact_terms, learn_costs, off_terms, step_terms
 from speculative_operator.tuner.memory import Memory
-from speculative_operator.tuner.prior import acceptance_prior, cost_prior
+from speculative_operator.tuner.prior import Array, acceptance_prior, cost_prior
 from speculative_operator.tuner.telemetry import behind
 from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, bounded, learn_traffic
 
@@ -42,6 +45,8 @@ RAMP = 3.0
 """A change of batch size within a window blurs it: noise grows by 0.3 of the log change, over the base noise of 0.1."""
 FILL = 5.0
 """Prompts come in lumps: where they are half of a step, noise is 2.7 times as large."""
+FEW_DRAFTS = 5.0
+"""Drafts for which what is believed of a position counts beside what one window shows of it."""
 SWITCH_SECONDS = 2.0
 """So long after a change of table, pods may still have run the previous one."""
 
@@ -77,8 +82,17 @@ def learn(
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
     evidence = memory.acceptance
     evidence = learn_acceptance(evidence, _sum(drafts), expected, elapsed) if drafts else aged(evidence, elapsed)
+    compared = [window for _, window in ordered]
     return replace(
         memory,
+        cells=learn_comparisons(
+            memory.cells,
+            compared,
+            fresh,
+            _lengths(drafts, acceptance(evidence, expected)),
+            elapsed,
+            policy.knobs.max_batch,
+        ),
         costs=learn_costs(memory.costs, tuple(steps), elapsed, prior, policy.knobs),
         acceptance=evidence,
         last=tuple(steps),
@@ -277,6 +291,20 @@ def _learn_share(
         return traffic
     seen = min(max(drafted / asked, 0.01), 1.0)
     return replace(traffic, draft_share=traffic.draft_share + 0.2 * (seen - traffic.draft_share))
+
+
+def _lengths(samples: list[DraftSample], model: AcceptanceModel) -> Array:
+    """Tokens per step of every K by what these windows show of each position, as far as they do; `model` beyond."""
+    seen = _sum(samples) if samples else DraftSample((), (), 0.0)
+    size = len(model.survival)
+    before = np.r_[1.0, model.survival[:-1]]
+    expected = model.survival / np.maximum(before, 1e-9)
+    reached, accepted = (np.zeros(size) for _ in range(2))
+    known = min(size, len(seen.reached))
+    reached[:known], accepted[:known] = seen.reached[:known], seen.accepted[:known]
+    survival = np.cumprod((accepted + FEW_DRAFTS * expected) / (reached + FEW_DRAFTS))
+    plain = 1.0 + np.r_[0.0, np.cumsum(survival)]
+    return np.asarray(plain * model.length / (1.0 + np.r_[0.0, np.cumsum(model.survival)]))
 
 
 def _sum(samples: list[DraftSample]) -> DraftSample:

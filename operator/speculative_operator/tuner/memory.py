@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.tuner import persistence
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.allowed import fit
+from speculative_operator.tuner.comparisons import Cell
 from speculative_operator.tuner.costs import CostEvidence, StepSample
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.pace import Pace
@@ -59,6 +60,10 @@ class Memory:
     traffic: Traffic = field(default_factory=Traffic)
     last: tuple[StepSample, ...] = ()
     """What the last observation told of step costs."""
+    cells: tuple[Cell, ...] = ()
+    """What the engine has compared."""
+    tries: tuple[Try, ...] = ()
+    """What the engine may try while `table` is in force."""
     windows: int = 0
     """Observations believed since `since`."""
     updated_at: float | None = None

@@ -50,9 +50,10 @@ def to_fall_back(memory: Memory, policy: Policy, now: float) -> bool:
 def proven(memory: Memory, table: KTable, policy: Policy, now: float) -> KTable:
     """What of `table` evidence has shown to be no slower than no drafts, by the lower end of an 80 % interval."""
     evidence = aged(memory.acceptance, now - memory.updated_at if memory.updated_at is not None else 0.0)
-    view = outlook(policy, memory.costs, evidence, memory.traffic)
+    view = outlook(policy, memory.costs, evidence, memory.traffic, cells=memory.cells, compares=bool(memory.cells))
     incumbent, none = incumbent_of(view, table), np.zeros(len(view.points), dtype=np.int64)
-    sure = view.speed - view.speed[:, :1] - QUANTILE * view.deviation_from(none) >= 0.0
+    found = view.against(none)
+    sure = found.mean - QUANTILE * found.deviation >= 0.0
     if not evidence.reached or evidence.reached[0] < PRIOR_WEIGHT:
         sure[:] = False  # what drafts earn is still more expected than seen
     sure[:, 0] = True

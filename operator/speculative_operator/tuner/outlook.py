@@ -19,31 +19,38 @@ from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Interval, Policy
 from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.domain.spec import Goal
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
 from speculative_operator.tuner.basis import basis_of
-from speculative_operator.tuner.costs import CostEvidence, CostModel, StepSample, off_terms, posterior, step_terms
+from speculative_operator.tuner.comparisons import (
+    SECONDS_OFF,
+    SECONDS_STEP,
+    TOKENS_STEP,
+    Asked,
+    Cell,
+    Difference,
+    updated,
+)
+from speculative_operator.tuner.costs import (
+    PREDICTION_NOISE,
+    CostEvidence,
+    CostModel,
+    StepSample,
+    off_terms,
+    posterior,
+    step_terms,
+)
 from speculative_operator.tuner.grid import edges, grid
 from speculative_operator.tuner.prior import Array, acceptance_prior, candidates, cost_prior
 from speculative_operator.tuner.traffic import Traffic
 
 INFEASIBLE = -1e3
 """Log speed of a K whose verification leaves the captured graphs: below anything, yet summable."""
-SLOW_REQUESTS = 0.6
-"""Drafts that the unluckiest requests gain, against the mean: per-request acceptance lengths of ShareGPT are 1.7 at the
-5th percentile where the mean is 2.4 (figures of docs/physics.md)."""
-TAIL = 1.15
-"""Slowest steps against the mean one: noise and the prefill of others."""
-FIRST_TOKEN_STEPS = 2.0
-"""Steps that a request waits for its first token: the one running at its arrival, and its own prefill."""
 LEAST_SHARE = 0.01
 """Loads with a smaller share of the time do not count in a comparison over the load."""
 QUANTILE = 1.2816
 """Half width of an 80 % interval in standard deviations."""
 SAME_K = 0.5
 """Mean K this near to a whole one is taken for it."""
-PENALTY = 3.0
-"""Log speed by which a latency target missed by a factor e counts less, so that the least miss wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,10 @@ class Outlook:
     """What the last observation told of step costs."""
     columns: NDArray[np.int64] = field(repr=False)
     """`ks` as whole numbers, for indexing."""
+    cells: tuple[Cell, ...] = field(default=(), repr=False)
+    """What the engine has compared."""
+    compares: bool = False
+    """True where the engine can compare K: then what the model errs by counts, for it can be found out."""
 
     @cached_property
     def points(self) -> Array:
@@ -83,13 +94,18 @@ class Outlook:
     @cached_property
     def speed(self) -> Array:
         """Log tokens per second and request, [point, K]; INFEASIBLE beyond the capture ceiling."""
-        speed = np.log(self.lengths())[None, :] - self.costs.log_seconds(*self._on)
+        speed = np.log(self.lengths())[None, :] - self.log_seconds
         ceiling = self.policy.knobs.capture_ceiling_tokens
         if ceiling is None:
             return np.asarray(speed)
         largest = np.array([last for _, last in edges(self.policy.knobs.max_batch)])  # a cell is filled as a whole
         tokens = largest[:, None] * (self.columns[None, :] + 1)
         return np.asarray(np.where((tokens <= ceiling) | (self.columns[None, :] == self.ks[0]), speed, INFEASIBLE))
+
+    @cached_property
+    def log_seconds(self) -> Array:
+        """Log seconds of a step by the model, [point, K]."""
+        return self.costs.log_seconds(*self._on)
 
     @cached_property
     def off_speed(self) -> Array:
@@ -180,33 +196,37 @@ class Outlook:
         """Acceptance length of each K."""
         return np.asarray(self.drafts.length[self.columns])
 
-    def value(self) -> Array:
-        """What the objective makes of the grid, [point, K]: log speed, less where a latency target is missed.
-
-        At one batch size the K with the most tokens per second also takes the least time per token, so goals differ by
-        their tails only: Latency counts the unlucky requests, Goodput and Cost keep to the targets that are set.
-        """
-        speed, objective = self.speed, self.policy.objective
-        aimless = objective.tpot_p99_seconds is None and objective.ttft_p99_seconds is None
-        if objective.goal is Goal.THROUGHPUT or (aimless and objective.goal is not Goal.LATENCY):
-            return speed
-        unlucky = 1.0 + SLOW_REQUESTS * (self.lengths() - 1.0)
-        seconds = np.log(self.lengths())[None, :] - speed
-        tail = seconds + np.log(TAIL) - np.log(unlucky)[None, :]
-        value = -tail if objective.goal is Goal.LATENCY else speed
-        if objective.tpot_p99_seconds is not None:
-            value = value - PENALTY * np.maximum(tail - np.log(objective.tpot_p99_seconds), 0.0)
-        if objective.ttft_p99_seconds is not None:
-            first = seconds + np.log(FIRST_TOKEN_STEPS)
-            value = value - PENALTY * np.maximum(first - np.log(objective.ttft_p99_seconds), 0.0)
-        return np.asarray(np.where(speed <= INFEASIBLE / 2, INFEASIBLE, value))
-
-    def deviation_from(self, incumbent: NDArray[np.int64]) -> Array:
-        """Log standard deviation of speed against the column in force, [point, K]; `incumbent[point]` is a column."""
-        rows = np.arange(len(self.points))
+    def against(self, incumbent: NDArray[np.int64]) -> Difference:
+        """Speed of every K over that of the column in force; `incumbent[point]` is a column."""
+        rows, costs = np.arange(len(self.points)), self.costs
         apart = self.gradients - self.gradients[rows, incumbent][:, None, :]
-        earned = self.drafts.deviation(self.columns[None, :], self.columns[incumbent][:, None])
-        return np.asarray(np.hypot(self.costs.deviation(apart), earned))
+        earned = self.drafts.gradient[self.columns][None] - self.drafts.gradient[self.columns[incumbent]][:, None]
+        mean = self.speed - self.speed[rows, incumbent][:, None]
+        seconds = np.sum((apart @ costs.covariance) * apart, axis=-1) + PREDICTION_NOISE**2
+        tokens = np.sum(earned**2 * self.drafts.variance, axis=-1)
+        if not self.compares:
+            return Difference(mean, np.sqrt(seconds + tokens))
+        ks = self.columns.astype(float)
+        asked = Asked(self.points, ks, ks[incumbent], self.cells, self.policy.knobs.max_batch)
+        errs, across, own = asked.misfit(SECONDS_STEP, SECONDS_OFF)
+        measured = self.gradients[asked.places, asked.tried] - self.gradients[asked.places, asked.beside]
+        predicted = self.log_seconds[asked.places, asked.tried] - self.log_seconds[asked.places, asked.beside]
+        more, seconds = updated(
+            seconds + errs,
+            across + apart @ costs.covariance @ measured.T,
+            own + measured @ costs.covariance @ measured.T,
+            [cell.seconds_variance for cell in self.cells],
+            np.array([cell.seconds for cell in self.cells]) - predicted,
+        )
+        errs, across, own = asked.misfit(TOKENS_STEP, TOKENS_STEP)
+        earned_more, tokens = updated(
+            tokens + errs,
+            across,
+            own,
+            [cell.tokens_variance for cell in self.cells],
+            np.array([cell.tokens for cell in self.cells]),
+        )
+        return Difference(mean + earned_more - more, np.sqrt(seconds + tokens))
 
     def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
         """Log standard deviation of speed at points `rows` and K `columns` over that of a pod without speculator."""
@@ -233,6 +253,9 @@ def outlook(
     drafts: AcceptanceEvidence | None = None,
     traffic: Traffic | None = None,
     last: tuple[StepSample, ...] = (),
+    cells: tuple[Cell, ...] = (),
+    *,
+    compares: bool = False,
 ) -> Outlook:
     """The outlook on evidence; without any, on priors alone."""
     prior = cost_prior(policy.facts, policy.knobs)
@@ -246,4 +269,6 @@ def outlook(
         traffic=traffic or Traffic(),
         last=last,
         columns=np.array(ks),
+        cells=tuple(cell for cell in cells if {cell.k, cell.against} <= set(ks)),
+        compares=compares,
     )

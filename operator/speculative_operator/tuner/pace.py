@@ -14,6 +14,8 @@ from speculative_operator.domain.knobs import Actuator
 FINE_MARGIN = 0.01
 COARSE_MARGIN = 0.05
 """Log speed that a change must bring while the whole budget is left, and when none is."""
+MEASURED_MARGIN = 0.004
+"""The first where the engine compares K, so that it need not also cover what the model errs."""
 FINE_WORTH = 0.003
 COARSE_WORTH = 0.015
 """The same of the expected improvement of a trial."""
@@ -41,10 +43,10 @@ class Pace:
         """With what `elapsed` seconds grant."""
         return Pace(min(self.left + max(elapsed, 0.0) * PER_HOUR / 3600.0, SAVED))
 
-    @property
-    def margin(self) -> float:
-        """Log speed that a change must bring now."""
-        return FINE_MARGIN + (COARSE_MARGIN - FINE_MARGIN) * (1.0 - self._share) ** 2
+    def margin(self, *, measured: bool) -> float:
+        """Log speed that a change must bring now. `measured`: the engine compares K."""
+        fine = MEASURED_MARGIN if measured else FINE_MARGIN
+        return fine + (COARSE_MARGIN - fine) * (1.0 - self._share) ** 2
 
     @property
     def worth(self) -> float:

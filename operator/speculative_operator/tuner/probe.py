@@ -72,7 +72,7 @@ def worth_probing(memory: Memory, view: Outlook, loads: Sequence[float], now: fl
     incumbent = incumbent_of(view, memory.table)
     rows = np.arange(len(view.points))
     gain = (view.speed - view.speed[rows, incumbent][:, None])[here].mean(axis=0)
-    spread = view.deviation_from(incumbent)[here].mean(axis=0)
+    spread = view.against(incumbent).deviation[here].mean(axis=0)
     worth = expected_improvement(gain, spread) * float(lift_of(view, incumbent)[here].mean())
     # Whether the K in force is slow or everything is, only its neighbours can tell: they are tried once in any case.
     survey = (np.abs(np.arange(len(view.ks)) - incumbent[here[0]]) == 1) & (not memory.surveyed)

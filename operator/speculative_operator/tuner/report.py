@@ -75,12 +75,9 @@ def _percent(log_ratio: float) -> float:
 
 
 def why(view: Outlook, old: KTable, proposal: Proposal) -> Reason:
-    """The reason for `proposal`: a latency target, more drafts, fewer at this load, or fewer at every load."""
+    """The reason for `proposal`: more drafts, fewer at this load, or fewer at every load."""
     max_batch = view.policy.knobs.max_batch
     point = grid(max_batch)[proposal.focus]
-    fastest, best = (view.ks[int(np.argmax(row[proposal.focus]))] for row in (view.speed, view.value()))
-    if fastest != best and proposal.table.k_at(point) != fastest:
-        return Reason.SLO
     if proposal.table.k_at(point) > old.k_at(point):
         return Reason.FASTER
     return Reason.LOW_ACCEPTANCE if proposal.table.k_at(1) < old.k_at(1) else Reason.HIGH_CONCURRENCY

@@ -50,7 +50,7 @@ def _cautious(policy: Policy, start: int) -> KTable:
     """The start K, and fewer drafts at the loads where the prior says that fewer are clearly faster."""
     view = outlook(policy)
     allowed = max((column for column, k in enumerate(view.ks) if k <= start), default=0) + 1
-    scores = view.value()[:, :allowed].copy()
+    scores = view.speed[:, :allowed].copy()
     scores[:, -1] += FAVOUR
     rise = math.inf if policy.knobs.falling else RISE
     dense: list[int] = []

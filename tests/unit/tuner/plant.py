@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.observation import Observation, PodWindow, StepCell
+from speculative_operator.domain.observation import BlockTotals, Comparison, Observation, PodWindow, StepCell
 from speculative_operator.domain.spec import Mode, Workload
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.physics.calibration import calibrated
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
@@ -23,6 +24,8 @@ FACTS = PairFacts(find_model("Qwen/Qwen3-8B"), find_model("Qwen/Qwen3-0.6B"), fi
 TICK = 10.0
 CHAT = (0.67, 0.67, 0.66, 0.65, 0.64)
 USELESS = (0.0,) * 5
+BLOCK = 16
+"""Steps of a block."""
 
 
 def policy(**changes: object) -> Policy:
@@ -54,6 +57,8 @@ class Plant:
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
+        self.in_force: tuple[KTable, tuple[Try, ...]] | None = None
+        self.compared: dict[tuple[int, int], float] = {}
 
     def length(self, k: int) -> float:
         return 1.0 + float(np.sum(np.cumprod(self.conditional)[:k]))
@@ -93,7 +98,44 @@ class Plant:
             accepted_per_position=(),
         )
 
-    def window(self, table: KTable, batch: float, end: float, seconds: float = TICK) -> PodWindow:
+    def comparisons(self, table: KTable, tries: Sequence[Try], batch: float, seconds: float) -> tuple[Comparison, ...]:
+        """What blocks of steps show that are tried beside those of `table`."""
+        if (table, tries) != self.in_force:
+            self.in_force, self.compared = (table, tuple(tries)), {}
+        here = next((row for row in tries if row.first <= round(batch) <= row.last), None)
+        if here is None:
+            return ()
+        return tuple(self._compared(here, k, table.k_at(round(batch)), batch, seconds) for k in here.ks)
+
+    def _compared(self, row: Try, k: int, against: int, batch: float, seconds: float) -> Comparison:
+        """`k` beside `against`, with the noise of each block."""
+        before = self.compared.get((row.first, k), 0.0)
+        whole = seconds / self.seconds(batch, against) / BLOCK
+        blocks = max(round(whole * row.share / len(row.ks) / (1.0 + before / 64.0) + self.random.random() - 0.5), 0)
+        self.compared[row.first, k] = before + blocks
+        tried = np.zeros(2)
+        squares = np.zeros(2)
+        true = np.log([self.seconds(batch, k) / self.seconds(batch, against), self.length(k) / self.length(against)])
+        for _ in range(blocks):
+            noise = np.array([self.noise / 2, math.sqrt(0.5 / (BLOCK * batch))]) * self.random.standard_normal(2)
+            tried += np.exp(true + noise)
+            squares += (true + noise) ** 2
+        steps, period, length = BLOCK * float(blocks), self.seconds(batch, against), self.length(against)
+        per = tried / max(blocks, 1)
+        return Comparison(
+            k, against, row.first, row.last, float(blocks),
+            self._totals(steps, batch, float(per[0]) * period, float(per[1]) * length),
+            self._totals(2.0 * steps, batch, period, length),
+            float(squares[0]), float(squares[1]),
+        )  # fmt: skip
+
+    def _totals(self, steps: float, batch: float, period: float, length: float) -> BlockTotals:
+        requests = steps * batch
+        return BlockTotals(steps, steps * period, requests, requests * period, requests * length)
+
+    def window(
+        self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Try] = ()
+    ) -> PodWindow:
         """What counters show of `seconds` at about `batch` requests."""
         parts = 8
         sums = np.zeros(8)
@@ -138,6 +180,7 @@ class Plant:
             accepted_per_position=tuple(positions.tolist()),
             cells=tuple(cells) if self.telemetry else (),
             drafted_per_position=tuple(tried.tolist()) if self.telemetry else (),
+            comparisons=self.comparisons(table, tries, batch, seconds) if self.telemetry else (),
         )
 
 
@@ -168,7 +211,7 @@ class Run:
         """What the tick that ends now shows."""
         if self.memory.hard_off:
             return self.plant.bare(batch, self.now)
-        return self.plant.window(self.memory.table, batch, self.now)
+        return self.plant.window(self.memory.table, batch, self.now, tries=self.memory.tries)
 
     def see(self, observation: Observation) -> Decision:
         """Decides on `observation`."""

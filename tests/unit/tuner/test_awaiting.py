@@ -5,101 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.tuner.plant import TICK, Plant, Run, run
+from tests.unit.tuner.plant import TICK, Plant, run
 
-from speculative_operator.domain.decision import Decision, State
 from speculative_operator.domain.observation import Observation, PodWindow
-from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.awaiting import LONGEST_SECONDS
 from speculative_operator.tuner.learning import learn
 from speculative_operator.tuner.traffic import pool
 
 LOAD = 20.0
-
-
-class Slow(Run):
-    """Pods that take a table `delay` ticks after it was asked for, and acknowledge it; None: never say anything."""
-
-    delay = 0
-    says = True
-
-    def tick(self, *loads: float) -> Decision:
-        for load in loads:
-            self.now += TICK
-            tables = [decision.table for decision in self.decisions]
-            asked = sum(one.changed for one in self.decisions)
-            taken = sum(one.changed for one in self.decisions[: max(len(self.decisions) - self.delay, 0)])
-            place = max(len(tables) - 1 - self.delay, 0)
-            table = tables[place] if tables else self.memory.table
-            window = self.plant.window(table, load, self.now)
-            pods = {"a": replace(window, table_version=taken if self.says else None)}
-            self.see(Observation(self.now, pods, table_version=asked))
-        return self.decisions[-1]
-
-
-def slow(delay: int, says: bool = True, **plant: object) -> Slow:
-    plain = run(Plant(telemetry=True, **plant))  # type: ignore[arg-type]  # fields by name
-    loop = Slow(plain.plant, plain.policy, plain.memory)
-    loop.delay, loop.says = delay, says
-    return loop
-
-
-def at_trial(loop: Slow) -> Slow:
-    for _ in range(60):
-        loop.tick(LOAD)
-        if loop.memory.probe is not None:
-            return loop
-    raise AssertionError("no trial")
-
-
-def test_a_trial_begins_when_its_table_is_taken() -> None:
-    loop = at_trial(slow(4))
-    trial = loop.memory.probe
-    assert trial is not None
-    for _ in range(4):
-        decision = loop.tick(LOAD)
-        assert (decision.state, decision.reason, decision.valid) == (State.HOLDING, Reason.HOLDING, False)
-        assert "has not taken the table" in decision.message
-        assert loop.memory.probe is not None
-        assert loop.memory.probe.until == loop.now + trial.until - trial.began
-    taken = loop.now
-    loop.tick(LOAD)
-    assert loop.memory.probe is not None, "its seconds only begin"
-    while loop.memory.probe is not None and loop.memory.probe.k == trial.k:
-        loop.tick(LOAD)
-    assert loop.now - taken >= trial.until - trial.began
-
-
-def test_what_pods_still_run_is_not_learned_under_the_new_name() -> None:
-    """While the old table is in force, what is measured is its own; nothing is of the K on trial."""
-    loop = at_trial(slow(6))
-    trial = loop.memory.probe
-    assert trial is not None
-    known = loop.memory.acceptance.reached
-    for _ in range(5):
-        loop.tick(LOAD)
-        assert {sample.k for sample in loop.memory.last} == {float(trial.base.k_at(LOAD))}
-    deeper = trial.base.k_at(LOAD)
-    assert loop.memory.acceptance.reached[deeper] <= known[deeper] + 1e-9
-
-
-def test_a_silent_pod_is_believed_after_a_while() -> None:
-    """A table that is never taken ends the trial that asked for it."""
-    loop = at_trial(slow(10**6))
-    base = loop.memory.probe.base if loop.memory.probe else None
-    began = loop.now
-    while loop.memory.probe is not None:
-        loop.tick(LOAD)
-        assert loop.now - began < LONGEST_SECONDS + 100.0
-    assert loop.now - began > LONGEST_SECONDS
-    assert loop.memory.table == base
-
-
-def test_without_versions_time_decides() -> None:
-    loop = at_trial(slow(0, says=False))
-    assert loop.tick(LOAD).state is State.PROBING
-    assert loop.memory.awaited_since is None
 
 
 @pytest.mark.parametrize("ahead", [0, 3])

@@ -1,4 +1,4 @@
-"""Predictions of every K at every load, and what objectives make of them."""
+"""Predictions of every K at every load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.unit.tuner.plant import FACTS, KNOBS, USELESS, Plant, policy, run
 
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.spec import Goal, Objective, OffPolicy
+from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, draft_sample, learn_acceptance
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
 from speculative_operator.tuner.prior import acceptance_prior
@@ -23,17 +23,13 @@ def learned(plant: Plant, **changes: object) -> Outlook:
     return outlook(loop.policy, loop.memory.costs, loop.memory.acceptance, loop.memory.traffic)
 
 
-def objective(goal: Goal, tpot: float | None = None, ttft: float | None = None) -> Outlook:
-    return outlook(policy(objective=Objective(goal, tpot, ttft)), traffic=Traffic(prompt_ratio=5.5))
-
-
 def best(view: Outlook) -> np.ndarray:
-    return np.asarray(view.columns[np.argmax(view.value(), axis=1)])
+    return np.asarray(view.columns[np.argmax(view.speed, axis=1)])
 
 
 def test_the_grid_is_points_by_candidates() -> None:
     view = outlook(policy())
-    assert view.speed.shape == view.value().shape == (len(view.points), len(view.ks))
+    assert view.speed.shape == (len(view.points), len(view.ks))
     assert view.ks == KNOBS.ks
     assert outlook(policy(off_policy=OffPolicy.NEVER)).ks == KNOBS.ks[1:]
 
@@ -61,70 +57,20 @@ def test_beyond_the_capture_ceiling_nothing_but_the_least_k_is_feasible() -> Non
     out = (tokens > 100) & (np.array(view.ks) > 0)[None, :]
     assert np.all(view.speed[out] == INFEASIBLE)
     assert np.all(view.speed[~out] > INFEASIBLE / 2)
-    for goal in Goal:
-        held = outlook(policy(knobs=replace(KNOBS, capture_ceiling_tokens=100), objective=Objective(goal, 1e-3, 1e-3)))
-        assert np.all(held.value()[out] <= held.value().min(where=~out, initial=0.0))
-
-
-class TestObjectives:
-    def test_throughput_is_speed(self) -> None:
-        view = objective(Goal.THROUGHPUT, 1e-4, 1e-4)
-        assert view.value() == pytest.approx(view.speed)
-
-    @pytest.mark.parametrize("goal", [Goal.GOODPUT, Goal.COST])
-    def test_without_targets_goodput_and_cost_are_speed(self, goal: Goal) -> None:
-        view = objective(goal)
-        assert view.value() == pytest.approx(view.speed)
-
-    @pytest.mark.parametrize("goal", [Goal.GOODPUT, Goal.COST])
-    def test_targets_that_hold_everywhere_change_nothing(self, goal: Goal) -> None:
-        view = objective(goal, 10.0, 100.0)
-        assert view.value() == pytest.approx(view.speed)
-
-    def test_a_target_takes_only_from_what_misses_it(self) -> None:
-        plain, held = objective(Goal.GOODPUT), objective(Goal.GOODPUT, tpot=0.012)
-        less = plain.value() - held.value()
-        assert np.all(less >= -1e-12)
-        assert less[0].min() == pytest.approx(0.0)  # one request alone: some K holds the target
-        assert np.all(less[-1] > 0)  # 256 requests: none does
-        assert np.all(np.diff(less[:, view_k(held, 3)]) >= -1e-9)  # the more load, the worse the miss
-
-    def test_a_target_of_the_slowest_prefers_steps_that_do_not_rest_on_luck(self) -> None:
-        plain, held = objective(Goal.GOODPUT), objective(Goal.GOODPUT, tpot=1e-4)
-        assert np.all(best(held) <= best(plain))
-        assert np.any(best(held) < best(plain))
-
-    def test_latency_counts_the_unlucky(self) -> None:
-        latency, throughput = objective(Goal.LATENCY), objective(Goal.THROUGHPUT)
-        assert np.all(best(latency) <= best(throughput))
-        assert np.any(best(latency) < best(throughput))
-
-    def test_a_first_token_target_prefers_short_steps(self) -> None:
-        plain, held = objective(Goal.GOODPUT), objective(Goal.GOODPUT, ttft=1e-3)
-        assert np.all(best(held) <= best(plain))
-        assert best(held)[0] < best(plain)[0]
-
-    @pytest.mark.parametrize("goal", list(Goal))
-    def test_values_are_finite(self, goal: Goal) -> None:
-        assert np.all(np.isfinite(objective(goal, 1e-9, 1e-9).value()))
-
-
-def view_k(view: Outlook, k: int) -> int:
-    return view.ks.index(k)
 
 
 class TestDoubt:
     def test_the_k_in_force_is_not_in_doubt_against_itself(self) -> None:
         view = outlook(policy())
         incumbent = np.full(len(view.points), 2)
-        deviation = view.deviation_from(incumbent)
+        deviation = view.against(incumbent).deviation
         assert np.all(deviation[:, 2] < 0.02)
         assert np.all(deviation[:, [0, 5]] > deviation[:, [2]])
 
     def test_a_neighbour_is_in_less_doubt_than_one_far_off_and_evidence_takes_it(self) -> None:
         before, after = outlook(policy()), learned(Plant())
         incumbent = np.full(len(before.points), 1)
-        unsure, sure = before.deviation_from(incumbent), after.deviation_from(incumbent)
+        unsure, sure = (one.against(incumbent).deviation for one in (before, after))
         assert np.all(unsure[:, 2] < unsure[:, 5])
         assert np.mean(sure[:, 3]) < 0.75 * np.mean(unsure[:, 3])
 

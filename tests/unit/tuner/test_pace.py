@@ -28,7 +28,7 @@ def test_every_write_makes_the_next_dearer_until_none_is_left() -> None:
         paces.append(paces[-1].spent())
     assert len(paces) == SAVED + 1
     for before, after in pairwise(paces):
-        assert after.margin > before.margin
+        assert after.margin(measured=False) > before.margin(measured=False)
         assert after.worth > before.worth
         assert after.trials <= before.trials
     assert paces[-1].trials == 0
@@ -39,12 +39,12 @@ def test_time_grants_writes() -> None:
     assert not spent.allows(0.0)
     assert spent.after(HOUR).left == pytest.approx(min(PER_HOUR, SAVED))
     assert spent.after(HOUR).allows(0.0)
-    assert spent.after(1800).margin < spent.margin
+    assert spent.after(1800).margin(measured=False) < spent.margin(measured=False)
 
 
 def test_a_debt_is_paid_off_first() -> None:
     assert not Pace(-3.0).after(HOUR / PER_HOUR).allows(0.0)
-    assert Pace(-3.0).margin == Pace(0.0).margin
+    assert Pace(-3.0).margin(measured=False) == Pace(0.0).margin(measured=False)
 
 
 def test_a_clock_that_went_backwards_grants_and_takes_nothing() -> None:

@@ -1,0 +1,268 @@
+"""What the engine's own comparisons tell: tried blocks of steps beside blocks at the K in force.
+
+Called by learning (each window) and outlook (speed of every K against the one in force). Blocks that follow one another
+meet the same requests, prompts per second and machine, so that their difference needs no model. The model is where they
+begin, and what stands for a K that was never tried: what it errs by is taken for a walk over K, which neighbouring
+loads share. Seconds and tokens are learned apart: seconds of a step scatter little; how many drafts are accepted
+scatters much, but is seen position by position in every step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speculative_operator.domain.observation import Comparison, PodWindow
+from speculative_operator.tuner.grid import edges, grid, nearest
+from speculative_operator.tuner.prior import Array
+
+BANDS_PER_DOUBLING = 2.0
+"""Loads are put together in bands of a factor 1.4: blocks whose load leaves their band are lost."""
+FADE_SECONDS = 300.0
+"""Time constant by which comparisons of a band are forgotten, in seconds of that band."""
+STALE_SECONDS = 3600.0
+"""The same while other loads are served."""
+SECONDS_STEP = 0.05
+"""What the model may err in seconds from one K to the next, log standard deviation."""
+SECONDS_OFF = 0.10
+"""The same from K = 0 to 1: a drafter's pass more, and another path through the engine."""
+TOKENS_STEP = 0.012
+"""The same in tokens: survival by position, seen at one K, is not quite that at another."""
+REACH = 0.4
+"""Octaves of load over which what the model errs is alike."""
+SECONDS_NOISE = 0.02
+"""Least log standard deviation of one block beside its neighbours."""
+TOKENS_NOISE = 0.6
+"""The same of tokens, over the square root of the requests of all steps of a block."""
+NOISE_BLOCKS = 8.0
+"""Blocks for which these count before the scatter that was measured does."""
+MOST_CELLS = 48
+MOST_RATIO = 1.5
+"""No block counts as further from those beside it than this, log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Everything compared of one K against another in one band of load, faded."""
+
+    band: int
+    k: int
+    against: int
+    blocks: float
+    steps: float
+    """Of the tried blocks, and below those of the blocks beside them."""
+    beside_steps: float
+    seconds: float
+    """Mean log ratio of the seconds of a step."""
+    seconds_square: float
+    tokens: float
+    """Mean log ratio of tokens per request, less what acceptance by position says of it."""
+    tokens_square: float
+    """As `seconds_square`, mean over blocks, of the whole ratio."""
+    requests: float
+    """Scheduled requests of a step."""
+    rate: float
+    beside_rate: float
+    """Tokens per second and request, tried and beside."""
+
+    @property
+    def seconds_variance(self) -> float:
+        """Of the mean."""
+        return self._variance(self.seconds_square - self.seconds**2, SECONDS_NOISE**2)
+
+    @property
+    def tokens_variance(self) -> float:
+        """Of the mean."""
+        each = TOKENS_NOISE**2 / max(self.requests * self.steps / max(self.blocks, 1e-9), 1.0)
+        return self._variance(self.tokens_square, each)
+
+    def _variance(self, measured: float, expected: float) -> float:
+        scatter = (NOISE_BLOCKS * expected + self.blocks * max(measured, 0.0)) / (NOISE_BLOCKS + self.blocks)
+        return max(scatter, expected / 2.0) / max(self.blocks, 1e-9)
+
+
+@lru_cache(maxsize=64)
+def bands(max_batch: int) -> tuple[tuple[int, int], ...]:
+    """(first, last) requests of each band, whole cells of the grid; they cover 1..max_batch."""
+    found: list[tuple[int, int]] = []
+    last_place = -1
+    for point, (first, last) in zip(grid(max_batch), edges(max_batch), strict=True):
+        place = round(BANDS_PER_DOUBLING * math.log2(point))
+        if place == last_place:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+        last_place = place
+    return tuple(found)
+
+
+def band_of(batch: float, max_batch: int) -> int:
+    """Index of the band in which `batch` requests fall."""
+    rounded = min(max(round(batch), 1), max_batch)
+    return next(index for index, (_, last) in enumerate(bands(max_batch)) if rounded <= last)
+
+
+def middle(band: int, max_batch: int) -> int:
+    """Index of the grid point that stands for a band."""
+    found = bands(max_batch)
+    first, last = found[min(band, len(found) - 1)]
+    return nearest(math.sqrt(first * last), max_batch)
+
+
+def learn_comparisons(
+    known: Sequence[Cell],
+    windows: Sequence[PodWindow],
+    fresh: Sequence[float],
+    lengths: Array,
+    elapsed: float,
+    max_batch: int,
+) -> tuple[Cell, ...]:
+    """`known` after one look at all replicas; `lengths[K]` are tokens per step by acceptance by position."""
+    spent = _seconds_in_bands(windows, fresh, max_batch)
+    cells = {(cell.band, cell.k, cell.against): _faded(cell, spent, elapsed) for cell in known}
+    for window, share in zip(windows, fresh, strict=True):
+        for one in window.comparisons:
+            seen = _cell(one, share, lengths, max_batch)
+            if seen is not None:
+                key = (seen.band, seen.k, seen.against)
+                cells[key] = _both(cells[key], seen) if key in cells else seen
+    most = sorted(cells.values(), key=lambda cell: (-cell.blocks, cell.band, cell.k, cell.against))[:MOST_CELLS]
+    return tuple(sorted((cell for cell in most if cell.blocks >= 0.05), key=lambda c: (c.band, c.k, c.against)))
+
+
+def _seconds_in_bands(windows: Sequence[PodWindow], fresh: Sequence[float], max_batch: int) -> dict[int, float]:
+    """Seconds spent at each band, mean over replicas."""
+    spent: dict[int, float] = {}
+    for window, share in zip(windows, fresh, strict=True):
+        if window.steps > 0:
+            band = band_of(window.scheduled, max_batch)
+            spent[band] = spent.get(band, 0.0) + share * window.seconds / len(windows)
+    return spent
+
+
+def _faded(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
+    keep = math.exp(-spent.get(cell.band, 0.0) / FADE_SECONDS - max(elapsed, 0.0) / STALE_SECONDS)
+    return replace(cell, blocks=keep * cell.blocks, steps=keep * cell.steps, beside_steps=keep * cell.beside_steps)
+
+
+def _cell(one: Comparison, share: float, lengths: Array, max_batch: int) -> Cell | None:
+    """One comparison as a cell, or None where it says nothing."""
+    tried, beside = one.tried, one.beside
+    figures = (
+        *(one.blocks, share, tried.steps, beside.steps, tried.requests, beside.requests),
+        *(tried.tokens, beside.tokens, tried.request_seconds, beside.request_seconds),
+    )
+    if min(figures) <= 0 or max(one.k, one.against) >= len(lengths):
+        return None
+    seconds = _log_ratio(tried.request_seconds / tried.requests, beside.request_seconds / beside.requests)
+    tokens = _log_ratio(tried.tokens / tried.requests, beside.tokens / beside.requests)
+    expected = math.log(lengths[one.k] / lengths[one.against])
+    return Cell(
+        band=band_of(math.sqrt(one.first * min(one.last, max_batch)), max_batch),
+        k=one.k,
+        against=one.against,
+        blocks=share * one.blocks,
+        steps=share * tried.steps,
+        beside_steps=share * beside.steps,
+        seconds=seconds,
+        seconds_square=min(one.seconds_square / one.blocks, MOST_RATIO**2),
+        tokens=tokens - expected,
+        tokens_square=max(min(one.tokens_square / one.blocks, MOST_RATIO**2) - tokens**2, 0.0),
+        requests=tried.requests / tried.steps,
+        rate=tried.tokens / tried.request_seconds,
+        beside_rate=beside.tokens / beside.request_seconds,
+    )
+
+
+def _log_ratio(one: float, other: float) -> float:
+    return min(max(math.log(one / other), -MOST_RATIO), MOST_RATIO)
+
+
+def _both(one: Cell, other: Cell) -> Cell:
+    blocks = one.blocks + other.blocks
+    share = other.blocks / blocks
+    mixed = {
+        name: getattr(one, name) + share * (getattr(other, name) - getattr(one, name))
+        for name in ("seconds", "seconds_square", "tokens", "tokens_square", "requests", "rate", "beside_rate")
+    }
+    return replace(
+        one,
+        blocks=blocks,
+        steps=one.steps + other.steps,
+        beside_steps=one.beside_steps + other.beside_steps,
+        **mixed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Log speed of every K over that of the K in force, [point, K], and its standard deviation."""
+
+    mean: Array
+    deviation: Array
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about, and what of `cells` can answer: K of a policy at points of the grid."""
+
+    points: Array
+    ks: Array
+    """Every K of the policy."""
+    held: Array
+    """K in force at each point."""
+    cells: tuple[Cell, ...]
+    max_batch: int
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Grid point of each cell."""
+        return np.array([middle(cell.band, self.max_batch) for cell in self.cells], dtype=np.int64)
+
+    @cached_property
+    def tried(self) -> NDArray[np.int64]:
+        """Column of the K that each cell tried."""
+        return np.searchsorted(self.ks, [cell.k for cell in self.cells])
+
+    @cached_property
+    def beside(self) -> NDArray[np.int64]:
+        """Column of the K beside it."""
+        return np.searchsorted(self.ks, [cell.against for cell in self.cells])
+
+    def misfit(self, step: float, off: float) -> tuple[Array, Array, Array]:
+        """What the model may err: variance [point, K] of the difference from the K in force, its covariance with what
+        cells measured [point, K, cell], and that of cells with one another."""
+        walk = np.where(self.ks < 1, 0.0, self.ks - 1.0 + (off / step) ** 2)
+        held = np.where(self.held < 1, 0.0, self.held - 1.0 + (off / step) ** 2)[:, None]
+        k, beside = walk[self.tried], walk[self.beside]
+        alike = _alike(self.points[:, None], self.points[self.places][None, :])[:, None, :]
+        across = alike * _shared(walk[None, :, None], held[:, :, None], k, beside)
+        own = _shared(k[:, None], beside[:, None], k[None, :], beside[None, :])
+        own = own * _alike(self.points[self.places][:, None], self.points[self.places][None, :])
+        return step**2 * np.abs(walk[None, :] - held), step**2 * across, step**2 * own
+
+
+def updated(prior: Array, across: Array, own: Array, noise: Sequence[float], news: Array) -> tuple[Array, Array]:
+    """(what evidence adds to a prediction, variance that is left), [point, K].
+
+    `prior` is the variance without evidence, `across` [point, K, cell] its covariance with what cells measured, `own`
+    theirs with one another, `noise` the variance of measuring, `news` what was measured less what was predicted.
+    """
+    gain = across @ np.linalg.inv(own + np.diag(noise))
+    return gain @ news, np.maximum(prior - np.sum(gain * across, axis=-1), 0.0)
+
+
+def _alike(points: Array, others: Array) -> Array:
+    """How far what the model errs at one load is what it errs at another."""
+    return np.asarray(np.exp(-0.5 * (np.log2(points / others) / REACH) ** 2))
+
+
+def _shared(k: Array, held: Array, other_k: Array, other_held: Array) -> Array:
+    """What two differences share of a walk: the length that they overlap, negative where they run against another."""
+    low = np.minimum(k, other_k) + np.minimum(held, other_held)
+    return np.asarray(low - np.minimum(k, other_held) - np.minimum(held, other_k))

@@ -1,0 +1,95 @@
+"""What the engine is to try, and what comes of it in the closed loop."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from tests.unit.tuner.plant import KNOBS, Plant, policy, run
+
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.table import KTable
+from speculative_operator.tuner.outlook import outlook
+from speculative_operator.tuner.tries import (
+    FURTHEST,
+    LEAST_SHARE,
+    MOST_KS,
+    MOST_SHARE,
+    expected_improvement,
+    worth_trying,
+)
+
+
+def test_rows_ascend_within_the_table_and_name_other_k_than_its_own() -> None:
+    table = KTable.from_rows([[1, 11, 4], [12, 60, 2], [61, 256, 0]])
+    rows = worth_trying(outlook(policy(), compares=True), table)
+    assert rows
+    for row, after in pairwise(rows):
+        assert row.last < after.first
+    for row in rows:
+        held = {table.k_at(load) for load in range(row.first, row.last + 1)}
+        assert len(held) == 1
+        assert not held & set(row.ks)
+        assert 1 <= len(row.ks) <= MOST_KS
+        assert all(k == 0 or abs(k - min(held)) <= FURTHEST for k in row.ks)
+        assert LEAST_SHARE <= row.share <= MOST_SHARE
+
+
+def test_knowing_is_worth_more_the_nearer_and_the_less_sure() -> None:
+    gain, spread = np.array([-0.2, -0.02, -0.02, 0.1]), np.array([0.05, 0.05, 0.01, 0.0])
+    far, near, sure, known = expected_improvement(gain, spread)
+    assert near > far >= 0
+    assert near > sure
+    assert known == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("batch", [1.0, 4.0, 10.0, 30.0, 100.0, 200.0])
+@pytest.mark.parametrize("slow", [{3: 1.1}, {2: 0.9}, {1: 0.85, 5: 1.2}])
+def test_a_k_that_the_model_prices_wrongly_is_found(batch: float, slow: dict[int, float]) -> None:
+    loop = run(Plant(telemetry=True, slow=slow), policy(), KTable.constant(3, KNOBS.max_batch))
+    loop.play(*[batch] * 20)
+    assert np.mean(loop.regret[-8:]) < 0.01
+    assert loop.writes <= 4
+
+
+def test_in_a_steady_load_nothing_is_written_for_tries_again_and_again() -> None:
+    loop = run(Plant(telemetry=True))
+    tries = []
+    for _ in range(120):
+        loop.play(10.0)
+        tries.append((loop.memory.table, loop.memory.tries))
+    assert sum(one != other for one, other in pairwise(tries)) <= 6
+
+
+@pytest.mark.parametrize(
+    "changes", [{"mode": Mode.RECOMMEND}, {"trials": False}, {"mode": Mode.STATIC, "schedule": KTable.constant(3, 256)}]
+)
+def test_nothing_is_tried_where_nobody_may(changes: dict[str, object]) -> None:
+    loop = run(Plant(telemetry=True), policy(**changes))
+    loop.play(*[10.0] * 20)
+    assert loop.memory.tries == ()
+    assert all(decision.tries == () for decision in loop.decisions)
+
+
+def test_nothing_is_tried_where_engines_tell_nothing_of_blocks() -> None:
+    loop = run(Plant())
+    loop.play(*[10.0] * 20)
+    assert loop.memory.tries == ()
+
+
+def test_tries_end_when_the_plug_in_is_no_longer_seen() -> None:
+    loop = run(Plant(telemetry=True))
+    loop.play(*[10.0] * 10)
+    assert loop.memory.tries
+    loop.plant.telemetry = False
+    loop.play(10.0)
+    assert loop.memory.tries == ()
+
+
+def test_where_a_rollout_changes_the_table_nothing_is_tried() -> None:
+    knobs = KNOBS.__class__(Actuator.TABLE, KNOBS.ks, KNOBS.max_batch)
+    loop = run(Plant(telemetry=True, knobs=knobs), policy(knobs=knobs))
+    loop.play(*[10.0] * 10)
+    assert loop.memory.tries == ()
