@@ -240,22 +240,11 @@ class LeavingTable(Wire):
     """Why the tuner changed it last, since they are being replaced."""
 
 
-class TrialStatus(Wire):
-    """The end of a table that is only tried, as its file says it."""
-
-    seconds: Count
-    """So long after it has taken the table a pod returns by itself."""
-    version: Long
-    """Version of the table that it returns to."""
-    rows: Rows
-    """That table."""
-
-
 class SpeculationStatus(Wire):
     """Speculation as it is now, at the load seen in the last window."""
 
     state: Line | None = None
-    """On, SoftOff (K is 0 at this load), HardOff (pods run without a speculator), Holding (no evidence) or Probing."""
+    """On, SoftOff (K is 0 at this load), HardOff (pods run without a speculator) or Holding (no evidence)."""
     method: Line | None = None
     """Method in force."""
     actuator: Line | None = None
@@ -269,8 +258,11 @@ class SpeculationStatus(Wire):
     """True while pods run without the speculator because the tuner found it to be dead weight (offPolicy Hard)."""
     per_request: bool | None = Field(default=None, strict=True)
     """True while the table lets pods withhold the drafts of single requests (perRequest Auto)."""
-    trial: TrialStatus | None = None
-    """Set while the table in force is only tried, for some seconds."""
+    rows_version: Long | None = None
+    """Version with which the table came, where later ones changed only what is tried beside it."""
+    tries: Annotated[str, Field(max_length=1024)] | None = None
+    """K that pods try for single blocks of steps while the table is in force, and the largest share of blocks that it
+    takes: `5-6: 3 5 (5 %)` tries 3 and 5 at 5 to 6 requests. The share falls by itself as blocks are compared."""
     table_text: Annotated[str, Field(max_length=16384)] | None = None
     """Table in force, for people: `1-16:4 17-256:0`; `none` in hard off."""
     table_since: Time | None = None

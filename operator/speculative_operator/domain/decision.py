@@ -38,6 +38,8 @@ class Policy:
     """Of all accelerators of one pod, in the user's currency; None when no price was given."""
     trials: bool = True
     """False while pods would not return from a trial by themselves."""
+    tries: bool = True
+    """False while some pod would refuse a table file that names tries."""
     start_seconds: float | None = None
     """From the start of an engine's container until its pod is ready, as measured. None: not known."""
 

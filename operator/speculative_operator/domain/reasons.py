@@ -110,6 +110,7 @@ class Reason(StrEnum):
     HIGH_CONCURRENCY = "HighConcurrency"
     LOW_ACCEPTANCE = "LowAcceptance"
     GUARD = "SlowerThanOff"
+    TRIES_CHANGED = "TriesChanged"
     PROBING = "Probing"
     PROBED = "Probed"
     DEAD_WEIGHT = "DrafterDeadWeight"
@@ -211,6 +212,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.HIGH_CONCURRENCY: "Drafts cost more than they give at this concurrency: K is lowered or 0 there.",
     Reason.LOW_ACCEPTANCE: "Too few drafts are accepted: K is lowered or 0.",
     Reason.GUARD: "Measured speed fell below what no speculation would give: drafts are cut at once.",
+    Reason.TRIES_CHANGED: "The K that the engine may try have changed; the table in force is the same.",
     Reason.PROBING: "Another K runs for some seconds, to measure what the model only assumes.",
     Reason.PROBED: "A probe ended without showing a gain: the table before it is back.",
     Reason.DEAD_WEIGHT: "Pods without the drafter serve more at the loads seen: it is removed, its memory returned.",

@@ -120,16 +120,8 @@ class Try:
     share: float
     """Of the blocks there that are tried ones, at first: it falls as blocks are compared."""
 
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The end of a table that is only tried, and the way back: pods take it by themselves."""
-
-    base: KTable
-    version: int
-    """Of the base."""
-    seconds: int
-    """From when a pod has taken the table that is on trial."""
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}: {' '.join(map(str, self.ks))} ({100.0 * self.share:g} %)"
 
 
 def _show(band: Band) -> str:

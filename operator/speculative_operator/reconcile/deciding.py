@@ -5,7 +5,6 @@ Called by `tick`. Keeps the memory at one with what is in force, whatever the tu
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.own_rollouts import (
     OwnRollouts,
     Permission,
@@ -30,7 +29,7 @@ from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
-from speculative_operator.tuner.decide import expired
+from speculative_operator.tuner.allowed import fit_tries
 from speculative_operator.tuner.lawful import lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
 from speculative_operator.tuner.speed import Speed
@@ -113,9 +112,6 @@ def consider(
     quiet = Verdict(memory, None, in_force, own=permission.known)
     if memory is None or in_force.why is not None:
         return quiet
-    if memory.probe is not None and in_force.trial is not None and now >= memory.probe.ends:
-        # Pods have returned by themselves, whether anything is seen of them or not.
-        return _put_in_force(*expired(memory, now), quiet, policy, serving, now)
     if observation is not None and serving.rollout.complete:
         memory = replace(memory, speed=memory.speed.after(observation.windows.values()))
         quiet = replace(quiet, memory=memory, asks_room=asks_back(memory, permission))
@@ -125,7 +121,7 @@ def consider(
     waits = policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete
     if observation is None or waits or _unread(observation, policy):
         return quiet
-    return _ask(quiet, memory, replace(observation, table_version=in_force.version), policy, serving, now)
+    return _ask(quiet, memory, replace(observation, table_version=in_force.least_version), policy, serving, now)
 
 
 def _unread(observation: Observation, policy: Policy) -> bool:
@@ -141,7 +137,6 @@ def _ask(
     in_force, permission = quiet.in_force, serving.permission
     after, decision = decide(memory, observation, policy, now)
     may = _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now)
-    may |= memory.probe is not None and decision.reason is Reason.PROBED and in_force.trial is not None
     if may and permission.hindrance and takes_rollout(decision, policy, in_force):
         known = propose(permission.known, decision, in_force, permission.hindrance, now)
         quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
@@ -154,16 +149,13 @@ def _ask(
         may = _obey(decision, observation, policy, in_force, serving.rollout)
     if may:
         return _put_in_force(after, decision, quiet, policy, serving, now)
-    before = None if in_force.hard_off else _settled(memory, in_force)
-    if memory.probe is not None and after.probe is None and _adopted(decision, policy, in_force, before):
-        # Without the end that its file names: a new one.
-        version = in_force.version + (in_force.trial is not None)
-        kept = replace(in_force, before=before, trial=None, version=version)
-        return replace(quiet, memory=_at_one(after, kept), decision=decision, in_force=kept, changed=True)
     if decision.changed and policy.mode is not Mode.RECOMMEND:
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
         after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
-    return replace(quiet, memory=_at_one(after, in_force), decision=decision)
+    elif decision.valid and decision.table == in_force.table and not in_force.hard_off:
+        tries = fit_tries(decision.tries, decision.table, policy)
+        in_force = in_force if tries == in_force.tries else in_force.with_tries(tries)
+    return replace(quiet, memory=_at_one(after, in_force), decision=decision, in_force=in_force)
 
 
 def _put_in_force(
@@ -171,31 +163,23 @@ def _put_in_force(
 ) -> Verdict:
     """The verdict with which `decision` comes into force: `was` is the one without it, `after` the memory then."""
     last, memory = was.in_force, was.memory
-    settled = last.table if memory is None else _settled(memory, last)
+    tries = () if decision.hard_off else fit_tries(decision.tries, decision.table, policy)
     changed = InForce(
-        decision.table, last.version + 1, before=None if last.hard_off else settled, hard_off=decision.hard_off,
-        per_request=last.per_request, trial=_trial(after, last),
+        decision.table, last.version + 1, before=None if last.hard_off else last.table, hard_off=decision.hard_off,
+        per_request=last.per_request, tries=tries,
         undone=decision.reason is Reason.ROLLOUT_UNDONE and bool(serving.rollout.stalled),
     )  # fmt: skip
     own = was.own
     if takes_rollout(decision, policy, last) and memory is not None:
-        own = note_rollout(serving.permission, decision, memory.speed, replace(last, table=settled), now)
+        own = note_rollout(serving.permission, decision, memory.speed, last, now)
         after = replace(after, speed=Speed())
     return replace(was, memory=_at_one(after, changed), decision=decision, in_force=changed, changed=True, own=own)
-
-
-def _trial(after: Memory, last: InForce) -> Trial | None:
-    """The end of the trial that begins, with the table from which it, or the one before it, was begun."""
-    if after.probe is None or not math.isfinite(after.probe.ends):
-        return None
-    version = last.trial.version if last.trial is not None else last.version
-    return Trial(after.probe.base, version, math.ceil(after.probe.ends - after.probe.began))
 
 
 def _note_change(memory: Memory, order: Decision, now: float) -> Memory:
     """`memory` that knows of a change which was not the tuner's."""
     off_at = now if order.hard_off != memory.hard_off else memory.hard_off_at
-    return replace(memory, changed_at=now, hard_off_at=off_at, probe=None, wanted_since=None, doomed_since=None)
+    return replace(memory, changed_at=now, hard_off_at=off_at, wanted_since=None, doomed_since=None)
 
 
 def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
@@ -225,17 +209,6 @@ def _rested(policy: Policy, rollout: Rollout, now: float) -> bool:
     return policy.knobs.actuator is Actuator.LIVE or ended is None or not 0.0 <= now - ended < ROLLOUT_DWELL
 
 
-def _settled(memory: Memory, in_force: InForce) -> KTable | None:
-    """The table in force; during a probe the one that was before it."""
-    return memory.probe.base if memory.probe is not None else in_force.table
-
-
-def _adopted(decision: Decision, policy: Policy, in_force: InForce, before: KTable | None) -> bool:
-    """True when the table of a probe that has ended stays: it is in force already, but only now decided for."""
-    stays = decision.table == in_force.table != before and not decision.hard_off
-    return policy.mode is Mode.AUTO and decision.valid and stays
-
-
 def _is_new(decision: Decision, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:
     """Another table for pods that have one; or the drafter's removal or return, which begins only when no other rollout
     is under way, the removal only where the spec allows it. A table that merely waits is not worth a write."""
@@ -249,8 +222,6 @@ def _at_one(memory: Memory, in_force: InForce) -> Memory:
     change: dict[str, Any] = {}
     if in_force.table is not None and memory.table != in_force.table:
         change["table"] = in_force.table
-    if memory.probe is not None and in_force.trial is None and math.isfinite(memory.probe.ends):
-        change["probe"] = None
     if memory.hard_off is not in_force.hard_off:
         change["hard_off"] = in_force.hard_off
     return replace(memory, **change) if change else memory

@@ -104,7 +104,7 @@ def _input(
         owns_replicas=owned,
         waiting=in_force.table if in_force.hard_off else None,
         per_request=in_force.per_request,
-        trial=in_force.trial,
+        tries=in_force.tries,
     )
 
 

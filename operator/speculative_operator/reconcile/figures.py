@@ -10,11 +10,13 @@ from typing import Any
 
 from speculative_operator.domain.decision import Estimate, Interval, State
 from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.found import table_since
 from speculative_operator.reconcile.reading import mapping
+from speculative_operator.reconcile.truth import ON_TRIAL
 from speculative_operator.reconcile.view import View
 
 FIGURES = (
@@ -23,6 +25,7 @@ FIGURES = (
     "proposedGain", "proposedGainRange", "costPer1kTokens", "reason", "message", "observedAt", "state",
 )  # fmt: skip
 """Fields that move with the load: rate-limited by `status.should_write`."""
+LONGEST_TRIES = 1000
 
 
 def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -38,23 +41,18 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "tableSince": timestamp(table_since(view, old, now)) if table is not None else None,
         "hardOff": view.in_force.hard_off or None,
         "perRequest": view.in_force.per_request or None,
-        "trial": _trial(view),
+        "rowsVersion": view.in_force.rows_version or None,
+        "tries": ", ".join(map(str, view.in_force.tries))[:LONGEST_TRIES],
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
 
 
-def _trial(view: View) -> dict[str, Any] | None:
-    """As the table file has it."""
-    trial = view.in_force.trial
-    if trial is None:
-        return None
-    return {"seconds": trial.seconds, "version": trial.version, "rows": trial.base.rows()}
-
-
 def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
     if view.observation is None:
         kept = {key: before[key] for key in FIGURES if key in before} if any(pod.ready for pod in view.pods) else {}
+        if kept.get("state") == ON_TRIAL:
+            del kept["state"]
         return {"state": _resting(view), "k": _k(view, None)} | kept | _forced(view)
     estimate = _estimate(view)
     return {
@@ -96,7 +94,7 @@ def _interval(name: str, percent: Interval | None) -> dict[str, str]:
 
 def _forced(view: View) -> dict[str, Any]:
     """Figures that follow from the table alone, where the spec has just changed it."""
-    if view.in_force.why is None or view.in_force.table is None:
+    if view.in_force.why in (None, Reason.TRIES_CHANGED) or view.in_force.table is None:
         return {}
     return {"k": _k(view, None), "state": _resting(view)}
 

@@ -175,11 +175,9 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
     for pod, window in sorted(observation.windows.items()):
         if window.steps <= 0 or window.live is None or window.start < since or window.end - since < CERTAIN_SECONDS:
             continue
-        if in_force.trial is not None and window.table_version == in_force.trial.version:
-            continue  # it has returned from the trial, or not begun it
         if window.live is False:
             return f"{pod} does not re-read its table, so table {in_force.version} is not in force in it"
-        if (window.table_version or 0) < in_force.version:
+        if (window.table_version or 0) < in_force.least_version:
             has = f"table {window.table_version}" if window.table_version else "the table of its start"
             return f"{pod} serves with {has}: it has not put table {in_force.version} in force"
     return ""

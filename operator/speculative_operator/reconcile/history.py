@@ -1,7 +1,7 @@
 """`status.decisions`: the last changes of the table, newest first. Called by `status`.
 
-Only what changed something, or would have in mode Recommend, is recorded; windows that confirm what is are not, nor are
-probes: there are many, they end by themselves, and ten entries of them would say nothing.
+Only what changed the table, or would have in mode Recommend, is recorded; windows that confirm what is are not, nor are
+other tries with the same table: they change nothing that stays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from speculative_operator.reconcile.truth import NO_TABLE, InForce
 from speculative_operator.reconcile.view import View
 
 KEPT = 10
-PROBES = frozenset({Reason.PROBING, Reason.PROBED})
 
 
 def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
@@ -38,11 +37,9 @@ def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
 def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
     in_force, decision = view.in_force, view.decision
     if view.changed and decision is not None:
-        if decision.reason in PROBES:
-            return None
         tables = (_shown(in_force.before), in_force.shown)
         return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
-    if in_force.why is not None and in_force.why not in PROBES and not in_force.hard_off:
+    if in_force.why not in (None, Reason.TRIES_CHANGED) and not in_force.hard_off:
         tables = (_shown(in_force.before), in_force.shown)
         return _record(now, *tables, in_force.why, _of_the_spec(in_force, in_force.why)) | _version(view)
     if _newly_proposed(view, before) and decision is not None:

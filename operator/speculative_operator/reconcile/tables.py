@@ -17,13 +17,13 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import KTable, TableError, Trial
+from speculative_operator.domain.table import KTable, TableError, Try
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import table_config
 from speculative_operator.render.labels import pair_hash
-from speculative_operator.render.podspec import TABLE_VOLUME, table_name
+from speculative_operator.render.podspec import PAYLOAD_VOLUME, TABLE_VOLUME, table_name
 
 MAX_BATCH = 65_536
 """Tables that claim to reach further are not read: no engine schedules as many requests."""
@@ -32,6 +32,8 @@ LONGEST_JUMP = 64
 """Versions by which the cluster may be ahead of status: an operator that is killed loses one or two."""
 MOST_LEAVING = 4
 """Former pairs whose pods are watched: with more edits than that under way the oldest keep their tables."""
+TRYING_FILE = "speculative_blocks.py"
+"""File of the payload that carries out tries: a payload that has it knows the key of the table file that names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Claim:
     table: KTable
     version: int
     per_request: bool = False
-    trial: Trial | None = None
+    tries: tuple[Try, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ def claimed(world: World, config: str, known: int) -> Claim | None:
     claim = claim_of(data, known)
     if claim is None:
         return None
-    capped, trial = claim.per_request, claim.trial
-    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, trial=trial)
+    capped, tries = claim.per_request, claim.tries
+    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, tries=tries)
     annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
     return claim if same and mapping(found, "data") == rendered["data"] else None
@@ -123,13 +125,23 @@ def claim_of(data: Any, known: int) -> Claim | None:
     most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
     if table is None or not known < version <= most:
         return None
-    return Claim(table, version, at(data, "perRequest") is True, trial_of(mapping(data, "trial")))
+    return Claim(table, version, at(data, "perRequest") is True, _tries_of(items(data, "try", "rows")))
 
 
-def trial_of(data: Mapping[str, Any]) -> Trial | None:
-    """The trial that `data` names; None where it names none that could be."""
-    base, version, seconds = table_of(items(data, "rows")), whole(data, "version"), whole(data, "seconds")
-    return Trial(base, version, seconds) if base is not None and version > 0 and seconds > 0 else None
+def tries_in(world: World, config: str, version: int, table: KTable) -> tuple[Try, ...]:
+    """What the ConfigMap lets pods try with this very table; nothing where it is not as we have rendered it."""
+    claim = claimed(world, config, version - 1) if version > 1 else None
+    return claim.tries if claim is not None and (claim.version, claim.table) == (version, table) else ()
+
+
+def _tries_of(rows: Any) -> tuple[Try, ...]:
+    """Tries of rows that others may have written; those that are none are left out."""
+    found = (one for one in rows if isinstance(one, list) and len(one) == 4 and isinstance(one[2], list))
+    return tuple(
+        Try(first, last, tuple(ks), float(share))
+        for first, last, ks, share in found
+        if all(type(one) is int for one in (first, last, *ks)) and type(share) in (int, float)
+    )
 
 
 def parsed(content: str) -> Any:
@@ -180,9 +192,8 @@ def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
     claim = claimed(world, config, known.version if known is not None else 0)
     if claim is None:
         return known
-    if claim.trial is not None:
-        # Its pods have returned by themselves, or do: nobody is left who would judge the trial.
-        claim = replace(claim, table=claim.trial.base, version=claim.version + 1)
+    if claim.tries:
+        claim = replace(claim, version=claim.version + 1)  # the same table, and nothing is tried any more
     ks = tuple(sorted({0, *claim.table.ks, *(known.ks if known is not None else ())}))
     why = known.reason if known is not None else ""
     return Leaving(label, config, claim.table, claim.version, ks, claim.per_request, why)
@@ -213,9 +224,18 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     """What may be done to a table of pods that leave: any K that was prepared, at once, and nothing else. Of their
     models and of what they cost nothing is known any more but what they show."""
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
-    return replace(
-        policy, knobs=knobs, facts=PairFacts(), schedule=None, start_k=None, off_policy=OffPolicy.SOFT, trials=False
-    )
+    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.SOFT, trials=False, tries=False)
+    return replace(free, knobs=knobs, facts=PairFacts())
+
+
+def takes_tries(world: World) -> bool:
+    """True where every pod that reads a table takes a file that names tries. The payload of another release, which pods
+    keep over an upgrade, refuses keys that it does not know, and with them every later table."""
+    template = mapping(world.deployment, "spec", "template")
+    serving = (pod for pod in world.pods if not text(pod, "metadata", "deletionTimestamp"))
+    payloads = {mounted(one).get(PAYLOAD_VOLUME, "") for one in (template, *serving) if TABLE_VOLUME in mounted(one)}
+    found = [mapping(world.children.get(("ConfigMap", name)), "data") for name in payloads]
+    return bool(found) and all(TRYING_FILE in data for data in found)
 
 
 def watched(policy: Policy) -> bool:

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.decision import Policy, State
+from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
@@ -30,7 +29,7 @@ from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
-from speculative_operator.reconcile.history import PROBES, newest
+from speculative_operator.reconcile.history import newest
 from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
@@ -48,7 +47,7 @@ from speculative_operator.reconcile.view import PairView, View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash
-from speculative_operator.render.podspec import PAYLOAD_VOLUME, TABLE_VOLUME
+from speculative_operator.render.podspec import TABLE_VOLUME
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.quorum import Sight, sight
 
@@ -140,9 +139,8 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
-    policy = replace(policy, trials=_may_try(world, turn.look.rollout))
-    on_trial = turn.memory is not None and turn.memory.probe is not None
-    in_force = table_in_force(world, policy, pairing.same, on_trial=on_trial)
+    policy = replace(policy, trials=False, tries=tables.takes_tries(world))
+    in_force = table_in_force(world, policy, pairing.same)
     held = remembered(world, turn.memory, policy, in_force, turn.now)
     own = _labels(world, in_force, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
@@ -180,7 +178,8 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
     room_for = _template(desired) if asks and world.room is None else None
-    return Outcome(actions, status, told, verdict.memory, _probed(verdict), room_for, memories), others
+    tried_anew = verdict.in_force.why is Reason.TRIES_CHANGED
+    return Outcome(actions, status, told, verdict.memory, tried_anew, room_for, memories), others
 
 
 def _template(desired: Desired) -> Mapping[str, Any] | None:
@@ -216,13 +215,6 @@ def _said(world: World, pairing: Pairing, choice: Effective | None) -> PairView 
 
 def _unrendered(error: RenderError) -> Condition:
     return Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
-
-
-def _may_try(world: World, rollout: Rollout) -> bool:
-    """True where every pod returns from a trial by itself: those of the release before, whose payload bears no hash, do
-    not, and while pods are replaced some may be of it."""
-    payload = tables.mounted(mapping(world.deployment, "spec", "template")).get(PAYLOAD_VOLUME, "")
-    return rollout.complete and payload != names.child(world.spec.name, PAYLOAD_VOLUME)
 
 
 def _labels(world: World, in_force: InForce, same: frozenset[str]) -> frozenset[str]:
@@ -274,8 +266,8 @@ def _why(world: World, verdict: Verdict) -> Reason:
     """Why manifests are new ones: the tuner's reason, also where its decision was recorded but not carried out yet."""
     if verdict.changed and verdict.decision is not None:
         return verdict.decision.reason
-    if verdict.in_force.why in PROBES:
-        return Reason.PROBED
+    if verdict.in_force.why is Reason.TRIES_CHANGED:
+        return Reason.TRIES_CHANGED
     last = newest(world.status)
     known = whole(world.status, "observedGeneration") == world.spec.generation
     if known and verdict.in_force.why is None and whole(last, "tableVersion") == verdict.in_force.version > 0:
@@ -298,7 +290,6 @@ def _view(world: World, look: _Look, policy: Policy, verdict: Verdict, planned: 
         sight=_sight(look, policy, verdict),
         decision=verdict.decision,
         changed=verdict.changed,
-        probing=_probing(world, verdict),
         proposed=proposal(verdict, policy),
         own_rollouts=own_rollouts.to_status(verdict.own),
     )
@@ -310,18 +301,6 @@ def _sight(look: _Look, policy: Policy, verdict: Verdict) -> Sight | None:
     asked = verdict.decision is not None and policy.knobs.actuator is not Actuator.NONE
     knobs = policy.knobs if asked else None  # pods of another pair may draft what these do not know
     return sight(look.observation, verdict.memory.known, knobs, look.observation.time)
-
-
-def _probing(world: World, verdict: Verdict) -> bool:
-    """True while a probe runs: as the tuner says, or, while it says nothing, as it said last."""
-    if verdict.decision is not None:
-        return verdict.decision.state is State.PROBING
-    return text(world.status, "speculation", "state") == State.PROBING.value
-
-
-def _probed(verdict: Verdict) -> Reason | None:
-    reason = verdict.decision.reason if verdict.changed and verdict.decision is not None else None
-    return reason if reason in PROBES else None
 
 
 def _stay(

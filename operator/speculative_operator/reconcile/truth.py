@@ -16,7 +16,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.pods import read_pods
@@ -25,8 +25,10 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
 from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table
-from speculative_operator.tuner.allowed import fit
+from speculative_operator.tuner.allowed import fit, fit_tries
 
+ON_TRIAL = "Probing"
+"""State that a release before wrote."""
 NO_TABLE = "none"
 """How a table is shown where there is none: without speculation."""
 
@@ -45,13 +47,15 @@ class InForce:
     before: KTable | None = None
     """The table that it replaces in this tick; None where pods ran without a drafter."""
     why: Reason | None = None
-    """Set when it was changed in this tick, by the spec."""
+    """Set when it was changed in this tick, by the spec; or when only its tries were, by whomever."""
     fresh: bool = False
     """True when evidence gathered so far speaks of another pair."""
     hard_off: bool = False
     """True when the tuner has pods run without a drafter."""
-    trial: Trial | None = None
-    """Set while the table is only tried."""
+    tries: tuple[Try, ...] = ()
+    """What pods may try while the table is in force."""
+    rows_version: int = 0
+    """Version that brought the table, where later ones have changed only what may be tried; else 0."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""
     undone: bool = False
@@ -62,6 +66,18 @@ class InForce:
         """The table that pods run, for people."""
         return NO_TABLE if self.table is None or self.hard_off else str(self.table)
 
+    @property
+    def least_version(self) -> int:
+        """Pods with an older version run another table."""
+        return self.rows_version or self.version
+
+    def with_tries(self, tries: tuple[Try, ...]) -> InForce:
+        """The next version: the same table, with other tries."""
+        return replace(
+            self, version=self.version + 1, rows_version=self.least_version, tries=tries, before=self.table,
+            why=Reason.TRIES_CHANGED,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class _Change:
@@ -71,18 +87,18 @@ class _Change:
     version: int
     hard_off: bool = False
     per_request: bool = False
-    trial: Trial | None = None
+    tries: tuple[Try, ...] = ()
+    rows_version: int = 0
 
 
-def table_in_force(world: World, policy: Policy, same: Collection[str] = (), *, on_trial: bool = False) -> InForce:
+def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> InForce:
     """The table of the last tick, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
     says the table. Everything else keeps it, cut or stretched to the new sizes and with each K lowered to one that may
     occur: never to more drafts than before. Pods stay without a drafter only while the spec leaves that to the tuner,
     for the pair that it was found for. While paused nothing changes, whatever the spec says. `same`: hashes that stand
-    for this pair too, such as before its versions were pinned. `on_trial`: the tuner knows of a trial; one that nobody
-    knows of, as after a restart of the operator, is over.
+    for this pair too, such as before its versions were pinned.
     """
     spec, own = world.spec, {tables.label_of(world.spec), *same}
     last = _last(world, policy, own)
@@ -94,22 +110,21 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = (), *, 
     before = None if last.hard_off else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
         return InForce(None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh)
-    over = last.trial is not None and not on_trial
-    if over and last.trial is not None:
-        table, last = last.trial.base, replace(last, trial=None)
     hard_off = last.hard_off and not fresh and may_hard_off(policy)
     left = tables.last_of(world, own) if not hard_off and policy.knobs.actuator is Actuator.LIVE else None
     if left is not None:
         # Pods of this pair were leaving until now, and read a table of their own: they go on with that one.
         table, version, last = left.table, max(version, left.version), replace(last, per_request=left.per_request)
     wanted = _wanted(table, policy, fresh and left is None)
-    if last.trial is not None and (fresh or wanted != table):
-        wanted = _wanted(last.trial.base, policy, fresh)
     capped = per_request(spec, policy.knobs)
-    same_as_before = left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request)
-    if same_as_before and not over:
-        return InForce(table, version, fresh=fresh, hard_off=hard_off, per_request=capped, trial=last.trial)
-    why = None if table is None and version == 0 else Reason.PROBED if same_as_before else Reason.SPEC_CHANGED
+    if left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
+        found = InForce(
+            table, version, fresh=fresh, hard_off=hard_off, per_request=capped, tries=last.tries,
+            rows_version=last.rows_version,
+        )  # fmt: skip
+        tries = fit_tries(last.tries, wanted, policy) if not fresh else ()
+        return found if tries == last.tries else found.with_tries(tries)
+    why = None if table is None and version == 0 else Reason.SPEC_CHANGED
     return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)
 
 
@@ -134,26 +149,41 @@ def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
     version = version if version < tables.LARGEST_VERSION else 0
     hard_off = table is not None and at(world.status, "speculation", "hardOff") is True
     capped = table is not None and at(world.status, "speculation", "perRequest") is True
-    trial = tables.trial_of(mapping(world.status, "speculation", "trial")) if table is not None else None
-    last = _Change(table, version, hard_off, capped, trial)
-    last = _from_config(world, last.version, own) or last
+    rows_version = whole(world.status, "speculation", "rowsVersion")
+    last = _Change(table, version, hard_off, capped, rows_version=rows_version if 0 < rows_version < version else 0)
+    last = _from_config(world, _untried(world, last), own)
     return _from_deployment(world, last.version, policy) or last
 
 
-def _from_config(world: World, known: int, own: Collection[str]) -> _Change | None:
-    """The table in the ConfigMap that pods of this pair read, if it is newer than version `known` and exactly as it was
-    rendered. Where pods are of another pair, what they read is no word on the table of this one."""
+def _untried(world: World, last: _Change) -> _Change:
+    """`last`; but where a release before had a whole table on trial, the one before that, which its memory names:
+    nobody is left who would end the trial."""
+    base = tables.table_of(items(world.status, "memory", "table"))
+    if text(world.status, "speculation", "state") != ON_TRIAL or last.table is None or last.hard_off or base is None:
+        return last
+    return replace(last, table=base, version=last.version + 1, rows_version=0)
+
+
+def _from_config(world: World, last: _Change, own: Collection[str]) -> _Change:
+    """`last`, or the table in the ConfigMap that pods of this pair read, if it is newer and exactly as it was rendered;
+    with what they may try. Where pods are of another pair, what they read is no word on the table of this one."""
     template = mapping(world.deployment, "spec", "template")
     label = text(template, "metadata", "labels", names.LABEL_PAIR)
     if world.deployment is not None and label not in own:
         # Without a drafter, and without a pod left that has one: then it can only be there for their return.
         off = label == tables.label_of(world.spec.without_drafter())
         if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
-            return None
-    claim = tables.claimed(world, tables.config_name(world, world.spec, own), known)
+            return last
+    config = tables.config_name(world, world.spec, own)
+    claim = tables.claimed(world, config, last.version)
     if claim is None:
-        return None
-    return _Change(claim.table, claim.version, per_request=claim.per_request, trial=claim.trial)
+        tries = tables.tries_in(world, config, last.version, last.table) if last.table and not last.hard_off else ()
+        return replace(last, tries=tries)
+    same = (claim.table, claim.per_request) == (last.table, last.per_request) and not last.hard_off
+    rows_version = (last.rows_version or last.version) if same else 0
+    return _Change(
+        claim.table, claim.version, per_request=claim.per_request, tries=claim.tries, rows_version=rows_version
+    )
 
 
 def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:

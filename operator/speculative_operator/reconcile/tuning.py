@@ -13,7 +13,6 @@ from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.reconcile.found import behind
-from speculative_operator.reconcile.history import PROBES
 from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.view import View
 from speculative_operator.tuner.quorum import Sight, sight
@@ -119,8 +118,6 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
         return Condition(kind, Truth.FALSE, Reason.DISABLED, EXPLANATIONS[Reason.DISABLED])
     if view.in_force.hard_off:
         return Condition(kind, Truth.FALSE, Reason.DEAD_WEIGHT, _dead_weight(view, before))
-    if _in_probe(view):
-        return _kept(kind, before, Reason.PROBING, EXPLANATIONS[Reason.PROBING])
     active = Truth.TRUE if table.max_k > 0 else Truth.FALSE
     return Condition(kind, active, _why_active(view, active, before), f"K by scheduled requests: {table}")
 
@@ -144,19 +141,11 @@ def _dead_weight(view: View, before: Mapping[str, Any]) -> str:
     return text(before, "message") if _reason(before) is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
 
 
-def _in_probe(view: View) -> bool:
-    """True in every tick of a probe and in the one that ends it without a gain: conditions speak of the table around
-    it, for a probe passes within seconds."""
-    return view.probing or (view.decision is not None and view.decision.reason in PROBES)
-
-
 def _converged(view: View, before: Mapping[str, Any]) -> Condition:
     kind, decision = ConditionType.TUNING_CONVERGED, view.decision
     fixed = _nothing_to_tune(view)
     if fixed is not None:
         return Condition(kind, Truth.TRUE, fixed, EXPLANATIONS[fixed])
-    if _in_probe(view):
-        return _kept(kind, before, Reason.PROBING, EXPLANATIONS[Reason.PROBING])
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:

@@ -53,8 +53,6 @@ class View:
     decision: Decision | None = None
     changed: bool = False
     """True when the tuner's decision came into force with this tick."""
-    probing: bool = False
-    """True while a probe's table is in force: what is said of the table stays as it was before."""
     proposed: KTable | None = None
     own_rollouts: Mapping[str, Any] = field(default_factory=dict)
     """`status.rollout`: what waits for somebody's word, and what may go back."""

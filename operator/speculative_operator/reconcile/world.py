@@ -92,8 +92,8 @@ class Outcome:
     """The whole status as it should be."""
     events: tuple[Event, ...]
     memory: Memory | None
-    probe: Reason | None = None
-    """Set when a probe began or ended with this tick: counted, but no event and no entry of the history."""
+    tries_changed: bool = False
+    """True when nothing but what pods may try has changed: counted, but no event and no entry of the history."""
     room_for: Mapping[str, Any] | None = None
     """Template of a pod of which must be known whether one more fits (`World.room`), for pods are to be replaced."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.engines.base import EngineContainer
 
 
@@ -46,8 +46,8 @@ class RenderInput:
     table_version: int
     table_config: str = ""
     """Name of the ConfigMap that the table is in; empty: that of the pair."""
-    trial: Trial | None = None
-    """Set while the table is only tried."""
+    tries: tuple[Try, ...] = ()
+    """What the engine may try while the table is in force."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""
     capabilities: Capabilities = field(default_factory=Capabilities)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.render import podspec, values
 from speculative_operator.render.environment import parsed, plain
 from speculative_operator.render.errors import RenderError
@@ -28,8 +28,8 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     children: list[Manifest] = []
     if inp.live and inp.table is not None:
         config = inp.table_config or podspec.table_name(spec)
-        capped, trial = inp.per_request, inp.trial
-        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=capped, trial=trial))
+        capped, tries = inp.per_request, inp.tries
+        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=capped, tries=tries))
         payload = inp.container.payload
         children.append(_config(spec, podspec.payload_name(spec.name, payload), payload, immutable=True))
     children.append(_deployment(inp))
@@ -51,10 +51,10 @@ def table_config(
     version: int,
     *,
     per_request: bool = False,
-    trial: Trial | None = None,
+    tries: Sequence[Try] = (),
 ) -> Manifest:
     """The ConfigMap `name` that serving pods re-read."""
-    content = values.table_text(table, version, per_request=per_request, trial=trial)
+    content = values.table_text(table, version, per_request=per_request, tries=tries)
     return _config(spec, name, {names.TABLE_KEY: content})
 
 

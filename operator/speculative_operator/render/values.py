@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.render import compiling, labels, podspec, requests
 from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
+
+BLOCK_STEPS = 16
+"""Steps of a block at a K that is tried: short enough that the blocks beside it meet the same requests."""
 
 
 def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
@@ -85,11 +89,12 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, per_request: bool = False, trial: Trial | None = None) -> str:
+def table_text(table: KTable, version: int, *, per_request: bool = False, tries: Sequence[Try] = ()) -> str:
     """Content of the table file that the payload reads."""
     content = _content(table, version, per_request=per_request)
-    if trial is not None:
-        content["trial"] = {"seconds": trial.seconds, "version": trial.version, "rows": trial.base.rows()}
+    if tries:
+        rows = [[one.first, one.last, list(one.ks), one.share] for one in tries]
+        content["try"] = {"steps": BLOCK_STEPS, "rows": rows}
     return _json(content)
 
 

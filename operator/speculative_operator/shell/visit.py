@@ -166,8 +166,8 @@ class Visitor:
             state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             self._telemetry.tick("again")
             return 0.0
-        if outcome.probe is not None:
-            self._telemetry.decision(outcome.probe)
+        if outcome.tries_changed:
+            self._telemetry.decision(Reason.TRIES_CHANGED)
         with self._telemetry.phase("report"):
             await self._report(snapshot.owner, state, outcome, now)
         return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs) or bool(arriving))

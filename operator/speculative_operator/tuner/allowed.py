@@ -1,15 +1,21 @@
-"""Tables that a policy allows: the nearest one to any other.
+"""Tables that a policy allows: the nearest one to any other; and tries likewise.
 
 Called wherever a table comes in from outside (reconcile, memory, session) or is put together (judge, probe, start).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.tuner.prior import candidates
+
+MOST_SHARE = 0.4
 
 
 def fit(table: KTable, policy: Policy) -> KTable:
@@ -21,3 +27,19 @@ def fit(table: KTable, policy: Policy) -> KTable:
         return table
     dense = [max((k for k in ks if k <= wanted), default=ks[0]) for wanted in table.resized(max_batch).dense()]
     return KTable.from_dense(list(accumulate(dense, min)) if policy.knobs.falling else dense)
+
+
+def fit_tries(tries: Iterable[Try], table: KTable, policy: Policy) -> tuple[Try, ...]:
+    """What of `tries` the pods of `table` carry out: within a band of it, K that were prepared and are not in force
+    there, a share of one digit. Equal tries make equal files, and an equal file is not written again."""
+    if not policy.tries or policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE:
+        return ()
+    fitted: list[Try] = []
+    for one in sorted(tries, key=lambda row: row.first):
+        band = next((band for band in table if band.first <= one.first <= one.last <= band.last), None)
+        free = one.first > (fitted[-1].last if fitted else 0)
+        share = float(f"{min(one.share, MOST_SHARE):.0e}") if one.share > 0.0 else 0.0
+        ks = tuple(k for k in dict.fromkeys(one.ks) if k in policy.knobs.ks and band is not None and k != band.k)
+        if free and ks and share > 0.0:
+            fitted.append(replace(one, ks=ks, share=share))
+    return tuple(fitted)

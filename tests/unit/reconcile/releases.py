@@ -8,7 +8,9 @@ import pytest
 from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
+from speculative_operator.engines.vllm import adapter
 from speculative_operator.reconcile import desired
+from speculative_operator.reconcile.tables import TRYING_FILE
 from speculative_operator.render import render_again
 from speculative_operator.render.hashing import digest, hashed
 
@@ -25,3 +27,10 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
         return tuple(hashed(one) for one in manifests)
 
     monkeypatch.setattr(desired, "render_again", rendered)
+
+
+def give_payload(monkeypatch: pytest.MonkeyPatch, *, tries: bool) -> None:
+    """A release whose payload knows tries, or does not."""
+    files = {name: text for name, text in adapter._payload().items() if name != TRYING_FILE}
+    given = {**files, TRYING_FILE: "# carries out tries"} if tries else files
+    monkeypatch.setattr(adapter, "_payload", lambda: given)

@@ -11,7 +11,7 @@ from speculative_operator.domain.decision import Decision, Estimate, Interval, P
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import OffPolicy, Speculation
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.tuner import Memory
 
 HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.HARD))
@@ -32,6 +32,8 @@ class Tuner:
         """What it was told to answer at that time, and answers whenever it is asked then."""
         self.told: list[int | None] = []
         """Version of the table in force, at each question."""
+        self.tries: tuple[Try, ...] = ()
+        """What pods may try, where an answer does not say."""
         self.rollouts: list[float | None] = []
         """Seconds that a start takes, as it was told."""
 
@@ -45,12 +47,9 @@ class Tuner:
         state = State.HARD_OFF if memory.hard_off else State.ON
         quiet: dict[str, Any] = {
             "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,
-            "changed": False, "hard_off": memory.hard_off,
+            "changed": False, "hard_off": memory.hard_off, "tries": self.tries,
         }  # fmt: skip
-        wish = dict(self.wish)
-        if wish.pop("ended", False):
-            memory = replace(memory, probe=None)
-        decision = Decision(**(quiet | wish))
+        decision = Decision(**(quiet | self.wish))
         if decision.changed:
             memory = replace(memory, table=decision.table, hard_off=decision.hard_off, changed_at=now)
         return memory, decision

@@ -63,7 +63,7 @@ class Rig:
         self.telemetry = telemetry
         self.round: Round | None = None
         self.seen: list[tuple[World, Memory | None, Observation | None]] = []
-        self.probe: Reason | None = None
+        self.tries_changed = False
         self.leading = True
         self.at = 0.0
         """Monotonic seconds, as far as turns know."""
@@ -83,7 +83,7 @@ class Rig:
         self.seen.append((world, memory, observation))
         actions, status, events = self.plan(world)
         room_for = self.room_for if world.room is None else None
-        return Outcome(actions, status, events, self.memory or memory, self.probe, room_for)
+        return Outcome(actions, status, events, self.memory or memory, self.tries_changed, room_for)
 
     async def begin(self, **more: Any) -> dict[str, Any]:
         stored = await self.api.put(OWNER, {**owner(), **more})
@@ -359,11 +359,11 @@ def test_a_long_note_is_cut_to_what_the_api_takes() -> None:
     assert body["note"] == "ü" * 512
 
 
-async def test_a_probe_is_counted_without_an_event(rig: Rig) -> None:
+async def test_other_tries_are_counted_without_an_event(rig: Rig) -> None:
     await rig.begin()
-    rig.probe = Reason.PROBING
+    rig.tries_changed = True
     await rig.visitor.visit(KEY)
-    assert 'speculative_operator_decisions_total{reason="Probing"} 1.0' in rig.telemetry.render().decode()
+    assert 'speculative_operator_decisions_total{reason="TriesChanged"} 1.0' in rig.telemetry.render().decode()
     assert not [call for call in rig.api.writes() if call.plural == "events"]
 
 
