@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from speculative_operator.payload import (
+    speculative_blocks,
     speculative_port,
     speculative_requests,
     speculative_scheduler,
@@ -20,8 +21,15 @@ from speculative_operator.payload import (
     speculative_telemetry,
 )
 
-PARTS = (speculative_scheduler, speculative_table, speculative_telemetry, speculative_requests, speculative_port)
-ENTRIES = ("__init__", "schedule", "update_from_output", "update_draft_token_ids")
+PARTS = (
+    speculative_scheduler,
+    speculative_table,
+    speculative_telemetry,
+    speculative_requests,
+    speculative_port,
+    speculative_blocks,
+)
+ENTRIES = ("__init__", "schedule", "update_from_output", "update_draft_token_ids", "_update_after_schedule")
 BOOT = [0, 1, 1, 1, 3]
 
 
@@ -31,6 +39,7 @@ class Engine:
     def __init__(self, vllm_config: Any) -> None:
         self.vllm_config, self.num_spec_tokens = vllm_config, 3
         self.dynamic_sd_lookup = list(BOOT)
+        self.drafted = 0
         self.requests = {"a": SimpleNamespace(spec_token_ids=[1, 2, 3])}
         self.plan = SimpleNamespace(
             num_scheduled_tokens={"a": 4},
@@ -42,7 +51,11 @@ class Engine:
         self.outputs = {0: SimpleNamespace(outputs=[SimpleNamespace(new_token_ids=[7])], scheduler_stats=None)}
 
     def schedule(self) -> Any:
+        self._update_after_schedule(self.plan)
         return self.plan
+
+    def _update_after_schedule(self, plan: Any) -> None:
+        self.drafted = plan.num_spec_tokens_to_schedule
 
     def update_from_output(self, _plan: Any, _sampled: Any) -> Any:
         return self.outputs
@@ -96,14 +109,21 @@ def start(asynchronous: bool = False) -> Any:
 
 
 def steps(made: Any, folder: Path) -> None:
-    """What vLLM calls, while tables come, with a trial and without."""
-    for version, more in ((2, {}), (5, {"trial": {"seconds": 5, "version": 4, "rows": [[1, 4, 3]]}}), (6, {})):
+    """What vLLM calls, while tables come, with something to try and without."""
+    for version, more in ((2, {}), (5, {"try": {"steps": 4, "rows": [[1, 4, [3], 0.4]]}}), (6, {})):
         write(folder, version, **more)
-        assert made.schedule() is made.plan
-        assert made.update_from_output(made.plan, SimpleNamespace(sampled_token_ids=[], req_id_to_index={})) is (
-            made.outputs
-        )
-        assert made.update_draft_token_ids(SimpleNamespace(req_ids=["a"])) == "given"
+        for _ in range(40 if more else 1):
+            step(made)
+
+
+def step(made: Any) -> None:
+    made.plan.scheduled_spec_decode_tokens = {"a": [7] * made.drafted}
+    made.plan.num_scheduled_tokens = {"a": 1 + made.drafted}
+    made.plan.total_num_scheduled_tokens = 1 + made.drafted
+    made.plan.num_spec_tokens_to_schedule = made.dynamic_sd_lookup[1]
+    assert made.schedule() is made.plan
+    assert made.update_from_output(made.plan, SimpleNamespace(sampled_token_ids=[], req_id_to_index={})) is made.outputs
+    assert made.update_draft_token_ids(SimpleNamespace(req_ids=["a"])) == "given"
 
 
 def ours() -> list[tuple[Any, str]]:
@@ -145,7 +165,7 @@ def test_none_of_our_functions_can_fail_a_call_of_the_engine(
 
 def test_the_test_above_looks_at_every_part() -> None:
     names = {f"{getattr(owner, '__name__', '')}.{name}".rpartition("payload.")[2] for owner, name in FUNCTIONS}
-    assert {"TableFile.poll", "Meter.finished", "Caps.drafted", "_HotTable._speculative_cap"} <= names
+    assert {"TableFile.poll", "Meter.finished", "Caps.drafted", "Blocks.count", "_HotTable._speculative_cap"} <= names
     assert "speculative_scheduler._give_up" in names
     assert len(FUNCTIONS) > 50
 
@@ -177,16 +197,31 @@ def test_a_part_that_fails_is_off_with_one_warning_and_its_reason_in_the_metrics
     assert 'live="false"' in text
 
 
-def test_a_table_that_fails_within_a_trial_leaves_no_trial_behind(
+@pytest.mark.parametrize("method", ["k_for", "count", "put_in_force"])
+def test_blocks_that_fail_leave_k_to_the_table(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = start()
+    monkeypatch.setattr(speculative_blocks.Blocks, method, boom)
+    steps(made, tmp_path)
+    assert made._speculative_blocks is None
+    assert (made._speculative_table is not None, made._speculative_meter is not None) == (True, True)
+    assert made.drafted == 1
+    assert 'speculative_payload_off{part="Blocks"' in speculative_telemetry.scraped(made._speculative_state)
+
+
+def test_a_k_that_is_tried_is_not_left_in_force_where_steps_are_no_longer_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = start()
-    write(tmp_path, 5, trial={"seconds": 5, "version": 1, "rows": [[1, 4, 3]]})
-    made.schedule()
-    assert made.dynamic_sd_lookup == [0, 1, 1, 1, 1]
-    monkeypatch.setattr(speculative_table.TableFile, "poll", boom)
-    made.schedule()
-    assert made.dynamic_sd_lookup == [0, 3, 3, 3, 3]
+    write(tmp_path, 5, **{"try": {"steps": 4, "rows": [[1, 4, [3], 0.4]]}})
+    for _ in range(200):
+        step(made)
+        if made.drafted == 3:
+            break
+    assert made.drafted == 3
+    monkeypatch.setattr(speculative_telemetry.Meter, "finished", boom)
+    for _ in range(40):
+        step(made)
+    assert made.drafted == 1
 
 
 def unreadable() -> Any:
@@ -225,7 +260,7 @@ def test_nothing_on_the_way_to_the_engines_own_scheduler_can_stop_it(
     assert type(start()) is Engine
 
 
-@pytest.mark.parametrize("part", ["_tables", "_telemetry", "_port", "_requests"])
+@pytest.mark.parametrize("part", ["_tables", "_telemetry", "_port", "_requests", "_blocks"])
 def test_a_missing_file_costs_its_part_alone(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speculative_scheduler, part, None)
     made = start()

@@ -37,6 +37,8 @@ class StepResult:
     """Requests given tokens."""
     decoded: int = 0
     """Of them those that decoded."""
+    complete: int = 0
+    """Of them those that leave the step with a token of their own: all but prompts that are not at their end."""
     k: int = 0
     """Drafts per request for the next step."""
     prefill_tokens: int = 0
@@ -102,6 +104,8 @@ class EngineCore:
         """Decides K; may be replaced between steps."""
         self.waiting: deque[Request] = deque()
         self.steps = 0
+        self.under_way = StepResult()
+        """The step that is being computed, or was last."""
         self._limits = limits
         self._pool = pool
         self._timer = timer
@@ -145,7 +149,7 @@ class EngineCore:
 
     def step(self, now: float) -> StepResult:
         """Run one step that starts at `now`. Raises EngineDeadError when the drafter cannot follow the table."""
-        result = StepResult(end=now)
+        result = self.under_way = StepResult(end=now)
         if not self.busy:
             return result
         need = self._make_room(result)
@@ -208,6 +212,7 @@ class EngineCore:
         prefill = np.where(batch.todo > 0, grant, 0)
         result.scheduled, result.decoded = int(np.count_nonzero(grant)), len(decodes)
         result.prefill_tokens = int(prefill.sum())
+        result.complete = result.decoded + int(np.count_nonzero((prefill > 0) & (batch.todo == prefill)))
         tokens = np.zeros(batch.size, dtype=np.int64)
         gained = self._verify(decodes, verified, result)
         tokens[decodes] = gained

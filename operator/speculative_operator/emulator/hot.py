@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 
 from speculative_operator.emulator import VLLM_VERSION
+from speculative_operator.emulator.batch import Ints
 from speculative_operator.emulator.config import EngineConfig
 from speculative_operator.emulator.core import EngineCore, StepResult
 from speculative_operator.emulator.errors import LateError
-from speculative_operator.emulator.lengths import ByScheduled
 
 _SYNCHRONOUS = frozenset({"ngram", "suffix", "medusa", "custom_class"})
 """Methods under which vLLM 0.32 turns asynchronous scheduling off."""
+_COMPLETE = SimpleNamespace(num_computed_tokens=0, num_tokens=1, num_output_placeholders=0)
+_WITHIN_PROMPT = SimpleNamespace(num_computed_tokens=0, num_tokens=2, num_output_placeholders=0)
+"""Requests with one token scheduled, which is or is not their last known one."""
 _SCHEDULERS = {"scheduler": "Scheduler", "async_scheduler": "AsyncScheduler"}
 
 log = logging.getLogger(__name__)
@@ -37,22 +40,41 @@ class StandIn:
         self.vllm_config = vllm_config
         self.num_spec_tokens: int = vllm_config.num_spec_tokens
         self.dynamic_sd_lookup: list[int] | None = vllm_config.lookup
-        self.requests: Sequence[int] = ()
-        """As many as are running or waiting."""
+        self.requests: Sequence[Any] = ()
+        """As many as are running or waiting; while a step is scheduled, those that it schedules."""
         self.core: EngineCore | None = None
         self.now = 0.0
         self.result = StepResult()
-        self._in_force = self.dynamic_sd_lookup
 
     def schedule(self) -> Plan:
         """Run the step; the plan tells what it had."""
         core = self.core
         assert core is not None
-        if self.dynamic_sd_lookup is not self._in_force and self.dynamic_sd_lookup is not None:
-            self._in_force = self.dynamic_sd_lookup
-            core.lengths = ByScheduled(self._in_force)
+        if self.dynamic_sd_lookup is not None:
+            core.lengths = self
         self.result = core.step(self.now)
         return plan_of(self.result)
+
+    def verified(self, accepted: Ints) -> None:
+        """See `DraftLengths`: nothing is learned."""
+
+    def next(self, scheduled: int, decoding: int) -> int:
+        """See `DraftLengths`: vLLM looks K up and may have it changed before it makes use of it."""
+        assert self.core is not None
+        assert self.dynamic_sd_lookup is not None
+        complete = self.core.under_way.complete
+        self.requests = [_COMPLETE] * complete + [_WITHIN_PROMPT] * (scheduled - complete)
+        plan = SimpleNamespace(
+            num_scheduled_tokens=dict.fromkeys(range(scheduled), 1),
+            total_num_scheduled_tokens=scheduled + (complete < scheduled),
+            scheduled_spec_decode_tokens={},
+            num_spec_tokens_to_schedule=self.dynamic_sd_lookup[scheduled],
+        )
+        self._update_after_schedule(plan)
+        return int(plan.num_spec_tokens_to_schedule)
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        """The first that reads K from the plan. Here the core does."""
 
     def update_from_output(self, scheduler_output: Plan, model_runner_output: Any) -> dict[int, Any]:
         """What the step gave, for the one client there is."""

@@ -3,6 +3,7 @@
 FILES = (
     "speculative_scheduler.py",
     "speculative_table.py",
+    "speculative_blocks.py",
     "speculative_requests.py",
     "speculative_telemetry.py",
     "speculative_port.py",

@@ -9,8 +9,9 @@ alone, without a model of the rest. docs/metrics.md, "Tried blocks", says exactl
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import log, sqrt
+from typing import Any
 
 DWELL = 8
 """Steps in a row that must lie just outside a row of the table before the next row's K comes: what joins or ends for
@@ -28,8 +29,8 @@ BAD_MEAN, BAD_ERRORS, LEAST_BLOCKS = -0.10, 3.0, 5
 """From LEAST_BLOCKS blocks on, a mean that is below BAD_MEAN by BAD_ERRORS standard errors strikes a K instead."""
 LEAST_REQUESTS = 16
 """Request-steps of a block that strikes a K, unless it ended early: of fewer, half the tokens may be chance."""
-MOST_COMPARISONS = 64
-"""Label sets that are exported; the oldest makes room."""
+MOST_COMPARISONS = 32
+"""Label sets that are exported, 15 series each; the oldest makes room."""
 MOST_LAG = 4
 """Steps after a change of K whose drafts may still be those of before. More of them, and blocks are no neighbours."""
 ENDLESS = 1 << 31
@@ -281,6 +282,23 @@ class Blocks:
             seconds + slower * slower,
             tokens + richer * richer,
         )
+
+
+def decoding(plan: Any, requests: Mapping[str, Any]) -> int:
+    """Requests of vLLM's scheduler output that leave the step with a token of their own: K is looked up by them.
+
+    Those whose scheduled tokens complete the known ones: the last piece of a prompt counts, one in its middle does not.
+    """
+    scheduled = plan.num_scheduled_tokens
+    drafts = sum(map(len, plan.scheduled_spec_decode_tokens.values()))
+    if plan.total_num_scheduled_tokens == len(scheduled) + drafts:
+        return len(scheduled)  # a token and its drafts each: no Python code for each request
+    count = 0
+    for name, tokens in scheduled.items():
+        request = requests[name]
+        if request.num_computed_tokens + tokens >= request.num_tokens + request.num_output_placeholders:
+            count += 1
+    return count
 
 
 def _sum(one: Totals, other: Totals) -> Totals:

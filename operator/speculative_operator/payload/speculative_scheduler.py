@@ -4,8 +4,9 @@ Mounted into the serving container and named by `--scheduler-cls speculative_sch
 the standard library (Python 3.9 and newer) and vLLM, which it imports late. It never fails the engine: whatever it does
 not know or understand leaves the engine's own behaviour and table as they are, with one warning, and each of its parts
 that meets an error turns itself off. The file, `$SPECULATIVE_TABLE_FILE`, is that of `speculative_table`; with
-`speculative_telemetry` each step is counted and served as metrics by `speculative_port`; `speculative_requests` caps
-drafts by request where the file asks for it. All are imported with this file, never later: a pod whose files are
+`speculative_telemetry` each step is counted and served as metrics by `speculative_port`; `speculative_blocks` chooses K
+by the requests that decode, and tries others where the file says so; `speculative_requests` caps drafts by request
+where the file asks for it. All are imported with this file, never later: a pod whose files are
 replaced while it runs must not mix those of two releases.
 """
 
@@ -42,6 +43,7 @@ _tables = _sibling("speculative_table")
 _telemetry = _sibling("speculative_telemetry")
 _port = _sibling("speculative_port")
 _requests = _sibling("speculative_requests")
+_blocks = _sibling("speculative_blocks")
 
 
 class _HotTable:
@@ -55,6 +57,11 @@ class _HotTable:
     _speculative_state: Any = None
     _speculative_meter: Any = None
     _speculative_caps: Any = None
+    _speculative_blocks: Any = None
+    _speculative_chosen_by: Any = None
+    """The table that `_speculative_blocks` has been given."""
+    _speculative_decoding = 0
+    """Requests that decode in the step scheduled last."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -83,7 +90,7 @@ class _HotTable:
             _give_up(self, "Counting", error)
         plan = super().schedule(*args, **kwargs)  # type: ignore[misc]
         try:
-            meter.scheduled(plan)
+            meter.scheduled(plan, self._speculative_decoding)
         except Exception as error:
             _give_up(self, "Counting", error)
         return plan
@@ -98,13 +105,28 @@ class _HotTable:
             except Exception as error:
                 _give_up(self, "Caps", error)
         outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)  # type: ignore[misc]
-        meter = self._speculative_meter
+        meter, blocks, step = self._speculative_meter, self._speculative_blocks, None
         if meter is not None:
             try:
-                meter.finished(scheduler_output, outputs, bool(self.requests), withheld)  # type: ignore[attr-defined]
+                step = meter.finished(scheduler_output, outputs, bool(self.requests), withheld)  # type: ignore[attr-defined]
             except Exception as error:
                 _give_up(self, "Counting", error)
+        if blocks is not None:
+            try:
+                self._speculative_counted(blocks, step)
+            except Exception as error:
+                _give_up(self, "Blocks", error)
         return outputs
+
+    def _update_after_schedule(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        """vLLM's, the first that reads K of the next drafts from the plan: it is chosen before."""
+        blocks = self._speculative_blocks
+        if blocks is not None:
+            try:
+                self._speculative_choose(blocks, scheduler_output)
+            except Exception as error:
+                _give_up(self, "Blocks", error)
+        return super()._update_after_schedule(scheduler_output, *args, **kwargs)  # type: ignore[misc]
 
     def update_draft_token_ids(self, draft_token_ids: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's, which the synchronous engine calls with the drafts of the next step; then caps have their turn."""
@@ -123,6 +145,8 @@ class _HotTable:
         self._speculative_state = _state()
         self._speculative_table = _table_of(self, self._speculative_state)
         self._speculative_look()
+        if self._speculative_table is not None and _blocks is not None and hasattr(super(), "_update_after_schedule"):
+            self._speculative_blocks = _blocks.Blocks()
 
     def _speculative_count(self) -> None:
         """Steps are counted from now on, and served."""
@@ -134,8 +158,28 @@ class _HotTable:
         varied = config.speculative_config is not None and config.speculative_config.method in VARIED_METHODS
         state.scheduler = "async" if config.scheduler_config.async_scheduling else "sync"
         state.meter = self._speculative_meter = _telemetry.Meter(prepared, varied)
+        if self._speculative_blocks is not None:
+            state.comparisons = self._speculative_blocks.comparisons
         state.look = self._speculative_looked
         _serve(state)
+
+    def _speculative_choose(self, blocks: Any, plan: Any) -> None:
+        """K by the table in force. Tables arrive in any thread; here they reach `blocks` in the engine's."""
+        table = self._speculative_table and self._speculative_table.table
+        if table is None or not plan.num_scheduled_tokens:
+            return
+        if table is not self._speculative_chosen_by:
+            blocks.put_in_force(table.rows, table.tries, table.steps)
+            self._speculative_chosen_by = table
+        self._speculative_decoding = _blocks.decoding(plan, self.requests)  # type: ignore[attr-defined]
+        plan.num_spec_tokens_to_schedule = blocks.k_for(self._speculative_decoding)
+
+    def _speculative_counted(self, blocks: Any, step: Any) -> None:
+        """A step is over: what the meter counted of it, or None."""
+        if step is not None:
+            blocks.count(*step)
+        if not self.requests:  # type: ignore[attr-defined]
+            blocks.idle()
 
     def _speculative_look(self) -> None:
         """Puts a new table in force. Who comes second while another thread looks goes on without: the one that has
@@ -178,6 +222,7 @@ _PARTS = {
     "Table": ("_speculative_table", "K is not changed while serving: unexpected %r"),
     "Counting": ("_speculative_meter", "steps are no longer counted: %r"),
     "Caps": ("_speculative_caps", "no more caps by request: %r"),
+    "Blocks": ("_speculative_blocks", "nothing is tried, and K is by scheduled requests: %r"),
 }
 
 
@@ -185,9 +230,6 @@ def _give_up(hot: Any, part: str, error: Exception) -> None:
     """Turns a part off for good, with one warning and its reason for whoever scrapes. Never raises."""
     with suppress(Exception):
         name, why = _PARTS[part]
-        running = getattr(hot._speculative_table, "table", None) if part == "Table" else None
-        if running is not None and running.base is not None:
-            hot.dynamic_sd_lookup = running.base.dense  # nobody is left to end the trial
         setattr(hot, name, None)
         _log.warning("speculative: " + why, error)
         state = hot._speculative_state

@@ -1,13 +1,13 @@
-"""The table file: which K to draft at how many scheduled requests, what is on trial, and where a trial returns to.
+"""The table file: which K to draft for how many decoding requests, and what may be tried where.
 
 Mounted beside `speculative_scheduler`, which polls a `TableFile` before every step. Standard library alone, Python 3.9
 and newer. The file is
 
-    {"version": 9, "rows": [[1, 16, 4], [17, 256, 1]], "trial": {"seconds": 15, "version": 8, "rows": [[1, 256, 1]]}}
+    {"version": 9, "rows": [[1, 16, 4], [17, 256, 1]], "try": {"steps": 16, "rows": [[5, 8, [3, 5], 0.05]]}}
 
-Rows are [first, last, K] by number of scheduled requests, from 1 on without gap; the last row holds beyond its end.
-`trial`, where there is one, says when the rows end by themselves, and what is then in force. `"perRequest": true` asks
-for caps by request (`speculative_requests`).
+Rows are [first, last, K] by number of decoding requests, from 1 on without gap; the last row holds beyond its end.
+`try`, where there is one, says which K the engine may try in blocks of so many steps, at [first, last, [K, ...], share]
+(`speculative_blocks`). `"perRequest": true` asks for caps by request (`speculative_requests`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ from typing import Any, NamedTuple
 
 POLL_SECONDS = 0.2
 LARGEST_FILE = 1 << 20
-LONGEST_TRIAL = 3600.0
-"""Seconds. The operator's last some tens of seconds; a file that says more is none of its own."""
-_KEYS = frozenset({"version", "rows", "perRequest", "trial"})
-_TRIAL_KEYS = frozenset({"seconds", "version", "rows"})
+LARGEST_SHARE = 0.4
+"""Of the steps of a row. With more, a tried block would not have a block at the table's K on each side."""
+FEWEST_STEPS, MOST_STEPS = 4, 256
+"""Of a block: fewer are mostly the step after the change of K, more are seldom all of one load."""
+_KEYS = frozenset({"version", "rows", "perRequest", "try"})
+_TRY_KEYS = frozenset({"steps", "rows"})
 
 _log = logging.getLogger("vllm.speculative_scheduler")
 
 Rows = list[tuple[int, int, int]]
+TryRows = list[tuple[int, int, list[int], float]]
+"""First and last number of decoding requests, K to try, share of the steps there."""
 
 
 class BadTableError(ValueError):
@@ -37,17 +41,16 @@ class BadTableError(ValueError):
 
 
 class Table(NamedTuple):
-    """What a table file says, or what its trial returns to."""
+    """What a table file says."""
 
     version: int
     rows: Rows
     dense: list[int]
     """K by batch size, index 0 unused."""
     per_request: bool = False
-    trial_seconds: float | None = None
-    """How long `rows` hold at most; None: until another file comes."""
-    base: Table | None = None
-    """What holds from then on."""
+    tries: TryRows | None = None
+    steps: int = 0
+    """Of a tried block."""
 
 
 def parse(text: str, allowed: Iterable[int], max_batch: int) -> Table:
@@ -61,33 +64,52 @@ def parse(text: str, allowed: Iterable[int], max_batch: int) -> Table:
     except (ValueError, RecursionError) as error:
         raise BadTableError(f"is no JSON ({error})") from None
     known = frozenset(allowed)
-    version, rows = _version_and_rows(data, "the file", known)
+    version: Any = data.get("version") if isinstance(data, dict) else None
+    rows: Any = data.get("rows") if isinstance(data, dict) else None
+    if not _whole(version) or version < 0 or not isinstance(rows, list) or not rows:
+        raise BadTableError('must be {"version": N, "rows": [[first, last, K], ...]}')
     _refuse_unknown(data, _KEYS, "the file")
     asked = data.get("perRequest", False)
     if not isinstance(asked, bool):
         raise BadTableError('"perRequest" must be true or false')
-    table = Table(version, rows, _dense(rows, max_batch), asked)
-    return table if "trial" not in data else _on_trial(table, data["trial"], known, max_batch)
+    checked = _rows(rows, known)
+    table = Table(version, checked, _dense(checked, max_batch), asked)
+    if "try" not in data:
+        return table
+    steps, tries = _tries(data["try"], known)
+    return table._replace(tries=tries, steps=steps)
 
 
-def _on_trial(table: Table, trial: Any, allowed: frozenset[int], max_batch: int) -> Table:
-    version, rows = _version_and_rows(trial, '"trial"', allowed)
-    _refuse_unknown(trial, _TRIAL_KEYS, '"trial"')
-    seconds = trial.get("seconds")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= LONGEST_TRIAL:
-        raise BadTableError(f'"trial": seconds {seconds!r} must be a number above 0, {LONGEST_TRIAL:.0f} at most')
-    if version >= table.version:
-        raise BadTableError(f'"trial": version {version} must be older than that of the file, {table.version}')
-    base = Table(version, rows, _dense(rows, max_batch), table.per_request)
-    return table._replace(trial_seconds=float(seconds), base=base)
-
-
-def _version_and_rows(data: Any, where: str, allowed: frozenset[int]) -> tuple[int, Rows]:
-    version: Any = data.get("version") if isinstance(data, dict) else None
+def _tries(data: Any, allowed: frozenset[int]) -> tuple[int, TryRows]:
+    steps: Any = data.get("steps") if isinstance(data, dict) else None
     rows: Any = data.get("rows") if isinstance(data, dict) else None
-    if not _whole(version) or version < 0 or not isinstance(rows, list) or not rows:
-        raise BadTableError(f'{where} must be {{"version": N, "rows": [[first, last, K], ...]}}')
-    return version, _rows(rows, allowed)
+    if not isinstance(rows, list):
+        raise BadTableError('"try" must be {"steps": N, "rows": [[first, last, [K, ...], share], ...]}')
+    _refuse_unknown(data, _TRY_KEYS, '"try"')
+    if not _whole(steps) or not FEWEST_STEPS <= steps <= MOST_STEPS:
+        raise BadTableError(f'"try": steps {steps!r} must be a whole number from {FEWEST_STEPS} to {MOST_STEPS}')
+    checked: TryRows = []
+    for row in rows:
+        first, last, ks, share = _try_row(row, allowed)
+        if checked and first <= checked[-1][1]:
+            raise BadTableError(f'"try": row {row!r} must start after {checked[-1][1]}, where the row before it ends')
+        checked.append((first, last, ks, share))
+    return steps, checked
+
+
+def _try_row(row: Any, allowed: frozenset[int]) -> tuple[int, int, list[int], float]:
+    if not isinstance(row, list) or len(row) != 4 or not _whole(row[0]) or not _whole(row[1]):
+        raise BadTableError(f'"try": row {row!r} must be [first, last, [K, ...], share]')
+    first, last, ks, share = row
+    if not 1 <= first <= last:
+        raise BadTableError(f'"try": row {row!r} must start at 1 or above and not end before it starts')
+    if not isinstance(ks, list) or not ks or not all(map(_whole, ks)) or len(set(ks)) < len(ks):
+        raise BadTableError(f'"try": row {row!r}: {ks!r} must be a list of different K')
+    if not allowed.issuperset(ks):
+        raise BadTableError(f'"try": row {row!r}: a K was not prepared at start; those are {sorted(allowed)}')
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= LARGEST_SHARE:
+        raise BadTableError(f'"try": row {row!r}: share {share!r} must be above 0 and at most {LARGEST_SHARE}')
+    return first, last, ks, float(share)
 
 
 def _refuse_unknown(data: dict[str, Any], known: frozenset[str], where: str) -> None:
@@ -154,7 +176,6 @@ class TableFile:
         self._logger = logger
         self._wall = wall
         self._next = 0.0
-        self._trial_ends: float | None = None
         self._seen: tuple[int, int, int] | None = None
         self._text: str | None = None
         self._warned = ""
@@ -165,16 +186,15 @@ class TableFile:
         if now < self._next:
             return None
         self._next = now + POLL_SECONDS
-        table = None
         try:
-            table = self._look(now)
+            return self._look()
         except BadTableError as error:
             self._warn(f"{self.path} {error}")
         except Exception as error:
             self._warn(f"{self.path} cannot be read: {error!r}")
-        return table or self._end_of_trial(now)
+        return None
 
-    def _look(self, now: float) -> Table | None:
+    def _look(self) -> Table | None:
         found = os.stat(self.path)  # noqa: PTH116
         signature = (found.st_mtime_ns, found.st_ino, found.st_size)
         if signature == self._seen:
@@ -191,26 +211,12 @@ class TableFile:
             return None
         table = parse(text, self.allowed, self._max_batch)
         self._text, self._warned = text, ""
-        if table.base is not None and self.table is None:
-            table = table.base  # an engine that starts does not know how long the trial has lasted: it is over
-        self._trial_ends = None if table.trial_seconds is None else now + table.trial_seconds
-        return self._put_in_force(table)
-
-    def _end_of_trial(self, now: float) -> Table | None:
-        """What the trial returns to, once its time is over, whatever has become of the file and of who wrote it."""
-        ends, running = self._trial_ends, self.table
-        if ends is None or now < ends or running is None or running.base is None:
-            return None
-        self._trial_ends = None
-        return self._put_in_force(running.base)
-
-    def _put_in_force(self, table: Table) -> Table:
         self.table, self.since = table, self._wall()
         # the engine's log shows whole seconds; how fast a table arrives is worth more
         moment = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
-        limit = f", on trial for {table.trial_seconds:g} s" if table.trial_seconds is not None else ""
+        tries = f", tries {show_tries(table.tries)}" if table.tries else ""
         text = "speculative: table version %d in force since %s: %s%s"
-        self._logger.info(text, table.version, moment, show(table.rows), limit)
+        self._logger.info(text, table.version, moment, show(table.rows), tries)
         return table
 
     def _warn(self, problem: str) -> None:
@@ -224,3 +230,8 @@ class TableFile:
 def show(rows: Rows) -> str:
     """`1-16:4 17-256:1`."""
     return " ".join(f"{first}-{last}:{k}" for first, last, k in rows)
+
+
+def show_tries(rows: TryRows) -> str:
+    """`5-8:3,5`."""
+    return " ".join(f"{first}-{last}:{','.join(map(str, ks))}" for first, last, ks, _ in rows)

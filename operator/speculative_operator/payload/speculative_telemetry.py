@@ -8,7 +8,7 @@ newer. Counting costs the engine's thread some microseconds a step and takes no 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import add, attrgetter
 from typing import Any
 
@@ -20,6 +20,8 @@ _new_tokens = attrgetter("new_token_ids")
 
 Cell = tuple[int, float, int, int, int]
 """Steps, seconds, requests, tokens, prompt tokens."""
+Step = tuple[int, int, int, float, int, int]
+"""K verified, decoding requests, scheduled requests, seconds, tokens, prompt tokens."""
 Positions = tuple[tuple[int, ...], tuple[int, ...]]
 """Drafted and accepted by position."""
 
@@ -43,8 +45,9 @@ class Meter:
         self._varied = varied
         self.clock = clock
         self._began: float | None = None
-        self._under_way: dict[int, int] = {}
-        """Identity of a scheduler output -> K that its drafts were made with. Outputs lag with async scheduling."""
+        self._under_way: dict[int, tuple[int, int]] = {}
+        """Identity of a scheduler output -> K that its drafts were made with, and its decoding requests. Outputs lag
+        with async scheduling."""
         self._next_k = 0
 
     def scheduling(self) -> None:
@@ -54,38 +57,44 @@ class Meter:
         if self._began is None or (not self._under_way and now - self._began > PAUSE_SECONDS):
             self._began = now
 
-    def scheduled(self, plan: Any) -> None:
+    def scheduled(self, plan: Any, decoding: int = 0) -> None:
         """`plan` is the scheduler output that `finished` will be called with, one or more steps later."""
         if len(self._under_way) > 64:  # outputs that never came: a failed step
             self._under_way.clear()
-        self._under_way[id(plan)] = self._next_k
+        self._under_way[id(plan)] = (self._next_k, decoding)
         if plan.num_scheduled_tokens:
             self._next_k = plan.num_spec_tokens_to_schedule
 
-    def finished(self, plan: Any, outputs: Any, busy: bool, withheld: Sequence[int] = ()) -> None:
+    def finished(self, plan: Any, outputs: Any, busy: bool, withheld: Sequence[int] = ()) -> Step | None:
         """`outputs` is what vLLM's `update_from_output` gave for `plan`; `busy` while requests remain.
 
         `withheld` by position: drafts that caps by request kept from verification. They count as drafted and rejected,
         so that survival remains that of a draft which the table asks for. K is the table's as soon as there were any.
+        Returns the step that was counted; None where none was.
         """
         now = self.clock()
         began, self._began = self._began, (now if busy else None)
-        made_for = self._under_way.pop(id(plan), 0)
+        made_for, decoding = self._under_way.pop(id(plan), (0, 0))
         tokens, stats = 0, None
         for client in outputs.values():
             tokens += sum(map(len, map(_new_tokens, client.outputs)))  # no Python code for each request
             if client.scheduler_stats is not None:
                 stats = client.scheduler_stats.spec_decoding_stats
         if not tokens and stats is None:
-            return
+            return None
         lengths = list(map(len, plan.scheduled_spec_decode_tokens.values()))
         k = self._k(plan, lengths, made_for, self._varied or bool(withheld))
         if stats is not None:
             self._add_drafts(k, stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos)
         if withheld:
             self._add_drafts(k, withheld, [0] * len(withheld))
-        if tokens and began is not None:
-            self._add_step(k, plan, now - began, tokens, sum(lengths))
+        if not tokens or began is None:
+            return None
+        batch = len(plan.num_scheduled_tokens)
+        # a decoding request gets a token and its drafts, everything else is prompt
+        prefill = max(0, plan.total_num_scheduled_tokens - _decoding(plan) - sum(lengths))
+        self._add_step(k, batch, now - began, tokens, prefill)
+        return k, decoding, batch, now - began, tokens, prefill
 
     def _k(self, plan: Any, lengths: list[int], made_for: int, varied: bool) -> int:
         verified = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
@@ -93,10 +102,7 @@ class Meter:
             return max(verified, made_for)
         return verified
 
-    def _add_step(self, k: int, plan: Any, seconds: float, tokens: int, drafted: int) -> None:
-        batch = len(plan.num_scheduled_tokens)
-        # a decoding request gets a token and its drafts, everything else is prompt
-        prefill = max(0, plan.total_num_scheduled_tokens - _decoding(plan) - drafted)
+    def _add_step(self, k: int, batch: int, seconds: float, tokens: int, prefill: int) -> None:
         bucket = min(1 << (batch - 1).bit_length(), LARGEST_BUCKET + 1)
         key = (k, bucket)
         steps, before, requests, emitted, prompt = self.cells.get(key, (0, 0.0, 0, 0, 0))
@@ -126,10 +132,12 @@ class State:
         self.reason = ""
         """Why tables are not re-read; empty while they are."""
         self.off: dict[str, str] = {}
-        """Part of the payload that has turned itself off (Table, Counting, Caps) -> the error that it met."""
+        """Part of the payload that has turned itself off (Table, Counting, Caps, Blocks) -> the error that it met."""
         self.table: tuple[int, float] | None = None
         """Version in force and the unix time since when."""
         self.meter: Meter | None = None
+        self.comparisons: Mapping[tuple[int, int, int, int], tuple[Any, ...]] = {}
+        """Of `speculative_blocks`: (K, K in force, first, last) -> blocks, tried, beside, two sums of squares."""
         self.look: Callable[[], object] | None = None
         """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
 
@@ -138,6 +146,14 @@ _STEP_FAMILIES = (
     ("steps", "Engine steps that emitted tokens, by the K verified and the scheduled requests."),
     ("step_seconds", "Wall time of these steps, from the end of the step before."),
     ("requests", "Scheduled requests, added up over these steps."),
+    ("tokens", "Tokens emitted in these steps."),
+    ("prefill_tokens", "Prompt tokens computed in these steps."),
+)
+_TRIED_FAMILIES = (
+    ("steps", "Steps of tried blocks that were compared, and of the blocks beside them."),
+    ("step_seconds", "Wall time of these steps."),
+    ("requests", "Scheduled requests, added up over these steps."),
+    ("request_seconds", "Wall time of each of these steps times its scheduled requests."),
     ("tokens", "Tokens emitted in these steps."),
     ("prefill_tokens", "Prompt tokens computed in these steps."),
 )
@@ -153,7 +169,7 @@ def scraped(state: State) -> str:
 
 def exposition(state: State) -> str:
     """Prometheus text of everything that `state` holds."""
-    return "\n".join([*_info(state), *_off(state), *_table(state), *_counters(state.meter), ""])
+    return "\n".join([*_info(state), *_off(state), *_table(state), *_counters(state.meter), *_tried(state), ""])
 
 
 def _info(state: State) -> Iterator[str]:
@@ -202,6 +218,30 @@ def _counters(meter: Meter | None) -> Iterator[str]:
                 if drafted:
                     labels = f'k="{k}",position="{position}"'
                     yield f"{_PREFIX}{name}_tokens_total{{{labels}}} {counts[side][position]}"
+
+
+def _tried(state: State) -> Iterator[str]:
+    """Tried blocks beside blocks at the K in force."""
+    found = [
+        (f'k="{k}",against="{against}",first="{first}",last="{last}"', figures)
+        for (k, against, first, last), figures in sorted(dict(state.comparisons).items())
+    ]
+    if not found:
+        return
+    alone = (
+        (0, "blocks", "Tried blocks that were compared."),
+        (3, "seconds_square", "Squared differences of log(seconds / steps) of a tried block and those beside it."),
+        (4, "tokens_square", "Squared differences of log(tokens / requests) of a tried block and those beside it."),
+    )
+    for place, name, meaning in alone:
+        yield from _head(f"tried_{name}_total", "counter", meaning)
+        for labels, figures in found:
+            yield f"{_PREFIX}tried_{name}_total{{{labels}}} {figures[place]!r}"
+    for place, (name, meaning) in enumerate(_TRIED_FAMILIES):
+        yield from _head(f"tried_{name}_total", "counter", meaning)
+        for labels, figures in found:
+            yield f'{_PREFIX}tried_{name}_total{{{labels},side="tried"}} {figures[1][place]!r}'
+            yield f'{_PREFIX}tried_{name}_total{{{labels},side="beside"}} {figures[2][place]!r}'
 
 
 def _head(name: str, kind: str, meaning: str) -> Iterator[str]:

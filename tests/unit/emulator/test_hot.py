@@ -128,6 +128,37 @@ def test_steps_are_counted_by_the_payload(mounted: Path) -> None:
     assert positions[1][0][1:] == (0, 0)
 
 
+def test_what_may_be_tried_is_tried_at_its_own_price(mounted: Path) -> None:
+    """Steps at a tried K draft and verify as many tokens, and take the time of that K."""
+    mounted.write_text(
+        json.dumps({"version": 2, "rows": [[1, 16, 3]], "try": {"steps": 8, "rows": [[2, 6, [1], 0.4]]}})
+    )
+    run = HotRun(config())
+    for _ in range(4):
+        run.add(output=400)
+    results = [result for result in run.hot_steps(300) if result.decoded == 4]
+    seconds = {k: [r.seconds for r in results if r.k == k and r.draft_tokens == 4 * k] for k in (1, 3)}
+    assert len(seconds[1]) > 30
+    assert max(seconds[1]) < min(seconds[3])
+    ((key, (blocks, tried, beside, *_)),) = run.payload._speculative_state.comparisons.items()
+    assert (key, tried[0], beside[0]) == ((1, 3, 2, 6), 8 * blocks, 16 * blocks)
+    assert tried[1] / tried[0] == pytest.approx(sum(seconds[1]) / len(seconds[1]), rel=0.05)
+    assert beside[1] / beside[0] == pytest.approx(sum(seconds[3]) / len(seconds[3]), rel=0.05)
+
+
+def test_prompts_in_chunks_change_no_k(mounted: Path) -> None:
+    """Two decode; a prompt of three chunks joins. K is looked up by the requests that decode."""
+    write(mounted, 2, [[1, 2, 3], [3, 16, 0]])
+    run = HotRun(config("--max-num-batched-tokens", "64"))
+    for _ in range(2):
+        run.add(prompt=8, output=100)
+    run.hot_steps(3)
+    run.add(prompt=150, output=1)
+    results = run.hot_steps(5)
+    assert [result.scheduled for result in results] == [3, 3, 3, 2, 2]
+    assert {result.k for result in results} == {3}
+
+
 def test_what_is_exported(mounted: Path) -> None:
     write(mounted, 7, [[1, 16, 3]])
     run = HotRun(config())

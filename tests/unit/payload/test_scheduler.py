@@ -396,3 +396,103 @@ def test_a_strange_wish_for_caps_makes_a_bad_table(file: Path, asked: object) ->
     write_capped(file, asked)
     assert made.schedule(5) == 0, "version 1 stays in force"
     assert made._speculative_caps is None
+
+
+class Request:
+    """What vLLM keeps of a request."""
+
+    def __init__(self, prompt: int) -> None:
+        self.num_tokens, self.num_computed_tokens, self.num_output_placeholders = prompt, 0, 0
+        self.drafts = False
+
+
+class Stepping(Scheduler):
+    """Prompts in chunks of ten tokens, then a token and its drafts each step."""
+
+    def __init__(self, vllm_config: Any, block_size: int = 16) -> None:
+        super().__init__(vllm_config, block_size)
+        self.drafted = 0
+
+    def schedule(self) -> Any:  # type: ignore[override]  # the tests above ask for a number of requests
+        waiting = {name: one.num_tokens - one.num_computed_tokens for name, one in self.made().items()}
+        drafts = {name: [-1] * self.drafted for name, left in waiting.items() if left == 1 and self.made()[name].drafts}
+        plan = SimpleNamespace(
+            num_scheduled_tokens={n: min(left, 10) + len(drafts.get(n, ())) for n, left in waiting.items()},
+            scheduled_spec_decode_tokens=drafts,
+            scheduled_cached_reqs=SimpleNamespace(num_output_tokens=[1] * len(drafts)),
+            num_spec_tokens_to_schedule=self.dynamic_sd_lookup[len(waiting)],
+        )
+        plan.total_num_scheduled_tokens = sum(plan.num_scheduled_tokens.values())
+        self._update_after_schedule(plan)
+        return plan
+
+    def made(self) -> dict[str, Any]:
+        return self.requests
+
+    def _update_after_schedule(self, plan: Any) -> None:
+        self.drafted = plan.num_spec_tokens_to_schedule
+        for name, count in plan.num_scheduled_tokens.items():
+            one = self.made()[name]
+            one.num_computed_tokens += count
+            one.drafts = one.num_computed_tokens >= one.num_tokens
+
+    def update_from_output(self, plan: Any, _sampled: object) -> dict[int, Any]:
+        outputs = []
+        for one in self.made().values():
+            if one.drafts:
+                one.num_tokens += 1
+                one.num_computed_tokens = one.num_tokens - 1
+                outputs.append(SimpleNamespace(new_token_ids=[7]))
+        return {0: SimpleNamespace(outputs=outputs, scheduler_stats=None)}
+
+
+@pytest.fixture
+def stepping(monkeypatch: pytest.MonkeyPatch, file: Path) -> Any:
+    monkeypatch.setattr(sys.modules["vllm.v1.core.sched.scheduler"], "Scheduler", Stepping)
+    return file
+
+
+def drafted(made: Any, steps: int) -> list[int]:
+    ks = []
+    for _ in range(steps):
+        plan = made.schedule()
+        ks.append(made.drafted)
+        made.update_from_output(plan, None)
+    return ks
+
+
+def test_prompts_that_join_change_no_k_before_they_decode(stepping: Path) -> None:
+    """Four decode, K 3 up to there; a prompt of nine chunks joins them. By scheduled requests K would be 0 at once."""
+    assert stepping.exists()
+    made = start()
+    made.requests = {str(number): Request(1) for number in range(4)}
+    assert drafted(made, 3) == [3] * 3
+    made.requests["prompt"] = Request(85)
+    assert drafted(made, 8) == [3] * 8
+    assert made._speculative_decoding == 4
+    assert drafted(made, 1) == [3], "its last chunk: it decodes, one beyond the row"
+    assert made._speculative_decoding == 5
+    assert drafted(made, 8)[-1] == 0, "and stays"
+
+
+def test_what_the_file_says_may_be_tried_is_tried_and_compared(stepping: Path) -> None:
+    stepping.write_text(
+        json.dumps({"version": 5, "rows": [[1, 8, 3]], "try": {"steps": 4, "rows": [[1, 8, [1], 0.4]]}})
+    )
+    made = start()
+    made.requests = {str(number): Request(1) for number in range(2)}
+    ks = drafted(made, 200)
+    assert set(ks) == {1, 3}
+    ((key, (blocks, *_)),) = made._speculative_state.comparisons.items()
+    assert key == (1, 3, 1, 8)
+    assert blocks > 2
+    assert "speculative_payload_tried_blocks_total" in telemetry.exposition(made._speculative_state)
+    write(stepping, 6, [[1, 8, 3]])
+    assert set(drafted(made, 50)) == {3}
+
+
+def test_a_release_without_the_hook_looks_k_up_by_scheduled_requests(file: Path) -> None:
+    assert file.exists()
+    made = start()
+    assert made._speculative_blocks is None
+    assert made.schedule(5) == 0

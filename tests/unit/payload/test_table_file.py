@@ -58,6 +58,10 @@ def replace(path: Path, text: str) -> None:
     new.rename(path)
 
 
+def tried(tries: str) -> str:
+    return f'{{"version": 1, "rows": [[1, 8, 1]], "try": {tries}}}'
+
+
 def look(subject: TableFile, clock: Clock) -> list[int] | None:
     clock.now += 1
     found = subject.poll()
@@ -144,6 +148,19 @@ def test_an_absent_file_warns_once_and_is_found_later(
     assert look(subject, clock) is not None
 
 
+def test_what_may_be_tried(file: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, NAME)
+    subject = table(file, clock)
+    replace(file, tried('{"steps": 16, "rows": [[1, 1, [0], 0.4], [5, 99, [3, 7], 0.05]]}'))
+    assert look(subject, clock) is not None
+    assert subject.table is not None
+    assert (subject.table.steps, subject.table.tries) == (16, [(1, 1, [0], 0.4), (5, 99, [3, 7], 0.05)])
+    assert caplog.messages[0].endswith(": 1-8:1, tries 1-1:0 5-99:3,7")
+    replace(file, tried('{"steps": 16, "rows": []}'))
+    assert look(subject, clock) is not None, "the same rows with nothing to try are another table"
+    assert subject.table.tries == []
+
+
 def test_huge_files_and_strange_things_are_refused(tmp_path: Path, clock: Clock) -> None:
     assert look(table(tmp_path, clock), clock) is None, "a folder"
     (tmp_path / "big").write_bytes(b" " * (payload.LARGEST_FILE + 1))
@@ -180,6 +197,16 @@ def test_huge_files_and_strange_things_are_refused(tmp_path: Path, clock: Clock)
         ('{"version": 1, "rows": [[1, 8, 8]]}', "K 8 was not prepared"),
         ('{"version": 1, "rows": [[1, 8, [0, 1], 0.2]]}', "three whole numbers"),
         ('{"version": 1, "rows": [[1, 8, 1]], "explore": 0.1}', "'explore', which is not known here"),
+        ('{"version": 1, "rows": [[1, 8, 1]], "trial": {}}', "'trial', which is not known here"),
+        (tried("[]"), '"try" must be {"steps": N'),
+        (tried('{"steps": 2, "rows": []}'), "steps 2 must be a whole number from 4 to 256"),
+        (tried('{"steps": 8, "rows": [], "k": 1}'), "\"try\" has 'k', which is not known here"),
+        (tried('{"steps": 8, "rows": [[1, 8, [1]]]}'), "must be \\[first, last, \\[K, ...\\], share\\]"),
+        (tried('{"steps": 8, "rows": [[0, 8, [1], 0.1]]}'), "must start at 1 or above"),
+        (tried('{"steps": 8, "rows": [[1, 8, [1, 1], 0.1]]}'), "must be a list of different K"),
+        (tried('{"steps": 8, "rows": [[1, 8, [2], 0.1]]}'), "those are \\[0, 1, 3, 7\\]"),
+        (tried('{"steps": 8, "rows": [[1, 8, [1], 0.5]]}'), "share 0.5 must be above 0 and at most 0.4"),
+        (tried('{"steps": 8, "rows": [[1, 4, [1], 0.1], [4, 8, [1], 0.1]]}'), "must start after 4"),
     ],
 )
 def test_refused(text: str, says: str) -> None:

@@ -230,6 +230,36 @@ def test_text_of_an_engine_that_counts(clock: Clock) -> None:
     ]
 
 
+def test_what_is_said_of_a_step_that_was_counted(clock: Clock) -> None:
+    """K verified, decoding and scheduled requests, seconds, tokens, prompt tokens; nothing of one without tokens."""
+    meter = Meter(KS, varied=False, clock=clock)
+    plan, chunk = Plan({"a": 3, "b": 1}, {"c": 40}), Plan({}, {"a": 512})
+    for one, decoding in ((plan, 2), (chunk, 0)):
+        meter.scheduling()
+        meter.scheduled(one, decoding)
+        clock.now += 0.5
+        given = outputs({"a": 2, "b": 0}, one) if one is plan else {}
+        assert meter.finished(one, given, True) == ((3, 2, 3, 0.5, 4, 40) if one is plan else None)
+
+
+def test_text_of_comparisons() -> None:
+    state = state_of()
+    state.comparisons = {(5, 3, 1, 4): (2, (8, 0.25, 16, 0.5, 48, 7), (16, 0.5, 32, 1.0, 64, 9), 0.125, 0.0625)}
+    prefix, labels = "speculative_payload_tried_", {"k": "5", "against": "3", "first": "1", "last": "4"}
+    names = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "prefill_tokens")
+    sides = ((8, 0.25, 16, 0.5, 48, 7), (16, 0.5, 32, 1.0, 64, 9))
+    assert [sample for sample in samples(exposition(state)) if "tried" in sample[0]] == [
+        (f"{prefix}blocks_total", labels, 2.0),
+        (f"{prefix}seconds_square_total", labels, 0.125),
+        (f"{prefix}tokens_square_total", labels, 0.0625),
+        *(
+            (f"{prefix}{name}_total", {**labels, "side": side}, float(figures[place]))
+            for place, name in enumerate(names)
+            for side, figures in zip(("tried", "beside"), sides, strict=True)
+        ),
+    ]
+
+
 def test_text_of_an_engine_that_stands_aside() -> None:
     state = state_of()
     state.reason = 'a "b"\n\\'
