@@ -222,6 +222,8 @@ def _at_one(memory: Memory, in_force: InForce) -> Memory:
     change: dict[str, Any] = {}
     if in_force.table is not None and memory.table != in_force.table:
         change["table"] = in_force.table
+    if memory.tries != in_force.tries:
+        change["tries"] = in_force.tries
     if memory.hard_off is not in_force.hard_off:
         change["hard_off"] = in_force.hard_off
     return replace(memory, **change) if change else memory

@@ -6,12 +6,14 @@ A figure that is not known is left out. Without a new look the old figures stand
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain.decision import Estimate, Interval, State
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
+from speculative_operator.domain.table import Try
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.found import table_since
@@ -42,10 +44,22 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "hardOff": view.in_force.hard_off or None,
         "perRequest": view.in_force.per_request or None,
         "rowsVersion": view.in_force.rows_version or None,
-        "tries": ", ".join(map(str, view.in_force.tries))[:LONGEST_TRIES],
+        "tries": _shown(view.in_force.tries),
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
+
+
+def _shown(tries: tuple[Try, ...]) -> str:
+    """In as few words as say it: neighbours with the same K are one, with the larger share."""
+    joined: list[Try] = []
+    for one in tries:
+        last = joined[-1] if joined else None
+        if last is not None and (last.last + 1, last.ks) == (one.first, one.ks):
+            joined[-1] = replace(last, last=one.last, share=max(last.share, one.share))
+        else:
+            joined.append(one)
+    return ", ".join(map(str, joined))[:LONGEST_TRIES]
 
 
 def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def may_try(policy: Policy, windows: Mapping[str, PodWindow]) -> bool:
     busy = [window for window in windows.values() if window.decode_request_steps > 0]
     return (
         policy.mode is Mode.AUTO
-        and policy.trials
+        and policy.tries
         and policy.knobs.actuator is Actuator.LIVE
         and all(window.cells and window.live is not False for window in busy)
     )

@@ -17,6 +17,7 @@ from tests.unit.reconcile.worlds import Cluster, applies, observed, settled
 from speculative_operator.domain.actions import PokePod
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.observation import PodWindow, StepCell
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable, Try
@@ -57,6 +58,14 @@ def test_other_tries_are_a_version_of_the_file_and_no_news(tuner: Tuner) -> None
     assert (cluster.status["conditions"], cluster.status["decisions"]) == (conditions, [])
 
 
+def test_neighbours_that_try_the_same_are_shown_as_one(tuner: Tuner) -> None:
+    cluster = trying(
+        tuner, (Try(1, 4, (1,), 0.3), Try(5, 8, (1,), 0.05), Try(9, 9, (4,), 0.05), Try(12, 16, (4,), 0.1))
+    )
+    assert cluster.status["speculation"]["tries"] == "1-8: 1 (30 %), 9-9: 4 (5 %), 12-16: 4 (10 %)"
+    assert len(cluster.table["try"]["rows"]) == 4
+
+
 def test_equal_tries_are_written_once(tuner: Tuner) -> None:
     cluster = trying(tuner)
     cluster.tick(observed(cluster))
@@ -75,6 +84,8 @@ def test_a_restart_of_the_operator_goes_on_with_what_is_tried(tuner: Tuner) -> N
     for _ in range(3):
         cluster.tick()
     assert cluster.table == before
+    assert cluster.memory is not None
+    assert cluster.memory.tries == TRIES, "the tuner knows what it has asked for"
 
 
 @pytest.mark.parametrize("wiped", [False, True])
@@ -186,3 +197,22 @@ def test_what_is_written_is_what_pods_carry_out(rows: list[Try], ks: tuple[int, 
     assert fit_tries(fitted, table, policy) == fitted
     table_text(table, 2, tries=fitted)
     assert fit_tries(rows, table, replace(policy, tries=False)) == ()
+
+
+def test_the_tuner_itself_has_pods_try_where_they_compare() -> None:
+    """The real one, of pods that tell of each step what it was made of; and none of the payload before."""
+    cluster = settled()
+    for _ in range(30):
+        seen = observed(cluster)
+        windows = {pod: replace(one, live=True, cells=cells_of(one)) for pod, one in seen.windows.items()}
+        cluster.tick(replace(seen, pods=windows))
+    assert "try" in cluster.table
+    prepared = {0, *range(1, 12)}
+    assert {k for row in cluster.table["try"]["rows"] for k in row[2]} <= prepared
+
+
+def cells_of(window: PodWindow) -> tuple[StepCell, ...]:
+    batch = round(window.scheduled)
+    k = round(window.mean_k or 0.0)
+    tokens = window.generated_tokens
+    return (StepCell(k, batch, window.steps, window.step_seconds / batch, tokens, 0.0),)

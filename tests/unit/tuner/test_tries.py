@@ -64,7 +64,7 @@ def test_in_a_steady_load_nothing_is_written_for_tries_again_and_again() -> None
 
 
 @pytest.mark.parametrize(
-    "changes", [{"mode": Mode.RECOMMEND}, {"trials": False}, {"mode": Mode.STATIC, "schedule": KTable.constant(3, 256)}]
+    "changes", [{"mode": Mode.RECOMMEND}, {"tries": False}, {"mode": Mode.STATIC, "schedule": KTable.constant(3, 256)}]
 )
 def test_nothing_is_tried_where_nobody_may(changes: dict[str, object]) -> None:
     loop = run(Plant(telemetry=True), policy(**changes))
