@@ -116,6 +116,7 @@ class Reason(StrEnum):
     DEAD_WEIGHT = "DrafterDeadWeight"
     RESUMED = "SpeculationResumed"
     SLO = "LatencyTarget"
+    TARGET_OUT_OF_REACH = "TargetOutOfReach"
     FIXED = "Fixed"
     RECOMMENDED = "Recommended"
     ROLLOUT_NEEDS_APPROVAL = "RolloutNeedsApproval"
@@ -217,7 +218,9 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.PROBED: "A probe ended without showing a gain: the table before it is back.",
     Reason.DEAD_WEIGHT: "Pods without the drafter serve more at the loads seen: it is removed, its memory returned.",
     Reason.RESUMED: "The load fell to where the drafter pays again: pods return with it.",
-    Reason.SLO: "The latency target of spec.speculation.objective decides K at this load.",
+    Reason.SLO: "A latency target of spec.speculation.objective is missed at this load with a larger K.",
+    Reason.TARGET_OUT_OF_REACH: "No K meets a latency target: the fastest K serves. The message gives the best P99 "
+    "that was measured, and with which K; it is tried again when the load has changed, and after an hour.",
     Reason.FIXED: "mode is Static: the table of the spec is in force.",
     Reason.RECOMMENDED: "mode is Recommend: the table is proposed in status and not applied.",
     Reason.ROLLOUT_NEEDS_APPROVAL: "Another table, or pods without the speculator, would be better, but not without a "

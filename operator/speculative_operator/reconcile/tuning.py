@@ -19,12 +19,14 @@ from speculative_operator.tuner.quorum import Sight, sight
 
 _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET})
 """Gaps that come and go in a healthy deployment."""
-_CONVERGED = frozenset({Reason.TUNED, Reason.WITHIN_MARGIN, Reason.FIXED, Reason.SLO, Reason.DEAD_WEIGHT})
+_CONVERGED = frozenset(
+    {Reason.TUNED, Reason.WITHIN_MARGIN, Reason.FIXED, Reason.SLO, Reason.DEAD_WEIGHT, Reason.TARGET_OUT_OF_REACH}
+)
 """Said without a change: the table in force is the one to keep."""
 _CHANGES = frozenset(
     {
         Reason.FASTER, Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD, Reason.SLO, Reason.RESUMED,
-        Reason.METRICS_LOST, Reason.METRICS_BACK,
+        Reason.TARGET_OUT_OF_REACH, Reason.METRICS_LOST, Reason.METRICS_BACK,
     }
 )  # fmt: skip
 """Reasons of changes of the table, which say why speculation is as it is for as long as that table is in force."""
@@ -156,7 +158,8 @@ def _converged(view: View, before: Mapping[str, Any]) -> Condition:
 def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str, Any]) -> Condition:
     """The tuner's word on the table, where it changed nothing."""
     if said in _CONVERGED:
-        reason = Reason.DEAD_WEIGHT if view.in_force.hard_off else Reason.TUNED
+        plain = Reason.TARGET_OUT_OF_REACH if said is Reason.TARGET_OUT_OF_REACH else Reason.TUNED
+        reason = Reason.DEAD_WEIGHT if view.in_force.hard_off else plain
         return Condition(kind, Truth.TRUE, reason, EXPLANATIONS[reason])
     if said in _MOVING or said in (Reason.RECOMMENDED, Reason.ROLLOUT_NEEDS_APPROVAL):
         return Condition(kind, Truth.FALSE, said, EXPLANATIONS[said])

@@ -13,6 +13,7 @@ from speculative_operator.tuner.judge import Proposal
 from speculative_operator.tuner.memory import Memory, Probe
 from speculative_operator.tuner.outlook import Outlook
 from speculative_operator.tuner.report import acceptance_text, change_text, estimate, why
+from speculative_operator.tuner.targets import targets_text
 from speculative_operator.tuner.traffic import Look
 from speculative_operator.tuner.tries import worth_trying
 
@@ -75,7 +76,8 @@ def changed(
     memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float, running: KTable | None = None
 ) -> tuple[Memory, Decision]:
     """A new table. `running` is what pods ran before, where it is not the table of `memory` (a trial)."""
-    reason, message = why(view, memory.table, proposal), _sentence(view, memory.table, proposal, look)
+    reason = why(view, memory.table, proposal, memory.targets, now)
+    message = _sentence(view, memory.table, proposal, look) + targets_text(memory.targets)
     figures = estimate(view, look, memory.table, proposal.table)
     differs = proposal.table != (running or memory.table)
     memory = replace(
@@ -86,7 +88,7 @@ def changed(
         slow_windows=0,
         pace=memory.pace.spent(),
         wanted_since=None,
-        tries=worth_trying(view, proposal.table) if view.compares else (),
+        tries=worth_trying(view, proposal.table, memory.targets) if view.compares else (),
     )
     state = state_of(memory.table, look)
     return memory, Decision(

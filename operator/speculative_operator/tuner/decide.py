@@ -37,8 +37,8 @@ from speculative_operator.tuner.answers import (
 )
 from speculative_operator.tuner.awaiting import awaiting, late_pods, waits
 from speculative_operator.tuner.grid import nearest
-from speculative_operator.tuner.judge import Proposal, least_bad, propose
-from speculative_operator.tuner.learning import MIN_STEPS, learn
+from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, least_bad, propose
+from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
@@ -47,8 +47,9 @@ from speculative_operator.tuner.probe import begun, ended, following, watch_load
 from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
 from speculative_operator.tuner.report import acceptance_text, estimate, measured
 from speculative_operator.tuner.start import initial_table
+from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
-from speculative_operator.tuner.traffic import Look, pool
+from speculative_operator.tuner.traffic import Look, bounded, pool
 from speculative_operator.tuner.tries import MISSING_WORTH, may_try, missing, worth_trying
 
 MIN_EFFECTIVE_DRAFTS = 20.0
@@ -106,7 +107,10 @@ def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now:
     seen, late = _without_late(seen, () if memory.hard_off else late_pods(seen.windows, version))
     windows = {pod: believable(window, policy.knobs) for pod, window in seen.windows.items()}
     memory = awaiting(memory, late, now)
+    fresh = [fresh_share(window, memory.known.get(pod)) for pod, window in windows.items()]
     look = pool(list(windows.values()))
+    counted = list(zip(bounded(list(windows.values())), fresh, strict=True))
+    memory = replace(memory, targets=watch(memory.targets, counted, memory.table, policy, now))
     memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
     compares = may_try(policy, windows)
     if not compares and memory.tries:
@@ -165,7 +169,9 @@ def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float)
 
 
 def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    proposal = propose(view, memory.table, look.loads, memory.pace.margin(measured=view.compares))
+    freed, memory = _judge_targets(memory, view, now)
+    how = (TRIED_MARGIN, 0.0) if freed else (memory.pace.margin(measured=view.compares), CONFIDENCE)
+    proposal = propose(view, memory.table, look.loads, *how, memory.targets)
     better = proposal.table != memory.table and proposal.worth > proposal.needed
     if not rollout.free(view.policy):
         memory = rollout.watched(memory, better, now)
@@ -179,19 +185,31 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
         return memory, _no_change(memory, view, look, proposal)
     if view.policy.mode is Mode.RECOMMEND:
         return recommended(memory, view, look, proposal)
-    wait = _wait(memory, view.policy, proposal.now, now)
+    wait = "" if freed else _wait(memory, view.policy, proposal.now, now)
     if wait:
         return memory, dwelling(memory, view, look, proposal, wait)
     return changed(memory, view, look, proposal, now)
+
+
+def _judge_targets(memory: Memory, view: Outlook, now: float) -> tuple[bool, Memory]:
+    """Whether a larger K is allowed than before, and memory with the limits that latency targets need now."""
+    old = memory.targets
+    if old.asked == (None, None):
+        return False, memory
+    speed = view.against(incumbent_of(view, memory.table)).mean
+    new = judge(old, view, speed, memory.table, now)
+    return new.limit != old.limit and new.step is None, replace(memory, targets=new)
 
 
 def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
     """Memory with other tries, where one that is missing is worth a write."""
     if _wait(memory, view.policy, 0.0, now):
         return memory
-    if missing(view, memory.table, memory.tries, look.loads) < MISSING_WORTH:
+    if missing(view, memory.table, memory.tries, look.loads, memory.targets) < MISSING_WORTH:
         return memory
-    return replace(memory, tries=worth_trying(view, memory.table), changed_at=now, pace=memory.pace.spent())
+    return replace(
+        memory, tries=worth_trying(view, memory.table, memory.targets), changed_at=now, pace=memory.pace.spent()
+    )
 
 
 def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
@@ -206,7 +224,7 @@ def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
         return probing(begun(memory, further, view, look.loads), view, look, further)
     running = memory.table
     memory = ended(memory)
-    proposal = propose(view, memory.table, look.loads, TRIED_MARGIN, confidence=0.0)  # a write is due in any case
+    proposal = propose(view, memory.table, look.loads, TRIED_MARGIN, 0.0, memory.targets)  # a write is due in any case
     if proposal.worth > proposal.needed and proposal.table != memory.table:
         return changed(memory, view, look, proposal, now, running)
     memory = replace(memory, changed_at=now, pace=memory.pace.spent())
@@ -313,10 +331,15 @@ def _wait(memory: Memory, policy: Policy, gain: float, now: float) -> str:
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:
     figures = estimate(view, look, memory.table)
     k = memory.table.k_at(look.scheduled)
-    if proposal.table != memory.table or proposal.tempting:
+    if memory.targets.failed is not None:
+        reason, message = Reason.TARGET_OUT_OF_REACH, f"K {k} at {look.scheduled:.0f} requests is the fastest"
+    elif memory.targets.forbids(max(view.ks), look.scheduled):
+        reason, message = Reason.SLO, f"K {k} at {look.scheduled:.0f} requests: no larger one, for the latency target"
+    elif proposal.table != memory.table or proposal.tempting:
         reason = Reason.WITHIN_MARGIN
         message = f"K {k} at {look.scheduled:.0f} requests; another table would gain less than the margin"
     else:
         reason = Reason.TUNED
         message = f"K {k} at {look.scheduled:.0f} requests is the best found"
-    return kept(state_of(memory.table, look), memory, reason, message + acceptance_text(look), figures)
+    message += acceptance_text(look) + targets_text(memory.targets)
+    return kept(state_of(memory.table, look), memory, reason, message, figures)

@@ -22,6 +22,7 @@ from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import best_path, choices, edges, nearest, overlay
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array
+from speculative_operator.tuner.targets import Targets, limits
 
 CONFIDENCE = 0.5
 """A gain must exceed this many standard deviations of itself: better than even, since a mistake is seen in seconds."""
@@ -59,13 +60,20 @@ class Proposal:
 
 
 def propose(
-    view: Outlook, table: KTable, loads: Sequence[float], margin: float, confidence: float = CONFIDENCE
+    view: Outlook,
+    table: KTable,
+    loads: Sequence[float],
+    margin: float,
+    confidence: float = CONFIDENCE,
+    targets: Targets | None = None,
 ) -> Proposal:
-    """The best table given that `table` is in force at `loads` (scheduled requests of each replica)."""
+    """The best table given that `table` is in force at `loads` (scheduled requests of each replica), and the limits of
+    `targets`."""
     max_batch = view.policy.knobs.max_batch
     incumbent = incumbent_of(view, table)
     found = view.against(incumbent)
-    value, rows = found.mean, np.arange(len(incumbent))
+    allowed = limits(view, targets) if targets is not None else True
+    value, rows = np.where(allowed, found.mean, INFEASIBLE), np.arange(len(incumbent))
     lift = lift_of(view, incumbent)
     weights = weights_of(view, loads)
     doubt = confidence if rollout.free(view.policy) else rollout.DOUBT

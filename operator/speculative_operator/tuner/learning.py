@@ -67,7 +67,7 @@ def learn(
     newest = {pod: (window.end, window.batch) for pod, window in windows.items()}
     pods = sorted(windows, key=lambda pod: _content(windows[pod]))
     ordered = list(zip(pods, bounded([windows[pod] for pod in pods]), strict=True))
-    fresh = [_fresh(window, seen.get(pod)) for pod, window in ordered]
+    fresh = [fresh_share(window, seen.get(pod)) for pod, window in ordered]
     elapsed = max(now - memory.updated_at, 0.0) if memory.updated_at is not None else 0.0
     traffic = learn_traffic(memory.traffic, look, [w for _, w in ordered], fresh, policy.knobs.max_batch)
     tables = [_tables(memory, window, version) for _, window in ordered]
@@ -110,7 +110,8 @@ def _content(window: PodWindow) -> tuple[float, ...]:
     return (*figures, window.generated_tokens, window.prompt_tokens, window.accepted_tokens or 0.0)
 
 
-def _fresh(window: PodWindow, before: tuple[float, float] | None) -> float:
+def fresh_share(window: PodWindow, before: tuple[float, float] | None) -> float:
+    """How much of `window` is newer than the one before of the same pod, which ended at `before[0]`."""
     if before is None:
         return 1.0
     return min(max((window.end - max(window.start, before[0])) / window.seconds, 0.0), 1.0)

@@ -22,6 +22,7 @@ from speculative_operator.tuner.costs import CostEvidence, StepSample
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.pace import Pace
 from speculative_operator.tuner.speed import Speed
+from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Traffic
 
 FIRST_RETRY_SECONDS = 300.0
@@ -93,6 +94,8 @@ class Memory:
     """Since when pods without a speculator have looked better than any table."""
     speed: Speed = field(default_factory=Speed)
     """Of single requests, since pods were last replaced for the tuner's sake."""
+
+    targets: Targets = field(default_factory=Targets)
 
     blind_since: float | None = None
     """Since when no look at the pods could be believed."""

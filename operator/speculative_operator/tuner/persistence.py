@@ -22,6 +22,8 @@ from speculative_operator.tuner.costs import FORM_LIMIT, THETA_LIMIT, CostEviden
 from speculative_operator.tuner.pace import SAVED, Pace
 from speculative_operator.tuner.prior import TERMS, Array
 from speculative_operator.tuner.start import initial_table
+from speculative_operator.tuner.tail import Bounds
+from speculative_operator.tuner.targets import OutOfReach, Targets
 from speculative_operator.tuner.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "retrySeconds": int(memory.retry_seconds),
         "surveyed": memory.surveyed,
         "hardOff": memory.hard_off,
+        "targets": _targets_text(memory.targets),
     } | ({} if memory.before_outage is None else {"beforeOutage": memory.before_outage.rows()})
 
 
@@ -108,8 +111,42 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         "surveyed": data["surveyed"] is True,
         "pace": Pace(min(left, SAVED)),
         "before_outage": None if before is None else fit(KTable.from_rows(before), policy),
+        "targets": _targets(data.get("targets")),
         "retry_seconds": min(max(float(data["retrySeconds"]), 1.0), _LONGEST_RETRY),
     }
+
+
+def _targets_text(targets: Targets) -> dict[str, Any]:
+    """Without a step that is being judged: what it was to be compared with is gone after a restart."""
+    if targets.asked == (None, None):
+        return {}
+    failed, settled = targets.failed, targets.limit is not None and targets.step is None
+    past = () if failed is None else (failed.target, failed.at, failed.load, failed.best.low, failed.k)
+    return {
+        "asked": _text([seconds or 0.0 for seconds in targets.asked], 13),
+        "limited": _text([targets.limited_at, targets.limited_load, targets.spent], 13),
+        "failed": _text(past, 13),
+    } | ({"limit": targets.limit.rows()} if targets.limit is not None and settled else {})
+
+
+def _targets(data: Any) -> Targets:
+    if not data:
+        return Targets()
+    tpot, ttft = _counts(data["asked"])
+    at, load, spent = _counts(data["limited"])
+    past, limit = _counts(data["failed"]), data.get("limit")
+    failed = None
+    if past:
+        target, when, where, low, k = past
+        failed = OutOfReach(min(int(target), 1), when, where, Bounds(low), int(k))
+    return Targets(
+        asked=(tpot or None, ttft or None),
+        limit=None if limit is None else KTable.from_rows(limit),
+        limited_at=at,
+        limited_load=load,
+        spent=spent,
+        failed=failed,
+    )
 
 
 def _kept(costs: CostEvidence) -> list[float]:

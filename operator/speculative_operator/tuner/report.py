@@ -16,6 +16,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import choices, edges, grid, nearest
 from speculative_operator.tuner.judge import Proposal
 from speculative_operator.tuner.outlook import QUANTILE, SAME_K, Outlook
+from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Look
 
 
@@ -74,11 +75,16 @@ def _percent(log_ratio: float) -> float:
     return 100.0 * math.expm1(min(max(log_ratio, -20.0), 20.0))
 
 
-def why(view: Outlook, old: KTable, proposal: Proposal) -> Reason:
-    """The reason for `proposal`: more drafts, fewer at this load, or fewer at every load."""
+def why(view: Outlook, old: KTable, proposal: Proposal, targets: Targets, now: float) -> Reason:
+    """The reason for `proposal`: a latency target, more drafts, fewer at this load, or fewer at every load."""
     max_batch = view.policy.knobs.max_batch
     point = grid(max_batch)[proposal.focus]
-    if proposal.table.k_at(point) > old.k_at(point):
+    lowered = proposal.table.k_at(point) <= old.k_at(point)
+    if targets.forbids(old.k_at(point), point):
+        return Reason.SLO
+    if targets.failed is not None and targets.failed.at == now:
+        return Reason.TARGET_OUT_OF_REACH
+    if not lowered:
         return Reason.FASTER
     return Reason.LOW_ACCEPTANCE if proposal.table.k_at(1) < old.k_at(1) else Reason.HIGH_CONCURRENCY
 

@@ -22,6 +22,7 @@ from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import incumbent_of
 from speculative_operator.tuner.outlook import Outlook
 from speculative_operator.tuner.prior import Array
+from speculative_operator.tuner.targets import Targets, limits
 
 MOST_SHARE = 0.3
 LEAST_SHARE = 0.004
@@ -49,7 +50,7 @@ def may_try(policy: Policy, windows: Mapping[str, PodWindow]) -> bool:
     )
 
 
-def worth_trying(view: Outlook, table: KTable) -> tuple[Try, ...]:
+def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -> tuple[Try, ...]:
     """What to try while `table` is in force, at every load: which of them occur is seen by the engine."""
     incumbent = incumbent_of(view, table)
     found = view.against(incumbent)
@@ -57,6 +58,7 @@ def worth_trying(view: Outlook, table: KTable) -> tuple[Try, ...]:
     near = np.abs(np.arange(len(view.ks))[None, :] - incumbent[:, None]) <= FURTHEST
     possible = (near | (view.columns == 0)) & (found.mean > WORST) & (worth >= LEAST_WORTH)
     possible[np.arange(len(incumbent)), incumbent] = False
+    possible &= limits(view, targets) if targets is not None else True
     rows: list[Try] = []
     max_batch = view.policy.knobs.max_batch
     for first, last in bands(max_batch):
@@ -70,9 +72,11 @@ def worth_trying(view: Outlook, table: KTable) -> tuple[Try, ...]:
     return tuple(rows)
 
 
-def missing(view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float]) -> float:
+def missing(
+    view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float], targets: Targets | None = None
+) -> float:
     """Most expected improvement, at loads there are now, by a K that is neither in force nor tried there."""
-    wanted = {(row.first, row.last): row for row in worth_trying(view, table)}
+    wanted = {(row.first, row.last): row for row in worth_trying(view, table, targets)}
     return max((_missing(wanted.values(), tries, load) for load in loads), default=0.0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.tuner.plant import FACTS, KNOBS, USELESS, Plant, policy, run
 
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.spec import OffPolicy
+from speculative_operator.domain.spec import Goal, Objective, OffPolicy
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, draft_sample, learn_acceptance
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
 from speculative_operator.tuner.prior import acceptance_prior
@@ -57,6 +57,13 @@ def test_beyond_the_capture_ceiling_nothing_but_the_least_k_is_feasible() -> Non
     out = (tokens > 100) & (np.array(view.ks) > 0)[None, :]
     assert np.all(view.speed[out] == INFEASIBLE)
     assert np.all(view.speed[~out] > INFEASIBLE / 2)
+
+
+@pytest.mark.parametrize("goal", list(Goal))
+def test_no_goal_and_no_target_changes_what_is_believed(goal: Goal) -> None:
+    """A target is judged by what was measured, never by a formula."""
+    strict = outlook(policy(objective=Objective(goal, 1e-9, 1e-9)))
+    assert np.array_equal(strict.speed, outlook(policy()).speed)
 
 
 class TestDoubt:
