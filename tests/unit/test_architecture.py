@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
     "compiled": {"own_folder"},
-    "sim": {"domain", "physics", "tuner", "engines"},
+    "sim": {"domain", "physics", "tuner", "engines", "payload"},
     "api": {"domain"},
     "render": {"domain", "engines"},
     "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.sim import layout as at
 from speculative_operator.sim import replica as replica_arrays
 from speculative_operator.sim.exposition import exposition
 from speculative_operator.sim.plant import Plant
+from speculative_operator.sim.plugin import Plugins
 from speculative_operator.sim.telemetry import telemetry as telemetry_text
 from speculative_operator.sim.workload import Pool, Workload
 
@@ -44,7 +45,7 @@ class StepLog:
     batch: Array
     """Decoding requests."""
     scheduled: Array
-    """Requests given tokens: the key of the table look-up."""
+    """Requests given tokens: the key of the engine's look-up."""
     k: Array
     """K of the drafts that the step verified."""
     next_k: Array
@@ -59,6 +60,8 @@ class StepLog:
     """KV tokens that the decoding requests held."""
     prefill: Array
     waiting: Array
+    sampled: Array
+    """Requests that got a token: the key of the plug-in's look-up."""
     by_accepted: Array
     """[steps, 1 + largest K]: requests with 0, 1, 2, ... drafts accepted."""
 
@@ -121,7 +124,8 @@ class Deployment:
         """`table`: in force from the start, None for the largest K at any load; `off`: start without drafter.
 
         `log_steps`: steps that `steps()` can give back for each replica; older ones are lost. `telemetry`: pods export
-        steps by K and batch, drafts by position and the version of their table, as a payload in the engine does.
+        steps by K and batch, drafts by position, compared blocks and the version of their table, as the plug-in in
+        the engine does; where tables are live, K is then looked up as it does, and it tries what it is told to.
         """
         self._kernel = _compiled_loop()
         self.now = 0.0
@@ -131,6 +135,7 @@ class Deployment:
         self._physics = replica_arrays.physics_of(plant, self._kernel.CODE)
         self._source = replica_arrays.source_of(workload, np.random.default_rng([seed, 1]))
         self._telemetry, self._version = telemetry, 0
+        self._state.whole[0].plugged = telemetry and plant.knobs.actuator is Actuator.LIVE
         self._tally = np.zeros(plant.max_k + 1)
         self._events: list[_Event] = []
         self._order = 0
@@ -142,6 +147,7 @@ class Deployment:
         self._generation, self._born = [0] * replicas, [0.0] * replicas
         self._rolling: int | None = None
         self._state.tables[:] = plant.dense(first)
+        self._plugins = Plugins(replicas, plant.rows(first))
         for replica in range(replicas):
             replica_arrays.boot(self._state, replica, plant, off)
         self._plan_workload()
@@ -165,14 +171,14 @@ class Deployment:
         """Whether replicas are being replaced."""
         return any(serving != self._wanted for serving in self._serving) or self._rolling is not None
 
-    def set_table(self, table: KTable, delay: float = 0.5, version: int = 0) -> None:
+    def set_table(self, table: KTable, delay: float = 0.5, version: int = 0, tries: tuple[Try, ...] = ()) -> None:
         """Bring a table into force: after `delay` s where tables are live, else by a rolling restart.
 
-        `version` is what telemetry then tells. As in the engine, K looked up in a step counts for the drafts that the
-        next one verifies.
+        `version` is what telemetry then tells; `tries` is what the plug-in may try, where there is one. As in the
+        engine, K looked up in a step counts for the drafts that the next one verifies.
         """
         if self.plant.knobs.actuator is Actuator.LIVE:
-            self._at(self.now + delay, "table", (self.plant.dense(table), version))
+            self._at(self.now + delay, "table", (table, version, tries))
             return
         self._wanted = self._config(self._wanted[0], table)
         if self.now == 0.0:  # pods have not served yet: they start with it
@@ -208,7 +214,7 @@ class Deployment:
         }
         if self._telemetry:
             for pod, r in self.pods().items():
-                texts[pod] += telemetry_text(state.cells[r], state.drafts[r], self._version)
+                texts[pod] += telemetry_text(state.cells[r], state.drafts[r], self._version, self._plugins.blocks[r])
         return texts
 
     def load(self, replica: int) -> tuple[int, int]:
@@ -256,7 +262,9 @@ class Deployment:
 
     def _run(self, until: float) -> None:
         while True:
-            why = self._kernel.run(self._state, self._source, self._physics, self._tally, float(until))
+            arrays = (self._state, self._source, self._physics, self._tally)
+            why = self._kernel.run(*arrays, float(until), self._plugins.calls)
+            self._plugins.check()
             if why == at.DONE:
                 break
             if why == at.REQUESTS_FULL:
@@ -285,10 +293,10 @@ class Deployment:
             self._at(time, "concurrency", count)
 
     def _apply(self, event: _Event) -> None:
-        state, whole, value = self._state, self._state.whole[0], event.value
+        whole, value = self._state.whole[0], event.value
         match event.what:
             case "table" if isinstance(value, tuple):
-                state.tables[:], self._version = value
+                self._put_in_force(*value)
             case "boot" if isinstance(value, int):
                 self._boot(value)
             case "drift" if isinstance(value, float | int):
@@ -298,6 +306,11 @@ class Deployment:
             case "pool" if isinstance(value, Pool):
                 whole.pool_first = whole.pool_next = value.first
                 whole.pool_stop = value.stop
+
+    def _put_in_force(self, table: KTable, version: int, tries: tuple[Try, ...]) -> None:
+        self._state.tables[:], self._version = self.plant.dense(table), version
+        self._plugins.put_in_force(self.plant.rows(table), tries)
+        self._state.whole[0].trying = bool(tries)
 
     def _config(self, off: bool, table: KTable) -> Config:
         live = self.plant.knobs.actuator is Actuator.LIVE
@@ -323,6 +336,7 @@ class Deployment:
         off, dense = self._serving[replica]
         replica_arrays.boot(self._state, replica, self.plant, off)
         self._born[replica] = self.now
+        self._plugins.boot(replica)
         if dense:
             self._state.tables[replica] = dense
         if self._rolling == replica:

@@ -11,6 +11,7 @@ import numpy as np
 from speculative_operator.sim import layout as at
 from speculative_operator.sim import step
 from speculative_operator.sim.compiled import cached, compiled, fingerprint
+from speculative_operator.sim.plugin import Calls
 from speculative_operator.sim.replica import Floats, Physics, Record, Records, Source, State
 from speculative_operator.sim.step import begin, count_alive, finish, run_length
 
@@ -104,12 +105,12 @@ def _refill(state: State, source: Source, now: float) -> None:
 
 
 @compiled
-def _wake(state: State, physics: Physics, now: float) -> None:
+def _wake(state: State, physics: Physics, now: float, plugin: Calls) -> None:
     """Start a step on every ready replica that is idle and has work."""
     for replica in range(len(state.replicas)):
         own = state.replicas[replica]
         if own.clock == np.inf and own.ready and (own.active > 0 or own.head >= 0):
-            begin(state, replica, physics, now)
+            begin(state, replica, physics, now, plugin)
 
 
 @compiled
@@ -132,7 +133,7 @@ def _next_arrival(whole: Record, arrival: Floats) -> float:
 
 
 @cached
-def run(state: State, source: Source, physics: Physics, tally: Floats, until: float) -> int:
+def run(state: State, source: Source, physics: Physics, tally: Floats, until: float, plugin: Calls) -> int:
     """Run every event up to and with `until` (seconds); DONE, or which array is full (make room, then call again).
 
     Replicas, tables, drift and the wanted number of requests do not change within a call: the caller cuts time there.
@@ -140,7 +141,7 @@ def run(state: State, source: Source, physics: Physics, tally: Floats, until: fl
     whole, replicas = state.whole[0], state.replicas
     _flush_router(state)
     _refill(state, source, whole.since)
-    _wake(state, physics, whole.since)
+    _wake(state, physics, whole.since, plugin)
     while True:
         replica, arriving = _next_to_end(replicas), _next_arrival(whole, source.arrival)
         ending = replicas[replica].clock
@@ -152,10 +153,10 @@ def run(state: State, source: Source, physics: Physics, tally: Floats, until: fl
                 return at.REQUESTS_FULL
             _issue(state, source, whole.next_arrival, arriving)
             whole.next_arrival += 1
-            _wake(state, physics, arriving)
+            _wake(state, physics, arriving, plugin)
             continue
         if whole.ended + state.running.shape[1] > len(state.ended):
             return at.ENDED_FULL
-        finish(state, replica, tally)
+        finish(state, replica, tally, plugin)
         _refill(state, source, ending)
-        _wake(state, physics, ending)
+        _wake(state, physics, ending, plugin)

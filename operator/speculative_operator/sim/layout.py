@@ -51,6 +51,7 @@ REPLICA = np.dtype(
         ("next_k", "i8"),  # K at which this step drafts
         ("scheduled", "i8"),  # requests given tokens in the step under way
         ("decoding", "i8"),  # those of them that decode
+        ("ending", "i8"),  # those of them whose prompt the step ends: they get a token, as those that decode do
         ("tokens", "i8"),  # tokens that these decode
         ("attended", "i8"),  # KV tokens that these read
         ("prefill", "i8"),  # prompt tokens of the step under way
@@ -86,6 +87,8 @@ WHOLE = np.dtype(
         ("turn", "i8"),  # replica that wins the next tie, or has the next turn
         ("random", "u8"),  # state of the random generator, never 0
         ("in_turn", "i8"),  # 1: replicas in turn; 0: the one with the fewest requests
+        ("plugged", "i8"),  # 1: K is what the plug-in says; 0: what the table says for the requests scheduled
+        ("trying", "i8"),  # 1: the plug-in is told every step; 0: nothing is tried, and it need not be
     ]
 )
 
@@ -155,7 +158,8 @@ LOG_EMITTED = 9
 LOG_CONTEXT = 10
 LOG_PREFILL = 11
 LOG_WAITING = 12
-LOG_BY_ACCEPTED = 13
+LOG_SAMPLED = 13
+LOG_BY_ACCEPTED = 14
 
 # why the kernel returned
 DONE = 0

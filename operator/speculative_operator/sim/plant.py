@@ -123,6 +123,10 @@ class Plant:
         ks = table.resized(self.knobs.max_batch).dense()
         return [min(k, self.max_k) for k in (ks[0], *ks)]
 
+    def rows(self, table: KTable) -> list[tuple[int, int, int]]:
+        """The same as rows (first, last, K)."""
+        return [(band.first, band.last, band.k) for band in KTable.from_dense(self.dense(table)[1:])]
+
     def drafting(self) -> tuple[Array, Array, Array]:
         """Seconds of drafting: by [b, K], by [K] per KV token of the decoding requests, by [K] per prompt token."""
         ks = np.arange(self.max_k + 1)

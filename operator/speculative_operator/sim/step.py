@@ -1,8 +1,9 @@
 """One step of one replica: what is scheduled, how long it takes, what comes out of it. Compiled; called by `kernel`.
 
 A step begins: running requests first, decoding ones before prompts, then waiting ones in order of arrival, as long as
-tokens, seats and KV blocks last; K is looked up by the requests scheduled and holds for the drafts that the next step
-verifies. It ends a step time later: drafts are verified, tokens emitted, counters moved.
+tokens, seats and KV blocks last; K is looked up by the requests scheduled (`plugin` says how where a plug-in runs) and
+holds for the drafts that the next step verifies. It ends a step time later: drafts are verified, tokens emitted,
+counters moved.
 
 Records are handed to the functions that loops call, never whole arrays: counting references to arrays for every request
 took half of the time.
@@ -16,6 +17,7 @@ import numpy as np
 
 from speculative_operator.sim import layout as at
 from speculative_operator.sim.compiled import compiled
+from speculative_operator.sim.plugin import Calls
 from speculative_operator.sim.replica import Cells, Floats, Ints, Physics, Record, Records, State
 
 _LONGEST_RUN = 1_000_000_000
@@ -80,6 +82,7 @@ def _grant(request: Record, own: Record, limits: Record, budget: int) -> int:
         own.attended += request.context
     else:
         own.prefill += grant
+        own.ending += grant == request.todo
     if request.context + grant + limits.ahead > request.held:
         held = max(_slots(request.context + grant, own, limits), request.held)
         own.used += held - request.held
@@ -98,6 +101,7 @@ def _preempt(request: Record, own: Record) -> None:
             own.attended -= request.context
         else:
             own.prefill -= request.grant
+            own.ending -= request.grant == request.todo
     own.used -= request.held
     request.todo = request.prompt + request.generated
     request.context = 0
@@ -153,6 +157,7 @@ def _admit(own: Record, running: Ints, requests: Records, limits: Record, budget
         budget -= chunk
         own.scheduled += 1
         own.prefill += chunk
+        own.ending += chunk == request.todo
         running[own.active] = row
         own.active += 1
 
@@ -183,13 +188,13 @@ def _crowded(now: float, replica: int, rates: Record) -> bool:
 @compiled
 def _clear(own: Record) -> None:
     """Forget the step that ended."""
-    own.scheduled = own.decoding = own.tokens = own.attended = own.prefill = 0
+    own.scheduled = own.decoding = own.ending = own.tokens = own.attended = own.prefill = 0
     own.request_steps = own.first_tokens = own.prompts = own.generation = own.draft_tokens = own.finished = 0
     own.step_seconds = own.first_seconds = 0.0
 
 
 @compiled
-def begin(state: State, replica: int, physics: Physics, now: float) -> None:
+def begin(state: State, replica: int, physics: Physics, now: float, plugin: Calls) -> None:
     """Schedule a step and start it, if there is anything to run."""
     own, limits = state.replicas[replica], physics.limits[0]
     _clear(own)
@@ -201,7 +206,12 @@ def begin(state: State, replica: int, physics: Physics, now: float) -> None:
     if own.scheduled == 0:
         return
     own.k = own.next_k
-    own.next_k = 0 if own.off else state.tables[replica, own.scheduled]
+    if own.off:
+        own.next_k = 0
+    elif state.whole[0].plugged:
+        own.next_k = plugin.k_for(replica, int(own.decoding + own.ending))
+    else:
+        own.next_k = state.tables[replica, own.scheduled]
     seconds, sigma = _seconds(own, physics), physics.rates[0].sigma
     if sigma > 0.0:
         seconds *= math.exp(sigma * _normal(state.whole[0]) - 0.5 * sigma * sigma)
@@ -267,7 +277,7 @@ def _end_request(request: Record, own: Record, whole: Record, entry: Record) -> 
 
 
 @compiled
-def finish(state: State, replica: int, tally: Floats) -> None:
+def finish(state: State, replica: int, tally: Floats, plugin: Calls) -> None:
     """End the step under way. `tally` is scratch: request-steps by drafts accepted."""
     own, whole, requests = state.replicas[replica], state.whole[0], state.requests
     running, kept = state.running[replica], 0
@@ -296,6 +306,9 @@ def finish(state: State, replica: int, tally: Floats) -> None:
         _log(own, tally, drafted, accepted, state.log[replica, own.logged % state.log.shape[1]])
     if state.cells.shape[1] > 0 and own.generation > 0:
         _meter(own, tally, drafted, state.cells[replica], state.drafts[replica])
+    busy = own.active > 0 or own.head >= 0
+    if whole.plugged and own.generation > 0 and (whole.trying or not busy):
+        _tell(own, replica, busy, plugin)
     own.clock = np.inf
 
 
@@ -325,9 +338,24 @@ def _book(own: Record, tally: Floats, counters: Floats) -> tuple[float, float]:
 
 
 @compiled
+def _verified(own: Record) -> int:
+    """K that a step counts for: that of the drafts which it verified, 0 where prompts alone ran."""
+    k: int = own.k if own.decoding > 0 else 0
+    return k
+
+
+@compiled
+def _tell(own: Record, replica: int, busy: bool, plugin: Calls) -> None:
+    """Hand the step to the plug-in's blocks."""
+    k, seconds = int(_verified(own)), float(own.clock - own.started)
+    counts = int(own.decoding + own.ending), int(own.scheduled), seconds, int(own.generation), int(own.prefill)
+    plugin.count(replica, k, *counts, int(busy))
+
+
+@compiled
 def _meter(own: Record, tally: Floats, drafted: float, cells: Cells, drafts: Cells) -> None:
     """Add the step to what a payload in the engine counts: by the K verified, none where prompts alone ran."""
-    k = own.k if own.decoding > 0 else 0
+    k = _verified(own)
     bucket = 0
     while 1 << bucket < own.scheduled and bucket < at.BUCKETS - 1:
         bucket += 1
@@ -359,6 +387,7 @@ def _log(own: Record, tally: Floats, drafted: float, accepted: float, entry: Flo
     entry[at.LOG_CONTEXT] = own.attended
     entry[at.LOG_PREFILL] = own.prefill
     entry[at.LOG_WAITING] = own.waiting
+    entry[at.LOG_SAMPLED] = own.decoding + own.ending
     for place in range(len(tally)):
         entry[at.LOG_BY_ACCEPTED + place] = tally[place]
     own.logged += 1

@@ -23,15 +23,16 @@ from speculative_operator.sim.workload import Lengths
 ROOT = Path(__file__).resolve().parents[3]
 
 TINY = """
-import hashlib
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.sim.deployment import Deployment
 from speculative_operator.sim.drafts import Drafts
 from tests.unit.sim.rigs import knobs, plant, steady
 import dataclasses
 own = plant(noise=0.05, kv_tokens=2500, restart_seconds=1.0, knobs=knobs(max_batch=8), max_batched_tokens=256)
 load = steady([(0.0, 3), (1.0, 10)], drafts=Drafts(0.7, 0.8, 0.2, 0.4, 0.7), drift=((1.5, 0.5),))
-run = Deployment(own, load, 2, 11, KTable.from_rows([[1, 2, 5], [3, 8, 2]]), log_steps=4000)
+table = KTable.from_rows([[1, 2, 5], [3, 8, 2]])
+run = Deployment(own, load, 2, 11, table, log_steps=4000, telemetry=PLUGIN)
+run.set_table(table, 0.0, 1, (Try(1, 8, (1, 3), 0.4),))
 run.advance(2.0)
 run.restart(1)
 run.advance(4.0)
@@ -58,10 +59,13 @@ def python(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_compiled_and_interpreted_runs_are_one_run() -> None:
-    interpreted = python(TINY, NUMBA_DISABLE_JIT="1")
-    assert interpreted == python(TINY)
+@pytest.mark.parametrize("plugin", ["False", "True"])
+def test_compiled_and_interpreted_runs_are_one_run(plugin: str) -> None:
+    code = TINY.replace("PLUGIN", plugin)
+    interpreted = python(code, NUMBA_DISABLE_JIT="1")
+    assert interpreted == python(code)
     assert "sim-0-1" in interpreted
+    assert ("tried_blocks_total" in interpreted) is (plugin == "True")
 
 
 def test_nothing_but_a_deployment_brings_numba_in() -> None:
