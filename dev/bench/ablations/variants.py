@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,11 +21,9 @@ from speculative_operator import tuner
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.physics.step_time import StepCosts, roofline
-from speculative_operator.tuner.memory import Memory, Probe
 from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.pace import Pace
 from speculative_operator.tuner.prior import Array
-from speculative_operator.tuner.probe import worth_probing
 from speculative_operator.tuner.traffic import Traffic
 
 WHOLE = "whole"
@@ -97,14 +95,6 @@ def _same(pace: Pace) -> Pace:
 
 def _plain_length(mean: Array, *_: Any) -> Array:
     return np.ones(len(mean) + 1)
-
-
-def _worthless(gain: Array, spread: Array) -> Array:
-    return np.full(len(gain), -1.0)
-
-
-def _without_survey(memory: Memory, view: Outlook, loads: Sequence[float], now: float) -> Probe | None:
-    return worth_probing(replace(memory, surveyed=True), view, loads, now)
 
 
 def _without_prefill(policy: Any, costs: Any, drafts: Any, traffic: Traffic, *rest: Any) -> Outlook:
@@ -188,12 +178,6 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_budget", "writes without limit", {"pace.Pace.spent": _same}),
     Variant("no_dwell", "changes follow at once", {"pace.URGENT_DWELL": 0.0, "pace.LIVE_DWELL": 0.0}),
     Variant("no_urgency", "large gains wait as long as small ones", {"pace.URGENT": math.inf}),
-    # Trials.
-    Variant("no_trials", "no K is ever tried", {"decide.worth_probing": _nothing}),
-    Variant("survey_only", "only the neighbours, once", {"probe.expected_improvement": _worthless}),
-    Variant("no_survey", "only by expected improvement", {"decide.worth_probing": _without_survey}),
-    Variant("one_trial_a_load", "no second trial at a load within the hour", {"probe.AGAIN_WORTH": math.inf}),
-    Variant("no_early_end", "bad trials run their time", {"decide._hopeless": _never}),
     # Safety and removal.
     Variant("no_guard", "no cut after two slow windows", {"decide.GUARD_WINDOWS": 10**9}),
     Variant("misled", "prior: tokens and drafts cost 0.3 of the truth", _MISTAKEN),

@@ -1,4 +1,6 @@
-"""`python -m bench.tuner`: scenarios x seeds x policies in the simulator. The last line is one JSON object.
+"""`python -m bench.tuner`: scenarios x seeds x policies in the simulator, then random worlds on the second plant.
+
+The last line is one JSON object, with the worlds' figures under `worlds`. Naming scenarios leaves the worlds out.
 
 `--quick` compares the tuner with the oracle, `off` and every constant K only, one seed, and takes those from the store
 of earlier runs (build/bench/runs) where simulator and scenario are unchanged: for work on the tuner.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +32,11 @@ OUT = ROOT / "build" / "bench"
 SHORT = ("diurnal", "burst", "dead_drafter", "load_step", "ngram_bursts", "moe")
 SHORT_SCALE = 0.35
 CONSTANTS_AGAIN = 2
+WORLDS = 200
+SHORT_WORLDS = 6
+SHORT_WORLD_MINUTES = 6.0
+SHORT_SEED = 1
+"""A short run draws the same worlds each time: chance must not fail a build."""
 MARKS = (judge.ORACLE, judge.OFF, NEVER)
 
 
@@ -49,7 +57,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     kind.add_argument("--nominal", action="store_true", help="only with physics as given")
     parser.add_argument("--scale", type=float, default=None, help="length of scenarios, 1 = whole")
     parser.add_argument(
-        "--telemetry", action="store_true", help="pods export exact steps and drafts, as a payload does"
+        "--counters", action="store_true", help="no plug-in: pods export the engine's own counters, and try nothing"
     )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--explain", action="store_true", help="print every answer of the tuner that differs")
@@ -57,11 +65,12 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     chosen = parser.parse_args(arguments)
     brief = chosen.quick or chosen.short
     form = "-quick" if chosen.quick else "-short" if chosen.short else ""
-    chosen.file = f"tuner{form}{'-telemetry' if chosen.telemetry else ''}.json"
+    chosen.file = f"tuner{form}{'-counters' if chosen.counters else ''}.json"
     chosen.seeds = chosen.seeds or (1 if brief else 3)
     chosen.scale = chosen.scale or (SHORT_SCALE if chosen.short else 1.0)
     chosen.kinds = [True] if chosen.perturbed else [False] if chosen.nominal or chosen.quick else [False, True]
     chosen.rivals = list(RIVALS) if chosen.policies is None and not chosen.quick else chosen.policies or []
+    chosen.both_plants = not (chosen.quick or chosen.scenario or chosen.counters)
     return chosen
 
 
@@ -83,7 +92,7 @@ def tasks(
     for shaken in chosen.kinds:
         for scenario in scenarios:
             for seed in seeds:
-                first = Task(scenario.name, seed, shaken, OURS, chosen.scale, chosen.quick, chosen.telemetry)
+                first = Task(scenario.name, seed, shaken, OURS, chosen.scale, chosen.quick, not chosen.counters)
                 statics = [name for name in references(make(first).plant) if name not in MARKS]
                 before = known.get((scenario.name, 1, shaken))
                 if shaken and not chosen.quick:
@@ -149,6 +158,21 @@ def worse(found: Mapping[str, Any]) -> int:
     return 1 if broken else 0
 
 
+def random_worlds(chosen: argparse.Namespace) -> dict[str, Any]:
+    """The last line of `python -m worlds`, the second plant: a full run draws worlds that nobody has seen."""
+    short = [
+        *("--seed", str(SHORT_SEED), "--count", str(SHORT_WORLDS)),
+        *("--minutes", str(SHORT_WORLD_MINUTES), "--laws", "plug-in"),
+    ]
+    size = short if chosen.short else ["--count", str(WORLDS)]
+    command = [sys.executable, "-m", "worlds", "--jobs", str(chosen.jobs), *size]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    *page, last = done.stdout.rstrip().splitlines()
+    say("\n".join(page))
+    found: dict[str, Any] = json.loads(last)
+    return found
+
+
 def main() -> int:
     chosen = options()
     if chosen.list:
@@ -166,7 +190,8 @@ def main() -> int:
     wall = time.perf_counter() - began
     found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, wall, chosen.file)
     say(f"{len(outcomes)} runs in {wall:.0f} s")
-    print(json.dumps(found | {"simulator_speedup": speedup}), flush=True)
+    found |= {"simulator_speedup": speedup, "worlds": random_worlds(chosen) if chosen.both_plants else None}
+    print(json.dumps(found), flush=True)
     return worse(found) if chosen.short else 0
 
 

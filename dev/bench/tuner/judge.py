@@ -37,7 +37,10 @@ class Row:
     worst_window: float
     """Slowest window against no drafts, minus 100."""
     writes_per_hour: float
-    probe_cost: float
+    exploring_cost: float
+    """How much slower than the same tables at the same times with nothing tried; 0 where nothing was tried."""
+    exploring_cost_at_rest: float | None
+    """The same of the second half, where the load does not move."""
     adapt_seconds: tuple[float, ...]
     hard_off_right: bool
     dead_minutes: float | None
@@ -95,7 +98,8 @@ def row_of(outcomes: Mapping[str, Outcome]) -> Row:
         windows=windows,
         worst_window=100.0 * (score.worst_window(ours, off) - 1.0),
         writes_per_hour=score.writes_per_hour(ours),
-        probe_cost=100.0 * score.probe_cost(ours, oracle),
+        exploring_cost=_exploring_cost(tuned),
+        exploring_cost_at_rest=None if scenario.moving else _exploring_cost(tuned, tuned.seconds / 2.0),
         adapt_seconds=tuple(
             score.adaptation_seconds(ours, oracle, [step * tuned.seconds for step in scenario.load_steps])
         ),
@@ -105,6 +109,12 @@ def row_of(outcomes: Mapping[str, Outcome]) -> Row:
         shares={k: round(steps / share, 3) for k, steps in sorted(ours.shares.items())},
         decide_ms_p99=percentile(tuned.decide_ms, 0.99),
     )
+
+
+def _exploring_cost(tuned: Outcome, since: float = score.WARM_UP) -> float:
+    if tuned.untried is None:
+        return 0.0
+    return 100.0 * (1.0 - score.speed(tuned.run, since) / score.speed(tuned.untried, since))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -179,7 +189,9 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "adapt_seconds": max(adapted.values(), default=None),
         "writes_per_hour": _most(moving),
         "writes_per_hour_stationary": _most(still),
-        "probe_cost_percent": _most(medians(plain, "probe_cost")),
+        "exploring_cost_percent": {
+            "mean": _mean(medians(rows, "exploring_cost")), "at_rest": _mean(medians(rows, "exploring_cost_at_rest")),
+        },
         "decide_ms_p99": round(percentile([ms for one in outcomes for ms in one.decide_ms], 0.99), 3),
     }  # fmt: skip
 

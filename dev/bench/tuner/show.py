@@ -10,7 +10,7 @@ from bench.tuner.work import Outcome
 
 HEAD = (
     f"{'scenario':17s} {'seed':>4s} {'regret':>7s} {'vs best':>8s} {'static':>8s} {'worst 5m':>8s} {'unsafe':>7s} "
-    f"{'writes/h':>8s} {'probe':>6s} {'adapt s':>9s} {'hard off':>14s}  K shares"
+    f"{'writes/h':>8s} {'tries':>6s} {'adapt s':>9s} {'hard off':>14s}  K shares"
 )
 
 
@@ -21,8 +21,8 @@ def line(row: Row) -> str:
     seed = f"{row.seed}{'*' if row.shaken else ''}"
     return (
         f"{row.scenario:17s} {seed:>4s} {row.regret:7.2f} {_versus_best(row)} "
-        f"{row.worst_window:8.1f} {row.unsafe:3d}/{row.windows:<3d} {row.writes_per_hour:8.1f} {row.probe_cost:6.2f} "
-        f"{adapt:>9s} {_hard_off(row):>14s}  {shares}"
+        f"{row.worst_window:8.1f} {row.unsafe:3d}/{row.windows:<3d} {row.writes_per_hour:8.1f} "
+        f"{row.exploring_cost:6.2f} {adapt:>9s} {_hard_off(row):>14s}  {shares}"
     )
 
 

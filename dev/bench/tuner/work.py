@@ -11,7 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from speculative_operator.sim.catalogue import BY_NAME
 from speculative_operator.sim.experiment import run
 from speculative_operator.sim.policies.base import Controller
 from speculative_operator.sim.policies.fixed import constant
-from speculative_operator.sim.policies.ours import Ours
+from speculative_operator.sim.policies.ours import Ours, Untried
 from speculative_operator.sim.policies.registry import RIVALS, references
 from speculative_operator.sim.scenarios import Case, build
 from speculative_operator.sim.score import Run
@@ -41,6 +41,7 @@ _OF_THE_TUNER = {
     "surface.py",
     "telemetry.py",
     "ours.py",
+    "plugin.py",
     "score.py",
     "catalogue.py",
     "scenarios.py",
@@ -60,8 +61,8 @@ class Task:
     policy: str
     scale: float = 1.0
     stored: bool = True
-    telemetry: bool = False
-    """Whether pods export what a payload in the engine counts. Nobody but the tuner reads it."""
+    telemetry: bool = True
+    """Whether the plug-in runs in the pods the tuner turns. No other policy has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class Outcome:
     wall: float
     decide_ms: list[float] = field(default_factory=list)
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
+    untried: Run | None = None
+    """The same tables at the same times with nothing tried; None where nothing was."""
 
 
 def be_nice() -> None:
@@ -119,14 +122,16 @@ def _tuned(task: Task, case: Case) -> Outcome:
     plain = session_module.__dict__["decide"]
     session_module.__dict__["decide"] = _timed(plain, taken)
     try:
-        session = Session(engine_for(case.pair.spec()), case.policy, acknowledged=task.telemetry)
+        policy = replace(case.policy, tries=task.telemetry)
+        session = Session(engine_for(case.pair.spec()), policy, acknowledged=task.telemetry)
         tuner = Ours(session)
         began = time.perf_counter()
         found = _run(case, tuner, telemetry=task.telemetry)
         wall = time.perf_counter() - began
     finally:
         session_module.__dict__["decide"] = plain
-    return Outcome(task, found, case.seconds, wall, taken, tuner.decisions)
+    untried = _run(case, Untried(tuner.acts), telemetry=task.telemetry) if tuner.tried else None
+    return Outcome(task, found, case.seconds, wall, taken, tuner.decisions, untried)
 
 
 def _timed(function: Callable[..., Any], taken: list[float]) -> Callable[..., Any]:

@@ -102,7 +102,9 @@ def compete(found: Arena, wanted: list[str]) -> Iterator[Result]:
 
 
 def _run(found: Arena, name: str) -> Result:
-    session = Session(found.engine, found.policy) if name == OURS else None
+    plugin = found.policy.knobs.actuator is Actuator.LIVE
+    policy = replace(found.policy, tries=plugin)
+    session = Session(found.engine, policy, acknowledged=plugin) if name == OURS else None
     inner: Controller
     if session is not None:
         inner = Ours(session, time.thread_time)
@@ -117,6 +119,7 @@ def _run(found: Arena, name: str) -> Result:
     run = experiment.run(
         found.plant, found.workload, watched, found.seconds, found.seed,
         replicas=found.replicas, restarts=found.restarts, routing=found.routing, off=name == NEVER,
+        telemetry=plugin and session is not None,
     )  # fmt: skip
     spent = time.perf_counter() - began
     took = tuple(inner.feed_seconds) if isinstance(inner, Ours) else ()

@@ -69,14 +69,11 @@ def run(  # noqa: PLR0913 - a deployment, who controls it, and what befalls it
 
 def _course(controller: Controller, ends: np.ndarray, tokens: np.ndarray, held: np.ndarray) -> Run:
     journal = controller.journal
-    probing = np.zeros_like(ends)
-    probing[np.minimum(np.searchsorted(ends, journal.probing), len(ends) - 1)] = 1.0
     return Run(
         name=controller.name,
         ends=ends,
         tokens=np.diff(tokens, prepend=0.0),
         request_seconds=np.diff(held, prepend=0.0),
-        probing=probing,
         writes=tuple(journal.writes),
         hard_offs=tuple(journal.hard_offs),
         shares=dict(journal.shares),

@@ -1,4 +1,4 @@
-"""How good a simulated run was: regret, safety, adaptation, writes, probing, hard off. Used by bench and command line.
+"""How good a simulated run was: regret, safety, adaptation, writes, hard off. Used by bench and command line.
 
 Every run of a scenario has the same requests. Speed is output tokens per request-second of residence, waiting included,
 so it falls with every way in which requests are held up, and for a fixed number of users it is their throughput.
@@ -40,10 +40,8 @@ class Run:
     tokens: Array
     request_seconds: Array
     """Residence of all requests in the slice, those that wait included."""
-    probing: Array
-    """1 where the tuner's last decision in the slice was Probing."""
     writes: tuple[float, ...] = ()
-    """Simulated seconds of each change of table after the first one."""
+    """Simulated seconds of each change of table, or of what is tried, after the first one."""
     hard_offs: tuple[float, ...] = ()
     """Simulated seconds at which pods were told to run without the drafter."""
     shares: dict[int, float] = field(default_factory=dict)
@@ -112,16 +110,6 @@ def writes_per_hour(run: Run) -> float:
     return 3600.0 * len(run.writes) / run.seconds
 
 
-def probe_cost(run: Run, best: Run) -> float:
-    """Share of the speed lost to probing: how much more slices with probes lag behind `best` than the others do."""
-    after = run.ends > WARM_UP + 1e-6
-    probed, other = after & (run.probing > 0), after & (run.probing == 0)
-    if not probed.any() or not other.any():
-        return 0.0
-    share = run.request_seconds[probed].sum() / max(run.request_seconds[after].sum(), 1e-9)
-    return float(share) * max(0.0, _lag(run, best, probed) - _lag(run, best, other))
-
-
 def dead_drafter_minutes(run: Run, dead_since: float) -> float:
     """Minutes from `dead_since` until the drafter was first unloaded; to the end of the run when it never was."""
     return (next((at for at in run.hard_offs if at >= dead_since), run.seconds) - dead_since) / 60.0
@@ -142,9 +130,3 @@ def _keeps_up(run: Run, best: Run, start: float) -> bool:
         speed(run, start, start + width) >= ADAPTED_SHARE * speed(best, start, start + width)
         for width in (ADAPT_WINDOW, CONFIRM_WINDOW)
     )
-
-
-def _lag(run: Run, best: Run, slices: NDArray[np.bool_]) -> float:
-    own = run.tokens[slices].sum() / max(run.request_seconds[slices].sum(), 1e-9)
-    other = best.tokens[slices].sum() / max(best.request_seconds[slices].sum(), 1e-9)
-    return float(1.0 - own / other) if other > 0 else 0.0

@@ -15,12 +15,12 @@ from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KTable, Try
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.sim.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table
-from speculative_operator.tuner.allowed import fit
+from speculative_operator.tuner.allowed import fit, fit_tries
 from speculative_operator.tuner.lawful import lawful
 
 SHORTEST_WINDOW = 3.5
@@ -49,7 +49,9 @@ class Session:
         """`acknowledged`: pods are told each table with its `version`, and their scrapes say which one they run."""
         self.memory = memory
         self.version = 1
-        """Of `table`: grows by one with each change."""
+        """Of `table` and `tries`: grows by one with each change."""
+        self.tries: tuple[Try, ...] = ()
+        """What pods may try while `table` is in force, where their plug-in can."""
         self._acknowledged = acknowledged
         self.table: KTable = fit(memory.table, policy) if memory is not None else initial_table(policy)
         self._engine = engine
@@ -131,10 +133,19 @@ class Session:
     def _decide(self, observation: Observation) -> Decision:
         memory = self.memory or Memory.fresh(self.table, observation.time)
         memory, decision = decide(memory, observation, self._policy, observation.time)
-        if self._policy.mode in (Mode.AUTO, Mode.STATIC) and lawful(decision, observation, self._policy):
-            self.table, self.version = decision.table, self.version + 1
-        self.memory = memory if memory.table == self.table else replace(memory, table=self.table)
+        if self._policy.mode in (Mode.AUTO, Mode.STATIC):
+            self._carry_out(decision, lawful(decision, observation, self._policy))
+        held = (memory.table, memory.tries) == (self.table, self.tries)
+        self.memory = memory if held else replace(memory, table=self.table, tries=self.tries)
         return decision
+
+    def _carry_out(self, decision: Decision, allowed: bool) -> None:
+        """What is tried changes with the table, or alone where it is another for the table in force."""
+        table = decision.table if allowed else self.table
+        taken = decision.valid and table == decision.table
+        tries = fit_tries(decision.tries, table, self._policy) if taken else self.tries
+        if (table, tries) != (self.table, self.tries):
+            self.table, self.tries, self.version = table, tries, self.version + 1
 
     def _repeated(self) -> Decision:
         return replace(self._last, changed=False)

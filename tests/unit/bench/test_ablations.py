@@ -15,7 +15,7 @@ from speculative_operator.sim.pairs import PAIRS
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
 
-ROW = Row("burst", 1, False, 2.0, 0.0, "static_3", 0, 0, 10, 1.0, 12.0, 0.0, (), False, None, False, {}, 1.0)
+ROW = Row("burst", 1, False, 2.0, 0.0, "static_3", 0, 0, 10, 1.0, 12.0, 0.0, None, (), False, None, False, {}, 1.0)
 
 
 def look() -> Outlook:
@@ -43,7 +43,7 @@ def test_a_variant_is_in_force_inside_and_gone_outside(variant: Variant) -> None
 
 
 def test_a_run_that_fails_leaves_nothing_behind() -> None:
-    variant = named("no_trials")
+    variant = named("no_margin")
     before = standing(variant)
     with pytest.raises(ZeroDivisionError), applied(variant):
         raise ZeroDivisionError

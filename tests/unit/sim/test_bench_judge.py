@@ -14,7 +14,7 @@ def outcome(policy: str, speed: float, scenario: str = "diurnal", seed: int = 1,
     """40 minutes at a constant speed with 10 requests in flight."""
     ends = 5.0 * np.arange(1, 481)
     held = np.full(480, 50.0)
-    run = Run(policy, ends, speed * held, held, np.zeros(480), **more)  # type: ignore[arg-type]
+    run = Run(policy, ends, speed * held, held, **more)  # type: ignore[arg-type]
     return Outcome(Task(scenario, seed, False, policy), run, 2400.0, 1.0, [1.0] * 99 + [3.0] * 2)
 
 

@@ -45,7 +45,7 @@ class Watcher:
     interval = 7.0
 
     def __init__(self) -> None:
-        self.journal = Journal(writes=[30.0], hard_offs=[40.0], probing=[5.0, 12.0], shares={1: 2.0})
+        self.journal = Journal(writes=[30.0], hard_offs=[40.0], shares={1: 2.0})
         self.times: list[float] = []
 
     def act(self, deployment: Deployment) -> None:
@@ -59,7 +59,6 @@ def test_a_controller_is_called_at_zero_and_then_in_its_pace() -> None:
     assert found.ends.tolist() == [5.0, 10.0, 15.0, 20.0, 25.0, 30.0]
     assert found.request_seconds == pytest.approx([80.0] * 6)
     assert (found.writes, found.hard_offs, found.shares) == ((30.0,), (40.0,), {1: 2.0})
-    assert found.probing.tolist() == [1, 0, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["oracle", "off", "static_3", *RIVALS])

@@ -14,10 +14,7 @@ def course(speeds: list[float], load: float = 10.0, **more: object) -> Run:
     rates = np.array(speeds)
     ends = 5.0 * np.arange(1, len(rates) + 1)
     held = np.full(len(rates), 5.0 * load)
-    probing = np.zeros(len(rates))
-    for place in more.pop("probed", ()):  # type: ignore[attr-defined]
-        probing[place] = 1.0
-    return Run("x", ends, rates * held, held, probing, **more)  # type: ignore[arg-type]
+    return Run("x", ends, rates * held, held, **more)  # type: ignore[arg-type]
 
 
 def test_speed_leaves_out_the_warm_up() -> None:
@@ -25,7 +22,7 @@ def test_speed_leaves_out_the_warm_up() -> None:
 
 
 def test_speed_weighs_by_request_seconds() -> None:
-    run = Run("x", np.array([65.0, 70.0]), np.array([100.0, 300.0]), np.array([10.0, 10.0]), np.zeros(2))
+    run = Run("x", np.array([65.0, 70.0]), np.array([100.0, 300.0]), np.array([10.0, 10.0]))
     assert score.speed(run) == 20.0
     assert np.isnan(score.speed(run, 100.0))
 
@@ -66,15 +63,6 @@ def test_a_lucky_slice_is_no_adaptation() -> None:
     best = course([50.0] * 200)
     run = course([50.0] * 40 + [40.0] * 4 + [52.0] * 4 + [40.0] * 4 + [50.0] * 148)
     assert score.adaptation_seconds(run, best, [200.0])[0] >= 55.0
-
-
-def test_probing_costs_what_it_is_slower_than_the_rest() -> None:
-    """A tenth of the slices probes and is 20 % slower: 2 %."""
-    best = course([50.0] * 112)
-    speeds = [50.0] * 12 + ([40.0] + [50.0] * 9) * 10
-    run = course(speeds, probed=range(12, 112, 10))
-    assert score.probe_cost(run, best) == pytest.approx(0.02)
-    assert score.probe_cost(course([40.0] * 112), best) == 0.0
 
 
 def test_writes_are_counted_per_hour() -> None:

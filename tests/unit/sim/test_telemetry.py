@@ -94,7 +94,7 @@ def late_and_not(monkeypatch: pytest.MonkeyPatch, delivery: float) -> tuple[list
         return memory, decision
 
     monkeypatch.setattr(session_module, "decide", spy)
-    policy = Policy(mode=Mode.AUTO, knobs=knobs(), start_k=5)
+    policy = Policy(mode=Mode.AUTO, knobs=knobs(), start_k=1)
     tuner = Ours(Session(VllmEngine(), policy, acknowledged=True), delivery=delivery)
     run(plant(noise=0.05), steady(12, drafts=CODE), tuner, 600.0, 1, telemetry=True)
     return looks, answers

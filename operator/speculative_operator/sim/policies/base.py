@@ -22,11 +22,9 @@ class Journal:
     """What a controller did, for scores. Times in simulated seconds."""
 
     writes: list[float] = field(default_factory=list)
-    """Changes of table after the first one."""
+    """Changes of the table, or of what is tried, after the first table."""
     hard_offs: list[float] = field(default_factory=list)
     """When pods were told to run without the drafter."""
-    probing: list[float] = field(default_factory=list)
-    """Looks after which the tuner was probing."""
     shares: dict[int, float] = field(default_factory=dict)
     """Request-steps by the K that they verified."""
 

@@ -5,11 +5,12 @@ Named in `registry`. The path from text to decision is `sim.session`, which oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from speculative_operator.domain.decision import Decision, State
+from speculative_operator.domain.decision import Decision
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.table import KTable
 from speculative_operator.sim.policies.base import Journal
 from speculative_operator.sim.session import Session
 
@@ -20,6 +21,16 @@ SCRAPE_SECONDS = 5.0
 DELIVERY_SECONDS = 0.5
 EPOCH = 1_800_000_000.0
 """unix seconds at simulated second 0."""
+
+
+class Act(NamedTuple):
+    """What the tuner did to the deployment."""
+
+    time: float
+    """Simulated seconds."""
+    what: KTable | bool
+    """A table to bring into force, or whether pods are to be without the drafter."""
+    delay: float = 0.0
 
 
 class Ours:
@@ -38,10 +49,13 @@ class Ours:
         self.decisions: list[tuple[float, Decision]] = []
         """Simulated seconds and every answer that differs from the one before."""
         self.feed_seconds: list[float] = []
+        self.acts: list[Act] = []
+        self.tried = False
+        """Whether pods were ever told to try anything."""
         self._session = session
         self._clock = clock
         self._delivery = delivery
-        self._table = session.table
+        self._version = session.version
         self._off = False
 
     def act(self, deployment: Deployment) -> None:
@@ -54,25 +68,50 @@ class Ours:
         if self._clock:
             self.feed_seconds.append(self._clock() - began)
         self._note(now, decision)
-        if self._session.table != self._table:
-            self._table = self._session.table
+        if self._session.version != self._version:
             self.journal.writes.append(now)
-            deployment.set_table(self._table, self._delivery, self._session.version)
+            self._set_table(deployment, self._delivery)
         elif now == 0.0:
-            deployment.set_table(self._table, 0.0, self._session.version)
+            self._set_table(deployment, 0.0)
         if decision.valid and decision.hard_off != self._off:
             self._off = decision.hard_off
             deployment.hard_off(self._off)
+            self.acts.append(Act(now, self._off))
             if self._off:
                 self.journal.hard_offs.append(now)
         count_shares(self.journal, deployment)
 
+    def _set_table(self, deployment: Deployment, delay: float) -> None:
+        session = self._session
+        self._version = session.version
+        self.acts.append(Act(deployment.now, session.table, delay))
+        self.tried = self.tried or bool(session.tries)
+        deployment.set_table(session.table, delay, session.version, session.tries)
+
     def _note(self, now: float, decision: Decision) -> None:
-        if decision.state is State.PROBING:
-            self.journal.probing.append(now)
         last = self.decisions[-1][1] if self.decisions else None
         if last is None or (last.state, last.reason, last.table) != (decision.state, decision.reason, decision.table):
             self.decisions.append((now, decision))
+
+
+class Untried:
+    """Does what the tuner did in a run of the same scenario, at the same times, and lets nothing be tried: the mark for
+    what exploring costs."""
+
+    name = "untried"
+    interval = SCRAPE_SECONDS
+
+    def __init__(self, acts: Sequence[Act]) -> None:
+        self.journal = Journal()
+        self._acts = list(acts)
+
+    def act(self, deployment: Deployment) -> None:
+        while self._acts and self._acts[0].time <= deployment.now:
+            _, what, delay = self._acts.pop(0)
+            if isinstance(what, KTable):
+                deployment.set_table(what, delay)
+            else:
+                deployment.hard_off(what)
 
 
 def count_shares(journal: Journal, deployment: Deployment) -> None:
