@@ -1,4 +1,4 @@
-"""docs/tuning.md gives every constant of the tuner with its reason: no other value, and none left out."""
+"""docs/tuning-mathematics.md gives every constant of the tuner with its reason: no other value, and none left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from speculative_operator import tuner
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "tuning.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "tuning-mathematics.md"
 ELSEWHERE = {"prior.GENERIC", "basis.TERMS", "outlook.INFEASIBLE", "persistence.FORMAT", "targets.NAMES"}
 """A whole cost set, names, a mark, a version."""
 ROW = re.compile(r"^\| ((?:`\w+\.[A-Z_]+`(?:, )?)+) \| ([^|]+) \|", re.MULTILINE)
