@@ -90,7 +90,7 @@ bench: toolchain ## speed and memory; the last line is one JSON object
 bench-tuner: $(STAMP) ## the tuner, its rivals and an oracle in the simulator; the last line is one JSON object
 	@$(PY) -m bench.tuner $(ARGS)
 
-bench-tuner-short: $(STAMP) ## the same on six scenarios at a third of their length (about two minutes)
+bench-tuner-short: $(STAMP) ## the same on six scenarios at a third of their length and eight random worlds (about three minutes)
 	@$(PY) -m bench.tuner --short $(ARGS)
 
 bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (about a quarter of an hour)

@@ -1,6 +1,6 @@
 """`python -m bench.tuner`: scenarios x seeds x policies in the simulator, then random worlds on the second plant.
 
-The last line is one JSON object, with the worlds' figures under `worlds`. Naming scenarios leaves the worlds out.
+The last line is one JSON object, with the worlds' figures under `worlds`.
 
 `--quick` compares the tuner with the oracle, `off` and every constant K only, one seed, and takes those from the store
 of earlier runs (build/bench/runs) where simulator and scenario are unchanged: for work on the tuner.
@@ -33,8 +33,8 @@ SHORT = ("diurnal", "burst", "dead_drafter", "load_step", "ngram_bursts", "moe")
 SHORT_SCALE = 0.35
 CONSTANTS_AGAIN = 2
 WORLDS = 200
-SHORT_WORLDS = 6
-SHORT_WORLD_MINUTES = 6.0
+SHORT_WORLDS = 8
+SHORT_WORLD_MINUTES = 12.0
 SHORT_SEED = 1
 """A short run draws the same worlds each time: chance must not fail a build."""
 MARKS = (judge.ORACLE, judge.OFF, NEVER)
@@ -59,6 +59,12 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--counters", action="store_true", help="no plug-in: pods export the engine's own counters, and try nothing"
     )
+    parser.add_argument(
+        "--worlds",
+        type=int,
+        metavar="N",
+        help=f"random worlds on the second plant ({WORLDS}; {SHORT_WORLDS} with --short; 0 with --quick or --scenario)",
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--explain", action="store_true", help="print every answer of the tuner that differs")
     parser.add_argument("--list", action="store_true", help="name scenarios and rivals, and end")
@@ -70,7 +76,8 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     chosen.scale = chosen.scale or (SHORT_SCALE if chosen.short else 1.0)
     chosen.kinds = [True] if chosen.perturbed else [False] if chosen.nominal or chosen.quick else [False, True]
     chosen.rivals = list(RIVALS) if chosen.policies is None and not chosen.quick else chosen.policies or []
-    chosen.both_plants = not (chosen.quick or chosen.scenario or chosen.counters)
+    if chosen.worlds is None:
+        chosen.worlds = 0 if chosen.quick or chosen.scenario else SHORT_WORLDS if chosen.short else WORLDS
     return chosen
 
 
@@ -141,7 +148,7 @@ def report(outcomes: Sequence[Outcome], wall: float, file: str) -> dict[str, Any
 
 def worse(found: Mapping[str, Any]) -> int:
     """1 when a short run shows a tuner that is broken, not one that is a little worse: its few runs are noisy."""
-    regret = found["regret_percent"]
+    regret, worlds = found["regret_percent"], (found["worlds"] or {}).get("laws", {}).get("plug-in", {})
     broken = [
         f"{name} is {value}, at most {most} is allowed"
         for name, value, most in (
@@ -150,6 +157,8 @@ def worse(found: Mapping[str, Any]) -> int:
             ("mean regret with perturbed physics", regret["perturbed_mean"], 4.0),
             ("unsafe_windows_percent", found["unsafe_windows_percent"], 2.0),
             ("wrong_hard_offs", found["wrong_hard_offs"], 0),
+            ("mean regret in random worlds", worlds.get("mean"), 5.0),
+            ("unsafe windows in random worlds, percent", worlds.get("unsafe_percent"), 2.0),
         )
         if value is not None and value > most
     ]
@@ -160,12 +169,9 @@ def worse(found: Mapping[str, Any]) -> int:
 
 def random_worlds(chosen: argparse.Namespace) -> dict[str, Any]:
     """The last line of `python -m worlds`, the second plant: a full run draws worlds that nobody has seen."""
-    short = [
-        *("--seed", str(SHORT_SEED), "--count", str(SHORT_WORLDS)),
-        *("--minutes", str(SHORT_WORLD_MINUTES), "--laws", "plug-in"),
-    ]
-    size = short if chosen.short else ["--count", str(WORLDS)]
-    command = [sys.executable, "-m", "worlds", "--jobs", str(chosen.jobs), *size]
+    command = [sys.executable, "-m", "worlds", "--count", str(chosen.worlds), "--jobs", str(chosen.jobs)]
+    if chosen.short:
+        command += ["--seed", str(SHORT_SEED), "--minutes", str(SHORT_WORLD_MINUTES), "--laws", "plug-in"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     *page, last = done.stdout.rstrip().splitlines()
     say("\n".join(page))
@@ -190,7 +196,7 @@ def main() -> int:
     wall = time.perf_counter() - began
     found = {"cases": None if chosen.quick else case_figures()} | report(outcomes, wall, chosen.file)
     say(f"{len(outcomes)} runs in {wall:.0f} s")
-    found |= {"simulator_speedup": speedup, "worlds": random_worlds(chosen) if chosen.both_plants else None}
+    found |= {"simulator_speedup": speedup, "worlds": random_worlds(chosen) if chosen.worlds else None}
     print(json.dumps(found), flush=True)
     return worse(found) if chosen.short else 0
 
