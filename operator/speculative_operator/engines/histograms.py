@@ -46,9 +46,9 @@ class Buckets:
 
 def histogram(tracks: Iterable[Series], start: float, end: float) -> Histogram:
     """Observations by bucket between the scrapes at `start` and `end`, added over engines; empty when unknown."""
-    sets: dict[tuple[tuple[str, str], ...], list[Series]] = {}
+    sets: dict[frozenset[tuple[str, str]], list[Series]] = {}
     for track in tracks:
-        labels = tuple(sorted((name, value) for name, value in track.labels.items() if name != _LE))
+        labels = frozenset(item for item in track.labels.items() if item[0] != _LE)
         sets.setdefault(labels, []).append(track)
     try:
         found = [grown for own in sets.values() if (grown := _grown(own, start, end))]
@@ -71,18 +71,20 @@ def _grown(tracks: Iterable[Series], start: float, end: float) -> dict[float, fl
     """What each bucket of one label set has grown by. A label set that is new began at 0, all buckets together."""
     grown: dict[float, float] = {}
     news: set[bool] = set()
+    low, high = start - SAME_SCRAPE_SECONDS, end + SAME_SCRAPE_SECONDS
     for track in tracks:
         bound = _bound(track.labels.get(_LE, ""))
-        inside = [sample for sample in track.samples if start - SAME_SCRAPE_SECONDS <= sample[0]]
-        inside = sorted(sample for sample in inside if sample[0] <= end + SAME_SCRAPE_SECONDS)
-        values = [value for _, value in inside]
+        inside = sorted(sample for sample in track.samples if low <= sample[0] <= high)
         if not inside or inside[-1][0] < end - SAME_SCRAPE_SECONDS or bound in grown:
             raise _UnusableError("a bucket ends before the window, or is there twice")
-        if not all(0 <= value < EXACT_BELOW for value in values) or any(b < a for a, b in pairwise(values)):
-            raise _UnusableError("a bucket fell or is no count")
         new = inside[0][0] > start + SAME_SCRAPE_SECONDS
+        before = least = 0.0 if new else inside[0][1]
+        for _, value in inside:
+            if not least <= value < EXACT_BELOW or value < 0:
+                raise _UnusableError("a bucket fell or is no count")
+            least = value
         news.add(new)
-        grown[bound] = values[-1] - (0.0 if new else values[0])
+        grown[bound] = least - before
     if len(news) > 1:
         raise _UnusableError("a scrape was read by half")
     return grown

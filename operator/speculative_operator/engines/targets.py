@@ -47,7 +47,10 @@ def one_target(series: Sequence[Series], stale_after: float, need: Need) -> list
 
 def of_the_same_target(own: Sequence[Series], others: Iterable[Series]) -> list[Series]:
     """Those of `others` that come from the target that `own` come from, all of them."""
-    return [track for track in others if _target(track) == _target(own[0])] if own else []
+    if not own:
+        return []
+    target = _target(own[0])
+    return [track for track in others if _target(track) == target]
 
 
 def _target(track: Series) -> tuple[str, ...]:

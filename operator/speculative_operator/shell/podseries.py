@@ -18,9 +18,9 @@ from speculative_operator.shell.matrix import TooLargeError, labels_of, samples_
 
 Addresses = Mapping[str, tuple[str, ...]]
 """Pod -> its IP addresses."""
-SERIES_OF_A_POD = 1500
+SERIES_OF_A_POD = 2000
 """What an engine and its payload export under the names asked for is 40 series, 40 to 90 of its latencies, with step
-telemetry 200 to 700 more and fifteen for each K that is tried in a row of the table."""
+telemetry 200 to 700 more, and fifteen for each of at most 64 label sets of tried blocks."""
 SAMPLES_OF_A_UNIT = 16
 """A series with so many samples takes about 2 KiB: what is held is counted in these."""
 _HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*|[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*))(?::\d+)?")

@@ -11,6 +11,7 @@ from types import CodeType, ModuleType
 from typing import ParamSpec, TypeVar
 
 import numba
+import numpy as np
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +47,6 @@ def fingerprint(modules: Iterable[ModuleType]) -> str:
             code = getattr(getattr(value, "py_func", value), "__code__", None)
             if isinstance(code, CodeType):
                 parts.append(f"{name} {code.co_code.hex()} {code.co_consts} {code.co_names}")
-            elif isinstance(value, int | float):
+            elif isinstance(value, int | float | np.ndarray):
                 parts.append(f"{name} {value}")
     return f"{zlib.crc32(chr(10).join(parts).encode()):08x}"

@@ -209,7 +209,9 @@ class Deployment:
         """What a scrape of each pod reads now; `created` adds the `_created` twins."""
         state, block = self._state, self.plant.block_size
         texts = {
-            pod: exposition(state.replicas[r], state.counters[r], block, self._born[r] if created else None)
+            pod: exposition(
+                state.replicas[r], state.counters[r], state.latencies[r], block, self._born[r] if created else None
+            )
             for pod, r in self.pods().items()
         }
         if self._telemetry:

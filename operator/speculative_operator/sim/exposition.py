@@ -1,13 +1,13 @@
 """Counters of a simulated replica as the text that vLLM 0.32 exposes. Called by `deployment` at every scrape.
 
-Names, labels and semantics are vLLM's; left out are families that no reader here asks for, comments, and histogram
-buckets other than +Inf (of TTFT, inter-token latency and step tokens only sums and counts are read): the text is parsed
-thousands of times in a run.
+Names, labels and semantics are vLLM's; left out are families that no reader here asks for, comments, and the buckets of
+histograms of which only sums and counts are read (inter-token latency, step tokens): the text is parsed thousands of
+times in a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -30,7 +30,10 @@ _COUNTERS = (
 _HISTOGRAMS = (
     ("iteration_tokens_total", at.STEPS, at.STEP_TOKENS),
     ("inter_token_latency_seconds", at.REQUEST_STEPS, at.STEP_SECONDS),
-    ("time_to_first_token_seconds", at.FIRST_TOKENS, at.FIRST_SECONDS),
+)
+_LATENCIES = (
+    ("time_to_first_token_seconds", at.TTFT, at.TTFT_BOUNDS.tolist()),
+    ("request_time_per_output_token_seconds", at.TPOT, at.TPOT_BOUNDS.tolist()),
 )
 _SPECULATION = (
     ("spec_decode_num_drafts", at.DRAFTED),
@@ -39,7 +42,7 @@ _SPECULATION = (
 )
 
 
-def exposition(replica: Any, counters: Floats, block_size: int, created: float | None = None) -> str:
+def exposition(replica: Any, counters: Floats, latencies: Floats, block_size: int, created: float | None = None) -> str:
     """The text of one replica, a record of `layout`; `created`: its start, to add every counter's `_created` twin."""
     own = dict(zip(at.REPLICA.names or (), replica.tolist(), strict=True))
     positions = 0 if own["off"] else len(counters) - at.BY_ACCEPTED - 1
@@ -47,12 +50,19 @@ def exposition(replica: Any, counters: Floats, block_size: int, created: float |
     pool = own["pool"]
     gauges = (float(own["active"]), float(own["waiting"]), own["used"] / pool, pool, pool // block_size)
     text = _template(block_size, positions, created is not None)
-    return text.format(*counters.tolist()[: at.BY_ACCEPTED], *gauges, *accepted, created=created)
+    observed = [figure for _, place, bounds in _LATENCIES for figure in _observed(latencies[place], len(bounds))]
+    return text.format(*counters.tolist()[: at.BY_ACCEPTED], *gauges, *observed, *accepted, created=created)
+
+
+def _observed(latencies: Floats, bounds: int) -> list[float]:
+    """Observations up to each bound, all, and their sum in seconds."""
+    found: list[float] = [*latencies[: bounds + 1].cumsum().tolist(), float(latencies[at.LATENCY_SUM])]
+    return found
 
 
 @lru_cache(maxsize=64)
 def _template(block_size: int, positions: int, created: bool) -> str:
-    """The text with numbered places: counters of `layout`, five gauges, accepted drafts by position."""
+    """The text with numbered places: counters of `layout`, five gauges, latencies, accepted drafts by position."""
     return "\n".join(_lines(block_size, positions, created)) + "\n"
 
 
@@ -71,13 +81,28 @@ def _lines(block_size: int, positions: int, created: bool) -> Iterator[str]:
         yield _line(f"{name}_sum", total)
         if created:
             yield _line(f"{name}_created", "created")
+    place = gauge + 5
+    for name, _, bounds in _LATENCIES:
+        yield from _latency(name, bounds, place, created)
+        place += len(bounds) + 2
     if not positions:
         return
-    for name, place in _SPECULATION:
-        yield from _counter(name, "", place, created)
+    for name, counter in _SPECULATION:
+        yield from _counter(name, "", counter, created)
     for position in range(positions):
         name, labels = "spec_decode_num_accepted_tokens_per_pos", f'position="{position}"'
-        yield from _counter(name, labels, gauge + 5 + position, created)
+        yield from _counter(name, labels, place + position, created)
+
+
+def _latency(name: str, bounds: Sequence[float], place: int, created: bool) -> Iterator[str]:
+    for bound in bounds:
+        yield _line(f"{name}_bucket", place, f'le="{bound}"')
+        place += 1
+    yield _line(f"{name}_bucket", place, 'le="+Inf"')
+    yield _line(f"{name}_count", place)
+    yield _line(f"{name}_sum", place + 1)
+    if created:
+        yield _line(f"{name}_created", "created")
 
 
 def _counter(name: str, labels: str, place: int, created: bool) -> Iterator[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from speculative_operator.sim import latencies, step
 from speculative_operator.sim import layout as at
-from speculative_operator.sim import step
 from speculative_operator.sim.compiled import cached, compiled, fingerprint
 from speculative_operator.sim.plugin import Calls
 from speculative_operator.sim.replica import Floats, Physics, Record, Records, Source, State
 from speculative_operator.sim.step import begin, count_alive, finish, run_length
 
-CODE = fingerprint((at, step))
+CODE = fingerprint((at, step, latencies))
 """Name of the field that `Physics.limits` must have, so that the compiled loop is not older than what it calls."""
 
 

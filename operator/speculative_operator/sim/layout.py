@@ -144,6 +144,16 @@ CELL_PREFILL = 4
 CELL_FIGURES = 5
 BUCKETS = 12
 
+# histograms of latency of a replica: bounds as vLLM 0.32 has them
+TTFT = 0
+TPOT = 1
+TPOT_BOUNDS = np.array(
+    (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+)
+TTFT_BOUNDS = np.array((0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, *TPOT_BOUNDS[10:], 160, 640, 2560))
+LATENCY_SUM = len(TTFT_BOUNDS) + 1
+"""Place after the largest number of buckets: seconds added up."""
+
 # columns of the step log
 LOG_END = 0
 LOG_SECONDS = 1

@@ -72,6 +72,8 @@ class State(NamedTuple):
     """[R, K, bucket, figures of `layout`] what a payload counts of steps; no K where there is none"""
     drafts: Floats
     """[R, K, position, 2] the same of drafts: tried, accepted"""
+    latencies: Floats
+    """[R, TTFT or TPOT, bucket or sum] of requests"""
 
 
 def new_state(
@@ -95,6 +97,7 @@ def new_state(
         log=np.zeros((replicas, log_steps, layout.LOG_BY_ACCEPTED + positions)),
         cells=np.zeros((replicas, metered, layout.BUCKETS, layout.CELL_FIGURES)),
         drafts=np.zeros((replicas, metered, plant.max_k, 2)),
+        latencies=np.zeros((replicas, 2, layout.LATENCY_SUM + 1)),
     )
     return with_rows(state, max((count for _, count in workload.concurrency), default=_FIRST_ROWS) + 1)
 
@@ -159,7 +162,7 @@ def boot(state: State, replica: int, plant: Plant, off: bool) -> None:
     own = state.replicas[replica]
     own.ready, own.off, own.k, own.next_k = 1, off, 0, 0
     own.pool = max(tokens // plant.block_size, 1) * plant.block_size
-    for counted in (state.counters, state.cells, state.drafts):
+    for counted in (state.counters, state.cells, state.drafts, state.latencies):
         counted[replica] = 0.0
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from speculative_operator.sim import layout as at
 from speculative_operator.sim.compiled import compiled
+from speculative_operator.sim.latencies import observe, per_token
 from speculative_operator.sim.plugin import Calls
 from speculative_operator.sim.replica import Cells, Floats, Ints, Physics, Record, Records, State
 
@@ -286,11 +287,15 @@ def finish(state: State, replica: int, tally: Floats, plugin: Calls) -> None:
         row = running[place]
         request = requests[row]
         if request.grant > 0:
+            waited = request.first < 0.0
             gained = _gain(request, own, whole)
+            if waited and gained > 0:
+                observe(state.latencies[replica, at.TTFT], at.TTFT_BOUNDS, own.clock - request.queued)
             request.grant = 0
             if request.accepted >= 0:
                 tally[request.accepted] += 1
             if gained > 0 and request.generated >= request.target:
+                observe(state.latencies[replica, at.TPOT], at.TPOT_BOUNDS, per_token(request))
                 _end_request(request, own, whole, state.ended[whole.ended])
                 whole.free = row
                 whole.ended += 1

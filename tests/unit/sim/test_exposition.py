@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from importlib import resources
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.unit.sim.rigs import CODE, plant, steady
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.vllm.reading import ENGINE_NAMES, read
+from speculative_operator.engines.vllm.reading import BUCKETS, ENGINE_NAMES, read
 from speculative_operator.sim import layout as at
 from speculative_operator.sim.deployment import Deployment
 from speculative_operator.sim.workload import Lengths
@@ -111,6 +112,49 @@ def test_a_restart_shows_as_a_reset() -> None:
     assert found.reason is Reason.COUNTER_RESET
 
 
+def test_latencies_by_bucket_are_those_of_the_requests() -> None:
+    """At its first token and at its end each request is counted once; a bucket takes what is not above its bound."""
+    load = steady(30, output=Lengths(20))
+    run = Deployment(plant(noise=0.05), load, table=KTable.constant(3, 64))
+    found = window(run, [0.0, 40.0])
+    truth = run.totals()
+    edges = np.array([0.0, *at.TPOT_BOUNDS, np.inf])
+    assert tuple(bound for bound, _ in found.tpot_histogram) == tuple(edges[1:])
+    tpot = np.histogram(-np.nan_to_num(truth.tpot), bins=-edges[::-1])[0][::-1]
+    assert [count for _, count in found.tpot_histogram] == tpot.tolist()
+    assert tuple(bound for bound, _ in found.ttft_histogram) == (*at.TTFT_BOUNDS, math.inf)
+    ended = np.searchsorted(at.TTFT_BOUNDS, truth.ttft)
+    counts = np.array([count for _, count in found.ttft_histogram])
+    assert counts.sum() == found.first_tokens == run.counters(0)[at.FIRST_TOKENS] > truth.finished
+    assert found.ttft_seconds == pytest.approx(run.counters(0)[at.FIRST_SECONDS])
+    assert np.all(counts >= np.bincount(ended, minlength=len(counts)))
+
+
+def values_of(run: Deployment) -> dict[str, float]:
+    """What a scrape reads now, by name and the bucket's bound."""
+    (text,) = run.exposition().values()
+    families = text_string_to_metric_families(text)
+    return {one.name + one.labels.get("le", ""): one.value for family in families for one in family.samples}
+
+
+def test_a_restart_begins_the_latencies_anew() -> None:
+    run = Deployment(plant(restart_seconds=5.0), steady(8, output=Lengths(20)))
+    run.advance(30.0)
+    run.restart(0)
+    run.advance(35.0)
+    found = values_of(run)
+    assert found["vllm:time_to_first_token_seconds_bucket+Inf"] == 0.0
+    assert found["vllm:request_time_per_output_token_seconds_sum"] == 0.0
+
+
+def test_an_answer_of_one_token_takes_no_time_per_token() -> None:
+    run = Deployment(plant(), steady(8, output=Lengths(1)), table=KTable.constant(2, 64))
+    run.advance(10.0)
+    found, name = values_of(run), "vllm:request_time_per_output_token_seconds"
+    assert found[f"{name}_bucket0.01"] == found[f"{name}_count"] == run.counters(0)[at.FINISHED] > 0
+    assert found[f"{name}_sum"] == 0.0
+
+
 def test_names_labels_and_kinds_are_vllms() -> None:
     run = Deployment(plant(), steady(8, output=Lengths(20)), table=KTable.constant(2, 64))
     run.advance(10.0)
@@ -123,7 +167,8 @@ def test_names_labels_and_kinds_are_vllms() -> None:
         for suffix in ("_bucket", "_sum", "_count"):
             family = family.removesuffix(suffix)
         assert {name, family} & families, name
-    assert set(ENGINE_NAMES) - names <= {"vllm:prompt_tokens_cached_total"}, "nothing is cached, nothing is said of it"
+    wanted = {*ENGINE_NAMES, *BUCKETS.names}
+    assert wanted - names <= {"vllm:prompt_tokens_cached_total"}, "nothing is cached, nothing is said of it"
 
 
 def test_created_twins_stand_beside_counters_on_demand() -> None:
