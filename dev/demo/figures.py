@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from demo.watch import Sight
+from speculative_operator.domain.observation import PodWindow
 
 ADOPTED = re.compile(r"table version (\d+) in force since (\S+): ")
 
@@ -48,6 +49,14 @@ def mean_tpot_ms(sights: Sequence[Sight]) -> float | None:
     seconds = sum(sight.window.step_seconds for sight in sights)
     tokens = sum(sight.window.generated_tokens - sight.window.first_tokens for sight in sights)
     return round(1000.0 * seconds / tokens, 3) if tokens else None
+
+
+def compared_blocks(window: PodWindow | None) -> dict[int, float]:
+    """K that the engine tried -> blocks of steps at it that were compared with those beside them."""
+    found: dict[int, float] = {}
+    for one in window.comparisons if window is not None else ():
+        found[one.k] = found.get(one.k, 0.0) + one.blocks
+    return dict(sorted(found.items()))
 
 
 def most_concurrent(sights: Sequence[Sight]) -> float:

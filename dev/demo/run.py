@@ -14,7 +14,16 @@ from rich.console import Console
 
 from demo import engines, hub, pairs, report, surface
 from demo.arrivals import TRACE, Arrival, Profile, read_azure, warp
-from demo.figures import Phases, adoptions, mean_ttft_ms, most_concurrent, spread, table_latencies, unix
+from demo.figures import (
+    Phases,
+    adoptions,
+    compared_blocks,
+    mean_ttft_ms,
+    most_concurrent,
+    spread,
+    table_latencies,
+    unix,
+)
 from demo.load import read_records
 from demo.scene import (
     AUTO,
@@ -235,6 +244,7 @@ class Demo:
         roles = {one.name: one.role for one in self._variants}
         line = watcher.timeline(pods, started, ended)
         line.sights = {roles[name]: sights for name, sights in line.sights.items()}
+        line.whole = {roles[name]: window for name, window in line.whole.items()}
         status = watcher.deployment(self._variants[0].name)["status"]
         adopted: dict[int, float] = {}
         for pod, name in pods.items():
@@ -251,6 +261,7 @@ class Demo:
         phases = phases_of(played.timeline.sights, Phases.of(self.settings.seconds))
         failed = sum(record["failed"] for record in played.records)
         first = unix(played.decisions[0]["time"]) - played.started if played.decisions else None
+        compared = compared_blocks(played.timeline.whole.get(AUTO))
         checks = {
             f"first decision within {DECISION_SECONDS:.0f} s of the first request": first is not None
             and first <= DECISION_SECONDS,
@@ -258,6 +269,7 @@ class Demo:
             **({} if self.settings.alone else checks_of_phases(phases)),
             f"tables reach the engine within {ADOPTION_SECONDS:.0f} s": max(played.latencies, default=99.0)
             <= ADOPTION_SECONDS,
+            "the engine compares other K with the one in force": bool(compared),
             "no request failed": failed == 0 and len(played.records) > 0,
             "no pod restarted": played.restarts == 0,
         }
@@ -274,6 +286,7 @@ class Demo:
             "ready_seconds": round(ready, 1),
             "first_decision_seconds": round(first, 1) if first is not None else None,
             "table_latency_seconds": spread(played.latencies),
+            "compared_blocks": compared,
             "requests": {"total": len(played.records), "failed": failed},
             "pod_restarts": played.restarts,
             "engines": {"serve": len(others.served), "refused": len(others.refused)} if others else None,
@@ -316,6 +329,9 @@ class Demo:
             "seconds": f"{self.settings.seconds:.0f}",
             "trace": "Azure LLM inference trace 2023 (conversation)",
             "rows": rows,
+            "compared": ", ".join(
+                f"{blocks:.0f} at K {k}" for k, blocks in compared_blocks(played.timeline.whole.get(AUTO)).items()
+            ),
             "ks": ["–" if one.k is None else f"{one.k:.1f}" for one in phases.values()],
             "decisions": [self._decision_row(entry, played) for entry in played.decisions],
             "command": f"make demo ARGS='--seconds {self.settings.seconds:g} --peak {self.settings.peak:g}'",

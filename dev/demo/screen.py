@@ -103,6 +103,8 @@ def decisions(scene: Scene, last: int = 5) -> Text:
     text = Text()
     state, table = speculation.get("state", "…"), speculation.get("tableText", "")
     text.append(f"{state}  {table}\n", style="bold")
+    if "tries" in speculation:
+        text.append(f"tries {speculation['tries']}\n", style="dim")
     for entry in scene.decisions[-last:]:
         text.append(f"{entry['time'][11:19]}  ", style="dim")
         text.append(f"{entry['reason']}: ", style="green")

@@ -42,6 +42,8 @@ class Timeline:
     """Windows of every variant, oldest first."""
 
     sights: dict[str, list[Sight]] = field(default_factory=dict)
+    whole: dict[str, PodWindow] = field(default_factory=dict)
+    """One window from the first moment to the last: what pods tell on another port is scraped between two windows."""
 
     def last(self, variant: str) -> PodWindow | None:
         seen = self.sights.get(variant)
@@ -121,6 +123,9 @@ class Watcher:
         line = Timeline()
         for pod, variant in pods.items():
             own = [one for one in series if one.labels.get("pod") == pod]
+            whole = self.window(own, pod, started, ended)
+            if whole is not None:
+                line.whole[variant] = whole
             scraped = (one for one in own if not one.name.startswith(PAYLOAD_PREFIX))
             moments = sorted({at for one in scraped for at, _ in one.samples if started - 6 <= at <= ended + 6})
             for before, after in pairwise(moments):

@@ -14,8 +14,11 @@ import pytest
 from tests.e2e.conftest import NAMESPACE, Stage, until
 
 from demo import scene
-from demo.figures import adoptions, table_latencies
+from demo.figures import adoptions, compared_blocks, table_latencies
 from demo.load import read_records
+from demo.watch import Watcher
+from speculative_operator.api.convert import to_domain
+from speculative_operator.engines.registry import engine_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -94,6 +97,20 @@ def test_k_follows_the_evidence_live(served: Stage) -> None:
     assert max(latencies) < 10
     assert status["speculation"]["acceptanceLength"]
     assert served.condition(NAME, "MetricsAvailable")["status"] == "True"
+
+
+def test_the_engine_compares_what_it_may_try(served: Stage) -> None:
+    """Table file, engine, Prometheus, reader, tuner: tries go the whole way round, and no pod is replaced for them."""
+    (pod,) = served.pods(NAME)
+    shown = served.get("specdep", NAME)["status"]["speculation"]
+    assert shown["tries"], shown
+    assert table(served)["try"]["rows"]
+    served.load(NAME, seconds=40, rate=22)
+    spec = to_domain(AUTO.manifest)
+    watcher = Watcher(served.cluster.kubeconfig, served.cluster.prometheus_url, NAMESPACE, engine_for(spec))
+    line = watcher.timeline({pod["metadata"]["name"]: NAME}, time.time() - 150, time.time())
+    assert sum(compared_blocks(line.whole[NAME]).values()) >= 1, [one.name for one in watcher.series(20)]
+    assert [one["metadata"]["uid"] for one in served.pods(NAME)] == [pod["metadata"]["uid"]]
 
 
 def test_a_deleted_child_comes_back_and_a_hand_edit_is_undone(served: Stage) -> None:

@@ -18,7 +18,7 @@ _ENOUGH_DRAFTS = 5
 
 
 def k_at(table: Rows, requests: int) -> int:
-    """K of a table for a number of scheduled requests."""
+    """K of a table for a number of requests that decode."""
     return next(k for first, last, k in table if first <= requests <= last)
 
 

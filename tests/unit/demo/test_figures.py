@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from demo.figures import (
     Phases,
     adoptions,
+    compared_blocks,
     mean_k,
     mean_tpot_ms,
     mean_ttft_ms,
@@ -15,7 +18,7 @@ from demo.figures import (
     within,
 )
 from demo.watch import Sight, to_series
-from speculative_operator.domain.observation import PodWindow
+from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow
 
 
 def sight(at: float, request_steps: float, seconds: float, tokens: float, drafted: float) -> Sight:
@@ -72,3 +75,13 @@ def test_prometheus_matrix_becomes_series() -> None:
     assert found[0].name == "a"
     assert found[0].labels == {"pod": "p"}
     assert found[0].samples[0] == (1.0, 2.0)
+
+
+def test_compared_blocks_are_counted_by_the_k_that_was_tried() -> None:
+    def tried(k: int, against: int, blocks: float) -> Comparison:
+        totals = BlockTotals(16, 0.1, 80, 0.5, 200)
+        return Comparison(k, against, 5, 6, blocks, totals, totals, 0.0, 0.0)
+
+    window = replace(sight(5, 100, 1.0, 200, 300).window, comparisons=(tried(5, 4, 2), tried(3, 4, 1), tried(3, 2, 4)))
+    assert compared_blocks(window) == {3: 5.0, 5: 2.0}
+    assert compared_blocks(None) == {}
