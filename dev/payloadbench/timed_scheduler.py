@@ -69,9 +69,9 @@ class _Watch:
 
 
 def _price_of_watching() -> _Watch:
-    """What the two layers of a step read for themselves, under its conditions: three calls around nothing."""
+    """What the two layers of a step read for themselves, under its conditions: four calls around nothing."""
     outer, inner = _Watch(), _Watch()
-    for _ in range(3):
+    for _ in range(4):
         outer(inner, _nothing)
     outer.processor -= inner.processor
     outer.wall -= inner.wall
@@ -82,9 +82,7 @@ def _nothing() -> None:
     """As little as can be called."""
 
 
-def _layers(base: type) -> type:
-    """Outer layer, the payload's mixin, inner layer, vLLM's scheduler."""
-
+def _inner(base: type) -> type:
     class Inner(base):  # type: ignore[misc]
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
             return self._inside(super().schedule, *args, **kwargs)
@@ -95,9 +93,19 @@ def _layers(base: type) -> type:
         def update_draft_token_ids(self, *args: Any, **kwargs: Any) -> Any:
             return self._inside(super().update_draft_token_ids, *args, **kwargs)
 
-    class Outer(speculative_scheduler._hot(Inner)):  # type: ignore[misc]
+        def _update_after_schedule(self, *args: Any, **kwargs: Any) -> Any:
+            return self._hook_inside(super()._update_after_schedule, *args, **kwargs)
+
+    return Inner
+
+
+def _layers(base: type) -> type:
+    """Outer layer, the payload's mixin, inner layer, vLLM's scheduler."""
+
+    class Outer(speculative_scheduler._hot(_inner(base))):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._inside, self._outside, self._totals = _Watch(), _Watch(), _Totals()
+            self._hook_inside, self._hook_outside = _Watch(), _Watch()
             super().__init__(*args, **kwargs)
 
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,13 +114,19 @@ def _layers(base: type) -> type:
         def update_draft_token_ids(self, *args: Any, **kwargs: Any) -> Any:
             return self._outside(super().update_draft_token_ids, *args, **kwargs)
 
+        def _update_after_schedule(self, *args: Any, **kwargs: Any) -> Any:
+            # vLLM calls it within `schedule`: the inner layer's time there holds the payload's here
+            return self._hook_outside(super()._update_after_schedule, *args, **kwargs)
+
         def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
             outputs = self._outside(super().update_from_output, *args, **kwargs)
-            inside, outside = self._inside, self._outside
-            self._inside, self._outside = _Watch(), _Watch()
             watch = _price_of_watching()
-            processor = outside.processor - inside.processor - watch.processor
-            self._totals.step(processor, outside.wall - inside.wall - watch.wall)
+            processor = wall = 0.0
+            for outside, inside in ((self._outside, self._inside), (self._hook_outside, self._hook_inside)):
+                processor += outside.processor - inside.processor
+                wall += outside.wall - inside.wall
+            self._inside, self._outside, self._hook_inside, self._hook_outside = (_Watch() for _ in range(4))
+            self._totals.step(processor - watch.processor, wall - watch.wall)
             return outputs
 
     return Outer

@@ -66,6 +66,9 @@ class Engine:
         self.totals = {"steps": 0, "tokens": 0, "requests": 0}
         self.drafted, self.accepted = [0] * MAX_K, [0] * MAX_K
         self.made = 0
+        self.keys: dict[int, int] = {}
+        """Identity of a plan -> requests that decode in it, as the payload counted them."""
+        self.wrong_keys = self.right_keys = 0
 
     def add(self) -> None:
         self.made += 1
@@ -82,7 +85,9 @@ class Engine:
             if step % 50 == 49:
                 self.abort()
             if self.scheduler.has_requests():
-                self.queue.append(self.scheduler.schedule())
+                plan = self.scheduler.schedule()
+                self.keys[id(plan)] = self.scheduler._speculative_decoding
+                self.queue.append(plan)
             if len(self.queue) >= self.depth or (self.queue and not self.scheduler.has_requests()):
                 self.finish(self.queue.popleft())
         while self.queue:
@@ -98,6 +103,10 @@ class Engine:
     def finish(self, plan: Any) -> None:
         names = list(plan.num_scheduled_tokens)
         sampled = [self.sample(plan, name) for name in names]
+        key = self.keys.pop(id(plan))
+        if names and all(name in self.scheduler.requests for name in names):
+            self.wrong_keys += key != sum(map(bool, sampled))
+            self.right_keys += key == sum(map(bool, sampled))
         output = ModelRunnerOutput(
             req_ids=names, req_id_to_index={name: place for place, name in enumerate(names)}, sampled_token_ids=sampled
         )
@@ -156,6 +165,9 @@ def main() -> None:
         found[name] = {
             "vllm": vllm,
             "payload": told(scheduler),
+            "keys": [engine.right_keys, engine.wrong_keys],
+            "comparisons": [[*key, *figures] for key, figures in scheduler._speculative_state.comparisons.items()],
+            "off": scheduler._speculative_state.off,
             "classes": [c.__name__ for c in type(scheduler).__mro__],
         }
     json.dump(found, sys.stdout)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from payloadbench.server import PAYLOAD, write_table
+from payloadbench.server import PAYLOAD
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -19,7 +19,12 @@ pytestmark = pytest.mark.timeout(420)
 def told(engine_python: Path, small_models: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the probe prints: 400 steps of either class, with prompts in chunks, aborts and stops."""
     home = tmp_path_factory.mktemp("probe")
-    write_table(home / "table.json", 1, [(1, 4, 4), (5, 8, 2), (9, 16, 1)])
+    table = {
+        "version": 1,
+        "rows": [[1, 4, 4], [5, 8, 2], [9, 16, 1]],
+        "try": {"steps": 4, "rows": [[1, 4, [2], 0.4], [5, 16, [4], 0.4]]},
+    }
+    (home / "table.json").write_text(json.dumps(table))
     variables = {
         "PYTHONPATH": str(PAYLOAD),
         "SPECULATIVE_TABLE_FILE": str(home / "table.json"),
@@ -62,3 +67,24 @@ def test_the_class_is_the_one_that_vllm_would_take(told: dict[str, Any], kind: s
 def test_k_is_the_tables_and_not_that_of_the_start(told: dict[str, Any], kind: str) -> None:
     assert set(told[kind]["payload"]["ks"]) <= {0, 1, 2, 4}
     assert 2 in told[kind]["payload"]["ks"], "the start's schedule has no 2 where the table has it"
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_k_is_looked_up_by_the_requests_that_get_a_token(told: dict[str, Any], kind: str) -> None:
+    right, wrong = told[kind]["keys"]
+    assert wrong == 0
+    assert right > 200
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_k_are_tried_and_compared(told: dict[str, Any], kind: str) -> None:
+    """Whatever vLLM verified of a tried block is of its K: each of its steps has at most K drafts for each request."""
+    assert told[kind]["off"] == {}
+    found = told[kind]["comparisons"]
+    assert found
+    for k, against, _, _, blocks, tried, beside, *_ in found:
+        assert k != against
+        assert blocks <= tried[0] <= 4 * blocks, "a step of a millisecond may take far too long"
+        assert beside[0] == 8 * blocks
+        assert tried[4] <= tried[2] * (k + 1)
+        assert beside[4] <= beside[2] * (against + 1)

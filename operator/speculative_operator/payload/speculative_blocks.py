@@ -289,10 +289,12 @@ def decoding(plan: Any, requests: Mapping[str, Any]) -> int:
 
     Those whose scheduled tokens complete the known ones: the last piece of a prompt counts, one in its middle does not.
     """
-    scheduled = plan.num_scheduled_tokens
-    drafts = sum(map(len, plan.scheduled_spec_decode_tokens.values()))
-    if plan.total_num_scheduled_tokens == len(scheduled) + drafts:
-        return len(scheduled)  # a token and its drafts each: no Python code for each request
+    scheduled, drafts = plan.num_scheduled_tokens, plan.scheduled_spec_decode_tokens
+    # no Python code for each request where all have drafts, or one token and its drafts
+    if len(drafts) == len(scheduled):
+        return len(scheduled)
+    if plan.total_num_scheduled_tokens == len(scheduled) + sum(map(len, drafts.values())):
+        return len(scheduled)
     count = 0
     for name, tokens in scheduled.items():
         request = requests[name]

@@ -76,9 +76,11 @@ class _HotTable:
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """vLLM's, whatever its arguments in this release, after a look at the table file."""
-        if self._speculative_table is not None:
+        table = self._speculative_table
+        if table is not None:
             try:
-                self._speculative_look()
+                if table.due():
+                    self._speculative_look()
             except Exception as error:
                 _give_up(self, "Table", error)
         meter = self._speculative_meter

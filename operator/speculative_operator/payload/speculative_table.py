@@ -180,8 +180,12 @@ class TableFile:
         self._text: str | None = None
         self._warned = ""
 
+    def due(self) -> bool:
+        """Whether `poll` would look at the file. Cheap: for every step."""
+        return self._clock() >= self._next
+
     def poll(self) -> Table | None:
-        """The table that has come into force with this call, else None. Cheap: call it before every step."""
+        """The table that has come into force with this call, else None."""
         now = self._clock()
         if now < self._next:
             return None

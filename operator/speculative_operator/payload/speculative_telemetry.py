@@ -16,6 +16,7 @@ LARGEST_BUCKET = 1024
 PAUSE_SECONDS = 1.0
 """Nobody scheduled for this long with no step under way: the engine was paused, and the time is no step's."""
 
+_BUCKETS = [1 << (batch - 1).bit_length() for batch in range(LARGEST_BUCKET + 1)]
 _new_tokens = attrgetter("new_token_ids")
 
 Cell = tuple[int, float, int, int, int]
@@ -82,31 +83,28 @@ class Meter:
                 stats = client.scheduler_stats.spec_decoding_stats
         if not tokens and stats is None:
             return None
-        lengths = list(map(len, plan.scheduled_spec_decode_tokens.values()))
-        k = self._k(plan, lengths, made_for, self._varied or bool(withheld))
+        batch, drafts = len(plan.num_scheduled_tokens), plan.scheduled_spec_decode_tokens
+        further = plan.total_num_scheduled_tokens - batch
+        if made_for and len(drafts) == batch and further == batch * made_for and made_for < len(self._label):
+            k, prefill = self._label[made_for], 0  # every request verifies as many drafts as were asked for
+        else:
+            lengths, of_outputs = list(map(len, drafts.values())), _decoding(plan)
+            k = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
+            if made_for > k and (self._varied or withheld) and (lengths or of_outputs):
+                k = made_for
+            # a decoding request gets a token and its drafts, everything else is prompt
+            prefill = max(0, plan.total_num_scheduled_tokens - of_outputs - sum(lengths))
         if stats is not None:
             self._add_drafts(k, stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos)
         if withheld:
             self._add_drafts(k, withheld, [0] * len(withheld))
         if not tokens or began is None:
             return None
-        batch = len(plan.num_scheduled_tokens)
-        # a decoding request gets a token and its drafts, everything else is prompt
-        prefill = max(0, plan.total_num_scheduled_tokens - _decoding(plan) - sum(lengths))
-        self._add_step(k, batch, now - began, tokens, prefill)
-        return k, decoding, batch, now - began, tokens, prefill
-
-    def _k(self, plan: Any, lengths: list[int], made_for: int, varied: bool) -> int:
-        verified = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
-        if varied and (lengths or _decoding(plan)):
-            return max(verified, made_for)
-        return verified
-
-    def _add_step(self, k: int, batch: int, seconds: float, tokens: int, prefill: int) -> None:
-        bucket = min(1 << (batch - 1).bit_length(), LARGEST_BUCKET + 1)
-        key = (k, bucket)
+        seconds = now - began
+        key = (k, _BUCKETS[batch] if batch < len(_BUCKETS) else LARGEST_BUCKET + 1)
         steps, before, requests, emitted, prompt = self.cells.get(key, (0, 0.0, 0, 0, 0))
         self.cells[key] = (steps + 1, before + seconds, requests + batch, emitted + tokens, prompt + prefill)
+        return k, decoding, batch, seconds, tokens, prefill
 
     def _add_drafts(self, k: int, drafted: Iterable[int], accepted: Iterable[int]) -> None:
         """vLLM's own figures of the step: it has left out what grammars forbade and requests that had ended."""
