@@ -23,6 +23,6 @@ setattr(numba.core.config, "CACHE_DIR", str(Path(tempfile.gettempdir()) / f"worl
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Compiled on first use, and kept on disk."""
-    jitted: Callable[P, T] = numba.njit(cache=True, error_model="numpy")(function)
+    """Compiled on first use, and kept on disk. What is compiled allocates nothing, so that no array is counted."""
+    jitted: Callable[P, T] = numba.njit(cache=True, error_model="numpy", _nrt=False)(function)
     return jitted

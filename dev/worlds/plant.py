@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from worlds import layout as at
 from worlds import steptime as st
 from worlds.compiled import compiled
@@ -53,9 +51,11 @@ def plan(machine: Machine, state: State, opened: int) -> bool:
 
 
 @compiled
-def measure(state: State, k: int) -> Floats:
+def measure(state: State, k: int) -> None:
     """What the planned step has to do."""
-    work = np.zeros(st.WORK)
+    work = state.work
+    for place in range(st.WORK):
+        work[place] = 0.0
     req = state.req
     for seat in range(int(state.now[at.RUNNING])):
         row = state.running[seat]
@@ -72,7 +72,6 @@ def measure(state: State, k: int) -> Floats:
             work[st.W_K] = max(work[st.W_K], req[row, at.DRAFT_K])
     work[st.W_EMIT] = state.now[at.DECODING]
     work[st.W_DRAFT] = k
-    return work
 
 
 @compiled
@@ -199,7 +198,8 @@ def book(machine: Machine, state: State, work: Floats, seconds: float, tokens: f
 def carry_out(machine: Machine, state: State, k: int) -> None:
     """Run the planned step; `k` is drafted in it."""
     now = state.now
-    work = measure(state, k)
+    work = state.work
+    measure(state, k)
     seconds = st.step_seconds(machine, work, now)
     present = now[at.RUNNING] + now[at.TAIL] - now[at.HEAD]
     now[at.NOW] += seconds

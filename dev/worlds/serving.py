@@ -9,6 +9,7 @@ import numpy as np
 
 from worlds import layout as at
 from worlds.plant import serve
+from worlds.steptime import WORK
 from worlds.types import Floats, Ints, State
 from worlds.world import Replica, World
 
@@ -71,6 +72,7 @@ def fresh(replica: Replica, top_k: int, seconds: float) -> State:
         ended=np.zeros(len(req) + 1, dtype=np.int64),
         first=np.zeros(len(req) + 1, dtype=np.int64),
         step=np.zeros(at.STEP_FIELDS),
+        work=np.zeros(WORK),
     )
 
 

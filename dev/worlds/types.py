@@ -49,3 +49,5 @@ class State(NamedTuple):
     """Rows in the order in which their first token came."""
     step: Floats
     """The step that ended last."""
+    work: Floats
+    """What the planned step has to do."""
