@@ -6,11 +6,12 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numba
 import numba.core.config
 
+_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -24,5 +25,5 @@ setattr(numba.core.config, "CACHE_DIR", str(Path(tempfile.gettempdir()) / f"worl
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Compiled on first use, and kept on disk. What is compiled allocates nothing, so that no array is counted."""
-    jitted: Callable[P, T] = numba.njit(cache=True, error_model="numpy", _nrt=False)(function)
+    jitted: Callable[P, T] = numba.njit(**_OPTIONS)(function)
     return jitted

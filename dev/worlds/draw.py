@@ -34,6 +34,8 @@ class Plan:
     lump: float = 1.0
     think: float = 0.0
     turns: float = 1.0
+    shares: tuple[float, ...] = ()
+    """Load of each replica, 1 in the mean; none: drawn, and a replica may restart."""
 
 
 def world(seed: int, number: int, seconds: float) -> World:
@@ -45,21 +47,26 @@ def world(seed: int, number: int, seconds: float) -> World:
     kinds = [kind for kind, _ in WISHES]
     wish = Wish(str(rng.choice(kinds, p=[share for _, share in WISHES])), str(rng.choice(["tpot", "tpot", "ttft"])))
     wish = replace(wish, factor=float(rng.uniform(*FACTORS[wish.kind])))
-    return assemble(f"random-{seed}-{number}", rng, rig, plan, (goal, wish), seconds)
+    return assemble(f"random-{seed}-{number}", rng, rig, plan, Asked(goal, wish), seconds)
 
 
 FACTORS = {"none": (1.0, 1.0), "loose": (2.0, 4.0), "attainable": (1.03, 1.2), "unattainable": (0.4, 0.85)}
 """Target as a share of the best P99 that a constant K reaches."""
 
 
-def assemble(
-    name: str, rng: np.random.Generator, rig: Rig, plan: Plan, asked: tuple[Goal, Wish], seconds: float
-) -> World:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user wants."""
+
+    goal: Goal
+    wish: Wish
+
+
+def assemble(name: str, rng: np.random.Generator, rig: Rig, plan: Plan, asked: Asked, seconds: float) -> World:
     """A world of a rig and a plan of traffic."""
-    goal, wish = asked
-    weights = unequal(rng)
+    goal, wish = asked.goal, asked.wish
     replicas = []
-    for share in weights:
+    for share in plan.shares or unequal(rng):
         machine = machine_of(rig, rng, seconds)
         if plan.shape == "step-text":
             machine.par[at.SHIFT_AT] = seconds / 2
@@ -67,7 +74,7 @@ def assemble(
         traffic = traffic_of(rig, plan, share, seconds)
         rows, opened, users, returns = requests(rng, traffic, seconds)
         replicas.append(Replica(machine, rows, opened, users, returns))
-    if rng.random() < 0.12:
+    if not plan.shares and rng.random() < 0.12:
         began = float(rng.uniform(0.3, 0.7)) * seconds
         replicas[0] = replace(replicas[0], restart=(began, began + float(rng.uniform(40, 120))))
     policy = Policy(
@@ -77,7 +84,7 @@ def assemble(
         workload=_workload(rng),
         facts=facts_of(rng, rig),
     )
-    changes = (seconds / 2,) if plan.shape in ("step", "step-text") else ()
+    changes = (seconds / 2,) if plan.shape == "step-text" or (plan.shape == "step" and plan.open_share > 0) else ()
     traits: dict[str, object] = {
         "method": rig.method.value,
         "model": rig.model.name,
@@ -98,11 +105,11 @@ def assemble(
     return World(name, seconds, tuple(replicas), policy, wish, delays, changes, traits)
 
 
-def unequal(rng: np.random.Generator) -> Floats:
+def unequal(rng: np.random.Generator) -> tuple[float, ...]:
     """Shares of load of one to three replicas, 1 in the mean."""
     count = int(rng.choice([1, 1, 2, 3]))
     shares = rng.dirichlet(np.full(count, 6.0)) * count
-    return np.clip(shares, 0.25, None)
+    return tuple(float(share) for share in np.clip(shares, 0.25, None))
 
 
 def _draw_plan(rng: np.random.Generator, rig: Rig) -> Plan:

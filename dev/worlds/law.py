@@ -62,9 +62,9 @@ class Pod:
 
 
 def dense(table: KTable) -> Ints:
-    """K by number of requests; at 0 as at 1."""
+    """K by number of requests, in one column; at 0 as at 1."""
     ks = table.dense()
-    return np.array([ks[0], *ks], dtype=np.int64)
+    return np.array([ks[0], *ks], dtype=np.int64)[:, None]
 
 
 def blocks_class() -> Any:

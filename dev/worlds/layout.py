@@ -124,7 +124,9 @@ ENDS = 14
 """Requests that ended, rejected ones left out."""
 FIRSTS = 15
 """Requests that got a first token."""
-STATE = 16
+CONTEXT_BIN = 16
+"""Of the mean context of the planned step's decoding requests."""
+STATE = 17
 
 # Counters, as the engine exports them.
 N = 0
@@ -154,6 +156,9 @@ C_PROMPT = 4
 CELL_FIELDS = 5
 SIZES = 12
 """Powers of two: 1, 2, 4, ... 1024, beyond."""
+
+CONTEXT_BINS = 6
+"""Mean contexts below 512 tokens, 1024, 2048, 4096, 8192, and more."""
 
 S_K = 0
 S_DECODING = 1

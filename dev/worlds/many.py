@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 from worlds.draw import world
 from worlds.judge import Row, judge
+from worlds.named import named
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One random world to judge."""
+    """One world to judge."""
 
-    seed: int
+    seed: int | None
+    """None: the fixed world of that number."""
     number: int
     seconds: float
     forms: tuple[str, ...]
@@ -31,5 +33,7 @@ def judged(tasks: list[Task], jobs: int) -> Iterator[Row]:
 
 
 def carry_out(task: Task) -> Row:
-    """Draw the world and judge it."""
+    """Make the world and judge it."""
+    if task.seed is None:
+        return judge(named(task.number, task.seconds), task.forms)
     return judge(world(task.seed, task.number, task.seconds), task.forms)

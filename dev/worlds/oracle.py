@@ -73,7 +73,7 @@ def _by_band(sums: Floats) -> tuple[Floats, Floats]:
 def spread(per_band: Ints, most: int) -> Ints:
     """The table of one K a band."""
     edges = np.searchsorted(np.array(BANDS), np.maximum(np.arange(most + 1), 1), side="right") - 1
-    return np.asarray(per_band, dtype=np.int64)[edges]
+    return np.asarray(per_band, dtype=np.int64)[edges][:, None]
 
 
 class _Climb:
@@ -110,7 +110,7 @@ def _climb(world: World, found: list[tuple[Ints, Outcome]], start: Ints, weights
     climb = _Climb(world, found)
     climb.look(start)
     table, run = max(found, key=lambda pair: pair[1].speed)
-    chosen, speed = np.array([table[min(first, len(table) - 1)] for first in BANDS]), run.speed
+    chosen, speed = np.array([table[min(first, len(table) - 1), 0] for first in BANDS]), run.speed
     order = [int(i) for i in np.argsort(-weights) if weights[i] > 0.03 * weights.sum()]
     for _ in range(ROUNDS):
         before = speed

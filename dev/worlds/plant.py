@@ -20,6 +20,12 @@ IDLE, BUSY, WOKE = 0, 1, 2
 
 
 @compiled
+def context_bin(context: float) -> int:
+    """Which mean contexts this one belongs to."""
+    return min(max(int(math.log2(max(context, 1.0))) - 8, 0), at.CONTEXT_BINS - 1)
+
+
+@compiled
 def plan(machine: Machine, state: State, opened: int) -> bool:
     """Plan the next step; False when there is nothing to do now."""
     now, req, par = state.now, state.req, machine.par
@@ -27,7 +33,7 @@ def plan(machine: Machine, state: State, opened: int) -> bool:
     admit(machine, state)
     if now[at.RUNNING] == 0:
         return False
-    decoding, taken, prompts = 0.0, 0.0, False
+    decoding, taken, prompts, context = 0.0, 0.0, False, 0.0
     for seat in range(int(now[at.RUNNING])):
         row = state.running[seat]
         if req[row, at.LEFT] > 0:
@@ -35,6 +41,7 @@ def plan(machine: Machine, state: State, opened: int) -> bool:
         else:
             decoding += 1.0
             taken += 1.0 + req[row, at.DRAFTED]
+            context += req[row, at.CONTEXT]
     alone = prompts and par[at.PROMPTS_ALONE] > 0 and (decoding == 0 or now[at.ALONE] == 0)
     now[at.ALONE] = 1.0 if alone else 0.0
     if alone:
@@ -45,6 +52,8 @@ def plan(machine: Machine, state: State, opened: int) -> bool:
         row = state.running[seat]
         if req[row, at.CHUNK] > 0 and req[row, at.CHUNK] >= req[row, at.LEFT]:
             decoding += 1.0
+            context += req[row, at.CONTEXT] + req[row, at.CHUNK]
+    now[at.CONTEXT_BIN] = context_bin(context / max(decoding, 1.0))
     now[at.DECODING] = decoding
     now[at.PLANNED] = 1.0
     return True
@@ -184,6 +193,9 @@ def book(machine: Machine, state: State, work: Floats, seconds: float, tokens: f
         cell[at.C_REQUESTS] += requests
         cell[at.C_TOKENS] += tokens
         cell[at.C_PROMPT] += work[st.W_PROMPT]
+        place = state.contexts[int(work[st.W_K]), size, int(now[at.CONTEXT_BIN])]
+        place[0] += tokens
+        place[1] += seconds * requests
     else:
         state.counters[at.LATE] += 1
     now[at.BEGAN] = now[at.NOW]
@@ -238,9 +250,9 @@ def advance(machine: Machine, state: State, opened: int, k: int, until: float) -
 
 @compiled
 def serve(machine: Machine, state: State, opened: int, table: Ints, until: float) -> None:
-    """Serve under a fixed table, by decoding requests, until a moment."""
+    """Serve under a fixed table, by decoding requests and, where it has several columns, context, until a moment."""
     while state.now[at.NOW] < until:
         if find_work(machine, state, opened, until) == IDLE:
             return
         key = min(int(state.now[at.DECODING]), len(table) - 1)
-        carry_out(machine, state, int(table[key]))
+        carry_out(machine, state, int(table[key, min(int(state.now[at.CONTEXT_BIN]), table.shape[1] - 1)]))

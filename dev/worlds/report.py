@@ -55,9 +55,9 @@ def summary(rows: list[Row], law: str) -> dict[str, Any]:
     }
 
 
-def page(rows: list[Row], laws: tuple[str, ...], seed: int, worst: int = 12) -> str:
+def page(rows: list[Row], laws: tuple[str, ...], seed: int | None, worst: int = 12) -> str:
     """The whole report."""
-    lines = [f"random worlds, seed {seed}, {len(rows)} worlds", ""]
+    lines = [f"{len(rows)} worlds, " + ("fixed" if seed is None else f"random, seed {seed}"), ""]
     lines.append(f"{'law':<14}{'mean':>8}{'median':>8}{'p95':>8}{'worst':>8}{'unsafe %':>10}{'worst':>8}{'cost':>8}")
     for law in laws:
         s = summary(rows, law)
@@ -114,7 +114,7 @@ def line(row: Row, law: str) -> str:
     )
 
 
-def verdict(rows: list[Row], laws: tuple[str, ...], seed: int) -> str:
+def verdict(rows: list[Row], laws: tuple[str, ...], seed: int | None) -> str:
     """The last line: one JSON object."""
     constant = spread(row["constant"] for row in rows)[0]
     figures = {law: summary(rows, law) for law in laws}

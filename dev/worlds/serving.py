@@ -67,6 +67,7 @@ def fresh(replica: Replica, top_k: int, seconds: float) -> State:
         now=now,
         counters=np.zeros(at.COUNTERS),
         cells=np.zeros((top_k + 1, at.SIZES, at.CELL_FIELDS)),
+        contexts=np.zeros((top_k + 1, at.SIZES, at.CONTEXT_BINS, 2)),
         positions=np.zeros((2, top_k)),
         minutes=np.zeros((int(seconds / 60) + 2, at.MINUTE_FIELDS)),
         ended=np.zeros(len(req) + 1, dtype=np.int64),
@@ -107,7 +108,7 @@ def until(state: State, replica: Replica, table: Ints, moment: float) -> None:
 
 
 def with_table(world: World, table: Ints) -> Outcome:
-    """The whole world under one table, K by decoding requests; `table[n]` at n."""
+    """The whole world under one table, K by decoding requests; `table[n, 0]` at n."""
     states = [fresh(replica, world.top_k, world.seconds) for replica in world.replicas]
     for replica, state in zip(world.replicas, states, strict=True):
         until(state, replica, table, world.seconds)
@@ -116,7 +117,7 @@ def with_table(world: World, table: Ints) -> Outcome:
 
 def constant(world: World, k: int) -> Ints:
     """The table of one K."""
-    return np.full(world.policy.knobs.max_batch + 1, k, dtype=np.int64)
+    return np.full((world.policy.knobs.max_batch + 1, 1), k, dtype=np.int64)
 
 
 def outcome(world: World, states: list[State]) -> Outcome:

@@ -40,6 +40,8 @@ class State(NamedTuple):
     now: Floats
     counters: Floats
     cells: Floats
+    contexts: Floats
+    """Tokens and request-seconds by (K, size, mean context of those that decode)."""
     positions: Floats
     """Drafts verified and accepted, by position."""
     minutes: Floats

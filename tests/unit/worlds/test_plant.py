@@ -14,6 +14,8 @@ from worlds import layout as at
 from worlds.draw import world
 from worlds.law import EPOCH
 from worlds.serving import constant, fresh, until, with_table
+from worlds.named import RECIPES, named
+from worlds.texts import accepted
 from worlds.types import State
 from worlds.windows import histogram, scrape, window
 from worlds.world import World
@@ -90,8 +92,26 @@ def test_worlds_differ_by_seed_and_number() -> None:
     assert len({w.replicas[0].machine.par[at.TOKEN_SECONDS] for w in drawn}) == 4
 
 
-def test_a_text_accepts_the_same_under_every_k() -> None:
-    """Requests that end do so with as many tokens, and those accepted at K = 1 are no chance of the run."""
+def test_a_text_that_fails_at_a_place_fails_there_under_every_k() -> None:
     drawn = world(3, 1, SECONDS)
-    once, again = (with_table(drawn, constant(drawn, k)) for k in (1, 1))
-    assert once.speed == again.speed
+    replica = drawn.replicas[0]
+    rows = replica.requests[:50]
+    found = np.array([[accepted(replica.machine, row, k, 0.0) for k in (0, 1, 2, 4)] for row in rows])
+    assert (found[:, 0] == 0).all()
+    for place, k in enumerate((0, 1, 2)):
+        assert (found[:, place] == np.minimum(found[:, 3], k)).all()
+    assert 0 < found[:, 3].mean() < 4
+
+
+def test_fixed_worlds_are_few_and_differ() -> None:
+    names = [named(number, 60.0).name for number in range(len(RECIPES))]
+    assert len(set(names)) == len(names) <= 30
+
+
+def test_a_table_by_context_differs_only_where_contexts_do() -> None:
+    drawn = world(3, 1, SECONDS)
+    plain = constant(drawn, 2)
+    assert with_table(drawn, np.repeat(plain, at.CONTEXT_BINS, axis=1)).speed == with_table(drawn, plain).speed
+    other = np.repeat(plain, at.CONTEXT_BINS, axis=1)
+    other[:, 0] = 0
+    assert with_table(drawn, other).speed != with_table(drawn, plain).speed
