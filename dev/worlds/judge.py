@@ -123,7 +123,10 @@ def _law_row(world: World, best: Best, asked: Asked, form: str) -> Row:
         "p99": p99,
     }
     if asked.target is not None and asked.reachable:
-        row["met"] = p99 <= 1.02 * max(asked.target, 0.0)
+        row["met"] = p99 <= 1.02 * asked.target
+        if not row["met"]:
+            # faster than the oracle because it did not do what was asked
+            row["regret"] = max(row["regret"], 0.0)
     for change in world.changes:
         row["settle"] = settling(change, world, best, done)
     return row
