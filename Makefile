@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-ablations generate check-generated lock sbom image clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ down: $(STAMP) ## end the cluster that demo-keep left
 chaos: toolchain ## faults done to the operator while clients are served; writes docs/reliability.md (15 minutes)
 	@$(PY) -m chaos $(ARGS)
 
-test: lint types toolchain unit harm bench-tuner-short golden contract cluster e2e ## everything that CI runs
+test: lint types toolchain unit harm bench-tuner-short bench-worlds-short golden contract cluster e2e ## everything that CI runs
 
 lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
@@ -92,6 +92,12 @@ bench-tuner: $(STAMP) ## the tuner, its rivals and an oracle in the simulator; t
 
 bench-tuner-short: $(STAMP) ## the same on six scenarios at a third of their length and eight random worlds (about three minutes)
 	@$(PY) -m bench.tuner --short $(ARGS)
+
+bench-worlds: $(STAMP) ## the tuner in 200 worlds drawn at run time, on a plant that shares none of its assumptions (25 minutes)
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m worlds $(ARGS)
+
+bench-worlds-short: $(STAMP) ## the same in sixteen short worlds, to notice what is broken (about a minute)
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m worlds --short $(ARGS)
 
 bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (about a quarter of an hour)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.ablations $(ARGS)

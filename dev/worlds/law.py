@@ -18,6 +18,7 @@ from speculative_operator.domain.observation import BlockTotals, Comparison, Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable, Try
 from speculative_operator.tuner import Memory, decide, initial_table
+from speculative_operator.tuner.allowed import fit_tries
 from worlds import layout as at
 from worlds.comparing import lost_request_seconds
 from worlds.plant import IDLE, WOKE, advance, find_work
@@ -87,6 +88,7 @@ class Run:
 
 def run(world: World, policy: Policy, form: str) -> Run:
     """The whole world under the tuner."""
+    policy = replace(policy, tries=form == PLUG_IN)
     table = initial_table(policy)
     memory = Memory(table=table, since=EPOCH)
     pods = [_pod(world, number, table, form) for number in range(len(world.replicas))]
@@ -103,7 +105,7 @@ def run(world: World, policy: Policy, form: str) -> Run:
         began = time.perf_counter()
         memory, decision = decide(memory, seen, policy, EPOCH + moment)
         spent.append(time.perf_counter() - began)
-        decided = decision.tries if form == PLUG_IN else ()
+        decided = fit_tries(decision.tries, decision.table, policy) if form == PLUG_IN else ()
         if decision.table != table or decided != tries:
             writes += 1
             changes += decision.table != table
