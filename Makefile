@@ -42,7 +42,7 @@ down: $(STAMP) ## end the cluster that demo-keep left
 chaos: toolchain ## faults done to the operator while clients are served; writes docs/reliability.md (15 minutes)
 	@$(PY) -m chaos $(ARGS)
 
-test: lint types toolchain unit harm bench-tuner-short bench-worlds-short golden contract cluster e2e ## everything that CI runs
+test: lint types toolchain unit harm bench-tuner-short golden contract cluster e2e ## everything that CI runs
 
 lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
