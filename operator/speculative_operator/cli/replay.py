@@ -2,8 +2,8 @@
 
 Asks query_range for the raw counters of the serving pods, feeds them to the path that the operator takes, and prints
 every decision that differs from the one before. Nothing is changed anywhere. The history is that of the K that ran
-then, so mode Auto is replayed as Recommend: each answer is what would have been put in place of what ran, and there are
-no trials of another K, whose outcome no history holds.
+then, so mode Auto is replayed as Recommend: each answer is what would have been put in place of what ran, and no
+other K is tried, whose outcome no history holds.
 """
 
 from __future__ import annotations
