@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from speculative_operator.domain.decision import Decision, Estimate, Interval
+from speculative_operator.domain.table import Try
+from speculative_operator.render.values import BLOCK_STEPS
 
 _DIGITS = 6
 
 
-def answer(time: float, decision: Decision) -> dict[str, Any]:
-    """Every field is always there; a figure that is not known is null."""
+def answer(time: float, decision: Decision, tries: Sequence[Try] = ()) -> dict[str, Any]:
+    """Every field is always there; a figure that is not known is null, and so is `tries` where nothing is tried."""
     return {
         "time": time,
         "state": decision.state.value,
@@ -20,9 +23,16 @@ def answer(time: float, decision: Decision) -> dict[str, Any]:
         "message": decision.message,
         "valid": decision.valid,
         "changed": decision.changed,
+        "tries": _tries(tries),
         "hardOff": decision.hard_off,
         "estimate": _estimate(decision.estimate),
     }
+
+
+def _tries(tries: Sequence[Try]) -> dict[str, Any] | None:
+    """As the key `try` of the table's file has it."""
+    rows = [[one.first, one.last, list(one.ks), one.share] for one in tries]
+    return {"steps": BLOCK_STEPS, "rows": rows} if rows else None
 
 
 def _estimate(figures: Estimate) -> dict[str, Any]:

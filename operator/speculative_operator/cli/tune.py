@@ -3,8 +3,8 @@
 JSON lines in:  first {"spec": SpeculativeDeployment, "facts": {...}}, which has no answer when it is good,
                 then one line a scrape: {"time": UNIX_SECONDS, "pods": {"POD": "TEXT EXPOSITION AS SCRAPED"}}
 JSON lines out: one for each scrape, {"time", "state", "table": [[first, last, K], ...], "reason", "message", "valid",
-                "changed", "hardOff", "estimate": {...}}; for a line that cannot be read, {"error": {"line", "message",
-                "field"}}, and the next line is read.
+                "changed", "tries", "hardOff", "estimate": {...}}; for a line that cannot be read, {"error": {"line",
+                "message", "field"}}, and the next line is read.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _step(session: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     from speculative_operator.cli.answers import answer
 
     time, pods = _time(given), _pods(given)
-    return answer(time, session.feed(time, pods))
+    decision = session.feed(time, pods)
+    return answer(time, decision, session.tries)
 
 
 def _time(given: Mapping[str, Any]) -> float:

@@ -17,6 +17,11 @@ from hypothesis import strategies as st
 from tests.unit.cli.scrapes import START, Pod
 
 from speculative_operator.cli.tune import converse
+from speculative_operator.domain.decision import Decision, Policy
+from speculative_operator.domain.observation import BlockTotals, Comparison, Observation
+from speculative_operator.domain.table import Try
+from speculative_operator.sim import session
+from speculative_operator.tuner import Memory, decide
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC: dict[str, Any] = {
@@ -60,7 +65,9 @@ def test_one_answer_for_each_scrape_and_none_for_the_first_line() -> None:
     assert [answer["valid"] for answer in found[:1]] == [False]
     assert found[0]["reason"] == "Starting"
     last = found[-1]
-    assert set(last) == {"time", "state", "table", "reason", "message", "valid", "changed", "hardOff", "estimate"}
+    assert set(last) == {
+        *("time", "state", "table", "reason", "message", "valid", "changed", "tries", "hardOff", "estimate")
+    }
     assert last["state"] in {"On", "SoftOff", "HardOff", "Holding", "Probing"}
     assert last["valid"]
     assert [last["table"][0][0], last["table"][-1][1]] == [1, 64]
@@ -78,8 +85,57 @@ def test_it_decides_as_a_session_does() -> None:
     from speculative_operator.cli.subject import subject
 
     session, given = subject(SPEC).session(), scrapes(20, a=Pod(requests=40), b=Pod(requests=10))
-    expected = [answer(one["time"], session.feed(one["time"], one["pods"])) for one in given]
+    expected = [answer(one["time"], session.feed(one["time"], one["pods"]), session.tries) for one in given]
     assert answers({"spec": SPEC}, *given) == json.loads(json.dumps(expected))
+
+
+def test_what_may_be_tried_is_told_as_the_tables_file_has_it() -> None:
+    from speculative_operator.cli.answers import answer
+    from speculative_operator.cli.subject import subject
+
+    decision = subject(SPEC).session().feed(START, {"a": Pod().run(5).text()})
+    told = answer(START, decision, (Try(1, 4, (2, 5), 0.05), Try(9, 12, (3,), 0.02)))
+    assert told["tries"] == {"steps": 16, "rows": [[1, 4, [2, 5], 0.05], [9, 12, [3], 0.02]]}
+    assert answer(START, decision)["tries"] is None
+
+
+FIGURES_OF_BLOCKS: dict[str, float] = {
+    "blocks": 2, "seconds_square": 0.25, "tokens_square": 0.5, "steps": 32, "step_seconds": 0.5, "requests": 64,
+    "request_seconds": 1.0, "tokens": 128, "prefill_tokens": 8,
+}  # fmt: skip
+BUCKETS = """vllm:time_to_first_token_seconds_bucket{{engine="0",le="0.1"}} {0}
+vllm:time_to_first_token_seconds_bucket{{engine="0",le="+Inf"}} {1}
+"""
+
+
+def told_of_blocks(figures: dict[str, float]) -> str:
+    lines = ['speculative_payload_info{live="true",engine_version="mine"} 1']
+    for name, value in figures.items():
+        sides = ("",) if name in {"blocks", "seconds_square", "tokens_square"} else (',side="tried"', ',side="beside"')
+        lines += [
+            f'speculative_payload_tried_{name}_total{{k="3",against="5",first="1",last="4"{side}}} {value}'
+            for side in sides
+        ]
+    return "\n".join([*lines, ""])
+
+
+def test_comparisons_and_latencies_of_a_scrape_reach_the_tuner(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Observation] = []
+
+    def spy(memory: Memory, seen: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
+        looks.append(seen)
+        return decide(memory, seen, policy, now)
+
+    monkeypatch.setattr(session, "decide", spy)
+    nothing: dict[str, float] = dict.fromkeys(FIGURES_OF_BLOCKS, 0.0)
+    given = scrapes(2)
+    for one, figures, counts in zip(given, (nothing, FIGURES_OF_BLOCKS), ((1, 4), (3, 9)), strict=True):
+        one["pods"]["a"] += told_of_blocks(figures) + BUCKETS.format(*counts)
+    answers({"spec": SPEC}, *given)
+    (window,) = looks[-1].windows.values()
+    blocks = BlockTotals(32.0, 0.5, 64.0, 1.0, 128.0, 8.0)
+    assert window.comparisons == (Comparison(3, 5, 1, 4, 2.0, blocks, blocks, 0.25, 0.5),)
+    assert window.ttft_histogram == ((0.1, 2.0), (float("inf"), 3.0))
 
 
 def test_cost_and_hard_off_are_spelt_out() -> None:
