@@ -132,6 +132,60 @@ def test_a_block_that_leaves_its_row_is_dropped_and_k_is_the_tables_at_once(else
     assert blocks.comparisons == {}
 
 
+def until_the_last_block(blocks: Blocks) -> None:
+    """A block at the table's K and a tried one are over; of the one after it the first step that counts is, too."""
+    while blocks.k_for(3) != 5:
+        blocks.count(3, 3, 3, 0.04, 12, 0)
+    while blocks.k_for(3) == 5:
+        blocks.count(5, 3, 3, 0.06, 18, 0)
+    for _ in range(2):
+        blocks.count(3, 3, 3, 0.04, 12, 0)
+
+
+def finish(blocks: Blocks) -> None:
+    for _ in range(STEPS - 1):
+        assert not blocks.comparisons
+        blocks.count(3, 3, 3, 0.04, 12, 0)
+
+
+@pytest.mark.parametrize(("k", "decoding"), [(3, 3), (3, 1), (4, 3), (5, 3)])
+def test_one_step_elsewhere_or_at_another_k_breaks_a_block(k: int, decoding: int) -> None:
+    blocks = made(first=2)
+    until_the_last_block(blocks)
+    if (k, decoding) != (3, 3):
+        blocks.count(k, decoding, decoding, 0.04, 12, 0)
+    finish(blocks)
+    assert bool(blocks.comparisons) is ((k, decoding) == (3, 3))
+
+
+@pytest.mark.parametrize("lag", [module.MOST_LAG, module.MOST_LAG + 1])
+def test_blocks_with_too_many_steps_between_them_are_no_neighbours(lag: int) -> None:
+    blocks = made()
+    while blocks.k_for(3) != 5:
+        blocks.count(3, 3, 3, 0.04, 12, 0)
+    while blocks.k_for(3) == 5:
+        blocks.count(5, 3, 3, 0.06, 18, 0)
+    for _ in range(lag):
+        blocks.count(5, 3, 3, 0.06, 18, 0)
+    for _ in range(2):
+        blocks.count(3, 3, 3, 0.04, 12, 0)
+    finish(blocks)
+    assert bool(blocks.comparisons) is (lag == module.MOST_LAG)
+
+
+def test_the_first_step_after_each_change_is_left_out() -> None:
+    """One step at K 3, one of before again, then the block: it begins with the second at K 3 in a row."""
+    blocks = made()
+    while blocks.k_for(3) != 5:
+        blocks.count(3, 3, 3, 0.04, 12, 0)
+    while blocks.k_for(3) == 5:
+        blocks.count(5, 3, 3, 0.06, 18, 0)
+    for k in (3, 5, 3, 3):
+        blocks.count(k, 3, 3, 0.04, 12, 0)
+    finish(blocks)
+    assert blocks.comparisons
+
+
 @pytest.mark.parametrize("event", ["idle", "table"])
 def test_a_pause_and_a_new_table_drop_the_block(event: str) -> None:
     blocks = made()
