@@ -109,7 +109,7 @@ def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now:
     memory = awaiting(memory, late, now)
     fresh = [fresh_share(window, memory.known.get(pod)) for pod, window in windows.items()]
     look = pool(list(windows.values()))
-    counted = list(zip(bounded(list(windows.values())), fresh, strict=True))
+    counted = [] if memory.hard_off else list(zip(bounded(list(windows.values())), fresh, strict=True))
     memory = replace(memory, targets=watch(memory.targets, counted, memory.table, policy, now))
     memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
     compares = may_try(policy, windows)

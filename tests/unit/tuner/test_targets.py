@@ -14,7 +14,7 @@ from tests.unit.tuner.tails import BOUNDS, Lucky, aimed, histogram
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import Goal, Mode, Objective
+from speculative_operator.domain.spec import Goal, Mode, Objective, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.judge import incumbent_of
@@ -95,6 +95,14 @@ class TestLoop:
             assert blind.memory.table == plain.memory.table
         assert "tpotP99 not judged: the engine shows no histogram" in blind.decisions[-1].message
         assert "histogram" not in plain.decisions[-1].message
+
+    def test_what_pods_without_a_speculator_show_says_nothing_of_a_k(self) -> None:
+        loop = aimed(Lucky(), tpot=0.0165)
+        loop.policy = policy(objective=Objective(Goal.GOODPUT, 0.0165), off_policy=OffPolicy.HARD)
+        loop.memory = replace(loop.memory, hard_off=True, hard_off_at=loop.now)
+        loop.play(*[LOAD] * 30)
+        assert loop.memory.hard_off
+        assert loop.memory.targets.histograms == ((), ())
 
     @pytest.mark.parametrize(
         ("asked", "goal"),
