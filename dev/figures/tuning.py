@@ -19,7 +19,6 @@ import numpy as np
 from bench.tuner.judge import ORACLE
 from bench.tuner.work import OURS, Outcome, Task, perform
 from figures.frame import Frame, Scale, svg
-from speculative_operator.domain.decision import State
 from speculative_operator.sim.pairs import PAIRS
 from speculative_operator.sim.surface import ACCEPTANCE, surface
 
@@ -68,7 +67,7 @@ def decision_surface() -> str:
 
 
 def course() -> str:
-    """Tokens per second of a request, the tuner beside the oracle, and the K in force, with trials shaded."""
+    """Tokens per second of a request, the tuner beside the oracle, and the K in force."""
     ours, oracle = (perform(Task(RUN, 1, False, policy)) for policy in (OURS, ORACLE))
     minutes = ours.seconds / 60.0
     upper = Frame(Scale(0, minutes, 60, 620), Scale(40, 200, 230, 40))
@@ -76,13 +75,10 @@ def course() -> str:
     marks = list(range(0, int(minutes) + 1, 4))
     upper.grid([], [50, 100, 150, 200], "", "tokens per second of one request")
     lower.grid(marks, [0, 1, 3, 7], "minutes", "K at the load")
-    for began, ended in trials(ours):
-        for frame in (upper, lower):
-            frame.box((began / 60, frame.y.low), (max(ended, began + 5) / 60, frame.y.high), ORANGE, 0.35)
     upper.path(speeds(oracle), GREY, 2)
     upper.path(speeds(ours), BLUE, 1.5)
     lower.path(k_in_force(ours), BLUE, 1.5)
-    for place, (name, colour) in enumerate((("oracle", GREY), ("tuner", BLUE), ("trial of another K", ORANGE))):
+    for place, (name, colour) in enumerate((("oracle", GREY), ("tuner", BLUE))):
         upper.write(250 + 130 * place, 30, f"&#9679; {name}", "start", colour)
     return svg([upper, lower], 640, 430)
 
@@ -96,16 +92,6 @@ def speeds(outcome: Outcome) -> list[tuple[float, float]]:
     return [
         (float(end) / 60, float(np.clip(count / max(time, 1e-9), 40, 200)))
         for end, count, time in zip(ends, tokens, held, strict=True)
-    ]
-
-
-def trials(outcome: Outcome) -> list[tuple[float, float]]:
-    """(from, to) seconds of each run of answers with the state Probing."""
-    moments = [*outcome.decisions, (outcome.seconds, None)]
-    return [
-        (at, until)
-        for (at, answer), (until, _) in pairwise(moments)
-        if answer is not None and answer.state is State.PROBING
     ]
 
 

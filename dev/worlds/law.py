@@ -30,7 +30,7 @@ from worlds.world import Replica, World
 PLUG_IN, COUNTERS = "plug-in", "counters"
 TICK = 10.0
 EPOCH = 1_700_000_000.0
-BLOCK_STEPS = 16
+BLOCK_STEPS = 8
 
 
 @dataclass(slots=True)

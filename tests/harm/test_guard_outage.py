@@ -50,7 +50,6 @@ def learned(load: float = 20.0) -> Run:
     """A loop that has served one load for ten minutes."""
     loop = run(Plant(noise=0.01))
     loop.play(*[load] * 60)
-    loop.memory = replace(loop.memory, probe=None)
     return loop
 
 
@@ -86,7 +85,7 @@ def test_what_was_shown_to_pay_is_not_taken_away() -> None:
 def test_no_load_ever_gets_more_drafts_in_an_outage(load: float, start: int, windows: int) -> None:
     loop = run(Plant(), table=KTable.constant(start, KNOBS.max_batch))
     loop.play(*[load] * windows)
-    before = loop.memory.table if loop.memory.probe is None else loop.memory.probe.base
+    before = loop.memory.table
     be_blind(loop, 2 * BLIND_SECONDS)
     assert all(new <= old for new, old in zip(loop.memory.table.dense(), before.dense(), strict=True))
 
@@ -113,15 +112,6 @@ def test_an_outage_that_comes_back_is_a_new_one() -> None:
     loop.play(20.0, 20.0)
     assert loop.memory.table.max_k > 0
     assert be_blind(loop, BLIND_SECONDS) == []
-
-
-def test_a_trial_is_not_what_is_returned_to() -> None:
-    loop = run(Plant(noise=0.0))
-    loop.until_probe(20.0)
-    base = loop.memory.probe.base if loop.memory.probe is not None else None
-    be_blind(loop, 2 * BLIND_SECONDS)
-    assert loop.memory.probe is None
-    assert loop.memory.before_outage == base
 
 
 @pytest.mark.parametrize("reason", [Reason.IDLE, Reason.NO_PODS])

@@ -28,7 +28,6 @@ def begin(pods: int) -> Run:
     loop = run(Plant(noise=0.0), table=KTable.constant(4, KNOBS.max_batch))
     for _ in range(4):
         tell(loop, pods)
-    loop.memory = replace(loop.memory, probe=None)
     loop.plant.conditional = USELESS
     return loop
 

@@ -19,7 +19,6 @@ class State(StrEnum):
     SOFT_OFF = "SoftOff"
     HARD_OFF = "HardOff"
     HOLDING = "Holding"
-    PROBING = "Probing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,6 @@ class Policy:
     facts: PairFacts = field(default_factory=PairFacts)
     pod_hourly_cost: float | None = None
     """Of all accelerators of one pod, in the user's currency; None when no price was given."""
-    trials: bool = True
-    """False while pods would not return from a trial by themselves."""
     tries: bool = True
     """False while some pod would refuse a table file that names tries."""
     start_seconds: float | None = None

@@ -111,8 +111,6 @@ class Reason(StrEnum):
     LOW_ACCEPTANCE = "LowAcceptance"
     GUARD = "SlowerThanOff"
     TRIES_CHANGED = "TriesChanged"
-    PROBING = "Probing"
-    PROBED = "Probed"
     DEAD_WEIGHT = "DrafterDeadWeight"
     RESUMED = "SpeculationResumed"
     SLO = "LatencyTarget"
@@ -214,8 +212,6 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.LOW_ACCEPTANCE: "Too few drafts are accepted: K is lowered or 0.",
     Reason.GUARD: "Measured speed fell below what no speculation would give: drafts are cut at once.",
     Reason.TRIES_CHANGED: "The K that the engine may try have changed; the table in force is the same.",
-    Reason.PROBING: "Another K runs for some seconds, to measure what the model only assumes.",
-    Reason.PROBED: "A probe ended without showing a gain: the table before it is back.",
     Reason.DEAD_WEIGHT: "Pods without the drafter serve more at the loads seen: it is removed, its memory returned.",
     Reason.RESUMED: "The load fell to where the drafter pays again: pods return with it.",
     Reason.SLO: "A latency target of spec.speculation.objective is missed at this load with a larger K.",

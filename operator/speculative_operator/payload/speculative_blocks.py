@@ -31,8 +31,9 @@ LEAST_REQUESTS = 16
 """Request-steps of a block that strikes a K, unless it ended early: of fewer, half the tokens may be chance."""
 MOST_COMPARISONS = 32
 """Label sets that are exported, 15 series each; the oldest makes room."""
-MOST_LAG = 4
-"""Steps after a change of K whose drafts may still be those of before. More of them, and blocks are no neighbours."""
+MOST_LAG = 24
+"""Steps in a row that do not belong to a block and do not end it: drafts made for the K before, a request's first step,
+a load outside of the row for a moment. More of them, and blocks are no neighbours."""
 ENDLESS = 1 << 31
 """Of the last row, which holds beyond its end."""
 SPARE_SCHEDULES = 8
@@ -141,16 +142,21 @@ class _Run:
         if k == (self.cell.k if self.tried is None else self.tried):
             self._lag = 0
             return True
-        if k in self.cell.records:
+        if k == self.tried or (self._waiting is not None and k == self._waiting[0]):
             self.cell.spend(k)
         self._at_k = False
         self._lag += 1
         return False
 
+    def pause(self) -> None:
+        """A step elsewhere."""
+        self._at_k = False
+        self._lag += 1
+
     @property
     def broken(self) -> bool:
-        """A step at another K lies within the block, or too many of them between two blocks."""
-        return self._lag > (0 if self._block[0] else MOST_LAG)
+        """Too many steps in a row did not belong."""
+        return self._lag > MOST_LAG
 
     def add(self, requests: int, seconds: float, tokens: int, prefill_tokens: int) -> None:
         """A step at this block's K."""
@@ -212,25 +218,26 @@ class Blocks:
         ]
         self._cell_firsts = [cell.first for cell in self._cells]
         self._steps = steps
+        self._run: _Run | None = None
         self.idle()
 
     def idle(self) -> None:
         """The engine has nothing left to do: what comes next is no neighbour of what was, and takes its row at once."""
-        self._run: _Run | None = None
         self._low, self._high, self._outside = 1, 0, DWELL
         self._k = self._rows[0][2]
 
     def k_for(self, decoding: int) -> int:
         """K of the drafts that are made at the end of a step in which so many requests decode."""
         if decoding < 1:  # nobody gets drafts
-            self._run = None
             return self._k
         self._take_row(decoding)
         run = self._run
         if run is None or run.tried is None:
             return self._k
+        if run.cell.k != self._k or not run.cell.first <= decoding <= run.cell.last:
+            return self._k
         run.left -= 1
-        if run.left > 0 and run.cell.k == self._k and run.cell.first <= decoding <= run.cell.last:
+        if run.left > 0:
             return run.tried
         self._run = None
         return self._k
@@ -249,9 +256,14 @@ class Blocks:
     def count(self, k: int, decoding: int, requests: int, seconds: float, tokens: int, prefill_tokens: int) -> None:
         """A finished step that emitted `tokens`: K that was verified, and `decoding` as `k_for` was given it."""
         run = self._run
-        if run is None or not run.cell.first <= decoding <= run.cell.last:
+        if run is None:
             run = self._run = self._run_of(decoding)
         if run is None:
+            return
+        if not run.cell.first <= decoding <= run.cell.last:
+            run.pause()
+            if run.broken:
+                self._run = None
             return
         if run.belongs(k):
             run.add(requests, seconds, tokens, prefill_tokens)

@@ -35,7 +35,7 @@ from speculative_operator.tuner.pace import ROLLOUT_DWELL
 from speculative_operator.tuner.speed import Speed
 
 _SEEN = (
-    "costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "steady", "drafted_at", "speed",
+    "costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "cells", "drafted_at", "speed",
     "blind_since",
 )  # fmt: skip
 """Fields of a memory that say what was seen, not what was done."""

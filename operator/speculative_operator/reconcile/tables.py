@@ -224,7 +224,7 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     """What may be done to a table of pods that leave: any K that was prepared, at once, and nothing else. Of their
     models and of what they cost nothing is known any more but what they show."""
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
-    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.SOFT, trials=False, tries=False)
+    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.SOFT, tries=False)
     return replace(free, knobs=knobs, facts=PairFacts())
 
 

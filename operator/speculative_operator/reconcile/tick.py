@@ -139,7 +139,7 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
-    policy = replace(policy, trials=False, tries=tables.takes_tries(world))
+    policy = replace(policy, tries=tables.takes_tries(world))
     in_force = table_in_force(world, policy, pairing.same)
     held = remembered(world, turn.memory, policy, in_force, turn.now)
     own = _labels(world, in_force, pairing.same)

@@ -14,7 +14,7 @@ from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
 
-BLOCK_STEPS = 16
+BLOCK_STEPS = 8
 """Steps of a block at a K that is tried: short enough that the blocks beside it meet the same requests."""
 
 

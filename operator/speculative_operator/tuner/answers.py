@@ -10,7 +10,7 @@ from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import Proposal
-from speculative_operator.tuner.memory import Memory, Probe
+from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import Outlook
 from speculative_operator.tuner.report import acceptance_text, change_text, estimate, why
 from speculative_operator.tuner.targets import targets_text
@@ -72,18 +72,16 @@ def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, wait
     return kept(state_of(memory.table, look), memory, Reason.DWELLING, message, figures)
 
 
-def changed(
-    memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float, running: KTable | None = None
-) -> tuple[Memory, Decision]:
-    """A new table. `running` is what pods ran before, where it is not the table of `memory` (a trial)."""
+def changed(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float) -> tuple[Memory, Decision]:
+    """A new table."""
     reason = why(view, memory.table, proposal, memory.targets, now)
     message = _sentence(view, memory.table, proposal, look) + targets_text(memory.targets)
     figures = estimate(view, look, memory.table, proposal.table)
-    differs = proposal.table != (running or memory.table)
+    differs = proposal.table != memory.table
     memory = replace(
         memory,
         table=proposal.table,
-        previous=running or memory.table,
+        previous=memory.table,
         changed_at=now,
         slow_windows=0,
         pace=memory.pace.spent(),
@@ -94,14 +92,6 @@ def changed(
     return memory, Decision(
         state, memory.table, reason, message, valid=True, changed=differs, estimate=figures, tries=memory.tries
     )
-
-
-def probing(memory: Memory, view: Outlook, look: Look, trial: Probe) -> tuple[Memory, Decision]:
-    """A trial begins; `memory` already holds its table."""
-    seconds = trial.until - trial.began
-    message = f"K {trial.k} on trial for {seconds:.0f} s at {look.scheduled:.0f} requests: measured, it may be faster"
-    figures = estimate(view, look, trial.base, memory.table)
-    return memory, kept(State.PROBING, memory, Reason.PROBING, message, figures, changed=True)
 
 
 def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> tuple[Memory, Decision]:
@@ -127,7 +117,7 @@ def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, De
 def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: float) -> tuple[Memory, Decision]:
     """The outage is over: its table goes."""
     figures = estimate(view, look, memory.table, before)
-    memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, probe=None, tries=())
+    memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, tries=())
     message = f"pods are seen again{acceptance_text(look)}: the table before is back"
     return memory, kept(state_of(before, look), memory, Reason.METRICS_BACK, message, figures, changed=True)
 
@@ -140,7 +130,7 @@ def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
         f"pods without the speculator are expected to serve {gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f} %) "
         f"at the loads of the last hour, whatever K{acceptance_text(look)}"
     )
-    memory = replace(memory, hard_off=True, hard_off_at=now, doomed_since=None, probe=None, changed_at=now)
+    memory = replace(memory, hard_off=True, hard_off_at=now, doomed_since=None, changed_at=now)
     return memory, kept(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures, changed=True)
 
 

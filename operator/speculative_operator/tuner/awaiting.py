@@ -1,7 +1,7 @@
 """Waiting for pods to take the table: a change counts from then, not from when it was asked for.
 
-Called by decide(). Where the payload says which version it runs, a file that a node delivers late neither ends a trial
-before it began nor has the old table judged under the name of the new one. Where nothing acknowledges, time does.
+Called by decide(). Where the payload says which version it runs, a file that a node delivers late does
+not have the old table judged under the name of the new one. Where nothing acknowledges, time does.
 """
 
 from __future__ import annotations
@@ -23,17 +23,14 @@ def late_pods(windows: Mapping[str, PodWindow], version: int | None) -> tuple[st
 
 
 def awaiting(memory: Memory, late: tuple[str, ...], now: float) -> Memory:
-    """Memory in which the time since the last change, and a trial, begin when the last pod has taken the table."""
+    """Memory in which the time since the last change begins when the last pod has taken the table."""
     if not late:
         return memory if memory.awaited_since is None else replace(memory, awaited_since=None)
     since = memory.awaited_since if memory.awaited_since is not None else now
     memory = replace(memory, awaited_since=since)
     if not waits(memory, now):
         return memory
-    probe = memory.probe
-    if probe is not None:
-        probe = replace(probe, began=now, until=min(now + probe.until - probe.began, probe.ends))
-    return replace(memory, changed_at=now, probe=probe)
+    return replace(memory, changed_at=now)
 
 
 def waits(memory: Memory, now: float) -> bool:

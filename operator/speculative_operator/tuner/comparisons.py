@@ -12,17 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.observation import Comparison, PodWindow
-from speculative_operator.tuner.grid import edges, grid, nearest
+from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.prior import Array
 
 BANDS_PER_DOUBLING = 2.0
-"""Loads are put together in bands of a factor 1.4: blocks whose load leaves their band are lost."""
+"""Comparisons are put together in bands of a factor 1.4, by the mean load of their blocks."""
 FADE_SECONDS = 300.0
 """Time constant by which comparisons of a band are forgotten, in seconds of that band."""
 STALE_SECONDS = 3600.0
@@ -33,10 +33,14 @@ SECONDS_OFF = 0.10
 """The same from K = 0 to 1: a drafter's pass more, and another path through the engine."""
 TOKENS_STEP = 0.012
 """The same in tokens: survival by position, seen at one K, is not quite that at another."""
-REACH = 0.4
+REACH = 0.6
 """Octaves of load over which what the model errs is alike."""
-SECONDS_NOISE = 0.02
+SECONDS_NOISE = 0.03
 """Least log standard deviation of one block beside its neighbours."""
+PROMPTS_NOISE = 0.5
+"""The same that prompts add, over the share of the time that is theirs, and over what was taken for chance."""
+MOST_CHANCE = 0.5
+"""Largest share of a block that may be taken for prompts which came by chance."""
 TOKENS_NOISE = 0.6
 """The same of tokens, over the square root of the requests of all steps of a block."""
 NOISE_BLOCKS = 8.0
@@ -59,6 +63,8 @@ class Cell:
     beside_steps: float
     seconds: float
     """Mean log ratio of the seconds of a step."""
+    seconds_noise: float
+    """Variance of one block, as expected."""
     seconds_square: float
     tokens: float
     """Mean log ratio of tokens per request, less what acceptance by position says of it."""
@@ -73,7 +79,7 @@ class Cell:
     @property
     def seconds_variance(self) -> float:
         """Of the mean."""
-        return self._variance(self.seconds_square - self.seconds**2, SECONDS_NOISE**2)
+        return self._variance(self.seconds_square - self.seconds**2, self.seconds_noise)
 
     @property
     def tokens_variance(self) -> float:
@@ -86,32 +92,14 @@ class Cell:
         return max(scatter, expected / 2.0) / max(self.blocks, 1e-9)
 
 
-@lru_cache(maxsize=64)
-def bands(max_batch: int) -> tuple[tuple[int, int], ...]:
-    """(first, last) requests of each band, whole cells of the grid; they cover 1..max_batch."""
-    found: list[tuple[int, int]] = []
-    last_place = -1
-    for point, (first, last) in zip(grid(max_batch), edges(max_batch), strict=True):
-        place = round(BANDS_PER_DOUBLING * math.log2(point))
-        if place == last_place:
-            found[-1] = (found[-1][0], last)
-        else:
-            found.append((first, last))
-        last_place = place
-    return tuple(found)
+def band_of(load: float) -> int:
+    """Number of the half octave in which `load` requests fall."""
+    return round(BANDS_PER_DOUBLING * math.log2(max(load, 1.0)))
 
 
-def band_of(batch: float, max_batch: int) -> int:
-    """Index of the band in which `batch` requests fall."""
-    rounded = min(max(round(batch), 1), max_batch)
-    return next(index for index, (_, last) in enumerate(bands(max_batch)) if rounded <= last)
-
-
-def middle(band: int, max_batch: int) -> int:
-    """Index of the grid point that stands for a band."""
-    found = bands(max_batch)
-    first, last = found[min(band, len(found) - 1)]
-    return nearest(math.sqrt(first * last), max_batch)
+def middle(band: int) -> float:
+    """Requests in the middle of a band."""
+    return float(2.0 ** (band / BANDS_PER_DOUBLING))
 
 
 def learn_comparisons(
@@ -119,15 +107,16 @@ def learn_comparisons(
     windows: Sequence[PodWindow],
     fresh: Sequence[float],
     lengths: Array,
+    prompt_seconds: float,
     elapsed: float,
-    max_batch: int,
 ) -> tuple[Cell, ...]:
-    """`known` after one look at all replicas; `lengths[K]` are tokens per step by acceptance by position."""
-    spent = _seconds_in_bands(windows, fresh, max_batch)
+    """`known` after one look at all replicas; `lengths[K]` are tokens per step by acceptance by position,
+    `prompt_seconds` what a prompt token takes."""
+    spent = _seconds_in_bands(windows, fresh)
     cells = {(cell.band, cell.k, cell.against): _faded(cell, spent, elapsed) for cell in known}
     for window, share in zip(windows, fresh, strict=True):
         for one in window.comparisons:
-            seen = _cell(one, share, lengths, max_batch)
+            seen = _cell(one, share, lengths, prompt_seconds)
             if seen is not None:
                 key = (seen.band, seen.k, seen.against)
                 cells[key] = _both(cells[key], seen) if key in cells else seen
@@ -135,12 +124,12 @@ def learn_comparisons(
     return tuple(sorted((cell for cell in most if cell.blocks >= 0.05), key=lambda c: (c.band, c.k, c.against)))
 
 
-def _seconds_in_bands(windows: Sequence[PodWindow], fresh: Sequence[float], max_batch: int) -> dict[int, float]:
+def _seconds_in_bands(windows: Sequence[PodWindow], fresh: Sequence[float]) -> dict[int, float]:
     """Seconds spent at each band, mean over replicas."""
     spent: dict[int, float] = {}
     for window, share in zip(windows, fresh, strict=True):
         if window.steps > 0:
-            band = band_of(window.scheduled, max_batch)
+            band = band_of(window.scheduled)
             spent[band] = spent.get(band, 0.0) + share * window.seconds / len(windows)
     return spent
 
@@ -150,7 +139,7 @@ def _faded(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
     return replace(cell, blocks=keep * cell.blocks, steps=keep * cell.steps, beside_steps=keep * cell.beside_steps)
 
 
-def _cell(one: Comparison, share: float, lengths: Array, max_batch: int) -> Cell | None:
+def _cell(one: Comparison, share: float, lengths: Array, prompt_seconds: float) -> Cell | None:
     """One comparison as a cell, or None where it says nothing."""
     tried, beside = one.tried, one.beside
     figures = (
@@ -159,17 +148,23 @@ def _cell(one: Comparison, share: float, lengths: Array, max_batch: int) -> Cell
     )
     if min(figures) <= 0 or max(one.k, one.against) >= len(lengths):
         return None
-    seconds = _log_ratio(tried.request_seconds / tried.requests, beside.request_seconds / beside.requests)
+    # Prompts come in lumps: that more of them were computed in one block than in the other is chance.
+    lump = tried.prefill_tokens / tried.seconds - beside.prefill_tokens / beside.seconds
+    chance = min(max(lump * prompt_seconds, -MOST_CHANCE), MOST_CHANCE)
+    filled = min(beside.prefill_tokens * prompt_seconds / beside.seconds, 1.0)
+    per = tried.request_seconds / tried.requests * (1.0 - chance)
+    seconds = _log_ratio(per, beside.request_seconds / beside.requests)
     tokens = _log_ratio(tried.tokens / tried.requests, beside.tokens / beside.requests)
     expected = math.log(lengths[one.k] / lengths[one.against])
     return Cell(
-        band=band_of(math.sqrt(one.first * min(one.last, max_batch)), max_batch),
+        band=band_of(tried.requests / tried.steps),
         k=one.k,
         against=one.against,
         blocks=share * one.blocks,
         steps=share * tried.steps,
         beside_steps=share * beside.steps,
         seconds=seconds,
+        seconds_noise=SECONDS_NOISE**2 + (PROMPTS_NOISE * filled) ** 2 + one.blocks * (PROMPTS_NOISE * chance) ** 2,
         seconds_square=min(one.seconds_square / one.blocks, MOST_RATIO**2),
         tokens=tokens - expected,
         tokens_square=max(min(one.tokens_square / one.blocks, MOST_RATIO**2) - tokens**2, 0.0),
@@ -188,7 +183,16 @@ def _both(one: Cell, other: Cell) -> Cell:
     share = other.blocks / blocks
     mixed = {
         name: getattr(one, name) + share * (getattr(other, name) - getattr(one, name))
-        for name in ("seconds", "seconds_square", "tokens", "tokens_square", "requests", "rate", "beside_rate")
+        for name in (
+            "seconds",
+            "seconds_noise",
+            "seconds_square",
+            "tokens",
+            "tokens_square",
+            "requests",
+            "rate",
+            "beside_rate",
+        )
     }
     return replace(
         one,
@@ -222,7 +226,7 @@ class Asked:
     @cached_property
     def places(self) -> NDArray[np.int64]:
         """Grid point of each cell."""
-        return np.array([middle(cell.band, self.max_batch) for cell in self.cells], dtype=np.int64)
+        return np.array([nearest(middle(cell.band), self.max_batch) for cell in self.cells], dtype=np.int64)
 
     @cached_property
     def tried(self) -> NDArray[np.int64]:

@@ -28,7 +28,6 @@ from speculative_operator.tuner.answers import (
     fixed,
     kept,
     nothing_to_turn,
-    probing,
     recommended,
     removed,
     resumed,
@@ -43,7 +42,6 @@ from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import dwell_seconds
-from speculative_operator.tuner.probe import begun, ended, following, watch_load, worth_probing
 from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
 from speculative_operator.tuner.report import acceptance_text, estimate, measured
 from speculative_operator.tuner.start import initial_table
@@ -79,13 +77,11 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
         return memory, nothing_to_turn(memory, policy)
     seen = sight(observation, memory.known, policy.knobs, now)
     hold = find_hold(observation, seen)
-    if hold is not None and memory.probe is not None and not memory.probe.began <= now < memory.probe.until:
-        return expired(memory, now)
     if hold is not None and policy.mode is not Mode.STATIC:
         return _unseen(memory, hold, policy, now)
     if hold is not None:
         return _static(memory, policy, Estimate(), now)
-    return _seen(memory if policy.mode is Mode.AUTO else ended(memory), seen, observation.table_version, policy, now)
+    return _seen(memory, seen, observation.table_version, policy, now)
 
 
 def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Memory, Decision]:
@@ -93,7 +89,7 @@ def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Mem
     if hold.reason is not Reason.COLLECTING:  # between two scrapes there is no news, good or bad
         memory = watch_sight(replace(memory, slow_windows=0), hold.reason, now)
     if to_fall_back(memory, policy, now):
-        running, memory = memory.table, ended(memory)
+        running = memory.table
         memory = replace(memory, before_outage=memory.table)
         safe = proven(memory, memory.table, policy, now)
         if safe != running:
@@ -120,7 +116,7 @@ def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now:
     )
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
-    memory = watch_load(replace(memory, blind_since=None), look.scheduled, now)
+    memory = replace(memory, blind_since=None)
     waiting = _waiting(memory, look) or _awaiting(memory, late, now)
     if waiting is not None:
         figures = estimate(view, look, memory.table)
@@ -144,8 +140,6 @@ def _without_late(seen: Sight, late: tuple[str, ...]) -> tuple[Sight, tuple[str,
 
 
 def _tuned(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    if memory.probe is not None:
-        return _trial(memory, view, look, now)
     memory = _count_slow(memory, view, look)
     less = _guard(memory, view, look)
     if less is not None:
@@ -158,7 +152,7 @@ def _tuned(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memor
 
 def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """Too few pods are believed for a new table, and enough for the guard."""
-    if memory.probe is None and not memory.hard_off:
+    if not memory.hard_off:
         memory = _count_slow(memory, view, look)
         less = _guard(memory, view, look)
         if less is not None:
@@ -179,9 +173,6 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
         if view.compares:
             memory = _trying(memory, view, look, now)
             return memory, _no_change(memory, view, look, proposal)
-        trial = worth_probing(memory, view, look.loads, now) if view.policy.mode is Mode.AUTO else None
-        if trial is not None:
-            return probing(begun(memory, trial, view, look.loads), view, look, trial)
         return memory, _no_change(memory, view, look, proposal)
     if view.policy.mode is Mode.RECOMMEND:
         return recommended(memory, view, look, proposal)
@@ -212,44 +203,6 @@ def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
     )
 
 
-def _trial(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    """A probe goes on, or ends in what has become the best table: the one before it, unless the trial went well."""
-    trial = memory.probe
-    if trial is None or (trial.began <= now < trial.until and not _hopeless(memory, view, look)):
-        figures = estimate(view, look, memory.table)
-        text = f"K {trial.k if trial else 0} on trial at {look.scheduled:.0f} requests"
-        return memory, kept(State.PROBING, memory, Reason.PROBING, text, figures)
-    further = following(memory, now)
-    if further is not None:
-        return probing(begun(memory, further, view, look.loads), view, look, further)
-    running = memory.table
-    memory = ended(memory)
-    proposal = propose(view, memory.table, look.loads, TRIED_MARGIN, 0.0, memory.targets)  # a write is due in any case
-    if proposal.worth > proposal.needed and proposal.table != memory.table:
-        return changed(memory, view, look, proposal, now, running)
-    memory = replace(memory, changed_at=now, pace=memory.pace.spent())
-    text = f"K {trial.k} brought no gain at {look.scheduled:.0f} requests: the table before the trial is back"
-    figures = estimate(view, look, memory.table)
-    return memory, kept(state_of(memory.table, look), memory, Reason.PROBED, text, figures, changed=True)
-
-
-def expired(memory: Memory, now: float) -> tuple[Memory, Decision]:
-    """A trial whose time is over while nothing can be said of it: the table before it is back."""
-    memory = replace(ended(memory), changed_at=now, pace=memory.pace.spent())
-    text = "a trial is over and there are no figures of it: the table before it is back"
-    return memory, kept(State.HOLDING, memory, Reason.PROBED, text, Estimate(), changed=True)
-
-
-def _hopeless(memory: Memory, view: Outlook, look: Look) -> bool:
-    """True when the trial measured clearly worse than its base is expected to be."""
-    seen = measured(view, look, memory.probe.k) if memory.probe is not None else None
-    if memory.probe is None or seen is None:
-        return False
-    base = memory.probe.base.k_at(look.scheduled)
-    expected = view.at(look.batch, base) if base in view.ks else -math.inf
-    return seen < expected - math.hypot(HOPELESS, QUANTILE * view.costs.unrest)
-
-
 def _without_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     if removal.to_return(memory, view, now):
         return resumed(memory, view, look, now)
@@ -260,7 +213,7 @@ def _static(memory: Memory, policy: Policy, figures: Estimate, now: float) -> tu
     wanted = initial_table(policy)
     differs = wanted != memory.table
     if differs:
-        memory = replace(memory, table=wanted, previous=memory.table, changed_at=now, probe=None)
+        memory = replace(memory, table=wanted, previous=memory.table, changed_at=now)
     return memory, fixed(memory, figures, changed=differs)
 
 

@@ -27,7 +27,7 @@ from speculative_operator.tuner.targets import Targets, limits
 CONFIDENCE = 0.5
 """A gain must exceed this many standard deviations of itself: better than even, since a mistake is seen in seconds."""
 RISE = 0.02
-RISE_EXPERTS = 0.0
+RISE_EXPERTS = 0.005
 """Log speed that a K which rises with load must bring, of dense models and of mixtures of experts."""
 NEAR = 1.5
 """Loads within this factor of one seen count as seen."""
@@ -165,6 +165,8 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
     if not lower:
         return None
     best = max(lower, key=lambda column: float(view.speed[at, column]))
+    if view.speed[at, lower[0]] >= view.speed[at, best] - 0.1:  # what misled about one K may about its neighbour
+        best = lower[0]
     if view.speed[at, best] <= measured + margin:
         return None
     start, _ = edges(view.policy.knobs.max_batch)[nearest(point / NEAR**0.5, view.policy.knobs.max_batch)]

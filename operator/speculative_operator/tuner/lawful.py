@@ -13,13 +13,13 @@ from speculative_operator.tuner.allowed import fit
 
 
 def lawful(decision: Decision, observation: Observation, policy: Policy) -> bool:
-    """True when `decision` changes something, on evidence, and within what the engine can do. A trial ends without, and
-    in a long outage K only falls, on the evidence of before."""
+    """True when `decision` changes something, on evidence, and within what the engine can do. In a long outage K only
+    falls, on the evidence of before."""
     seen = observation.gap is None and bool(observation.windows)
     return (
         decision.valid
         and decision.changed
-        and (seen or decision.reason in (Reason.METRICS_LOST, Reason.PROBED))
+        and (seen or decision.reason is Reason.METRICS_LOST)
         and fit(decision.table, policy) == decision.table
         and (policy.knobs.actuator is not Actuator.RESTART or len(decision.table.ks) == 1)
     )

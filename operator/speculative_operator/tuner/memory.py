@@ -7,7 +7,6 @@ holds floats would differ from itself after a round trip.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,22 +23,6 @@ from speculative_operator.tuner.pace import Pace
 from speculative_operator.tuner.speed import Speed
 from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Traffic
-
-FIRST_RETRY_SECONDS = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Another K on trial. `base` is the table to return to."""
-
-    base: KTable
-    k: int
-    began: float
-    until: float
-    next: tuple[int, ...] = ()
-    """K to try after this one."""
-    ends: float = math.inf
-    """When pods return by themselves, however late they took the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +58,6 @@ class Memory:
     drafted_at: float | None = None
     """When drafts were last seen."""
     pace: Pace = field(default_factory=Pace)
-    probe: Probe | None = None
-    trials: tuple[tuple[float, float], ...] = ()
-    """(seconds, scheduled requests) of the probes of the last hour."""
-    surveyed: bool = False
-    """True once the K beside the one in force were tried."""
-    steady: tuple[float, float] = (0.0, 0.0)
-    """(since, scheduled requests) of the load that still holds."""
-    retry_seconds: float = FIRST_RETRY_SECONDS
-    """Least time to the next probe while nothing is drafted."""
     hard_off: bool = False
     """True while pods run without a speculator."""
     hard_off_at: float | None = None
@@ -114,18 +88,14 @@ class Memory:
 
     def fitted(self, policy: Policy) -> Memory:
         """With a table that the policy allows: cut or stretched to `max_batch`, each K lowered to one that exists."""
-        table, probe = fit(self.table, policy), self.probe
-        if probe is not None and (
-            fit(probe.base, policy) != probe.base or not {probe.k, *probe.next} <= set(policy.knobs.ks)
-        ):
-            return replace(self, table=fit(probe.base, policy), probe=None).fitted(policy)
+        table = fit(self.table, policy)
         size = len(grid(policy.knobs.max_batch))
         load = self.traffic.load if len(self.traffic.load) == size else ()
         history = self.traffic.history if len(self.traffic.history) == size else ()
         if table == self.table and load == self.traffic.load and history == self.traffic.history:
             return self
         traffic = replace(self.traffic, load=load, history=history)
-        return replace(self, table=table, previous=None, proposal=None, probe=None, traffic=traffic)
+        return replace(self, table=table, previous=None, proposal=None, traffic=traffic)
 
     def to_status(self) -> dict[str, Any]:
         """A small JSON object of strings, whole numbers and rows; below 4 KiB."""

@@ -198,6 +198,17 @@ class Outlook:
 
     def against(self, incumbent: NDArray[np.int64]) -> Difference:
         """Speed of every K over that of the column in force; `incumbent[point]` is a column."""
+        key = incumbent.tobytes()
+        if key not in self._differences:
+            self._differences[key] = self._against(incumbent)
+        return self._differences[key]
+
+    @cached_property
+    def _differences(self) -> dict[bytes, Difference]:
+        """Found so far, by what is in force."""
+        return {}
+
+    def _against(self, incumbent: NDArray[np.int64]) -> Difference:
         rows, costs = np.arange(len(self.points)), self.costs
         apart = self.gradients - self.gradients[rows, incumbent][:, None, :]
         earned = self.drafts.gradient[self.columns][None] - self.drafts.gradient[self.columns[incumbent]][:, None]

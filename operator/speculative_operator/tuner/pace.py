@@ -1,6 +1,6 @@
 """How often a table may change: writes are a budget, and what is left of it sets the gain that a change must bring.
 
-Called by decide() and probe. A load that stays needs few changes, a load that moves needs many. So writes are saved up
+Called by decide(). A load that stays needs few changes, a load that moves needs many. So writes are saved up
 and granted by the hour, and the fewer are left, the more a change, or knowing more, must be worth.
 """
 
@@ -16,9 +16,6 @@ COARSE_MARGIN = 0.05
 """Log speed that a change must bring while the whole budget is left, and when none is."""
 MEASURED_MARGIN = 0.004
 """The first where the engine compares K, so that it need not also cover what the model errs."""
-FINE_WORTH = 0.003
-COARSE_WORTH = 0.015
-"""The same of the expected improvement of a trial."""
 SAVED = 4.0
 PER_HOUR = 9.0
 """Writes that may be saved up, and writes that are granted per hour."""
@@ -47,16 +44,6 @@ class Pace:
         """Log speed that a change must bring now. `measured`: the engine compares K."""
         fine = MEASURED_MARGIN if measured else FINE_MARGIN
         return fine + (COARSE_MARGIN - fine) * (1.0 - self._share) ** 2
-
-    @property
-    def worth(self) -> float:
-        """Expected improvement (log speed) that a trial must bring now."""
-        return COARSE_WORTH + (FINE_WORTH - COARSE_WORTH) * self._share
-
-    @property
-    def trials(self) -> int:
-        """Different K that may be tried one after the other: each takes a write, and so does the way back."""
-        return max(int(self.left) - 1, 0)
 
     def allows(self, gain: float) -> bool:
         """Whether a change that brings `gain` at the loads of now may be written: a great one on credit."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from speculative_operator.domain.table import KTable, TableError
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.basis import K_SD, KNOT_SD, Basis, basis_of
+from speculative_operator.tuner.comparisons import Cell
 from speculative_operator.tuner.costs import FORM_LIMIT, THETA_LIMIT, CostEvidence
 from speculative_operator.tuner.pace import SAVED, Pace
 from speculative_operator.tuner.prior import TERMS, Array
@@ -32,18 +33,19 @@ if TYPE_CHECKING:
 FORMAT = 2
 _POSITIONS = 16
 """Draft positions kept over a restart."""
+_LARGEST_K = 1000
+_CELLS = 12
+"""Comparisons kept, those of most blocks."""
 _LARGEST = 1e12
-_LONGEST_RETRY = 28_800.0
 
 
 def to_status(memory: Memory) -> dict[str, Any]:
-    """`memory` without what a restart makes worthless: windows seen, a probe that was running."""
-    table = memory.probe.base if memory.probe is not None else memory.table
+    """`memory` without what a restart makes worthless, as windows seen."""
     evidence, traffic = memory.acceptance, memory.traffic
     times = (memory.changed_at, memory.drafted_at, memory.hard_off_at, memory.doomed_since)
     return {
         "format": FORMAT,
-        "table": table.rows(),
+        "table": memory.table.rows(),
         "times": _text([moment or 0.0 for moment in times], 13),
         "mean": _text(memory.costs.mean.tolist(), 4),
         "precision": _text(_kept(memory.costs), 4),
@@ -56,10 +58,8 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "load": _text(traffic.load, 3),
         "history": _text(traffic.history, 3),
         "pace": _text([memory.pace.left], 3),
-        "trials": _text([number for trial in memory.trials for number in trial], 13),
-        "retrySeconds": int(memory.retry_seconds),
-        "surveyed": memory.surveyed,
         "hardOff": memory.hard_off,
+        "cells": [_text(astuple(cell), 4) for cell in sorted(memory.cells, key=lambda one: -one.blocks)[:_CELLS]],
         "targets": _targets_text(memory.targets),
     } | ({} if memory.before_outage is None else {"beforeOutage": memory.before_outage.rows()})
 
@@ -86,7 +86,6 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         return {}
     context, ratio, share, pressed, generated = _counts(data["traffic"])
     drafts, mean_k = _counts(data["drafts"])
-    trials = _counts(data["trials"])
     left = _numbers(data["pace"], 1)[0]
     traffic = Traffic(max(context, 1.0), ratio, generated, min(max(share, 0.01), 1.0))
     traffic = replace(
@@ -107,13 +106,18 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
             mean_k=min(mean_k, float(max(policy.knobs.ks, default=0))),
         ),
         "traffic": traffic,
-        "trials": tuple(zip(trials[::2], trials[1::2], strict=True)),
-        "surveyed": data["surveyed"] is True,
         "pace": Pace(min(left, SAVED)),
         "before_outage": None if before is None else fit(KTable.from_rows(before), policy),
+        "cells": tuple(_cell(text) for text in data.get("cells", [])),
         "targets": _targets(data.get("targets")),
-        "retry_seconds": min(max(float(data["retrySeconds"]), 1.0), _LONGEST_RETRY),
     }
+
+
+def _cell(text: str) -> Cell:
+    numbers = _numbers(text, len(fields(Cell)))
+    if min(numbers[3:6] + numbers[7:8]) < 0 or numbers[3] <= 0 or max(map(abs, numbers[:3])) > _LARGEST_K:
+        raise ValueError("a comparison of nothing")
+    return Cell(int(numbers[0]), int(numbers[1]), int(numbers[2]), *numbers[3:])
 
 
 def _targets_text(targets: Targets) -> dict[str, Any]:

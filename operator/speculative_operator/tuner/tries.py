@@ -11,31 +11,32 @@ import math
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable, Try
-from speculative_operator.tuner.comparisons import bands
-from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import incumbent_of
 from speculative_operator.tuner.outlook import Outlook
 from speculative_operator.tuner.prior import Array
 from speculative_operator.tuner.targets import Targets, limits
 
-MOST_SHARE = 0.3
+MOST_SHARE = 0.15
 LEAST_SHARE = 0.004
+ASKING_SHARE = 0.03
+"""Where nothing is drafted: so that it is seen when drafts would be accepted again."""
 SHARE_OF_WORTH = 20.0
 """Share of the blocks for one of expected improvement (log speed), between these limits."""
+MOST_COST = 0.003
+"""Log speed that trying may be expected to cost at first, while the share has not fallen yet."""
 LEAST_WORTH = 0.0002
 """Expected improvement below which a K is not tried."""
-WORST = -0.15
+WORST = -1.0
 """Expected log speed against the K in force below which a K is not tried, whatever knowing is worth."""
-FURTHEST = 2
-"""Steps of K from the one in force within which K are tried; no drafts at all may be tried from everywhere."""
 MOST_KS = 3
-MISSING_WORTH = 0.004
+MISSING_WORTH = 0.0005
 """Expected improvement by a K that is not tried, at a load there is now, for which a table is written again."""
 
 
@@ -55,21 +56,43 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
     incumbent = incumbent_of(view, table)
     found = view.against(incumbent)
     worth = expected_improvement(found.mean, found.deviation)
-    near = np.abs(np.arange(len(view.ks))[None, :] - incumbent[:, None]) <= FURTHEST
-    possible = (near | (view.columns == 0)) & (found.mean > WORST) & (worth >= LEAST_WORTH)
+    possible = (found.mean > WORST) & (worth >= LEAST_WORTH)
     possible[np.arange(len(incumbent)), incumbent] = False
-    possible &= limits(view, targets) if targets is not None else True
-    rows: list[Try] = []
-    max_batch = view.policy.knobs.max_batch
-    for first, last in bands(max_batch):
-        for low, high, k in _pieces(table, first, last):
-            row = nearest(math.sqrt(low * high), max_batch)
-            best = sorted(np.flatnonzero(possible[row]).tolist(), key=lambda column: -worth[row, column])[:MOST_KS]
-            ks = tuple(sorted(view.ks[column] for column in best if view.ks[column] != k))
-            if ks:
-                share = SHARE_OF_WORTH * float(worth[row, best[0]])
-                rows.append(Try(low, high, ks, round(min(max(share, LEAST_SHARE), MOST_SHARE), 3)))
-    return tuple(rows)
+    if targets is not None:
+        possible &= np.asarray(limits(view, targets), dtype=bool)
+    rows = [
+        _row(view, table, low, high, possible, worth, found.mean)
+        for first, last in _ranges(view.policy.knobs.max_batch)
+        for low, high in _pieces(table, first, last)
+    ]
+    return tuple(row for row in rows if row is not None)
+
+
+def _row(
+    view: Outlook, table: KTable, first: int, last: int, possible: NDArray[np.bool_], worth: Array, gain: Array
+) -> Try | None:
+    """What to try at these loads, those counting most at which most time was spent."""
+    rows = np.flatnonzero((view.points >= first) & (view.points <= last))
+    if not rows.size:
+        return None
+    time = np.array(view.traffic.load)[rows] if len(view.traffic.load) == len(view.points) else np.zeros(len(rows))
+    share = (time + 1e-3) / (time + 1e-3).sum()
+    gained, lost = share @ np.where(possible, worth, 0.0)[rows], share @ np.maximum(-gain, 0.0)[rows]
+    best = [int(column) for column in np.argsort(-gained)[:MOST_KS] if gained[column] >= LEAST_WORTH]
+    if not best and table.k_at(first) == 0:  # nothing else tells whether drafts would be accepted again
+        return next((Try(first, last, (k,), ASKING_SHARE) for k in view.ks if k > 0), None)
+    if not best:
+        return None
+    cost = max(float(np.mean(lost[best])), 1e-9)
+    taken = min(SHARE_OF_WORTH * float(gained[best[0]]), MOST_COST / cost, MOST_SHARE)
+    ks = tuple(sorted(view.ks[column] for column in best))
+    return Try(first, last, ks, round(max(taken, LEAST_SHARE), 3))
+
+
+def _ranges(max_batch: int) -> list[tuple[int, int]]:
+    """1, 2..7, 8..31 and so on: a block whose load leaves its row is lost."""
+    firsts = [1, *(first for first in (2 * 4**n for n in range(10)) if first <= max_batch)]
+    return list(zip(firsts, [*(first - 1 for first in firsts[1:]), max_batch], strict=True))
 
 
 def missing(
@@ -97,10 +120,8 @@ def expected_improvement(gain: Array, spread: Array) -> Array:
 _ERFC = np.vectorize(math.erfc, otypes=[float])
 
 
-def _pieces(table: KTable, first: int, last: int) -> list[tuple[int, int, int]]:
+def _pieces(table: KTable, first: int, last: int) -> list[tuple[int, int]]:
     """`first`..`last` cut where the K of `table` changes."""
     return [
-        (max(first, band.first), min(last, band.last), band.k)
-        for band in table
-        if band.first <= last and band.last >= first
+        (max(first, band.first), min(last, band.last)) for band in table if band.first <= last and band.last >= first
     ]

@@ -132,8 +132,6 @@ def test_who_sees_nothing_changes_nothing(blind: Observation, times: int) -> Non
     cluster = deepcopy(SETTLED)
     for _ in range(3):
         cluster.tick(observed(cluster))
-    while cluster.memory is not None and cluster.memory.probe is not None:
-        cluster.tick(observed(cluster))  # a trial would end by itself
     cluster.tick()
     table, decisions = cluster.table, cluster.status["decisions"]
     for _ in range(times):

@@ -192,8 +192,6 @@ def test_without_metrics_nothing_changes_and_it_is_said(reason: Reason) -> None:
     cluster = settled()
     for _ in range(3):
         cluster.tick(observed(cluster))
-    while cluster.memory is not None and cluster.memory.probe is not None:
-        cluster.tick(observed(cluster))  # a trial would end by itself
     cluster.tick()
     table, decisions = cluster.table, cluster.status["decisions"]
     outcome = cluster.tick(Observation(cluster.now, gap=Gap(reason, "connection refused")))

@@ -27,7 +27,7 @@ from speculative_operator.tuner.allowed import MOST_SHARE, fit_tries
 
 BASE = KTable.constant(3, 256)
 TRIES = (Try(5, 6, (1, 4), 0.05), Try(8, 8, (1,), 0.02))
-WRITTEN = {"steps": 16, "rows": [[5, 6, [1, 4], 0.05], [8, 8, [1], 0.02]]}
+WRITTEN = {"steps": 8, "rows": [[5, 6, [1, 4], 0.05], [8, 8, [1], 0.02]]}
 
 
 @pytest.fixture(autouse=True)

@@ -219,14 +219,6 @@ class Run:
         self.decisions.append(decision)
         return decision
 
-    def until_probe(self, batch: float, ticks: int = 60) -> Decision:
-        """Plays until a trial has begun; fails where none does."""
-        for _ in range(ticks):
-            self.play(batch)
-            if self.memory.probe is not None:
-                return self.decisions[-1]
-        raise AssertionError(f"no trial in {ticks} ticks")
-
     @property
     def writes(self) -> int:
         return sum(decision.changed for decision in self.decisions)

@@ -15,11 +15,10 @@ from speculative_operator.tuner.comparisons import (
     MOST_CELLS,
     Cell,
     band_of,
-    bands,
     learn_comparisons,
     middle,
 )
-from speculative_operator.tuner.grid import edges, grid
+from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.outlook import Outlook, outlook
 
 LENGTHS = np.array([1.0, 1.7, 2.1, 2.4, 2.6, 2.7])
@@ -52,7 +51,7 @@ def window(*comparisons: Comparison, load: float = LOAD, seconds: float = 10.0) 
 
 
 def learned(*comparisons: Comparison, known: tuple[Cell, ...] = (), seconds: float = 10.0) -> tuple[Cell, ...]:
-    return learn_comparisons(known, [window(*comparisons, seconds=seconds)], [1.0], LENGTHS, seconds, KNOBS.max_batch)
+    return learn_comparisons(known, [window(*comparisons, seconds=seconds)], [1.0], LENGTHS, 0.0, seconds)
 
 
 def view(cells: tuple[Cell, ...] = ()) -> Outlook:
@@ -65,14 +64,10 @@ def seen(found: Outlook, k: int, against: int, load: int = LOAD) -> tuple[float,
     return float(difference.mean[row, k]), float(difference.deviation[row, k])
 
 
-def test_bands_cover_every_load_once_and_end_with_cells_of_the_grid() -> None:
-    for max_batch in (1, 7, 64, 256, 1000):
-        found = bands(max_batch)
-        assert [load for first, last in found for load in range(first, last + 1)] == list(range(1, max_batch + 1))
-        assert {last for _, last in found} <= {last for _, last in edges(max_batch)}
-        for band, (first, last) in enumerate(found):
-            assert band_of(first, max_batch) == band_of(last, max_batch) == band
-            assert first <= grid(max_batch)[middle(band, max_batch)] <= last
+def test_bands_ascend_and_hold_their_middle() -> None:
+    found = [band_of(load) for load in range(1, 1000)]
+    assert found == sorted(found)
+    assert all(band_of(middle(band)) == band for band in found)
 
 
 def test_many_blocks_outweigh_the_model() -> None:
@@ -111,7 +106,7 @@ def test_neighbouring_loads_learn_too_and_distant_ones_do_not() -> None:
 def test_what_is_compared_fades_with_the_time_of_its_band_alone() -> None:
     cells = learned(compared(4, 3, 0.1, 0.0))
     there = learned(known=cells, seconds=FADE_SECONDS)
-    away = learn_comparisons(cells, [window(load=200.0, seconds=300.0)], [1.0], LENGTHS, 300.0, KNOBS.max_batch)
+    away = learn_comparisons(cells, [window(load=200.0, seconds=300.0)], [1.0], LENGTHS, 0.0, 300.0)
     assert there[0].blocks < 0.4 * cells[0].blocks
     assert away[0].blocks > 0.9 * cells[0].blocks
     assert there[0].seconds == cells[0].seconds
@@ -119,7 +114,7 @@ def test_what_is_compared_fades_with_the_time_of_its_band_alone() -> None:
 
 def test_two_looks_are_as_one_of_both() -> None:
     apart = learned(compared(4, 3, 0.1, 0.02, 10.0))
-    apart = learn_comparisons(apart, [window(compared(4, 3, 0.2, 0.1, 30.0))], [1.0], LENGTHS, 0.0, KNOBS.max_batch)
+    apart = learn_comparisons(apart, [window(compared(4, 3, 0.2, 0.1, 30.0))], [1.0], LENGTHS, 0.0, 0.0)
     assert len(apart) == 1
     assert apart[0].blocks == pytest.approx(40.0, rel=0.05)
     assert apart[0].seconds == pytest.approx(0.175, abs=0.005)

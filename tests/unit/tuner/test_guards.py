@@ -27,7 +27,6 @@ def warmed() -> Run:
     loop.play(*[20] * 6)
     loop.plant.conditional = USELESS
     loop.now += 100 * TICK
-    loop.memory = replace(loop.memory, probe=None)
     return loop
 
 
@@ -195,8 +194,6 @@ def guarded() -> Run:
     """Two more windows like the last, and drafts are cut."""
     loop = run(Plant(conditional=(0.8,) * 5, noise=0.0))
     loop.play(*[30] * 10)
-    if loop.memory.probe is not None:
-        loop.memory = replace(loop.memory, probe=None)
     assert loop.memory.table.k_at(30) > 0
     loop.plant.slow = dict.fromkeys(range(1, 6), 3.0)
     loop.memory = replace(loop.memory, changed_at=loop.now)
@@ -240,14 +237,14 @@ class TestWaiting:
 
     def test_for_time_since_the_last_change(self) -> None:
         loop = warmed()
-        loop.memory = replace(loop.memory, changed_at=loop.now + TICK - 1.0, probe=None)
+        loop.memory = replace(loop.memory, changed_at=loop.now + TICK - 1.0)
         decision = loop.see(Observation(loop.now + TICK, {"a": next_window(loop)}))
         assert (decision.reason, decision.changed, decision.valid) == (Reason.DWELLING, False, True)
         assert "s more after the last change" in decision.message
 
     def test_for_writes(self) -> None:
         loop = warmed()
-        loop.memory = replace(loop.memory, pace=Pace(-9.0), probe=None, changed_at=None)
+        loop.memory = replace(loop.memory, pace=Pace(-9.0), changed_at=None)
         decision = loop.see(Observation(loop.now + TICK, {"a": next_window(loop)}))
         assert (decision.reason, decision.changed) == (Reason.DWELLING, False)
         assert "too many changes" in decision.message

@@ -19,9 +19,7 @@ from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import choices, grid, nearest
 from speculative_operator.tuner.judge import incumbent_of, least_bad, propose
-from speculative_operator.tuner.memory import Probe
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
-from speculative_operator.tuner.probe import trial_table
 from speculative_operator.tuner.traffic import Traffic
 
 POINTS = grid(256)
@@ -215,16 +213,13 @@ def test_where_k_may_only_fall_no_table_rises(seed: int, loads: list[float], act
     view = seeing({}, asked)
     view.__dict__["speed"] = random.normal(0, 0.1, view.speed.shape)
     table = fit(KTable.from_dense(random.choice(KNOBS.ks, 256).tolist()), asked)
-    trial = Probe(table, int(random.choice(KNOBS.ks)), 0.0, 15.0)
     for found in (
         table,
         initial_table(asked),
         propose(view, table, loads, MARGIN).table,
-        trial_table(trial, view, loads),
     ):
         assert [band.k for band in found] == sorted((band.k for band in found), reverse=True)
         assert found == fit(found, asked)
-    assert trial_table(trial, view, loads).k_at(round(loads[0])) == trial.k
 
 
 class TestLeastBad:

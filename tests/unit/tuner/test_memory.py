@@ -15,6 +15,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, initial_table
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
+from speculative_operator.tuner.comparisons import Cell
 from speculative_operator.tuner.outlook import outlook
 
 
@@ -63,7 +64,7 @@ def test_the_largest_memory_stays_below_four_kibibytes() -> None:
             load=tuple(1.234567e-7 for _ in memory.traffic.load),
             history=tuple(1.234567e-7 for _ in memory.traffic.load),
         ),
-        trials=tuple((1_700_000_000.123 + n, 123.456) for n in range(5)),
+        cells=tuple(Cell(n, 10, 11, *[-1.234567] * 11) for n in range(48)),
     )
     assert len(json.dumps(noisy.to_status())) < 4096
 
@@ -76,7 +77,6 @@ def test_beliefs_survive_a_round_trip() -> None:
     assert restored.acceptance.reached == pytest.approx(loop.memory.acceptance.reached, rel=1e-3)
     assert restored.traffic.context == pytest.approx(loop.memory.traffic.context, rel=1e-3)
     assert restored.pace.left == pytest.approx(loop.memory.pace.left, abs=0.01)
-    assert restored.surveyed == loop.memory.surveyed
     before, after = (
         outlook(loop.policy, memory.costs, memory.acceptance, memory.traffic) for memory in (loop.memory, restored)
     )
@@ -118,9 +118,9 @@ def test_the_dwell_survives_a_restart() -> None:
         {"load": ["1"]},
         {"history": 4},
         {"times": "yesterday"},
-        {"trials": "1 2 3"},
+        {"cells": ["1 2 3"]},
         {"pace": ""},
-        {"retrySeconds": "soon"},
+        {"cells": 7},
     ],
     ids=str,
 )

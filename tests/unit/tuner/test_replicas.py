@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.unit.tuner.plant import TICK, Plant, Run, policy, run
+from tests.unit.tuner.plant import TICK, Plant, Run, run
 
 from speculative_operator.domain.decision import Decision
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
@@ -103,18 +102,3 @@ def test_pods_that_lag_behind_by_seconds_are_read_all_the_same() -> None:
         }
         loop.see(Observation(loop.now, pods))
     assert loop.decisions[-1].valid
-
-
-def test_a_table_is_given_for_the_load_of_the_fullest_too() -> None:
-    """Trials and guards look at every replica's load, not at their mean, at which none may be."""
-    loop = run(Plant(noise=0.02), policy())
-    for _ in range(60):
-        play(loop, [3, 60], 1)
-        if loop.memory.probe is not None:
-            break
-    trial = loop.memory.probe
-    assert trial is not None
-    changed = [b for b in range(1, 257) if loop.memory.table.k_at(b) != trial.base.k_at(b)]
-    assert changed
-    assert all(b <= 5 or b >= 39 for b in changed)
-    assert replace(trial, base=loop.memory.table) != trial
