@@ -27,6 +27,8 @@ BAD_BLOCK = -log(2.0)
 """One of the first blocks whose log speed differs by this strikes a K, where prompts cannot be why."""
 BAD_MEAN, BAD_ERRORS, LEAST_BLOCKS = -0.10, 3.0, 5
 """From LEAST_BLOCKS blocks on, a mean that is below BAD_MEAN by BAD_ERRORS standard errors strikes a K instead."""
+FORGIVEN = 512
+"""Blocks at the K in force after which a struck K may be tried again: texts change, and nothing else would tell."""
 LEAST_REQUESTS = 16
 """Request-steps of a block that strikes a K, unless it ended early: of fewer, half the tokens may be chance."""
 MOST_COMPARISONS = 32
@@ -52,11 +54,23 @@ _NOTHING: Totals = (0, 0.0, 0, 0.0, 0, 0)
 class _Record:
     """What became of one K in one cell under the table in force."""
 
-    __slots__ = ("blocks", "square", "steps", "struck", "total")
+    __slots__ = ("blocks", "rested", "square", "steps", "struck", "total")
 
     def __init__(self) -> None:
-        self.steps, self.blocks, self.total, self.square = 0, 0, 0.0, 0.0
-        self.struck = False
+        self.steps = 0
+        self.forgive()
+
+    def forgive(self) -> None:
+        """It is judged anew."""
+        self.blocks, self.total, self.square = 0, 0.0, 0.0
+        self.struck, self.rested = False, 0
+
+    def rest(self) -> None:
+        """A block at the K in force has passed."""
+        if self.struck:
+            self.rested += 1
+            if self.rested >= FORGIVEN:
+                self.forgive()
 
     def judge(self, speed: float, fair: bool) -> None:
         """`speed` is the log of a block's over that of the blocks beside it; `fair` where one block may tell."""
@@ -90,6 +104,8 @@ class _Cell:
 
     def next_try(self, steps: int) -> int | None:
         """Called after each block of `steps` at the table's K: the K of the next block, where one is due."""
+        for record in self.records.values():
+            record.rest()
         ks = [k for k, record in self.records.items() if not record.struck]
         if not ks:
             return None

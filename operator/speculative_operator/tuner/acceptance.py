@@ -39,6 +39,8 @@ DRIFT = 0.75
 ALARM = 8.0
 """CUSUM of accepted drafts, in standard deviations: slack a window, and sum at which a change is believed."""
 KEPT_AFTER_CHANGE = 0.1
+PRIOR_ERRS = 0.5
+"""Where what was seen before is off by less than this share of what the posterior is off, nothing has changed."""
 FITTED_FROM = 1.5
 """Mean K of the evidence from which run lengths, rather than the prior's shape, say how deeper positions fare."""
 LEAST_FACTOR, MOST_FACTOR = 0.6, 1.6
@@ -188,7 +190,16 @@ def _noticed(evidence: AcceptanceEvidence, sample: DraftSample, prior: Array) ->
     falling = max(0.0, evidence.falling - score - DRIFT)
     if max(rising, falling) < ALARM:
         return replace(evidence, rising=rising, falling=falling)
+    if abs(float(accepted.sum()) - _expected(evidence, reached, mean)) < PRIOR_ERRS * abs(accepted.sum() - expected):
+        # it is the prior that errs, not what was seen before: to forget would only bring the prior back
+        return replace(evidence, rising=0.0, falling=0.0)
     return replace(_scaled(evidence, KEPT_AFTER_CHANGE), rising=0.0, falling=0.0)
+
+
+def _expected(evidence: AcceptanceEvidence, reached: Array, mean: Array) -> float:
+    """Accepted drafts by what was seen alone; positions never reached are taken as believed."""
+    tried, taken = _padded(evidence.reached, len(mean)), _padded(evidence.accepted, len(mean))
+    return float(reached @ np.where(tried > 0, taken / np.maximum(tried, 1e-9), mean))
 
 
 def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:

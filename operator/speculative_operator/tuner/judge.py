@@ -31,6 +31,10 @@ RISE_EXPERTS = 0.005
 """Log speed that a K which rises with load must bring, of dense models and of mixtures of experts."""
 NEAR = 1.5
 """Loads within this factor of one seen count as seen."""
+NOTHING_EARNED = 0.03
+"""Tokens that a step gains by its drafts below which they are useless: they are made, verified and thrown away."""
+USELESS_COST = 0.06
+"""Log speed that useless drafts cost at least, whatever the model says: above any margin, so that they end at once."""
 PAST_WEIGHT = 0.25
 FAR_WEIGHT = 0.05
 """What a gain counts at a load that was seen in the last minutes but is not there now, and at one not seen at all."""
@@ -78,6 +82,9 @@ def propose(
     weights = weights_of(view, loads)
     doubt = confidence if rollout.free(view.policy) else rollout.DOUBT
     sure = value - doubt * found.deviation
+    useless = _useless(view, incumbent)
+    value[useless, 0] = np.maximum(value[useless, 0], USELESS_COST)
+    sure[useless, 0] = value[useless, 0]
     if view.policy.knobs.actuator is Actuator.RESTART:
         chosen = _one_for_all(sure, _share(view, loads))
     else:
@@ -109,6 +116,13 @@ def propose(
         now=float(np.mean((gain * lift)[here])),
         tempting=bool(np.any(lost[weights >= 1.0] > 0)),
     )
+
+
+def _useless(view: Outlook, incumbent: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Points at which drafts are made that earn nothing, and could be left out at once."""
+    if view.ks[0] != 0 or not rollout.free(view.policy):
+        return np.zeros(len(incumbent), dtype=bool)
+    return np.asarray((view.lengths()[incumbent] < 1.0 + NOTHING_EARNED) & (incumbent > 0))
 
 
 def lift_of(view: Outlook, incumbent: NDArray[np.int64]) -> Array:

@@ -132,9 +132,16 @@ class TestChange:
         later = after(*[constant(0.0, 4000)] * 3, start=soon)
         assert acceptance(later, PRIOR).length[5] < 1.15
 
+    def test_a_prior_that_errs_does_not_come_back(self) -> None:
+        evidence = AcceptanceEvidence()
+        for _ in range(40):
+            evidence = after(constant(0.0, 300), start=evidence)
+            believed = first(evidence)
+        assert believed < 0.05, "each alarm would bring the prior back"
+
     def test_so_is_one_that_came_back(self) -> None:
         evidence = after(*[constant(0.0, 4000)] * 60)
-        evidence = after(*[constant(0.7, 4000)] * 3, start=evidence)
+        evidence = after(*[constant(0.7, 4000)] * 5, start=evidence)
         assert first(evidence) > 0.55
 
     def test_a_slow_drift_is_followed(self) -> None:
