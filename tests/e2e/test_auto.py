@@ -94,8 +94,10 @@ def test_rows_of_the_users_own_serve_new_objects_and_move_no_old_one(stage: Stag
     assert "--speculative-config" in drafting[1]
     assert loads(stage, "new") == ["verifier", "speculator"], "from the pod's own folder"
     assert stage.condition("new", "PairCompatible")["status"] == "True"
-    described = stage.cluster.kubectl("describe", "specdep", "new", "-n", NAMESPACE).stdout
-    assert "SpeculatorPicked" in described
+    describe = ("describe", "specdep", "new", "-n", NAMESPACE)
+    # events are written in their own time, the pods may be there before
+    until(lambda: "SpeculatorPicked" in stage.cluster.kubectl(*describe).stdout, LONG)
+    described = stage.cluster.kubectl(*describe).stdout
     assert f"picked tiny/{hub.DRAFT} (draft_model): made for tiny/{hub.TARGET}" in described
     assert engine(stage, "old") == alone
 

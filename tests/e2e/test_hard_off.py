@@ -74,7 +74,7 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
     until(lambda: not heavy.table_config(NAME), 30)
     out = heavy.load(NAME, seconds=20, rate=4)
     assert not [record for record in read_records(out) if record["failed"]]
-    until(lambda: speculation(heavy).get("tokensPerSecond"), 30)
+    until(lambda: speculation(heavy).get("tokensPerSecond"), 90)
     assert heavy.condition(NAME, "MetricsAvailable")["status"] == "True", "no figures of drafts is as it should be"
     assert "acceptanceRate" not in speculation(heavy)
     shown = heavy.cluster.kubectl("get", "specdep", NAME, "-n", NAMESPACE, "-o", "wide").stdout
