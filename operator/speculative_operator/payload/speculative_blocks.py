@@ -27,8 +27,9 @@ BAD_BLOCK = -log(2.0)
 """One of the first blocks whose log speed differs by this strikes a K, where prompts cannot be why."""
 BAD_MEAN, BAD_ERRORS, LEAST_BLOCKS = -0.10, 3.0, 5
 """From LEAST_BLOCKS blocks on, a mean that is below BAD_MEAN by BAD_ERRORS standard errors strikes a K instead."""
-FORGIVEN = 512
-"""Blocks at the K in force after which a struck K may be tried again: texts change, and nothing else would tell."""
+FORGIVEN, LONGEST_REST = 512, 4096
+"""Blocks at the K in force after which a struck K may be tried again: texts change, and nothing else would tell. Each
+strike doubles the rest, so that a K that stays bad costs less than a thousandth of its shortfall."""
 LEAST_REQUESTS = 16
 """Request-steps of a block that strikes a K, unless it ended early: of fewer, half the tokens may be chance."""
 MOST_COMPARISONS = 32
@@ -54,14 +55,13 @@ _NOTHING: Totals = (0, 0.0, 0, 0.0, 0, 0)
 class _Record:
     """What became of one K in one cell under the table in force."""
 
-    __slots__ = ("blocks", "rested", "square", "steps", "struck", "total")
+    __slots__ = ("blocks", "rest_needed", "rested", "square", "steps", "struck", "total")
 
     def __init__(self) -> None:
-        self.steps = 0
-        self.forgive()
+        self.steps, self.rest_needed = 0, FORGIVEN
+        self._judge_anew()
 
-    def forgive(self) -> None:
-        """It is judged anew."""
+    def _judge_anew(self) -> None:
         self.blocks, self.total, self.square = 0, 0.0, 0.0
         self.struck, self.rested = False, 0
 
@@ -69,8 +69,9 @@ class _Record:
         """A block at the K in force has passed."""
         if self.struck:
             self.rested += 1
-            if self.rested >= FORGIVEN:
-                self.forgive()
+            if self.rested >= self.rest_needed:
+                self.rest_needed = min(2 * self.rest_needed, LONGEST_REST)
+                self._judge_anew()
 
     def judge(self, speed: float, fair: bool) -> None:
         """`speed` is the log of a block's over that of the blocks beside it; `fair` where one block may tell."""

@@ -95,7 +95,7 @@ def test_what_may_be_tried_is_told_as_the_tables_file_has_it() -> None:
 
     decision = subject(SPEC).session().feed(START, {"a": Pod().run(5).text()})
     told = answer(START, decision, (Try(1, 4, (2, 5), 0.05), Try(9, 12, (3,), 0.02)))
-    assert told["tries"] == {"steps": 16, "rows": [[1, 4, [2, 5], 0.05], [9, 12, [3], 0.02]]}
+    assert told["tries"] == {"steps": 8, "rows": [[1, 4, [2, 5], 0.05], [9, 12, [3], 0.02]]}
     assert answer(START, decision)["tries"] is None
 
 
