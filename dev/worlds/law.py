@@ -195,7 +195,7 @@ def _steps(pod: Pod, moment: float) -> None:
             blocks.idle()
         if now[at.NOW] >= moment:
             return
-        code = advance(machine, state, opened, blocks.k_for(int(now[at.DECODING])), moment)
+        code = advance(machine, state, opened, blocks.k_for(int(now[at.DECODING] + now[at.HOLDING])), moment)
         k, decoding, requests, seconds, tokens, prompt, _ = step.tolist()
         if tokens > 0:
             blocks.count(int(k), int(decoding), int(requests), seconds, int(tokens), int(prompt))

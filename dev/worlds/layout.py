@@ -126,7 +126,11 @@ FIRSTS = 15
 """Requests that got a first token."""
 CONTEXT_BIN = 16
 """Of the mean context of the planned step's decoding requests."""
-STATE = 17
+ASKED_K = 17
+"""K that was drafted in the step before the planned one."""
+HOLDING = 18
+"""Decoding requests that sit a step of prompts out, and verify their drafts after it."""
+STATE = 19
 
 # Counters, as the engine exports them.
 N = 0

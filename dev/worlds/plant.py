@@ -44,6 +44,7 @@ def plan(machine: Machine, state: State, opened: int) -> bool:
             context += req[row, at.CONTEXT]
     alone = prompts and par[at.PROMPTS_ALONE] > 0 and (decoding == 0 or now[at.ALONE] == 0)
     now[at.ALONE] = 1.0 if alone else 0.0
+    now[at.HOLDING] = decoding if alone else 0.0
     if alone:
         decoding, taken = 0.0, 0.0
     forbidden = par[at.PROMPTS_ALONE] > 0 and not alone
@@ -178,8 +179,8 @@ def book(machine: Machine, state: State, work: Floats, seconds: float, tokens: f
     """Count the step that ended."""
     now, step = state.now, state.step
     requests = work[st.W_DECODING] + work[st.W_PROMPTS]
-    step[at.S_K] = work[st.W_K]
-    step[at.S_DECODING] = work[st.W_EMIT]
+    step[at.S_K] = work[st.W_K] if work[st.W_DECODING] > 0 else now[at.ASKED_K]
+    step[at.S_DECODING] = work[st.W_EMIT] + now[at.HOLDING]
     step[at.S_REQUESTS] = requests
     step[at.S_SECONDS] = now[at.NOW] - now[at.BEGAN]
     step[at.S_TOKENS] = tokens
@@ -220,6 +221,7 @@ def carry_out(machine: Machine, state: State, k: int) -> None:
         state.minutes[minute, at.M_RESIDENCE] += present * min(seconds, now[at.NOW] - machine.par[at.WARM])
     tokens = settle(machine, state, k)
     book(machine, state, work, seconds, tokens)
+    now[at.ASKED_K] = k
     now[at.PLANNED] = 0.0
 
 
@@ -254,5 +256,5 @@ def serve(machine: Machine, state: State, opened: int, table: Ints, until: float
     while state.now[at.NOW] < until:
         if find_work(machine, state, opened, until) == IDLE:
             return
-        key = min(int(state.now[at.DECODING]), len(table) - 1)
+        key = min(int(state.now[at.DECODING] + state.now[at.HOLDING]), len(table) - 1)
         carry_out(machine, state, int(table[key, min(int(state.now[at.CONTEXT_BIN]), table.shape[1] - 1)]))

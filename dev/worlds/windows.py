@@ -56,6 +56,8 @@ def window(state: State, before: Scrape, after: Scrape, capacity: float, plug_in
     tpot = (long[:, at.ENDED] - long[:, at.FIRST]) / (long[:, at.OUT] - 1)
     ttft = first[:, at.FIRST] - first[:, at.CAME]
     positions = after.positions - before.positions
+    seated = state.req[state.running[: int(state.now[at.RUNNING])]]
+    untouched = float(np.sum((seated[:, at.LEFT] >= seated[:, at.PROMPT]) & (seated[:, at.CHUNK] <= 0)))
     return PodWindow(
         start=before.time,
         end=after.time,
@@ -65,8 +67,8 @@ def window(state: State, before: Scrape, after: Scrape, capacity: float, plug_in
         first_tokens=float(d[at.F]),
         generated_tokens=float(d[at.G]),
         prompt_tokens=float(d[at.PROMPT_TOKENS]),
-        running=float(state.now[at.RUNNING]),
-        waiting=float(state.now[at.TAIL] - state.now[at.HEAD]),
+        running=float(state.now[at.RUNNING]) - untouched,
+        waiting=float(state.now[at.TAIL] - state.now[at.HEAD]) + untouched,
         preemptions=float(d[at.PREEMPTED]),
         kv_usage=min(float(state.now[at.KV]) / capacity, 1.0),
         kv_capacity_tokens=capacity,

@@ -22,7 +22,8 @@ _new_tokens = attrgetter("new_token_ids")
 Cell = tuple[int, float, int, int, int]
 """Steps, seconds, requests, tokens, prompt tokens."""
 Step = tuple[int, int, int, float, int, int]
-"""K verified, decoding requests, scheduled requests, seconds, tokens, prompt tokens."""
+"""K, decoding requests, scheduled requests, seconds, tokens, prompt tokens. K is what was verified; of a step in which
+nobody could have drafts, since prompts alone ran, what was asked for when the step before was scheduled."""
 Positions = tuple[tuple[int, ...], tuple[int, ...]]
 """Drafted and accepted by position."""
 
@@ -83,13 +84,14 @@ class Meter:
                 stats = client.scheduler_stats.spec_decoding_stats
         if not tokens and stats is None:
             return None
-        batch, drafts = len(plan.num_scheduled_tokens), plan.scheduled_spec_decode_tokens
+        batch, drafts, prompts_alone = len(plan.num_scheduled_tokens), plan.scheduled_spec_decode_tokens, False
         further = plan.total_num_scheduled_tokens - batch
         if made_for and len(drafts) == batch and further == batch * made_for and made_for < len(self._label):
             k, prefill = self._label[made_for], 0  # every request verifies as many drafts as were asked for
         else:
             lengths, of_outputs = list(map(len, drafts.values())), _decoding(plan)
             k = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
+            prompts_alone = not of_outputs
             if made_for > k and (self._varied or withheld) and (lengths or of_outputs):
                 k = made_for
             # a decoding request gets a token and its drafts, everything else is prompt
@@ -104,7 +106,7 @@ class Meter:
         key = (k, _BUCKETS[batch] if batch < len(_BUCKETS) else LARGEST_BUCKET + 1)
         steps, before, requests, emitted, prompt = self.cells.get(key, (0, 0.0, 0, 0, 0))
         self.cells[key] = (steps + 1, before + seconds, requests + batch, emitted + tokens, prompt + prefill)
-        return k, decoding, batch, seconds, tokens, prefill
+        return (made_for if prompts_alone else k), decoding, batch, seconds, tokens, prefill
 
     def _add_drafts(self, k: int, drafted: Iterable[int], accepted: Iterable[int]) -> None:
         """vLLM's own figures of the step: it has left out what grammars forbade and requests that had ended."""

@@ -352,7 +352,7 @@ def _verified(own: Record) -> int:
 @compiled
 def _tell(own: Record, replica: int, busy: bool, plugin: Calls) -> None:
     """Hand the step to the plug-in's blocks."""
-    k, seconds = int(_verified(own)), float(own.clock - own.started)
+    k, seconds = int(own.k), float(own.clock - own.started)
     counts = int(own.decoding + own.ending), int(own.scheduled), seconds, int(own.generation), int(own.prefill)
     plugin.count(replica, k, *counts, int(busy))
 

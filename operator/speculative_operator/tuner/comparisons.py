@@ -108,15 +108,16 @@ def learn_comparisons(
     fresh: Sequence[float],
     lengths: Array,
     prompt_seconds: float,
+    before_first: float,
     elapsed: float,
 ) -> tuple[Cell, ...]:
     """`known` after one look at all replicas; `lengths[K]` are tokens per step by acceptance by position,
-    `prompt_seconds` what a prompt token takes."""
+    `prompt_seconds` what a prompt token takes, `before_first` the share of their time that requests await one."""
     spent = _seconds_in_bands(windows, fresh)
     cells = {(cell.band, cell.k, cell.against): _faded(cell, spent, elapsed) for cell in known}
     for window, share in zip(windows, fresh, strict=True):
         for one in window.comparisons:
-            seen = _cell(one, share, lengths, prompt_seconds)
+            seen = _cell(one, share, lengths, prompt_seconds, before_first)
             if seen is not None:
                 key = (seen.band, seen.k, seen.against)
                 cells[key] = _both(cells[key], seen) if key in cells else seen
@@ -139,7 +140,9 @@ def _faded(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
     return replace(cell, blocks=keep * cell.blocks, steps=keep * cell.steps, beside_steps=keep * cell.beside_steps)
 
 
-def _cell(one: Comparison, share: float, lengths: Array, prompt_seconds: float) -> Cell | None:
+def _cell(
+    one: Comparison, share: float, lengths: Array, prompt_seconds: float, before_first: float
+) -> Cell | None:
     """One comparison as a cell, or None where it says nothing."""
     tried, beside = one.tried, one.beside
     figures = (
@@ -148,8 +151,10 @@ def _cell(one: Comparison, share: float, lengths: Array, prompt_seconds: float) 
     )
     if min(figures) <= 0 or max(one.k, one.against) >= len(lengths):
         return None
-    # Prompts come in lumps: that more of them were computed in one block than in the other is chance.
-    lump = tried.prefill_tokens / tried.seconds - beside.prefill_tokens / beside.seconds
+    # Prompts come in lumps: that more of them were computed in one block than in the other is chance. Where few wait
+    # as many are computed a second at every K, where most do a step.
+    even = tried.seconds / beside.seconds * (1.0 - before_first) + tried.steps / beside.steps * before_first
+    lump = (tried.prefill_tokens - even * beside.prefill_tokens) / tried.seconds
     chance = min(max(lump * prompt_seconds, -MOST_CHANCE), MOST_CHANCE)
     filled = min(beside.prefill_tokens * prompt_seconds / beside.seconds, 1.0)
     per = tried.request_seconds / tried.requests * (1.0 - chance)

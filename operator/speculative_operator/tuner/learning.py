@@ -91,6 +91,7 @@ def learn(
             fresh,
             _lengths(drafts, acceptance(evidence, expected)),
             _prompt_seconds(memory, look, policy),
+            memory.traffic.before_first,
             elapsed,
         ),
         costs=learn_costs(memory.costs, tuple(steps), elapsed, prior, policy.knobs),

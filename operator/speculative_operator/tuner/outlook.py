@@ -210,18 +210,20 @@ class Outlook:
 
     def _against(self, incumbent: NDArray[np.int64]) -> Difference:
         rows, costs = np.arange(len(self.points)), self.costs
-        apart = self.gradients - self.gradients[rows, incumbent][:, None, :]
+        model, gradients = self._alongside(incumbent)
+        apart = gradients - gradients[rows, incumbent][:, None, :]
         earned = self.drafts.gradient[self.columns][None] - self.drafts.gradient[self.columns[incumbent]][:, None]
-        mean = self.speed - self.speed[rows, incumbent][:, None]
+        richer = np.log(self.lengths())[None, :] - np.log(self.lengths()[incumbent])[:, None]
+        longer = model - model[rows, incumbent][:, None]
         seconds = np.sum((apart @ costs.covariance) * apart, axis=-1) + PREDICTION_NOISE**2
         tokens = np.sum(earned**2 * self.drafts.variance, axis=-1)
         if not self.compares:
-            return Difference(mean, np.sqrt(seconds + tokens))
+            return self._difference(richer, longer, tokens, seconds, incumbent)
         ks = self.columns.astype(float)
         asked = Asked(self.points, ks, ks[incumbent], self.cells, self.policy.knobs.max_batch)
         errs, across, own = asked.misfit(SECONDS_STEP, SECONDS_OFF)
-        measured = self.gradients[asked.places, asked.tried] - self.gradients[asked.places, asked.beside]
-        predicted = self.log_seconds[asked.places, asked.tried] - self.log_seconds[asked.places, asked.beside]
+        measured = gradients[asked.places, asked.tried] - gradients[asked.places, asked.beside]
+        predicted = model[asked.places, asked.tried] - model[asked.places, asked.beside]
         more, seconds = updated(
             seconds + errs,
             across + apart @ costs.covariance @ measured.T,
@@ -237,7 +239,36 @@ class Outlook:
             [cell.tokens_variance for cell in self.cells],
             np.array([cell.tokens for cell in self.cells]),
         )
-        return Difference(mean + earned_more - more, np.sqrt(seconds + tokens))
+        return self._difference(richer + earned_more, longer + more, tokens, seconds, incumbent)
+
+    def _alongside(self, incumbent: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Log seconds of a step at every K and their derivatives, as blocks side by side meet them: as many prompts a
+        second where few requests await their first token, which then do not change the order of K; as many a step
+        where most do."""
+        b, ks = self.points[:, None], self.columns[None, :].astype(float)
+        emitted = self.points * self.lengths()[incumbent]
+        prefill = self.traffic.before_first * emitted[:, None] * self.traffic.prompt_ratio + 0.0 * ks
+        drafted = ks * self.traffic.draft_share
+        terms = step_terms(
+            self.costs.prior.costs, self.policy.knobs, b, drafted, np.asarray(self.traffic.context), prefill
+        )
+        on = terms, _columns(self.policy.knobs, self.ks, self.traffic.draft_share)
+        return self.costs.log_seconds(*on), self.costs.gradient(*on)
+
+    def _difference(
+        self, richer: Array, longer: Array, tokens: Array, seconds: Array, incumbent: NDArray[np.int64]
+    ) -> Difference:
+        """Of steps with log `richer` more tokens that take log `longer`, and the variances of both.
+
+        Requests spend a share w of their time before their first token, which grows as steps do, and the rest after it,
+        which grows as steps over tokens: time' / time = steps x (w + (1 - w) / tokens).
+        """
+        waiting = self.traffic.before_first
+        left = waiting + (1.0 - waiting) * np.exp(-richer)
+        mean = -np.log(left) - longer
+        mean = np.where(self.speed > INFEASIBLE / 2, mean, INFEASIBLE)
+        mean[np.arange(len(self.points)), incumbent] = 0.0
+        return Difference(mean, np.sqrt(seconds + tokens * (1.0 - waiting / left) ** 2))
 
     def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
         """Log standard deviation of speed at points `rows` and K `columns` over that of a pod without speculator."""

@@ -54,6 +54,9 @@ class Traffic:
     """The same over a longer time."""
     pressed: float = 0.0
     """Share of that time in which requests waited for KV memory."""
+    before_first: float = 0.0
+    """Share of their time that requests spend before their first token, whenever not for want of seats or memory: drafts
+    do not help them, shorter steps do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class Look:
     """Scheduled requests per step of each replica that served."""
     pressed: float
     """Share of the replicas where requests waited for KV memory."""
+    before_first: float
+    """Share of their time that requests spent before their first token."""
     replicas: int
     """Pods looked at, idle ones included."""
 
@@ -112,6 +117,7 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         drafts=drafts,
         loads=tuple(sorted(window.scheduled for window in busy)),
         pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
+        before_first=math.fsum(w.ttft_seconds for w in busy) / math.fsum(w.ttft_seconds + w.step_seconds for w in busy),
         replicas=len(windows),
     )
 
@@ -177,9 +183,12 @@ def learn_traffic(
     held = traffic.generated * math.exp(-seconds / TRAFFIC_SECONDS)
     tokens = held + look.generated_tokens
     ratio = (traffic.prompt_ratio * held + look.prompt_tokens) / tokens if tokens > 0 else traffic.prompt_ratio
+    served = all(window.running >= max_batch or _pressed(window) for window in windows)
+    before_first = 0.0 if served else look.before_first
     return replace(
         traffic,
         generated=tokens,
+        before_first=traffic.before_first + new * (before_first - traffic.before_first),
         pressed=traffic.pressed + recent * (look.pressed - traffic.pressed),
         history=tuple(history),
         context=_toward(traffic.context, look.context, new, MOST_CONTEXT),
