@@ -268,7 +268,8 @@ def updated(prior: Array, across: Array, own: Array, noise: Sequence[float], new
 
 def _alike(points: Array, others: Array) -> Array:
     """How far what the model errs at one load is what it errs at another."""
-    return np.asarray(np.exp(-0.5 * (np.log2(points / others) / REACH) ** 2))
+    apart = np.log2(points / others)
+    return np.asarray(0.6 * np.exp(-0.5 * (apart / 3.0) ** 2) + 0.4 * np.exp(-0.5 * (apart / REACH) ** 2))
 
 
 def _shared(k: Array, held: Array, other_k: Array, other_held: Array) -> Array:
