@@ -24,6 +24,8 @@ HISTORY_SECONDS = 3600.0
 """The same for a histogram that says what a deployment is used for: pods are replaced on it."""
 FULL = 0.9
 """Share of KV in use from which requests wait for memory rather than for their turn."""
+COMMON = 0.2
+"""Share of a window's time from which a load counts as one of those there are now."""
 MOST_CONTEXT = 1e7
 MOST_RATIO = 1e4
 HEAVIEST = 3.0
@@ -80,7 +82,7 @@ class Look:
     steps: float
     drafts: float
     loads: tuple[float, ...]
-    """Scheduled requests per step of each replica that served."""
+    """Scheduled requests per step of each replica that served: its common ones."""
     pressed: float
     """Share of the replicas where requests waited for KV memory."""
     before_first: float
@@ -115,7 +117,7 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         context=_weighted(contexts),
         steps=math.fsum(window.steps for window in busy),
         drafts=drafts,
-        loads=tuple(sorted(window.scheduled for window in busy)),
+        loads=tuple(sorted(load for window in busy for load in _common(window))),
         pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
         before_first=math.fsum(w.ttft_seconds for w in busy) / math.fsum(w.ttft_seconds + w.step_seconds for w in busy),
         replicas=len(windows),
@@ -177,8 +179,9 @@ def learn_traffic(
     history = [still * value for value in traffic.history] or [0.0] * len(grid(max_batch))
     for window, share in zip(windows, fresh, strict=True):
         if window.decode_request_steps > 0:
-            load[nearest(window.scheduled, max_batch)] += window.seconds * share
-            history[nearest(window.scheduled, max_batch)] += window.seconds * share
+            for batch, part in loads_of(window):
+                load[nearest(batch, max_batch)] += window.seconds * share * part
+                history[nearest(batch, max_batch)] += window.seconds * share * part
     recent = seconds / max(math.fsum(history) / len(windows), seconds)
     held = traffic.generated * math.exp(-seconds / TRAFFIC_SECONDS)
     tokens = held + look.generated_tokens
@@ -195,6 +198,19 @@ def learn_traffic(
         prompt_ratio=min(ratio, MOST_RATIO),
         load=tuple(load),
     )
+
+
+def loads_of(window: PodWindow) -> list[tuple[float, float]]:
+    """(scheduled requests per step, share of the time): of every cell where the engine exports them, else one mean."""
+    seconds = math.fsum(cell.seconds for cell in window.cells)
+    if seconds <= 0:
+        return [(window.scheduled, 1.0)]
+    return [(cell.batch, cell.seconds / seconds) for cell in window.cells]
+
+
+def _common(window: PodWindow) -> list[float]:
+    """Loads at which much of the time was spent; the mean where it is spread."""
+    return [load for load, share in loads_of(window) if share >= COMMON] or [window.scheduled]
 
 
 def _pressed(window: PodWindow) -> bool:
