@@ -45,6 +45,9 @@ from speculative_operator.tuner.traffic import Traffic
 
 INFEASIBLE = -1e3
 """Log speed of a K whose verification leaves the captured graphs: below anything, yet summable."""
+BEYOND, BEYOND_ERRS = 0.2, 0.4
+"""Log seconds that a step beyond captured graphs takes more than reckoned, and the standard deviation of that: it is
+measured before it is relied on."""
 LEAST_SHARE = 0.01
 """Loads with a smaller share of the time do not count in a comparison over the load."""
 QUANTILE = 1.2816
@@ -93,14 +96,18 @@ class Outlook:
 
     @cached_property
     def speed(self) -> Array:
-        """Log tokens per second and request, [point, K]; INFEASIBLE beyond the capture ceiling."""
+        """Log tokens per second and request, [point, K]; INFEASIBLE beyond captured graphs, unless it can be measured
+        what that costs."""
         speed = np.log(self.lengths())[None, :] - self.log_seconds
-        ceiling = self.policy.knobs.capture_ceiling_tokens
-        if ceiling is None:
-            return np.asarray(speed)
+        return np.asarray(np.where(self.beyond, INFEASIBLE, speed)) if not self.compares else speed
+
+    @cached_property
+    def beyond(self) -> NDArray[np.bool_]:
+        """Where verification leaves the captured graphs, [point, K]."""
         largest = np.array([last for _, last in edges(self.policy.knobs.max_batch)])  # a cell is filled as a whole
         tokens = largest[:, None] * (self.columns[None, :] + 1)
-        return np.asarray(np.where((tokens <= ceiling) | (self.columns[None, :] == self.ks[0]), speed, INFEASIBLE))
+        ceiling = self.policy.knobs.capture_ceiling_tokens
+        return np.asarray((tokens > (math.inf if ceiling is None else ceiling)) & (self.columns != self.ks[0]))
 
     @cached_property
     def log_seconds(self) -> Array:
@@ -222,6 +229,15 @@ class Outlook:
         ks = self.columns.astype(float)
         asked = Asked(self.points, ks, ks[incumbent], self.cells, self.policy.knobs.max_batch)
         errs, across, own = asked.misfit(SECONDS_STEP, SECONDS_OFF)
+        graphs = self.beyond.astype(float)
+        left = graphs - graphs[rows, incumbent][:, None]
+        leaving = graphs[asked.places, asked.tried] - graphs[asked.places, asked.beside]
+        errs, across, own = (
+            errs + (BEYOND_ERRS * left) ** 2,
+            across + BEYOND_ERRS**2 * left[:, :, None] * leaving,
+            own + BEYOND_ERRS**2 * np.outer(leaving, leaving),
+        )
+        longer, model = longer + BEYOND * left, model + BEYOND * graphs
         measured = gradients[asked.places, asked.tried] - gradients[asked.places, asked.beside]
         predicted = model[asked.places, asked.tried] - model[asked.places, asked.beside]
         more, seconds = updated(
