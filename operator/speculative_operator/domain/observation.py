@@ -65,7 +65,9 @@ class BlockTotals:
     """Seconds of each step times its scheduled requests."""
     tokens: float
     """Tokens emitted."""
-    prefill_tokens: float = 0.0
+    decode_steps: float = 0.0
+    """Steps that computed no prompt tokens, and below the seconds of these."""
+    decode_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

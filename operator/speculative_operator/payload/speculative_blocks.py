@@ -33,7 +33,7 @@ strike doubles the rest, so that a K that stays bad costs less than a thousandth
 LEAST_REQUESTS = 16
 """Request-steps of a block that strikes a K, unless it ended early: of fewer, half the tokens may be chance."""
 MOST_COMPARISONS = 32
-"""Label sets that are exported, 15 series each; the oldest makes room."""
+"""Label sets that are exported, 17 series each; the oldest makes room."""
 MOST_LAG = 24
 """Steps in a row that do not belong to a block and do not end it: drafts made for the K before, a request's first step,
 a load outside of the row for a moment. More of them, and blocks are no neighbours."""
@@ -42,14 +42,16 @@ ENDLESS = 1 << 31
 SPARE_SCHEDULES = 8
 """A tried block whose steps are not told of ends after two blocks' worth of schedules and these."""
 
-Totals = tuple[int, float, int, float, int, int]  # an alias is evaluated: no new syntax here
-"""Steps, seconds, scheduled requests, seconds x scheduled requests, tokens, prompt tokens."""
+Totals = tuple[int, float, int, float, int, int, float]  # an alias is evaluated: no new syntax here
+"""Steps, seconds, scheduled requests, seconds x scheduled requests, tokens; steps without prompt tokens, and seconds of
+these: prompts come in lumps, and would hide what a K costs."""
 Key = tuple[int, int, int, int]
 """K tried, K in force, first and last number of decoding requests."""
 Figures = tuple[int, Totals, Totals, float, float]
-"""Blocks, tried, beside, sums of squared differences of log(seconds / steps) and of log(tokens / requests)."""
+"""Blocks, tried, beside, sums of squared differences of log seconds of a step (see `_slower`) and of log(tokens /
+requests)."""
 
-_NOTHING: Totals = (0, 0.0, 0, 0.0, 0, 0)
+_NOTHING: Totals = (0, 0.0, 0, 0.0, 0, 0, 0.0)
 
 
 class _Record:
@@ -185,7 +187,8 @@ class _Run:
         first, self._at_k = not self._at_k, True
         if first and not too_slow:
             return
-        self._block = _sum(self._block, (1, seconds, requests, seconds * requests, tokens, prefill_tokens))
+        decodes = (0, 0.0) if prefill_tokens else (1, seconds)
+        self._block = _sum(self._block, (1, seconds, requests, seconds * requests, tokens, *decodes))
         if too_slow or self._block[0] >= self._steps:
             self._end_block()
 
@@ -296,10 +299,10 @@ class Blocks:
     def _compare(self, cell: _Cell, k: int, tried: Totals, beside: Totals) -> None:
         if min(tried[:5]) <= 0 or min(beside[:5]) <= 0:
             return  # a clock that stood still: nothing to take the logarithm of
-        slower = log(tried[1] / tried[0]) - log(beside[1] / beside[0])
+        slower = _slower(tried, beside)
         richer = log(tried[4] / tried[2]) - log(beside[4] / beside[2])
         ample = tried[2] >= LEAST_REQUESTS or tried[0] < self._steps
-        cell.records[k].judge(richer - slower, ample and tried[5] / tried[0] <= beside[5] / beside[0])
+        cell.records[k].judge(richer - slower, ample and tried[6] > 0 and beside[6] > 0)
         key = (k, cell.k, cell.first, cell.last)
         if key not in self.comparisons and len(self.comparisons) >= MOST_COMPARISONS:
             del self.comparisons[next(iter(self.comparisons))]
@@ -332,6 +335,13 @@ def decoding(plan: Any, requests: Mapping[str, Any]) -> int:
     return count
 
 
+def _slower(tried: Totals, beside: Totals) -> float:
+    """Difference of log seconds of a step: of those without prompts where both have some."""
+    if tried[6] > 0 and beside[6] > 0:
+        return log(tried[6] / tried[5]) - log(beside[6] / beside[5])
+    return log(tried[1] / tried[0]) - log(beside[1] / beside[0])
+
+
 def _sum(one: Totals, other: Totals) -> Totals:
     return (
         one[0] + other[0],
@@ -340,4 +350,5 @@ def _sum(one: Totals, other: Totals) -> Totals:
         one[3] + other[3],
         one[4] + other[4],
         one[5] + other[5],
+        one[6] + other[6],
     )

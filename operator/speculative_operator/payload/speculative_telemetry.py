@@ -155,7 +155,8 @@ _TRIED_FAMILIES = (
     ("requests", "Scheduled requests, added up over these steps."),
     ("request_seconds", "Wall time of each of these steps times its scheduled requests."),
     ("tokens", "Tokens emitted in these steps."),
-    ("prefill_tokens", "Prompt tokens computed in these steps."),
+    ("decode_steps", "Those of these steps that computed no prompt tokens."),
+    ("decode_step_seconds", "Wall time of those."),
 )
 _PREFIX = "speculative_payload_"
 
@@ -230,7 +231,7 @@ def _tried(state: State) -> Iterator[str]:
         return
     alone = (
         (0, "blocks", "Tried blocks that were compared."),
-        (3, "seconds_square", "Squared differences of log(seconds / steps) of a tried block and those beside it."),
+        (3, "seconds_square", "Squared differences of log seconds of a step, of a tried block and those beside it."),
         (4, "tokens_square", "Squared differences of log(tokens / requests) of a tried block and those beside it."),
     )
     for place, name, meaning in alone:

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 _FIGURES = ("steps", "step_seconds", "requests", "tokens", "prefill_tokens")
 _KEY = ("k", "against", "first", "last")
-_TOTALS = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "prefill_tokens")
+_TOTALS = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
 _BATCHES = (*(str(1 << bucket) for bucket in range(at.BUCKETS - 1)), "+Inf")
 _INFO = 'speculative_payload_info{engine_version="simulated",live="true",reason="",scheduler="sync"} 1'
 

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from speculative_operator.domain.observation import Comparison, PodWindow
+from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.prior import Array
 
@@ -37,10 +37,8 @@ REACH = 0.6
 """Octaves of load over which what the model errs is alike."""
 SECONDS_NOISE = 0.03
 """Least log standard deviation of one block beside its neighbours."""
-PROMPTS_NOISE = 0.5
-"""The same that prompts add, over the share of the time that is theirs, and over what was taken for chance."""
-MOST_CHANCE = 0.5
-"""Largest share of a block that may be taken for prompts which came by chance."""
+PROMPTS_NOISE = 0.2
+"""The same of blocks whose every step computed prompts."""
 TOKENS_NOISE = 0.6
 """The same of tokens, over the square root of the requests of all steps of a block."""
 NOISE_BLOCKS = 8.0
@@ -107,17 +105,16 @@ def learn_comparisons(
     windows: Sequence[PodWindow],
     fresh: Sequence[float],
     lengths: Array,
-    prompt_seconds: float,
     before_first: float,
     elapsed: float,
 ) -> tuple[Cell, ...]:
     """`known` after one look at all replicas; `lengths[K]` are tokens per step by acceptance by position,
-    `prompt_seconds` what a prompt token takes, `before_first` the share of their time that requests await one."""
+    `before_first` the share of their time that requests await a first token."""
     spent = _seconds_in_bands(windows, fresh)
     cells = {(cell.band, cell.k, cell.against): _faded(cell, spent, elapsed) for cell in known}
     for window, share in zip(windows, fresh, strict=True):
         for one in window.comparisons:
-            seen = _cell(one, share, lengths, prompt_seconds, before_first)
+            seen = _cell(one, share, lengths, before_first)
             if seen is not None:
                 key = (seen.band, seen.k, seen.against)
                 cells[key] = _both(cells[key], seen) if key in cells else seen
@@ -140,9 +137,7 @@ def _faded(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
     return replace(cell, blocks=keep * cell.blocks, steps=keep * cell.steps, beside_steps=keep * cell.beside_steps)
 
 
-def _cell(
-    one: Comparison, share: float, lengths: Array, prompt_seconds: float, before_first: float
-) -> Cell | None:
+def _cell(one: Comparison, share: float, lengths: Array, before_first: float) -> Cell | None:
     """One comparison as a cell, or None where it says nothing."""
     tried, beside = one.tried, one.beside
     figures = (
@@ -151,14 +146,7 @@ def _cell(
     )
     if min(figures) <= 0 or max(one.k, one.against) >= len(lengths):
         return None
-    # Prompts come in lumps: that more of them were computed in one block than in the other is chance. Where few wait
-    # as many are computed a second at every K, where most do a step.
-    even = tried.seconds / beside.seconds * (1.0 - before_first) + tried.steps / beside.steps * before_first
-    lump = (tried.prefill_tokens - even * beside.prefill_tokens) / tried.seconds
-    chance = min(max(lump * prompt_seconds, -MOST_CHANCE), MOST_CHANCE)
-    filled = min(beside.prefill_tokens * prompt_seconds / beside.seconds, 1.0)
-    per = tried.request_seconds / tried.requests * (1.0 - chance)
-    seconds = _log_ratio(per, beside.request_seconds / beside.requests)
+    seconds, noise = _seconds(tried, beside, before_first)
     tokens = _log_ratio(tried.tokens / tried.requests, beside.tokens / beside.requests)
     expected = math.log(lengths[one.k] / lengths[one.against])
     return Cell(
@@ -169,7 +157,7 @@ def _cell(
         steps=share * tried.steps,
         beside_steps=share * beside.steps,
         seconds=seconds,
-        seconds_noise=SECONDS_NOISE**2 + (PROMPTS_NOISE * filled) ** 2 + one.blocks * (PROMPTS_NOISE * chance) ** 2,
+        seconds_noise=noise,
         seconds_square=min(one.seconds_square / one.blocks, MOST_RATIO**2),
         tokens=tokens - expected,
         tokens_square=max(min(one.tokens_square / one.blocks, MOST_RATIO**2) - tokens**2, 0.0),
@@ -177,6 +165,22 @@ def _cell(
         rate=tried.tokens / tried.request_seconds,
         beside_rate=beside.tokens / beside.request_seconds,
     )
+
+
+def _seconds(tried: BlockTotals, beside: BlockTotals, before_first: float) -> tuple[float, float]:
+    """(log ratio of the seconds of a step, variance of one block).
+
+    Steps without prompts tell it, where both sides have some: with as many prompts a second, steps with and without
+    grow alike; with as many a step, as where most requests await their first token, what prompts take stays.
+    """
+    if min(tried.decode_steps, beside.decode_steps) <= 0 or min(tried.decode_seconds, beside.decode_seconds) <= 0:
+        per = beside.request_seconds / beside.requests
+        return _log_ratio(tried.request_seconds / tried.requests, per), PROMPTS_NOISE**2
+    plain = beside.decode_seconds / beside.decode_steps
+    slower = _log_ratio(tried.decode_seconds / tried.decode_steps, plain)
+    share = min(plain * beside.steps / beside.seconds, 1.0)
+    seconds = (1.0 - before_first) * slower + before_first * math.log1p(math.expm1(slower) * share)
+    return seconds, SECONDS_NOISE**2 * tried.steps / tried.decode_steps
 
 
 def _log_ratio(one: float, other: float) -> float:

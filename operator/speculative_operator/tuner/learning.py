@@ -30,7 +30,7 @@ from speculative_operator.tuner.acceptance import (
 from speculative_operator.tuner.comparisons import learn_comparisons
 from speculative_operator.tuner.costs import StepSample, exact_terms, learn_costs, off_terms, step_terms
 from speculative_operator.tuner.memory import Memory
-from speculative_operator.tuner.prior import TERMS, Array, acceptance_prior, cost_prior
+from speculative_operator.tuner.prior import Array, acceptance_prior, cost_prior
 from speculative_operator.tuner.telemetry import behind
 from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, bounded, learn_traffic
 
@@ -90,7 +90,6 @@ def learn(
             compared,
             fresh,
             _lengths(drafts, acceptance(evidence, expected)),
-            _prompt_seconds(memory, look, policy),
             memory.traffic.before_first,
             elapsed,
         ),
@@ -293,15 +292,6 @@ def _learn_share(
         return traffic
     seen = min(max(drafted / asked, 0.01), 1.0)
     return replace(traffic, draft_share=traffic.draft_share + 0.2 * (seen - traffic.draft_share))
-
-
-def _prompt_seconds(memory: Memory, look: Look, policy: Policy) -> float:
-    """What a prompt token adds to a step, as learned."""
-    costs, batch = cost_prior(policy.facts, policy.knobs).costs, np.asarray(look.batch)
-    one = exact_terms(costs, policy.knobs, batch, np.asarray(0.0), np.asarray(memory.traffic.context), np.asarray(1.0))
-    none = exact_terms(costs, policy.knobs, batch, np.asarray(0.0), np.asarray(memory.traffic.context), np.asarray(0.0))
-    factors = np.exp(memory.costs.mean[: len(TERMS)]) if len(memory.costs.mean) else np.ones(len(TERMS))
-    return float((one - none) @ factors)
 
 
 def _lengths(samples: list[DraftSample], model: AcceptanceModel) -> Array:

@@ -99,8 +99,9 @@ def _possible_blocks(totals: BlockTotals, k: int, room: int) -> bool:
     figures = (totals.steps, totals.seconds, totals.requests, totals.request_seconds, totals.tokens)
     return (
         all(math.isfinite(value) and value > 0 for value in figures)
-        and math.isfinite(totals.prefill_tokens)
-        and totals.prefill_tokens >= 0
+        and all(math.isfinite(value) and value >= 0 for value in (totals.decode_steps, totals.decode_seconds))
+        and totals.decode_steps <= SLACK * totals.steps
+        and SHORTEST_STEP * totals.decode_steps <= totals.decode_seconds <= SLACK * totals.seconds
         and totals.steps <= SLACK * totals.requests
         and totals.requests <= SLACK * room * totals.steps
         and totals.seconds <= SLACK * totals.request_seconds

@@ -12,10 +12,10 @@ from speculative_operator.engines.vllm.pieces import PREFIX, Piece, Row, Unusabl
 _OF_BLOCKS = tuple(f"{PREFIX}tried_{name}_total" for name in ("blocks", "seconds_square", "tokens_square"))
 _OF_STEPS = tuple(
     f"{PREFIX}tried_{name}_total"
-    for name in ("steps", "step_seconds", "requests", "request_seconds", "tokens", "prefill_tokens")
+    for name in ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
 )
 NAMES: tuple[str, ...] = (*_OF_BLOCKS, *_OF_STEPS)
-"""Series of a window's comparisons: fifteen for each label set."""
+"""Series of a window's comparisons: seventeen for each label set."""
 LABELS = ("k", "against", "first", "last")
 SIDE = "side"
 LARGEST_K = 128
