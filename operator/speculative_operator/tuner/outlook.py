@@ -48,6 +48,9 @@ INFEASIBLE = -1e3
 BEYOND, BEYOND_ERRS = 0.2, 0.4
 """Log seconds that a step beyond captured graphs takes more than reckoned, and the standard deviation of that: it is
 measured before it is relied on."""
+QUEUE = 2.0
+"""Power of the seconds of a step by which the time before a first token grows: 1 without a queue, and 1 + 1 / (1 - load)
+of a queue that is served at random (M/M/1), load being a share of what can be served."""
 LEAST_SHARE = 0.01
 """Loads with a smaller share of the time do not count in a comparison over the load."""
 QUANTILE = 1.2816
@@ -276,15 +279,17 @@ class Outlook:
     ) -> Difference:
         """Of steps with log `richer` more tokens that take log `longer`, and the variances of both.
 
-        Requests spend a share w of their time before their first token, which grows as steps do, and the rest after it,
-        which grows as steps over tokens: time' / time = steps x (w + (1 - w) / tokens).
+        Requests spend a share w of their time before their first token, which grows faster than steps do since they
+        queue, and the rest after it: time' / time = w steps^QUEUE + (1 - w) steps / tokens.
         """
         waiting = self.traffic.before_first
-        left = waiting + (1.0 - waiting) * np.exp(-richer)
-        mean = -np.log(left) - longer
+        before = waiting * np.exp(QUEUE * longer)
+        after = (1.0 - waiting) * np.exp(longer - richer)
+        mean = -np.log(before + after)
+        share = after / (before + after)
         mean = np.where(self.speed > INFEASIBLE / 2, mean, INFEASIBLE)
         mean[np.arange(len(self.points)), incumbent] = 0.0
-        return Difference(mean, np.sqrt(seconds + tokens * (1.0 - waiting / left) ** 2))
+        return Difference(mean, np.sqrt(seconds * (share + QUEUE * (1.0 - share)) ** 2 + tokens * share**2))
 
     def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
         """Log standard deviation of speed at points `rows` and K `columns` over that of a pod without speculator."""
