@@ -74,10 +74,11 @@ class Cell:
     beside_rate: float
     """Tokens per second and request, tried and beside."""
 
-    @property
-    def seconds_variance(self) -> float:
-        """Of the mean."""
-        return self._variance(self.seconds_square - self.seconds**2, self.seconds_noise)
+    def seconds_variance(self, apart: float) -> float:
+        """Of the mean, which is `apart` from what was expected: of few blocks one may have met a stall of the engine, so
+        that the distance counts like the scatter of one more."""
+        scatter = self.seconds_square - self.seconds**2
+        return self._variance(max(scatter, 0.0) + apart**2 / max(self.blocks, 1e-9), self.seconds_noise)
 
     @property
     def tokens_variance(self) -> float:

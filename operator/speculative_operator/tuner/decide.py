@@ -246,9 +246,13 @@ def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
     if k == 0 or seen is None:
         return replace(memory, slow_windows=0) if memory.slow_windows else memory
     at = nearest(look.scheduled, view.policy.knobs.max_batch)
-    off = view.at(look.batch, 0 if 0 in view.ks else None)
-    width = QUANTILE * math.hypot(float(view.costs.deviation(view.off_gradients[at])), view.costs.unrest)
-    slow = seen < math.log(GUARD_SHARE) + off - width
+    if view.compares and 0 in view.ks:
+        found = view.against(incumbent_of(view, memory.table))
+        slow = found.mean[at, 0] - QUANTILE * found.deviation[at, 0] > -math.log(GUARD_SHARE)
+    else:
+        off = view.at(look.batch, 0 if 0 in view.ks else None)
+        width = QUANTILE * math.hypot(float(view.costs.deviation(view.off_gradients[at])), view.costs.unrest)
+        slow = seen < math.log(GUARD_SHARE) + off - width
     if not slow and not memory.slow_windows:
         return memory
     return replace(memory, slow_windows=memory.slow_windows + 1 if slow else 0)

@@ -243,12 +243,13 @@ class Outlook:
         longer, model = longer + BEYOND * left, model + BEYOND * graphs
         measured = gradients[asked.places, asked.tried] - gradients[asked.places, asked.beside]
         predicted = model[asked.places, asked.tried] - model[asked.places, asked.beside]
+        news = np.array([cell.seconds for cell in self.cells]) - predicted
         more, seconds = updated(
             seconds + errs,
             across + apart @ costs.covariance @ measured.T,
             own + measured @ costs.covariance @ measured.T,
-            [cell.seconds_variance for cell in self.cells],
-            np.array([cell.seconds for cell in self.cells]) - predicted,
+            [cell.seconds_variance(float(one)) for cell, one in zip(self.cells, news, strict=True)],
+            news,
         )
         errs, across, own = asked.misfit(TOKENS_STEP, TOKENS_STEP)
         earned_more, tokens = updated(
