@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.unit.shell.fakeapi import DEEP, FakeApi, eventually
 from tests.unit.shell.scene import owner
@@ -83,6 +83,7 @@ VALUES = st.recursive(
 
 @given(VALUES, st.sampled_from(['{"a":', "["]), st.integers(0, 3000))
 def test_cutting_what_nests_too_deep_changes_nothing_else(value: Any, opener: str, levels: int) -> None:
+    assume('"D"' not in json.dumps(value))
     closer = "}" if "{" in opener else "]"
     text = json.dumps({"before": value, "deep": "D", "after": value})
     data = text.replace('"D"', opener * levels + "1" + closer * levels).encode()

@@ -37,6 +37,8 @@ REACH = 0.6
 """Octaves of load over which what the model errs is alike."""
 SECONDS_NOISE = 0.03
 """Least log standard deviation of one block beside its neighbours."""
+STALL = 0.3
+"""Log seconds by which a K may differ from what was expected before a stall is the likelier reason."""
 PROMPTS_NOISE = 0.2
 """The same of blocks whose every step computed prompts."""
 TOKENS_NOISE = 0.6
@@ -75,10 +77,11 @@ class Cell:
     """Tokens per second and request, tried and beside."""
 
     def seconds_variance(self, apart: float) -> float:
-        """Of the mean, which is `apart` from what was expected: of few blocks one may have met a stall of the engine, so
-        that the distance counts like the scatter of one more."""
-        scatter = self.seconds_square - self.seconds**2
-        return self._variance(max(scatter, 0.0) + apart**2 / max(self.blocks, 1e-9), self.seconds_noise)
+        """Of the mean, which is `apart` from what was expected: of few blocks one may have met a stall of the engine,
+        so that a distance beyond STALL counts like the scatter of one more."""
+        scatter = max(self.seconds_square - self.seconds**2, 0.0)
+        stalled = max(abs(apart) - STALL, 0.0) ** 2 / max(self.blocks, 1e-9)
+        return self._variance(scatter + stalled, self.seconds_noise)
 
     @property
     def tokens_variance(self) -> float:

@@ -38,10 +38,6 @@ USELESS_COST = 0.06
 PAST_WEIGHT = 0.25
 FAR_WEIGHT = 0.05
 """What a gain counts at a load that was seen in the last minutes but is not there now, and at one not seen at all."""
-STEEPEST = 0.8
-"""Largest exponent of TPOT by batch size that counts: near 1 the queue has no end."""
-OPEN_SHARE = 0.5
-"""How far a load is taken for one whose requests arrive at a rate of their own."""
 SEEN_SHARE = 0.02
 """Share of the remembered time that makes a grid point seen."""
 
@@ -78,7 +74,6 @@ def propose(
     found = view.against(incumbent)
     allowed = limits(view, targets) if targets is not None else True
     value, rows = np.where(allowed, found.mean, INFEASIBLE), np.arange(len(incumbent))
-    lift = lift_of(view, incumbent)
     weights = weights_of(view, loads)
     doubt = confidence if rollout.free(view.policy) else rollout.DOUBT
     sure = value - doubt * found.deviation
@@ -88,7 +83,7 @@ def propose(
     if view.policy.knobs.actuator is Actuator.RESTART:
         chosen = _one_for_all(sure, _share(view, loads))
     else:
-        scores = sure - (margin / lift)[:, None]
+        scores = sure - margin
         held = value[rows, incumbent]
         scores[rows, incumbent] = held
         better = bool(np.any(scores > held[:, None]))
@@ -101,7 +96,7 @@ def propose(
     focus = int(np.argmax(np.where(changed, gain * weights, -np.inf)))
     here = [nearest(load, max_batch) for load in loads]
     now = near(view.points, view.points[here])
-    counted = gain * lift * np.where(now, 1.0, np.where(weights >= 1.0, PAST_WEIGHT, FAR_WEIGHT))
+    counted = gain * np.where(now, 1.0, np.where(weights >= 1.0, PAST_WEIGHT, FAR_WEIGHT))
     if rollout.free(view.policy):
         needed, worth = margin, float(counted.max())
     else:
@@ -113,7 +108,7 @@ def propose(
         worth=worth,
         needed=needed,
         focus=focus,
-        now=float(np.mean((gain * lift)[here])),
+        now=float(np.mean(gain[here])),
         tempting=bool(np.any(lost[weights >= 1.0] > 0)),
     )
 
@@ -123,19 +118,6 @@ def _useless(view: Outlook, incumbent: NDArray[np.int64]) -> NDArray[np.bool_]:
     if view.ks[0] != 0 or not rollout.free(view.policy):
         return np.zeros(len(incumbent), dtype=bool)
     return np.asarray((view.lengths()[incumbent] < 1.0 + NOTHING_EARNED) & (incumbent > 0))
-
-
-def lift_of(view: Outlook, incumbent: NDArray[np.int64]) -> Array:
-    """By what a gain at one batch size grows once the load has settled anew, [point], at least 1.
-
-    Where requests arrive at a rate of their own, b = rate x tokens x TPOT(b): steps faster by d at one batch size leave
-    fewer requests running, which makes them faster still. With TPOT ~ b^e the whole is d / (1 - e). Where clients wait
-    for their answers it is d. Which of the two a load is cannot be told from metrics: it is taken for half and half.
-    """
-    speed = view.speed[np.arange(len(view.points)), incumbent]
-    slope = np.gradient(-speed, np.log(view.points)) if len(speed) > 1 else np.zeros(1)
-    steep = np.clip(slope, 0.0, STEEPEST)
-    return np.asarray(1.0 + OPEN_SHARE * steep / (1.0 - steep))
 
 
 def incumbent_of(view: Outlook, table: KTable) -> NDArray[np.int64]:

@@ -48,8 +48,10 @@ INFEASIBLE = -1e3
 BEYOND, BEYOND_ERRS = 0.2, 0.4
 """Log seconds that a step beyond captured graphs takes more than reckoned, and the standard deviation of that: it is
 measured before it is relied on."""
+MOST_RATIO = 7.0
+"""Two K differ by a factor of a thousand at most, log."""
 QUEUE = 2.0
-"""Power of the seconds of a step by which the time before a first token grows: 1 without a queue, and 1 + 1 / (1 - load)
+"""Power of the seconds of a step by which the time before a first token grows: 1 without a queue, 1 + 1 / (1 - load)
 of a queue that is served at random (M/M/1), load being a share of what can be served."""
 LEAST_SHARE = 0.01
 """Loads with a smaller share of the time do not count in a comparison over the load."""
@@ -284,6 +286,7 @@ class Outlook:
         queue, and the rest after it: time' / time = w steps^QUEUE + (1 - w) steps / tokens.
         """
         waiting = self.traffic.before_first
+        richer, longer = np.clip(richer, -MOST_RATIO, MOST_RATIO), np.clip(longer, -MOST_RATIO, MOST_RATIO)
         before = waiting * np.exp(QUEUE * longer)
         after = (1.0 - waiting) * np.exp(longer - richer)
         mean = -np.log(before + after)

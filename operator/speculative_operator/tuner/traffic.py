@@ -57,7 +57,7 @@ class Traffic:
     pressed: float = 0.0
     """Share of that time in which requests waited for KV memory."""
     before_first: float = 0.0
-    """Share of their time that requests spend before their first token, whenever not for want of seats or memory: drafts
+    """Share of their time that requests spend before their first token, unless for want of seats or memory: drafts
     do not help them, shorter steps do."""
 
 

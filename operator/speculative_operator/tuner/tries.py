@@ -18,6 +18,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable, Try
+from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import incumbent_of
 from speculative_operator.tuner.outlook import Outlook
 from speculative_operator.tuner.prior import Array
@@ -36,7 +37,7 @@ LEAST_WORTH = 0.0002
 WORST = -1.0
 """Expected log speed against the K in force below which a K is not tried, whatever knowing is worth."""
 MOST_KS = 3
-MISSING_WORTH = 0.0005
+MISSING_WORTH = 0.003
 """Expected improvement by a K that is not tried, at a load there is now, for which a table is written again."""
 
 
@@ -54,30 +55,23 @@ def may_try(policy: Policy, windows: Mapping[str, PodWindow]) -> bool:
 def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -> tuple[Try, ...]:
     """What to try while `table` is in force, at every load: which of them occur is seen by the engine."""
     incumbent = incumbent_of(view, table)
-    found = view.against(incumbent)
-    worth = expected_improvement(found.mean, found.deviation)
-    possible = (found.mean > WORST) & (worth >= LEAST_WORTH)
-    possible[np.arange(len(incumbent)), incumbent] = False
-    if targets is not None:
-        possible &= np.asarray(limits(view, targets), dtype=bool)
+    worth, gain = _worth(view, incumbent, targets), view.against(incumbent).mean
     rows = [
-        _row(view, table, low, high, possible, worth, found.mean)
+        _row(view, table, low, high, worth, gain)
         for first, last in _ranges(view.policy.knobs.max_batch)
         for low, high in _pieces(table, first, last)
     ]
     return tuple(row for row in rows if row is not None)
 
 
-def _row(
-    view: Outlook, table: KTable, first: int, last: int, possible: NDArray[np.bool_], worth: Array, gain: Array
-) -> Try | None:
+def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Try | None:
     """What to try at these loads, those counting most at which most time was spent."""
     rows = np.flatnonzero((view.points >= first) & (view.points <= last))
     if not rows.size:
         return None
     time = np.array(view.traffic.load)[rows] if len(view.traffic.load) == len(view.points) else np.zeros(len(rows))
     share = (time + 1e-3) / (time + 1e-3).sum()
-    gained, lost = share @ np.where(possible, worth, 0.0)[rows], share @ np.maximum(-gain, 0.0)[rows]
+    gained, lost = share @ worth[rows], share @ np.maximum(-gain, 0.0)[rows]
     best = [int(column) for column in np.argsort(-gained)[:MOST_KS] if gained[column] >= LEAST_WORTH]
     if not best and table.k_at(first) == 0:  # nothing else tells whether drafts would be accepted again
         return next((Try(first, last, (k,), ASKING_SHARE) for k in view.ks if k > 0), None)
@@ -99,14 +93,25 @@ def missing(
     view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float], targets: Targets | None = None
 ) -> float:
     """Most expected improvement, at loads there are now, by a K that is neither in force nor tried there."""
-    wanted = {(row.first, row.last): row for row in worth_trying(view, table, targets)}
-    return max((_missing(wanted.values(), tries, load) for load in loads), default=0.0)
+    worth = _worth(view, incumbent_of(view, table), targets)
+    return max((_missing(view, worth, tries, load) for load in loads), default=0.0)
 
 
-def _missing(wanted: Collection[Try], tries: Collection[Try], load: float) -> float:
-    here = [row for row in wanted if row.first <= round(load) <= row.last]
+def _missing(view: Outlook, worth: Array, tries: Collection[Try], load: float) -> float:
     tried = {k for row in tries if row.first <= round(load) <= row.last for k in row.ks}
-    return max((row.share / SHARE_OF_WORTH for row in here if not set(row.ks) & tried), default=0.0)
+    here = worth[nearest(load, view.policy.knobs.max_batch)]
+    return max((float(one) for k, one in zip(view.ks, here, strict=True) if k not in tried), default=0.0)
+
+
+def _worth(view: Outlook, incumbent: NDArray[np.int64], targets: Targets | None) -> Array:
+    """Expected improvement by knowing each K, [point, K]; 0 where it is not to be tried."""
+    found = view.against(incumbent)
+    worth = expected_improvement(found.mean, found.deviation)
+    possible = (found.mean > WORST) & (worth >= LEAST_WORTH)
+    possible[np.arange(len(incumbent)), incumbent] = False
+    if targets is not None:
+        possible &= np.asarray(limits(view, targets), dtype=bool)
+    return np.where(possible, worth, 0.0)
 
 
 def expected_improvement(gain: Array, spread: Array) -> Array:

@@ -101,7 +101,7 @@ def test_what_may_be_tried_is_told_as_the_tables_file_has_it() -> None:
 
 FIGURES_OF_BLOCKS: dict[str, float] = {
     "blocks": 2, "seconds_square": 0.25, "tokens_square": 0.5, "steps": 32, "step_seconds": 0.5, "requests": 64,
-    "request_seconds": 1.0, "tokens": 128, "prefill_tokens": 8,
+    "request_seconds": 1.0, "tokens": 128, "decode_steps": 24, "decode_step_seconds": 0.25,
 }  # fmt: skip
 BUCKETS = """vllm:time_to_first_token_seconds_bucket{{engine="0",le="0.1"}} {0}
 vllm:time_to_first_token_seconds_bucket{{engine="0",le="+Inf"}} {1}
@@ -133,7 +133,7 @@ def test_comparisons_and_latencies_of_a_scrape_reach_the_tuner(monkeypatch: pyte
         one["pods"]["a"] += told_of_blocks(figures) + BUCKETS.format(*counts)
     answers({"spec": SPEC}, *given)
     (window,) = looks[-1].windows.values()
-    blocks = BlockTotals(32.0, 0.5, 64.0, 1.0, 128.0, 8.0)
+    blocks = BlockTotals(32.0, 0.5, 64.0, 1.0, 128.0, 24.0, 0.25)
     assert window.comparisons == (Comparison(3, 5, 1, 4, 2.0, blocks, blocks, 0.25, 0.5),)
     assert window.ttft_histogram == ((0.1, 2.0), (float("inf"), 3.0))
 

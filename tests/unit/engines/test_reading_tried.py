@@ -26,8 +26,8 @@ TOLD = replace(WINDOW, live=True, engine_version="0.32.0")
 THREE = ("3", "4", "5", "6")
 ONE = Comparison(
     k=3, against=4, first=5, last=6, blocks=2,
-    tried=BlockTotals(steps=32, seconds=0.5, requests=176, request_seconds=2.75, tokens=440, prefill_tokens=30),
-    beside=BlockTotals(steps=64, seconds=1.25, requests=352, request_seconds=6.875, tokens=900, prefill_tokens=0),
+    tried=BlockTotals(32, 0.5, 176, 2.75, tokens=440, decode_steps=30, decode_seconds=0.375),
+    beside=BlockTotals(64, 1.25, 352, 6.875, tokens=900, decode_steps=8, decode_seconds=0.25),
     seconds_square=0.03125, tokens_square=0.015625,
 )  # fmt: skip
 
@@ -39,9 +39,10 @@ def totals(one: Comparison = ONE, times: float = 1.0, key: tuple[str, ...] = THR
         yield series(name, labels, times * getattr(one, name))
     for side in ("tried", "beside"):
         sums: BlockTotals = getattr(one, side)
-        for name in ("steps", "requests", "request_seconds", "tokens", "prefill_tokens"):
+        for name in ("steps", "requests", "request_seconds", "tokens", "decode_steps"):
             yield series(name, {**labels, "side": side}, times * getattr(sums, name))
         yield series("step_seconds", {**labels, "side": side}, times * sums.seconds)
+        yield series("decode_step_seconds", {**labels, "side": side}, times * sums.decode_seconds)
 
 
 def series(name: str, labels: Mapping[str, str], value: float, time: float = END) -> Series:

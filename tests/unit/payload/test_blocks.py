@@ -34,21 +34,22 @@ class Engine:
         self.asked: list[int] = []
         self.verified: list[int] = []
         self._next = 0
-        self._under_way: deque[tuple[int, int, int]] = deque()
+        self._under_way: deque[tuple[int, int, int, float]] = deque()
 
-    def run(self, loads: Iterable[int], prompts: int = 0) -> Engine:
+    def run(self, loads: Iterable[int], prompts: int = 0, extra: float = 0.0) -> Engine:
+        """`extra` seconds a step for its prompts."""
         for decoding in loads:
             verified, self._next = self._next, self.blocks.k_for(decoding)
             self.asked.append(self._next)
-            self._under_way.append((verified, decoding, prompts))
+            self._under_way.append((verified, decoding, prompts, extra))
             if len(self._under_way) > self.lag:
                 self._finish()
         return self
 
     def _finish(self) -> None:
-        k, decoding, prompts = self._under_way.popleft()
+        k, decoding, prompts, extra = self._under_way.popleft()
         self.verified.append(k)
-        seconds = self.seconds(k, len(self.verified))
+        seconds = self.seconds(k, len(self.verified)) + extra
         self.blocks.count(k, decoding, decoding + 1, seconds, decoding * (1 + k), prompts)
 
 
@@ -80,11 +81,26 @@ def test_one_comparison_by_its_values() -> None:
         engine.run([2], prompts=7)
     # the engine's first step verifies nothing, the next is the first at K 3; two blocks until one is due (0.4 / 0.6)
     assert engine.verified == [0] + [3] * 9 + [3] + [5] * 5 + [5] + [3] * 5
-    tried = (4, pytest.approx(0.24), 12, pytest.approx(0.72), 48, 28)
-    beside = (8, pytest.approx(0.32), 24, pytest.approx(0.96), 64, 56)
+    tried = (4, pytest.approx(0.24), 12, pytest.approx(0.72), 48, 0, 0.0)
+    beside = (8, pytest.approx(0.32), 24, pytest.approx(0.96), 64, 0, 0.0)
     slower, richer = math.log(0.06 / 0.04), math.log((48 / 12) / (64 / 24))
     expected: Any = {(5, 3, 1, 4): (1, tried, beside, pytest.approx(slower**2), pytest.approx(richer**2))}
     assert blocks.comparisons == expected
+
+
+def test_steps_without_prompts_tell_what_a_k_costs() -> None:
+    """Lumps of prompts in the tried block and none beside it: the steps without them are compared."""
+    blocks = made()
+    engine = Engine(blocks)
+    while not blocks.comparisons:
+        tried = blocks._run is not None and blocks._run.tried is not None
+        lump = int(tried and len(engine.verified) % 2)
+        engine.run([2], prompts=lump, extra=0.05 * lump)
+    ((_, sums, beside, square, _),) = blocks.comparisons.values()
+    assert (sums[0], sums[5]) == (4, 2)
+    assert (sums[1], sums[6]) == (pytest.approx(0.34), pytest.approx(0.12))
+    assert beside[5:] == (8, pytest.approx(0.32))
+    assert square == pytest.approx(math.log(0.06 / 0.04) ** 2)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2])
@@ -367,7 +383,7 @@ def test_whatever_comes_sums_are_those_of_whole_blocks(
         assert beside[0] == 2 * count * steps
         assert min(squares) >= 0
         for side, own in ((tried, k), (beside, against)):
-            number, seconds, requests, request_seconds, tokens, _ = side
+            number, seconds, requests, request_seconds, tokens, *_ = side
             assert number * (first + 1) <= requests <= number * (last + 1)
             assert tokens == (requests - number) * (1 + own)
             assert 0.01 * (1 + own) * number * 0.999 <= seconds <= 0.02 * (1 + own) * number * 1.001

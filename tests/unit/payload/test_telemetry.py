@@ -244,10 +244,10 @@ def test_what_is_said_of_a_step_that_was_counted(clock: Clock) -> None:
 
 def test_text_of_comparisons() -> None:
     state = state_of()
-    state.comparisons = {(5, 3, 1, 4): (2, (8, 0.25, 16, 0.5, 48, 7), (16, 0.5, 32, 1.0, 64, 9), 0.125, 0.0625)}
+    sides = ((8, 0.25, 16, 0.5, 48, 7, 0.2), (16, 0.5, 32, 1.0, 64, 9, 0.3))
+    state.comparisons = {(5, 3, 1, 4): (2, *sides, 0.125, 0.0625)}
     prefix, labels = "speculative_payload_tried_", {"k": "5", "against": "3", "first": "1", "last": "4"}
-    names = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "prefill_tokens")
-    sides = ((8, 0.25, 16, 0.5, 48, 7), (16, 0.5, 32, 1.0, 64, 9))
+    names = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
     assert [sample for sample in samples(exposition(state)) if "tried" in sample[0]] == [
         (f"{prefix}blocks_total", labels, 2.0),
         (f"{prefix}seconds_square_total", labels, 0.125),

@@ -39,7 +39,7 @@ def test_independent_acceptance_does_not_depend_on_k(chance: float, seen: int, w
 @given(runs, st.integers(3, 10), st.integers(1, 12))
 def test_two_geometrics_are_recovered_at_another_k(lengths: RunLengths, seen: int, wanted: int) -> None:
     fitted = fit_run_lengths(lengths.survival(seen))
-    assert fitted.survival(seen) == pytest.approx(lengths.survival(seen), abs=0.02)
+    assert fitted.survival(seen) == pytest.approx(lengths.survival(seen), abs=0.03)
     if wanted <= seen:
         assert fitted.length(wanted) == pytest.approx(lengths.length(wanted), rel=0.03)
 

@@ -157,7 +157,7 @@ def test_a_scrape_tells_what_was_compared() -> None:
     assert parsed[f"speculative_payload_tried_blocks_total{{{labels}}}"] == figures[0] > 1
     assert parsed[f"speculative_payload_tried_seconds_square_total{{{labels}}}"] == figures[3]
     assert parsed[f"speculative_payload_tried_tokens_square_total{{{labels}}}"] == figures[4]
-    names = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "prefill_tokens")
+    names = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
     for side, totals in (("tried", figures[1]), ("beside", figures[2])):
         for name, total in zip(names, totals, strict=True):
             assert parsed[f'speculative_payload_tried_{name}_total{{{labels},side="{side}"}}'] == total

@@ -63,10 +63,12 @@ class Plant:
     def length(self, k: int) -> float:
         return 1.0 + float(np.sum(np.cumprod(self.conditional)[:k]))
 
-    def seconds(self, batch: float, k: int) -> float:
+    def seconds(self, batch: float, k: int, prompts: bool = True) -> float:
+        """Of a step with its share of the prompts, or without any, which `slow` leaves as they are."""
         prefill = batch * self.length(k) * self.prompt_ratio
-        plain = float(step_seconds(self.costs, self.knobs, batch, k, self.context, prefill))
-        return plain * self.slow.get(k, 1.0)
+        alone = float(step_seconds(self.costs, self.knobs, batch, k, self.context, 0.0))
+        whole = float(step_seconds(self.costs, self.knobs, batch, k, self.context, prefill)) if prompts else alone
+        return whole + alone * (self.slow.get(k, 1.0) - 1.0)
 
     def speed(self, batch: float, k: int) -> float:
         """Tokens per second and request."""
@@ -105,7 +107,8 @@ class Plant:
         here = next((row for row in tries if row.first <= round(batch) <= row.last), None)
         if here is None:
             return ()
-        return tuple(self._compared(here, k, table.k_at(round(batch)), batch, seconds) for k in here.ks)
+        found = (self._compared(here, k, table.k_at(round(batch)), batch, seconds) for k in here.ks)
+        return tuple(one for one in found if one.blocks > 0)
 
     def _compared(self, row: Try, k: int, against: int, batch: float, seconds: float) -> Comparison:
         """`k` beside `against`, with the noise of each block."""
@@ -115,12 +118,13 @@ class Plant:
         self.compared[row.first, k] = before + blocks
         tried = np.zeros(2)
         squares = np.zeros(2)
-        true = np.log([self.seconds(batch, k) / self.seconds(batch, against), self.length(k) / self.length(against)])
+        periods = self.seconds(batch, k, prompts=False), self.seconds(batch, against, prompts=False)
+        true = np.log([periods[0] / periods[1], self.length(k) / self.length(against)])
         for _ in range(blocks):
             noise = np.array([self.noise / 2, math.sqrt(0.5 / (BLOCK * batch))]) * self.random.standard_normal(2)
             tried += np.exp(true + noise)
             squares += (true + noise) ** 2
-        steps, period, length = BLOCK * float(blocks), self.seconds(batch, against), self.length(against)
+        steps, period, length = BLOCK * float(blocks), periods[1], self.length(against)
         per = tried / max(blocks, 1)
         return Comparison(
             k, against, row.first, row.last, float(blocks),
@@ -131,7 +135,7 @@ class Plant:
 
     def _totals(self, steps: float, batch: float, period: float, length: float) -> BlockTotals:
         requests = steps * batch
-        return BlockTotals(steps, steps * period, requests, requests * period, requests * length)
+        return BlockTotals(steps, steps * period, requests, requests * period, requests * length, steps, steps * period)
 
     def window(
         self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Try] = ()

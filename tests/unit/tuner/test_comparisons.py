@@ -31,9 +31,8 @@ def compared(k: int, against: int, seconds: float, tokens: float, blocks: float 
     per, each = math.exp(seconds), math.exp(tokens)
 
     def totals(steps: float, per: float, each: float) -> BlockTotals:
-        return BlockTotals(
-            steps, 0.02 * per * steps, load * steps, 0.02 * per * load * steps, 2.0 * each * load * steps
-        )
+        times = 0.02 * per * steps
+        return BlockTotals(steps, times, load * steps, load * times, 2.0 * each * load * steps, steps, times)
 
     beside = totals(2 * steps, 1.0, 1.0)
     return Comparison(

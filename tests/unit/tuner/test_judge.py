@@ -39,7 +39,9 @@ def seeing(gains: dict[tuple[int, int], float], asked: Policy | None = None, tra
     for (point, k), gain in gains.items():
         speed[view.points.tolist().index(point), view.ks.index(k)] = gain
     view = replace(view, drafts=replace(view.drafts, variance=np.zeros_like(view.drafts.variance)))
-    view.__dict__.update(speed=speed, gradients=np.zeros((*speed.shape, view.costs.basis.size)))
+    told: dict[str, object] = view.__dict__
+    told.update(speed=speed, gradients=np.zeros((*speed.shape, view.costs.basis.size)))
+    told["_alongside"] = lambda _: (np.log(view.lengths())[None, :] - told["speed"], told["gradients"])
     return view
 
 

@@ -203,7 +203,7 @@ def test_an_engine_that_tells_no_positions_gathers_drafts() -> None:
 
 BLOCKS = Comparison(
     k=3, against=4, first=18, last=24, blocks=2.0,
-    tried=BlockTotals(steps=32.0, seconds=0.5, requests=640.0, request_seconds=10.0, tokens=1400.0, prefill_tokens=50),
+    tried=BlockTotals(32.0, 0.5, 640.0, 10.0, tokens=1400.0, decode_steps=20.0, decode_seconds=0.3),
     beside=BlockTotals(steps=64.0, seconds=1.1, requests=1280.0, request_seconds=22.0, tokens=3000.0),
     seconds_square=0.01, tokens_square=0.02,
 )  # fmt: skip
@@ -239,8 +239,11 @@ IMPOSSIBLE = {
     "more time than all requests could have": of("tried", request_seconds=0.5 * 300),
     "no token": of("tried", tokens=0.0),
     "more tokens than K and one": of("tried", tokens=640.0 * 4.3),
-    "prompts below nothing": of("beside", prefill_tokens=-1.0),
-    "prompts that are no number": of("beside", prefill_tokens=math.nan),
+    "steps without prompts below nothing": of("beside", decode_steps=-1.0),
+    "steps without prompts that are no number": of("beside", decode_steps=math.nan),
+    "more steps without prompts than steps": of("tried", decode_steps=40.0),
+    "steps without prompts that took no time": of("tried", decode_seconds=0.0),
+    "steps without prompts that took longer than all": of("tried", decode_seconds=0.6),
 }
 
 
@@ -298,7 +301,9 @@ def test_blocks_as_engines_have_them_are_kept(length: float, period: float, batc
 
     def side(k: int) -> BlockTotals:
         tokens = steps * batch * min(length, k + 1)
-        return BlockTotals(steps, steps * period, steps * batch, steps * batch * period, tokens, 7 * steps)
+        return BlockTotals(
+            steps, steps * period, steps * batch, steps * batch * period, tokens, steps / 4, steps * period / 5
+        )
 
     one = Comparison(2, 5, 1, 24, blocks, side(2), side(5), 0.03 * blocks, 0.01 * blocks)
     window = replace(GOOD, steps=max(GOOD.steps, 2 * steps), cells=(), comparisons=(one,))

@@ -10,10 +10,8 @@ from speculative_operator.domain.observation import BlockTotals, Comparison
 from speculative_operator.engines.vllm.pieces import PREFIX, Piece, Row, UnusableError, rows, whole
 
 _OF_BLOCKS = tuple(f"{PREFIX}tried_{name}_total" for name in ("blocks", "seconds_square", "tokens_square"))
-_OF_STEPS = tuple(
-    f"{PREFIX}tried_{name}_total"
-    for name in ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
-)
+_TOTALS = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
+_OF_STEPS = tuple(f"{PREFIX}tried_{name}_total" for name in _TOTALS)
 NAMES: tuple[str, ...] = (*_OF_BLOCKS, *_OF_STEPS)
 """Series of a window's comparisons: seventeen for each label set."""
 LABELS = ("k", "against", "first", "last")
