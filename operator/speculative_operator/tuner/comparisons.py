@@ -37,7 +37,7 @@ REACH = 0.6
 """Octaves of load over which what the model errs is alike."""
 SECONDS_NOISE = 0.03
 """Least log standard deviation of one block beside its neighbours."""
-STALL = 0.3
+STALL = 0.2
 """Log seconds by which a K may differ from what was expected before a stall is the likelier reason."""
 PROMPTS_NOISE = 0.2
 """The same of blocks whose every step computed prompts."""

@@ -16,8 +16,8 @@ COARSE_MARGIN = 0.05
 """Log speed that a change must bring while the whole budget is left, and when none is."""
 MEASURED_MARGIN = 0.004
 """The first where the engine compares K, so that it need not also cover what the model errs."""
-SAVED = 4.0
-PER_HOUR = 9.0
+SAVED = 8.0
+PER_HOUR = 8.0
 """Writes that may be saved up, and writes that are granted per hour."""
 URGENT = 0.04
 """A gain at the loads of now that waits for one clean window only."""
