@@ -33,8 +33,10 @@ SECONDS_OFF = 0.10
 """The same from K = 0 to 1: a drafter's pass more, and another path through the engine."""
 TOKENS_STEP = 0.012
 """The same in tokens: survival by position, seen at one K, is not quite that at another."""
-REACH = 0.6
-"""Octaves of load over which what the model errs is alike."""
+REACH, FAR = 0.6, 3.0
+"""Octaves of load over which what the model errs is alike: of single sizes, and of the drafter as a whole."""
+FAR_SHARE = 0.6
+"""Share of the variance that is of the latter kind."""
 SECONDS_NOISE = 0.03
 """Least log standard deviation of one block beside its neighbours."""
 STALL = 0.2
@@ -277,7 +279,8 @@ def updated(prior: Array, across: Array, own: Array, noise: Sequence[float], new
 def _alike(points: Array, others: Array) -> Array:
     """How far what the model errs at one load is what it errs at another."""
     apart = np.log2(points / others)
-    return np.asarray(0.6 * np.exp(-0.5 * (apart / 3.0) ** 2) + 0.4 * np.exp(-0.5 * (apart / REACH) ** 2))
+    far, near = (np.exp(-0.5 * (apart / octaves) ** 2) for octaves in (FAR, REACH))
+    return np.asarray(FAR_SHARE * far + (1.0 - FAR_SHARE) * near)
 
 
 def _shared(k: Array, held: Array, other_k: Array, other_held: Array) -> Array:

@@ -58,10 +58,8 @@ GUARD_SHARE = 0.98
 """Measured speed below this share of no speculation (lower bound) counts as slow."""
 GUARD_GAIN = 0.03
 """Log speed that fewer drafts must then bring."""
-HOPELESS = 0.06
-"""Log speed below that of the table before a trial at which the trial ends early."""
-TRIED_MARGIN = 0.003
-"""Log speed that a table must bring over the one before a trial to come after it."""
+FREED_MARGIN = 0.003
+"""Log speed that a table must bring which a latency target has just allowed again: a write is due in any case."""
 GUARD_WINDOWS = 2
 """Slow observations in a row after which drafts are cut, whatever was changed when."""
 
@@ -164,7 +162,7 @@ def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float)
 
 def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     freed, memory = _judge_targets(memory, view, now)
-    how = (TRIED_MARGIN, 0.0) if freed else (memory.pace.margin(measured=view.compares), CONFIDENCE)
+    how = (FREED_MARGIN, 0.0) if freed else (memory.pace.margin(measured=view.compares), CONFIDENCE)
     proposal = propose(view, memory.table, look.loads, *how, memory.targets)
     better = proposal.table != memory.table and proposal.worth > proposal.needed
     if not rollout.free(view.policy):

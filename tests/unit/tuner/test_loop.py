@@ -120,7 +120,6 @@ def test_never_off_keeps_the_smallest_k() -> None:
     assert min(loop.memory.table.ks) >= 1
 
 
-@pytest.mark.xfail(reason="rested on tables on trial; blocks of steps do not do as much yet")
 def test_a_drafter_that_recovers_is_used_again_and_asking_costs_little() -> None:
     plant = Plant(telemetry=True, conditional=USELESS)
     loop = run(plant)
@@ -141,7 +140,6 @@ def test_a_mispriced_k_is_left_for_its_neighbour() -> None:
     assert loop.regret[-1] < 0.05
 
 
-@pytest.mark.xfail(reason="rested on tables on trial; blocks of steps do not do as much yet")
 def test_nothing_known_moves_by_evidence_alone() -> None:
     loop = run(Plant(telemetry=True, conditional=USELESS), policy(facts=PairFacts()))
     assert loop.memory.table == KTable.constant(4, 256)
