@@ -16,7 +16,7 @@ import numpy as np
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import BlockTotals, Comparison, Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
 from speculative_operator.tuner import Memory, decide, initial_table
 from speculative_operator.tuner.allowed import fit_tries
 from worlds import layout as at
@@ -30,7 +30,6 @@ from worlds.world import Replica, World
 PLUG_IN, COUNTERS = "plug-in", "counters"
 TICK = 10.0
 EPOCH = 1_700_000_000.0
-BLOCK_STEPS = 8
 
 
 @dataclass(slots=True)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from speculative_operator.domain.decision import Decision, Estimate, Interval
-from speculative_operator.domain.table import Try
-from speculative_operator.render.values import BLOCK_STEPS
+from speculative_operator.domain.table import BLOCK_STEPS, Try
 
 _DIGITS = 6
 

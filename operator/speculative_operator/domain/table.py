@@ -108,6 +108,10 @@ class KTable:
         return " ".join(f"{b.first}-{b.last}:{b.k}" for b in self.bands)
 
 
+BLOCK_STEPS = 8
+"""Steps of a block at a K that is tried: short enough that the blocks beside it meet the same requests."""
+
+
 @dataclass(frozen=True, slots=True)
 class Try:
     """K that the engine tries for blocks of steps while the table's K is in force, at some numbers of requests."""

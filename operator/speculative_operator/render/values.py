@@ -8,14 +8,11 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
 from speculative_operator.render import compiling, labels, podspec, requests
 from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
-
-BLOCK_STEPS = 8
-"""Steps of a block at a K that is tried: short enough that the blocks beside it meet the same requests."""
 
 
 def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:

@@ -10,11 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from speculative_operator.domain.table import Try
+from speculative_operator.domain.table import BLOCK_STEPS, Try
 from speculative_operator.payload.speculative_blocks import Blocks
-
-BLOCK_STEPS = 16
-"""Steps of a block where nobody says otherwise."""
 
 Rows = Sequence[tuple[int, int, int]]
 

@@ -35,6 +35,9 @@ NOTHING_EARNED = 0.03
 """Tokens that a step gains by its drafts below which they are useless: they are made, verified and thrown away."""
 USELESS_COST = 0.06
 """Log speed that useless drafts cost at least, whatever the model says: above any margin, so that they end at once."""
+MISLED = 0.1
+"""Log speed that the least K may be worse than the best of those below the K in force, and is taken: what misled about
+one K may mislead about its neighbour."""
 PAST_WEIGHT = 0.25
 FAR_WEIGHT = 0.05
 """What a gain counts at a load that was seen in the last minutes but is not there now, and at one not seen at all."""
@@ -150,20 +153,22 @@ def near(points: Array, loads: Array) -> NDArray[np.bool_]:
 
 
 def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, margin: float) -> KTable | None:
-    """`table` with the load seen and all above it lowered to the best K by prediction, or None when none is better.
+    """`table` with the load seen and all above it lowered to the best K, or None when none is better by `margin`.
 
-    `measured` is the log speed measured with the K in force, which replaces its prediction.
+    Best by what was compared where the engine compares K; else by prediction over `measured`, the log speed of the K in
+    force.
     """
     at = nearest(scheduled, view.policy.knobs.max_batch)
     point = float(view.points[at])
     now = table.k_at(point)
+    gain = view.against(incumbent_of(view, table)).mean[at] if view.compares else view.speed[at] - measured
     lower = [column for column, k in enumerate(view.ks) if k < now and view.speed[at, column] > INFEASIBLE / 2]
     if not lower:
         return None
-    best = max(lower, key=lambda column: float(view.speed[at, column]))
-    if view.speed[at, lower[0]] >= view.speed[at, best] - 0.1:  # what misled about one K may about its neighbour
+    best = max(lower, key=lambda column: float(gain[column]))
+    if gain[lower[0]] >= gain[best] - MISLED:
         best = lower[0]
-    if view.speed[at, best] <= measured + margin:
+    if gain[best] <= margin:
         return None
     start, _ = edges(view.policy.knobs.max_batch)[nearest(point / NEAR**0.5, view.policy.knobs.max_batch)]
     dense = [k if b < start else min(k, view.ks[best]) for b, k in enumerate(table.dense(), start=1)]

@@ -13,11 +13,17 @@ import numpy as np
 from speculative_operator.domain.decision import Estimate, Interval, Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
+from speculative_operator.tuner.comparisons import band_of
 from speculative_operator.tuner.grid import choices, edges, grid, nearest
-from speculative_operator.tuner.judge import Proposal
-from speculative_operator.tuner.outlook import QUANTILE, SAME_K, Outlook
+from speculative_operator.tuner.judge import Proposal, incumbent_of
+from speculative_operator.tuner.outlook import INFEASIBLE, QUANTILE, SAME_K, Outlook
 from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Look
+
+NEAR_BANDS = 2
+"""Half octaves of load within which what was compared is told for a change."""
+MUCH = 0.2
+"""Share of their time before the first token from which it is named as a reason."""
 
 
 def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
@@ -90,23 +96,35 @@ def why(view: Outlook, old: KTable, proposal: Proposal, targets: Targets, now: f
 
 
 def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look) -> str:
-    """One sentence: what changes where, expected milliseconds a token, and the acceptance behind it."""
+    """One sentence: what changes where, what it should bring, and what was measured for it."""
     max_batch = view.policy.knobs.max_batch
     before, after = choices(old, max_batch), choices(new, max_batch)
     first, last = _run(before, after, focus, max_batch)
-    point = float(grid(max_batch)[focus])
-    speed = view.speed[focus]
-    figures = [
-        f"{1e3 * math.exp(-float(speed[view.ks.index(k)])):.1f}"
-        for k in (after[focus], before[focus])
-        if k in view.ks and speed[view.ks.index(k)] > -100.0
-    ]
     text = f"K {before[focus]} -> {after[focus]} {_where(first, last, max_batch)}"
-    if len(figures) == 2:
-        text += f": {figures[0]} ms/token expected against {figures[1]} ms at {_requests(point)}"
-    else:
-        text += f": K {before[focus]} leaves the captured graphs"
-    return text + acceptance_text(look)
+    point, ks = float(view.points[focus]), (before[focus], after[focus])
+    if not set(ks) <= set(view.ks) or min(view.speed[focus, view.ks.index(k)] for k in ks) <= INFEASIBLE / 2:
+        return f"{text}: K {before[focus]} leaves the captured graphs{acceptance_text(look)}"
+    gain = float(view.against(incumbent_of(view, old)).mean[focus, view.ks.index(after[focus])])
+    text += f": {100.0 * math.expm1(gain):+.0f} % speed expected at {_requests(point)}"
+    return text + _side_by_side(view, point, *ks) + _before_first(view) + acceptance_text(look)
+
+
+def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
+    """What blocks of steps showed of these K near the load, as the end of a sentence; empty where nothing."""
+    near = [cell for cell in view.cells if {cell.k, cell.against} == {old, new} and cell.blocks >= 1.0]
+    near = [cell for cell in near if abs(cell.band - band_of(load)) <= NEAR_BANDS]
+    if not near:
+        return ""
+    cell = max(near, key=lambda one: one.blocks)
+    sides = {cell.k: (cell.rate, cell.steps), cell.against: (cell.beside_rate, cell.beside_steps)}
+    told = [f"K {k} {sides[k][0]:.3g} tokens/s per request over {sides[k][1]:,.0f} steps" for k in (new, old)]
+    return f"; side by side {', '.join(told)}"
+
+
+def _before_first(view: Outlook) -> str:
+    """Why tokens per second are not all, where they are not."""
+    share = view.traffic.before_first
+    return f"; requests spend {100.0 * share:.0f} % of their time before their first token" if share >= MUCH else ""
 
 
 def acceptance_text(look: Look) -> str:

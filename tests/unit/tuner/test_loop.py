@@ -294,6 +294,6 @@ def test_the_sentence_carries_figures_and_limits() -> None:
     loop.play(*[8] * 9)
     changed = next(decision for decision in loop.decisions if decision.changed)
     assert "K 3 -> " in changed.message
-    assert "ms/token expected against" in changed.message
+    assert "% speed expected at" in changed.message
     assert "acceptance length" in changed.message
     assert "drafts" in changed.message
