@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sim.rigs import arriving, knobs, plant, steady
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
 from speculative_operator.payload.speculative_blocks import Blocks
 from speculative_operator.sim import layout as at
 from speculative_operator.sim import plugin
@@ -124,9 +124,10 @@ def test_compared_blocks_are_those_of_the_plugin_fed_with_the_same_steps() -> No
     deployment = made(steady([(0.0, 6), (40.0, 14), (80.0, 20), (120.0, 9)]), seconds=160.0)
     steps = deployment.steps(0)
     alone = Blocks()
-    alone.put_in_force(plant().rows(TWO), None, 16)
+    alone.put_in_force(plant().rows(TWO), None, BLOCK_STEPS)
     first = alone.k_for(int(steps.sampled[0]))  # the step that began before the table file came
-    alone.put_in_force(plant().rows(TWO), [(one.first, one.last, list(one.ks), one.share) for one in TRIES], 16)
+    tries = [(one.first, one.last, list(one.ks), one.share) for one in TRIES]
+    alone.put_in_force(plant().rows(TWO), tries, BLOCK_STEPS)
     rows = told(steps)
     for place, (sampled, next_k, emitted) in enumerate(zip(steps.sampled, steps.next_k, steps.emitted, strict=True)):
         assert next_k == (alone.k_for(int(sampled)) if place else first)

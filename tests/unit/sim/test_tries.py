@@ -15,7 +15,7 @@ from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
 from speculative_operator.engines.vllm.adapter import VllmEngine
 from speculative_operator.sim import session as session_module
 from speculative_operator.sim.deployment import Deployment
@@ -64,8 +64,8 @@ def test_what_is_tried_reaches_the_pods_and_comes_back_as_comparisons(monkeypatc
     found = window(deployment, [120.0, 150.0])
     assert {(one.k, one.against, one.first, one.last) for one in found.comparisons} == {(2, 3, 1, 64), (5, 3, 1, 64)}
     for one in found.comparisons:
-        assert one.tried.steps == 16 * one.blocks
-        assert one.beside.steps == 32 * one.blocks
+        assert one.tried.steps == BLOCK_STEPS * one.blocks
+        assert one.beside.steps == 2 * BLOCK_STEPS * one.blocks
         assert one.tried.tokens / one.tried.requests == pytest.approx(2.4 if one.k == 2 else 3.4, rel=0.25)
     assert found.table_version == 2
 
