@@ -194,6 +194,12 @@ class TestOnePodThatLies:
         towards = (look.acceptance_length - honest.acceptance_length) / (5.0 - honest.acceptance_length)
         assert 0.0 < towards < share + 0.01
 
+    def test_it_cannot_say_that_all_requests_wait(self) -> None:
+        """Where they wait, drafts count for nothing."""
+        honest = Plant(noise=0.0).window(KTable.constant(4, KNOBS.max_batch), LOAD, 0.0)
+        look = pool([*[honest] * 9, replace(self.enormous(honest), ttft_seconds=1e30)])
+        assert 0.0 < look.before_first <= 0.26
+
     def test_its_silence_after_a_boast_never_stops_the_tuner(self) -> None:
         loop = begin(19)
         tell(loop, 19, {"liar": self.enormous(loop.plant.window(loop.memory.table, LOAD, loop.now + TICK))})

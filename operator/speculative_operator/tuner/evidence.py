@@ -86,6 +86,7 @@ def _figures(window: PodWindow) -> list[tuple[str, float]]:
         "first_tokens",
         "generated_tokens",
         "prompt_tokens",
+        "ttft_seconds",
         "running",
         "waiting",
         "preemptions",

@@ -119,7 +119,7 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         drafts=drafts,
         loads=tuple(sorted(load for window in busy for load in _common(window))),
         pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
-        before_first=math.fsum(w.ttft_seconds for w in busy) / math.fsum(w.ttft_seconds + w.step_seconds for w in busy),
+        before_first=_before_first(busy),
         replicas=len(windows),
     )
 
@@ -198,6 +198,12 @@ def learn_traffic(
         prompt_ratio=min(ratio, MOST_RATIO),
         load=tuple(load),
     )
+
+
+def _before_first(busy: Sequence[PodWindow]) -> float:
+    """Mean of the pods' shares by their request-steps: no pod moves it by more than its weight."""
+    shares = ((w.ttft_seconds / max(w.ttft_seconds + w.step_seconds, 1e-9), w.decode_request_steps) for w in busy)
+    return _weighted(list(shares)) or 0.0
 
 
 def loads_of(window: PodWindow) -> list[tuple[float, float]]:

@@ -242,6 +242,18 @@ def test_what_is_said_of_a_step_that_was_counted(clock: Clock) -> None:
         assert meter.finished(one, given, True) == ((3, 2, 3, 0.5, 4, 40) if one is plan else None)
 
 
+def test_a_step_of_prompts_alone_has_the_k_that_was_asked_for(clock: Clock) -> None:
+    """In its cell it is K = 0, for it verified nothing; compared blocks at any K hold such steps."""
+    meter = Meter(KS, varied=False, clock=clock)
+    plan, prompt = Plan({"a": 3}, next_k=3), Plan({}, {"b": 40})
+    step(meter, clock, plan, outputs({"a": 3}, plan), 0.5)
+    meter.scheduling()
+    meter.scheduled(prompt, 1)
+    clock.now += 0.5
+    assert meter.finished(prompt, outputs({}, prompt, first=["b"]), True) == (3, 1, 1, 0.5, 1, 40)
+    assert set(meter.cells) == {(3, 1), (0, 1)}
+
+
 def test_text_of_comparisons() -> None:
     state = state_of()
     sides = ((8, 0.25, 16, 0.5, 48, 7, 0.2), (16, 0.5, 32, 1.0, 64, 9, 0.3))

@@ -88,6 +88,23 @@ def test_few_blocks_of_many_requests_say_more_of_seconds_than_of_tokens() -> Non
     assert seen(view(lucky), 4, 3)[0] - base < 0.1
 
 
+def test_one_block_that_is_far_off_may_be_a_stall_and_many_are_not() -> None:
+    stalled, sure = learned(compared(4, 3, -1.2, 0.0, 1.0)), learned(compared(4, 3, -1.2, 0.0, 60.0))
+    base = seen(view(), 4, 3)[0]
+    assert seen(view(stalled), 4, 3)[0] - base < 0.3
+    assert seen(view(sure), 4, 3)[0] - base > 0.9
+
+
+def test_where_requests_wait_what_prompts_take_stays() -> None:
+    """Steps without prompts are twice as long; with prompts, which take half of the time, half as much longer."""
+    tried, beside = (
+        BlockTotals(160, 160 * t, 1280, 1280 * t, 2560, 80, 80 * d) for t, d in ((0.06, 0.04), (0.04, 0.02))
+    )
+    one = Comparison(4, 3, LOAD, LOAD, 10.0, tried, beside, 10.0 * math.log(2.0) ** 2, 0.0)
+    few, most = (learn_comparisons((), [window(one)], [1.0], LENGTHS, share, 10.0)[0].seconds for share in (0.0, 1.0))
+    assert [few, most] == pytest.approx([math.log(2.0), math.log(1.5)])
+
+
 def test_a_difference_stays_true_when_another_k_comes_into_force() -> None:
     cells = learned(compared(3, 4, 0.3, 0.0, 100.0))
     forth, back = seen(view(cells), 3, 4), seen(view(cells), 4, 3)

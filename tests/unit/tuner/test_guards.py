@@ -102,6 +102,8 @@ ABSURD = {
     "infinite": {"step_seconds": math.inf},
     "negative": {"generated_tokens": -1.0},
     "negative position": {"accepted_per_position": (10.0, -1.0)},
+    "first tokens waited less than nothing": {"ttft_seconds": -1.0},
+    "nan wait": {"ttft_seconds": NAN},
     "nan position": {"accepted_per_position": (NAN,)},
     "nan time": {"end": NAN},
     "nan usage": {"kv_usage": NAN},

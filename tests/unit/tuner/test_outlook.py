@@ -12,7 +12,9 @@ from tests.unit.tuner.plant import FACTS, KNOBS, USELESS, Plant, policy, run
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Goal, Objective, OffPolicy
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, draft_sample, learn_acceptance
-from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
+from speculative_operator.tuner.comparisons import Cell, band_of
+from speculative_operator.tuner.grid import nearest
+from speculative_operator.tuner.outlook import BEYOND, INFEASIBLE, Outlook, outlook
 from speculative_operator.tuner.prior import acceptance_prior
 from speculative_operator.tuner.traffic import Traffic
 
@@ -49,6 +51,32 @@ def test_between_points_speed_is_between_theirs() -> None:
     assert view.at(float(high), 2) < view.at(math.sqrt(low * high), 2) < view.at(float(low), 2)
     assert view.at(1e9, 2) == view.at(256, 2)
     assert view.at(0.0, None) == view.at(1.0, None)
+
+
+def test_the_longer_requests_wait_for_a_first_token_the_fewer_drafts_are_best() -> None:
+    """Four drafts a step, nearly always accepted, at a load at which they make a step a third longer."""
+    chosen = []
+    for share in (0.0, 0.5, 0.95):
+        view = outlook(policy(), traffic=replace(Traffic(), before_first=share))
+        mean = view.against(np.zeros(len(view.points), dtype=np.int64)).mean
+        chosen.append(view.ks[int(np.argmax(mean[nearest(32.0, 256)]))])
+    assert chosen == sorted(chosen, reverse=True)
+    assert chosen[0] > 0
+    assert chosen[-1] == 0
+
+
+def test_what_lies_beyond_captured_graphs_is_doubted_until_blocks_have_shown_it() -> None:
+    beyond = policy(knobs=replace(KNOBS, capture_ceiling_tokens=100))
+    view, free = outlook(beyond, compares=True), outlook(policy(), compares=True)
+    held = np.full(len(view.points), view.ks.index(1))
+    row, column = nearest(40.0, 256), view.ks.index(3)
+    doubtful, plain = view.against(held), free.against(held)
+    assert doubtful.mean[row, column] == pytest.approx(plain.mean[row, column] - BEYOND, abs=0.05)
+    assert doubtful.deviation[row, column] > plain.deviation[row, column] + 0.2
+    cell = Cell(band_of(40.0), 3, 1, 50.0, 400.0, 800.0, 0.05, 9e-4, 0.05**2 + 9e-4, 0.0, 1e-3, 40.0, 90.0, 80.0)
+    known = outlook(beyond, cells=(cell,), compares=True).against(held)
+    assert known.deviation[row, column] < plain.deviation[row, column] + 0.02
+    assert known.mean[row, column] > doubtful.mean[row, column]
 
 
 def test_beyond_the_capture_ceiling_nothing_but_the_least_k_is_feasible() -> None:

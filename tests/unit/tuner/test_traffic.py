@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.tuner.plant import Plant
 
-from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow
+from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, StepCell
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import grid, nearest
 from speculative_operator.tuner.traffic import Traffic, bounded, learn_traffic, pool
@@ -82,6 +82,24 @@ def test_a_pod_that_claims_far_more_than_the_others_counts_for_a_part_of_its_blo
         BlockTotals(120.0, 1.5, 600.0, 7.5, 1125.0), 0.1875, 0.09375,
     )  # fmt: skip
     assert found[3].tpot_histogram == ((0.1, 3.0), (math.inf, 0.75))
+
+
+def test_every_load_that_cells_tell_of_counts() -> None:
+    """Half of the time at 4 requests and half at 40: the mean, 22, was never there."""
+    cells = (StepCell(3, 4.0, 100.0, 5.0, 800.0, 0.0), StepCell(3, 40.0, 50.0, 5.0, 4000.0, 0.0))
+    one = replace(window(22), cells=cells)
+    assert pool([one]).loads == (4.0, 40.0)
+    load = after(Traffic(), one).load
+    assert {n for n, seconds in enumerate(load) if seconds > 0} == {nearest(4.0, 256), nearest(40.0, 256)}
+    assert pool([replace(one, cells=())]).loads == pytest.approx((one.scheduled,))
+
+
+def test_the_share_before_a_first_token_is_remembered_unless_seats_or_memory_are_what_is_waited_for() -> None:
+    one = replace(window(20), ttft_seconds=3.0 * window(20).step_seconds)
+    assert pool([one]).before_first == pytest.approx(0.75)
+    assert after(Traffic(), one).before_first == pytest.approx(0.75)
+    assert after(Traffic(), replace(one, running=256.0)).before_first == 0.0
+    assert after(Traffic(), replace(one, waiting=5.0, kv_usage=0.99)).before_first == 0.0
 
 
 class TestMemory:
