@@ -17,7 +17,7 @@ from speculative_operator.domain.decision import State
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.traffic import pool
+from speculative_operator.tuner.traffic import Traffic, learn_traffic, pool
 
 SILENT = Gap(Reason.METRICS_MISSING, "no samples")
 LOAD = 20.0
@@ -197,8 +197,9 @@ class TestOnePodThatLies:
     def test_it_cannot_say_that_all_requests_wait(self) -> None:
         """Where they wait, drafts count for nothing."""
         honest = Plant(noise=0.0).window(KTable.constant(4, KNOBS.max_batch), LOAD, 0.0)
-        look = pool([*[honest] * 9, replace(self.enormous(honest), ttft_seconds=1e30)])
-        assert 0.0 < look.before_first <= 0.26
+        windows = [*[honest] * 9, replace(self.enormous(honest), ttft_seconds=1e30)]
+        learned = learn_traffic(Traffic(), pool(windows), windows, [1.0] * 10, KNOBS.max_batch)
+        assert 0.0 < learned.before_first <= 0.26
 
     def test_its_silence_after_a_boast_never_stops_the_tuner(self) -> None:
         loop = begin(19)

@@ -26,6 +26,8 @@ FULL = 0.9
 """Share of KV in use from which requests wait for memory rather than for their turn."""
 COMMON = 0.2
 """Share of a window's time from which a load counts as one of those there are now."""
+NEARLY_FULL = 0.8
+"""Share of the seats, or of the KV memory, from which whoever waits is taken to wait for it."""
 MOST_CONTEXT = 1e7
 MOST_RATIO = 1e4
 HEAVIEST = 3.0
@@ -85,8 +87,6 @@ class Look:
     """Scheduled requests per step of each replica that served: its common ones."""
     pressed: float
     """Share of the replicas where requests waited for KV memory."""
-    before_first: float
-    """Share of their time that requests spent before their first token."""
     replicas: int
     """Pods looked at, idle ones included."""
 
@@ -119,7 +119,6 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         drafts=drafts,
         loads=tuple(sorted(load for window in busy for load in _common(window))),
         pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
-        before_first=_before_first(busy),
         replicas=len(windows),
     )
 
@@ -186,8 +185,7 @@ def learn_traffic(
     held = traffic.generated * math.exp(-seconds / TRAFFIC_SECONDS)
     tokens = held + look.generated_tokens
     ratio = (traffic.prompt_ratio * held + look.prompt_tokens) / tokens if tokens > 0 else traffic.prompt_ratio
-    served = all(window.running >= max_batch or _pressed(window) for window in windows)
-    before_first = 0.0 if served else look.before_first
+    before_first = _before_first(bounded(windows), max_batch)
     return replace(
         traffic,
         generated=tokens,
@@ -200,10 +198,20 @@ def learn_traffic(
     )
 
 
-def _before_first(busy: Sequence[PodWindow]) -> float:
+def _before_first(windows: Sequence[PodWindow], max_batch: int) -> float:
     """Mean of the pods' shares by their request-steps: no pod moves it by more than its weight."""
-    shares = ((w.ttft_seconds / max(w.ttft_seconds + w.step_seconds, 1e-9), w.decode_request_steps) for w in busy)
-    return _weighted(list(shares)) or 0.0
+    shares = [(0.0 if _is_full(one, max_batch) else _waited(one), one.decode_request_steps) for one in windows]
+    return _weighted(shares) or 0.0
+
+
+def _waited(window: PodWindow) -> float:
+    return window.ttft_seconds / max(window.ttft_seconds + window.step_seconds, 1e-9)
+
+
+def _is_full(window: PodWindow, max_batch: int) -> bool:
+    """Whether requests wait for those that decode to end, not for prompts: then more tokens a step help them."""
+    seats = max(window.running, window.scheduled) >= NEARLY_FULL * max_batch
+    return seats or (window.waiting >= 1.0 and (window.kv_usage or 0.0) >= NEARLY_FULL)
 
 
 def loads_of(window: PodWindow) -> list[tuple[float, float]]:
