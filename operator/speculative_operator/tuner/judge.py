@@ -26,6 +26,8 @@ from speculative_operator.tuner.targets import Targets, limits
 
 CONFIDENCE = 0.5
 """A gain must exceed this many standard deviations of itself: better than even, since a mistake is seen in seconds."""
+MEASURED_FIRST = 1.3
+"""The same where neither hardware nor models are known and K can be compared: nine in ten."""
 RISE = 0.02
 RISE_EXPERTS = 0.005
 """Log speed that a K which rises with load must bring, of dense models and of mixtures of experts."""
@@ -79,6 +81,8 @@ def propose(
     value, rows = np.where(allowed, found.mean, INFEASIBLE), np.arange(len(incumbent))
     weights = weights_of(view, loads)
     doubt = confidence if rollout.free(view.policy) else rollout.DOUBT
+    if view.compares and not view.costs.prior.known:
+        doubt = max(doubt, MEASURED_FIRST)
     sure = value - doubt * found.deviation
     useless = _useless(view, incumbent)
     value[useless, 0] = np.maximum(value[useless, 0], USELESS_COST)
