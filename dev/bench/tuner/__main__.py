@@ -157,8 +157,8 @@ def worse(found: Mapping[str, Any]) -> int:
             ("mean regret with perturbed physics", regret["perturbed_mean"], 4.0),
             ("unsafe_windows_percent", found["unsafe_windows_percent"], 2.0),
             ("wrong_hard_offs", found["wrong_hard_offs"], 0),
-            ("mean regret in random worlds", worlds.get("mean"), 6.0),
-            ("unsafe windows in random worlds, percent", worlds.get("unsafe_percent"), 20.0),
+            ("mean regret in random worlds", worlds.get("mean"), 5.0),
+            ("unsafe windows in random worlds, percent", worlds.get("unsafe_percent"), 15.0),
         )
         if value is not None and value > most
     ]

@@ -47,9 +47,15 @@ TOKENS_NOISE = 0.6
 """The same of tokens, over the square root of the requests of all steps of a block."""
 NOISE_BLOCKS = 8.0
 """Blocks for which these count before the scatter that was measured does."""
+FEW_STEPS = 0.01
+"""Share of the steps of a side below which those without prompts tell nothing."""
 MOST_CELLS = 48
 MOST_RATIO = 1.5
 """No block counts as further from those beside it than this, log."""
+
+
+_MEANS = ("seconds", "seconds_noise", "seconds_square", "tokens", "tokens_square", "requests", "rate", "beside_rate")
+"""What of a cell is a mean over its blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +185,8 @@ def _seconds(tried: BlockTotals, beside: BlockTotals, before_first: float) -> tu
     Steps without prompts tell it, where both sides have some: with as many prompts a second, steps with and without
     grow alike; with as many a step, as where most requests await their first token, what prompts take stays.
     """
-    if min(tried.decode_steps, beside.decode_steps) <= 0 or min(tried.decode_seconds, beside.decode_seconds) <= 0:
+    told = min(side.decode_steps / side.steps for side in (tried, beside)) >= FEW_STEPS
+    if not told or min(tried.decode_seconds, beside.decode_seconds) <= 0:
         per = beside.request_seconds / beside.requests
         return _log_ratio(tried.request_seconds / tried.requests, per), PROMPTS_NOISE**2
     plain = beside.decode_seconds / beside.decode_steps
@@ -196,19 +203,7 @@ def _log_ratio(one: float, other: float) -> float:
 def _both(one: Cell, other: Cell) -> Cell:
     blocks = one.blocks + other.blocks
     share = other.blocks / blocks
-    mixed = {
-        name: getattr(one, name) + share * (getattr(other, name) - getattr(one, name))
-        for name in (
-            "seconds",
-            "seconds_noise",
-            "seconds_square",
-            "tokens",
-            "tokens_square",
-            "requests",
-            "rate",
-            "beside_rate",
-        )
-    }
+    mixed = {name: getattr(one, name) + share * (getattr(other, name) - getattr(one, name)) for name in _MEANS}
     return replace(
         one,
         blocks=blocks,

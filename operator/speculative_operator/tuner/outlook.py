@@ -4,7 +4,9 @@ Called by start (before anything ran), judging and reporting. Speed of one reque
 
     AL(K) / T(b, K, c, p)        p = b AL(K) r, r prompt tokens per output token
 
-so that every candidate, no speculation included, brings its own share of prefill: faster decoding admits more prompts.
+so that what is told of every candidate, no speculation included, holds its own share of prefill: faster decoding
+admits more prompts. K are ranked by `against`, beside one another as the engine's blocks compare them, and by a
+request's whole time, that before its first token included.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ INFEASIBLE = -1e3
 BEYOND, BEYOND_ERRS = 0.2, 0.4
 """Log seconds that a step beyond captured graphs takes more than reckoned, and the standard deviation of that: it is
 measured before it is relied on."""
-MOST_RATIO = 7.0
+FURTHEST = 7.0
 """Two K differ by a factor of a thousand at most, log."""
 QUEUE = 2.0
 """Power of the seconds of a step by which the time before a first token grows: 1 without a queue, 1 + 1 / (1 - load)
@@ -137,11 +139,13 @@ class Outlook:
     @cached_property
     def _on(self) -> tuple[Array, Array]:
         """Prior seconds of each term, [point, K, term], and columns of form."""
-        b, ks = self.points[:, None], self.columns[None, :].astype(float)
-        prefill = b * self.lengths()[None, :] * self.traffic.prompt_ratio
-        drafted = ks * self.traffic.draft_share
-        context = np.asarray(self.traffic.context)
-        terms = step_terms(self.costs.prior.costs, self.policy.knobs, b, drafted, context, prefill)
+        return self._with(self.points[:, None] * self.lengths()[None, :] * self.traffic.prompt_ratio)
+
+    def _with(self, prefill: Array) -> tuple[Array, Array]:
+        """The same with so many prompt tokens a step, [point, K] or [point, 1]."""
+        drafted = self.columns[None, :].astype(float) * self.traffic.draft_share
+        costs, context = self.costs.prior.costs, np.asarray(self.traffic.context)
+        terms = step_terms(costs, self.policy.knobs, self.points[:, None], drafted, context, prefill)
         return terms, _columns(self.policy.knobs, self.ks, self.traffic.draft_share)
 
     @cached_property
@@ -267,14 +271,8 @@ class Outlook:
         """Log seconds of a step at every K and their derivatives, as blocks side by side meet them: as many prompts a
         second where few requests await their first token, which then do not change the order of K; as many a step
         where most do."""
-        b, ks = self.points[:, None], self.columns[None, :].astype(float)
         emitted = self.points * self.lengths()[incumbent]
-        prefill = self.traffic.before_first * emitted[:, None] * self.traffic.prompt_ratio + 0.0 * ks
-        drafted = ks * self.traffic.draft_share
-        terms = step_terms(
-            self.costs.prior.costs, self.policy.knobs, b, drafted, np.asarray(self.traffic.context), prefill
-        )
-        on = terms, _columns(self.policy.knobs, self.ks, self.traffic.draft_share)
+        on = self._with(self.traffic.before_first * emitted[:, None] * self.traffic.prompt_ratio)
         return self.costs.log_seconds(*on), self.costs.gradient(*on)
 
     def _difference(
@@ -286,7 +284,7 @@ class Outlook:
         queue, and the rest after it: time' / time = w steps^QUEUE + (1 - w) steps / tokens.
         """
         waiting = self.traffic.before_first
-        richer, longer = np.clip(richer, -MOST_RATIO, MOST_RATIO), np.clip(longer, -MOST_RATIO, MOST_RATIO)
+        richer, longer = np.clip(richer, -FURTHEST, FURTHEST), np.clip(longer, -FURTHEST, FURTHEST)
         before = waiting * np.exp(QUEUE * longer)
         after = (1.0 - waiting) * np.exp(longer - richer)
         mean = -np.log(before + after)

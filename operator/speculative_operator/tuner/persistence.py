@@ -115,7 +115,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
 
 def _cell(text: str) -> Cell:
     numbers = _numbers(text, len(fields(Cell)))
-    if min(numbers[3:6] + numbers[7:8]) < 0 or numbers[3] <= 0 or max(map(abs, numbers[:3])) > _LARGEST_K:
+    if min(numbers[4:6]) < 0 or min(numbers[3], numbers[7]) <= 0 or max(map(abs, numbers[:3])) > _LARGEST_K:
         raise ValueError("a comparison of nothing")
     return Cell(int(numbers[0]), int(numbers[1]), int(numbers[2]), *numbers[3:])
 

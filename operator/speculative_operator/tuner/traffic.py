@@ -33,8 +33,8 @@ MOST_RATIO = 1e4
 HEAVIEST = 3.0
 """No pod counts for more than so many of middling load; of three for no more than both others."""
 _COUNTS = (
-    "steps", "decode_request_steps", "step_seconds", "first_tokens", "generated_tokens", "prompt_tokens", "drafts",
-    "draft_tokens", "accepted_tokens",
+    "steps", "decode_request_steps", "step_seconds", "ttft_seconds", "first_tokens", "generated_tokens",
+    "prompt_tokens", "drafts", "draft_tokens", "accepted_tokens",
 )  # fmt: skip
 _POSITIONS = ("accepted_per_position", "drafted_per_position")
 _HISTOGRAMS = ("tpot_histogram", "ttft_histogram")
@@ -167,7 +167,7 @@ def _scaled_comparison(one: Comparison, by: float) -> Comparison:
 def learn_traffic(
     traffic: Traffic, look: Look, windows: Sequence[PodWindow], fresh: Sequence[float], max_batch: int
 ) -> Traffic:
-    """`traffic` after one look; `fresh[i]` is the share of window i that is new."""
+    """`traffic` after one look at `windows`, which are bounded; `fresh[i]` is the share of window i that is new."""
     seconds = max((window.seconds * share for window, share in zip(windows, fresh, strict=True)), default=0.0)
     if seconds <= 0:
         return traffic
@@ -185,7 +185,7 @@ def learn_traffic(
     held = traffic.generated * math.exp(-seconds / TRAFFIC_SECONDS)
     tokens = held + look.generated_tokens
     ratio = (traffic.prompt_ratio * held + look.prompt_tokens) / tokens if tokens > 0 else traffic.prompt_ratio
-    before_first = _before_first(bounded(windows), max_batch)
+    before_first = _before_first(windows, max_batch)
     return replace(
         traffic,
         generated=tokens,

@@ -48,5 +48,5 @@ def test_a_short_run_fails_where_the_tuner_is_broken_on_either_plant() -> None:
     assert bench.worse(WHOLE) == 0
     assert bench.worse({**WHOLE, "worlds": worlds(2.0, 0.5)}) == 0
     assert bench.worse({**WHOLE, "worlds": worlds(9.0, 0.5)}) == 1
-    assert bench.worse({**WHOLE, "worlds": worlds(2.0, 30.0)}) == 1
+    assert bench.worse({**WHOLE, "worlds": worlds(2.0, 16.0)}) == 1
     assert bench.worse({**WHOLE, "wrong_hard_offs": 1}) == 1

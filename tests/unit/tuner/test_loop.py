@@ -50,9 +50,9 @@ def test_k_is_high_at_low_load_small_at_the_top_and_high_again() -> None:
     assert statistics.mean(loop.regret) < 0.01
 
 
-@pytest.mark.xfail(reason="rested on tables on trial; blocks of steps do not do as much yet")
 def test_first_decision_within_a_minute_at_one_request_at_a_time() -> None:
-    loop = run(Plant(telemetry=True))
+    """Drafts that hardly ever pass: the K of the start is not the best there."""
+    loop = run(Plant(telemetry=True, conditional=(0.3,) * 5))
     loop.play(*[1] * 6)
     valid = next(n for n, decision in enumerate(loop.decisions, start=1) if decision.valid)
     changed = next(n for n, decision in enumerate(loop.decisions, start=1) if decision.changed)
