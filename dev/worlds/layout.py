@@ -42,7 +42,9 @@ CAME = 17
 CHUNK = 18
 """Prompt tokens of it in the step that is planned."""
 USER = 19
-REQUEST_FIELDS = 20
+SCHEDULED = 20
+"""When it first was part of a step; -1 before."""
+REQUEST_FIELDS = 21
 
 # Of a replica's world, constant.
 SEATS = 0
@@ -149,7 +151,9 @@ REJECTED = 12
 CAME_IN = 13
 LATE = 14
 """Steps whose output had not one token, which the engine does not count."""
-COUNTERS = 15
+QUEUED = 15
+"""Seconds from coming to being scheduled, of requests that ended."""
+COUNTERS = 16
 
 # Of a cell (K, size) and of the step that ended.
 C_STEPS = 0

@@ -142,6 +142,7 @@ def finish(state: State, row: int) -> None:
     state.req[row, at.ENDED] = state.now[at.NOW]
     state.now[at.KV] -= state.req[row, at.CONTEXT]
     state.counters[at.FINISHED] += 1
+    state.counters[at.QUEUED] += state.req[row, at.SCHEDULED] - state.req[row, at.CAME]
     state.ended[int(state.now[at.ENDS])] = row
     state.now[at.ENDS] += 1
     send_home(state, row)

@@ -32,6 +32,7 @@ from worlds.layout import (
     QUEUE_LIMIT,
     REJECTED,
     RUNNING,
+    SCHEDULED,
     SEATS,
     TAIL,
     THINK,
@@ -154,6 +155,8 @@ def plan_prompts(machine: Machine, state: State, taken: float) -> float:
             continue
         chunk = min(left, budget)
         req[row, CHUNK] = chunk
+        if req[row, SCHEDULED] < 0:
+            req[row, SCHEDULED] = now[NOW]
         budget -= chunk
         planned += chunk
         prompts += 1.0

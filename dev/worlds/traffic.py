@@ -73,6 +73,7 @@ def _rows(rng: np.random.Generator, texts: Texts, count: int) -> Floats:
     rows[:, at.SEED] = rng.integers(1, 1 << 31, count)
     rows[:, at.NEXT] = -1
     rows[:, at.FIRST] = -1
+    rows[:, at.SCHEDULED] = -1
     rows[:, at.ENDED] = -1
     return rows
 

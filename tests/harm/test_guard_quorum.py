@@ -199,7 +199,7 @@ class TestOnePodThatLies:
         honest = Plant(noise=0.0).window(KTable.constant(4, KNOBS.max_batch), LOAD, 0.0)
         windows = bounded([*[honest] * 9, replace(self.enormous(honest), ttft_seconds=1e30)])
         learned = learn_traffic(Traffic(), pool(windows), windows, [1.0] * 10, KNOBS.max_batch)
-        assert 0.0 < learned.before_first <= 0.26
+        assert 0.0 < learned.shares.before_first <= 0.26
 
     def test_its_silence_after_a_boast_never_stops_the_tuner(self) -> None:
         loop = begin(19)

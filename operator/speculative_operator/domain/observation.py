@@ -126,6 +126,8 @@ class PodWindow:
     accepted_tokens: float | None = None
     accepted_per_position: tuple[float, ...] = ()
     ttft_seconds: float = 0.0
+    queue_seconds: float | None = None
+    """Of it the seconds before a request was first scheduled; None where the engine does not tell."""
     requests_finished: float = 0.0
     cells: tuple[StepCell, ...] = ()
     drafted_per_position: tuple[float, ...] = ()

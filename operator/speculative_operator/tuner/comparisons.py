@@ -43,6 +43,8 @@ STALL = 0.2
 """Log seconds by which a K may differ from what was expected before a stall is the likelier reason."""
 PROMPTS_NOISE = 0.2
 """The same of blocks whose every step computed prompts."""
+UNLIKE_NOISE = 2.0
+"""The same where no step of the other side computed prompts."""
 TOKENS_NOISE = 0.6
 """The same of tokens, over the square root of the requests of all steps of a block."""
 NOISE_BLOCKS = 8.0
@@ -185,10 +187,13 @@ def _seconds(tried: BlockTotals, beside: BlockTotals, before_first: float) -> tu
     Steps without prompts tell it, where both sides have some: with as many prompts a second, steps with and without
     grow alike; with as many a step, as where most requests await their first token, what prompts take stays.
     """
-    told = min(side.decode_steps / side.steps for side in (tried, beside)) >= FEW_STEPS
+    plainly = [side.decode_steps / side.steps for side in (tried, beside)]
+    told = min(plainly) >= FEW_STEPS
     if not told or min(tried.decode_seconds, beside.decode_seconds) <= 0:
         per = beside.request_seconds / beside.requests
-        return _log_ratio(tried.request_seconds / tried.requests, per), PROMPTS_NOISE**2
+        return _log_ratio(tried.request_seconds / tried.requests, per), PROMPTS_NOISE**2 + (
+            UNLIKE_NOISE * max(plainly)
+        ) ** 2
     plain = beside.decode_seconds / beside.decode_steps
     slower = _log_ratio(tried.decode_seconds / tried.decode_steps, plain)
     share = min(plain * beside.steps / beside.seconds, 1.0)

@@ -90,7 +90,7 @@ def learn(
             compared,
             fresh,
             _lengths(drafts, acceptance(evidence, expected)),
-            memory.traffic.before_first,
+            memory.traffic.shares.before_first,
             elapsed,
         ),
         costs=learn_costs(memory.costs, tuple(steps), elapsed, prior, policy.knobs),

@@ -43,6 +43,7 @@ from speculative_operator.tuner.costs import (
 )
 from speculative_operator.tuner.grid import edges, grid
 from speculative_operator.tuner.prior import Array, acceptance_prior, candidates, cost_prior
+from speculative_operator.tuner.request_time import whole_time
 from speculative_operator.tuner.traffic import Traffic
 
 INFEASIBLE = -1e3
@@ -52,9 +53,6 @@ BEYOND, BEYOND_ERRS = 0.2, 0.4
 measured before it is relied on."""
 FURTHEST = 7.0
 """Two K differ by a factor of a thousand at most, log."""
-QUEUE = 2.0
-"""Power of the seconds of a step by which the time before a first token grows: 1 without a queue, 1 + 1 / (1 - load)
-of a queue that is served at random (M/M/1), load being a share of what can be served."""
 LEAST_SHARE = 0.01
 """Loads with a smaller share of the time do not count in a comparison over the load."""
 QUANTILE = 1.2816
@@ -272,26 +270,18 @@ class Outlook:
         second where few requests await their first token, which then do not change the order of K; as many a step
         where most do."""
         emitted = self.points * self.lengths()[incumbent]
-        on = self._with(self.traffic.before_first * emitted[:, None] * self.traffic.prompt_ratio)
+        on = self._with(self.traffic.shares.before_first * emitted[:, None] * self.traffic.prompt_ratio)
         return self.costs.log_seconds(*on), self.costs.gradient(*on)
 
     def _difference(
         self, richer: Array, longer: Array, tokens: Array, seconds: Array, incumbent: NDArray[np.int64]
     ) -> Difference:
-        """Of steps with log `richer` more tokens that take log `longer`, and the variances of both.
-
-        Requests spend a share w of their time before their first token, which grows faster than steps do since they
-        queue, and the rest after it: time' / time = w steps^QUEUE + (1 - w) steps / tokens.
-        """
-        waiting = self.traffic.before_first
-        richer, longer = np.clip(richer, -FURTHEST, FURTHEST), np.clip(longer, -FURTHEST, FURTHEST)
-        before = waiting * np.exp(QUEUE * longer)
-        after = (1.0 - waiting) * np.exp(longer - richer)
-        mean = -np.log(before + after)
-        share = after / (before + after)
-        mean = np.where(self.speed > INFEASIBLE / 2, mean, INFEASIBLE)
+        """Of steps with log `richer` more tokens that take log `longer`, and the variances of both."""
+        bounds = -FURTHEST, FURTHEST
+        time = whole_time(self.traffic.shares, np.clip(richer, *bounds), np.clip(longer, *bounds))
+        mean = np.where(self.speed > INFEASIBLE / 2, -time.longer, INFEASIBLE)
         mean[np.arange(len(self.points)), incumbent] = 0.0
-        return Difference(mean, np.sqrt(seconds * (share + QUEUE * (1.0 - share)) ** 2 + tokens * share**2))
+        return Difference(mean, np.sqrt(seconds * time.by_seconds**2 + tokens * time.by_tokens**2))
 
     def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
         """Log standard deviation of speed at points `rows` and K `columns` over that of a pod without speculator."""

@@ -123,7 +123,7 @@ def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
 
 def _before_first(view: Outlook) -> str:
     """Why tokens per second are not all, where they are not."""
-    share = view.traffic.before_first
+    share = view.traffic.shares.before_first
     return f"; requests spend {100.0 * share:.0f} % of their time before their first token" if share >= MUCH else ""
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow
 from speculative_operator.tuner.grid import grid, nearest
 from speculative_operator.tuner.prior import CONTEXT_TOKENS, PROMPT_RATIO
+from speculative_operator.tuner.request_time import MEMORY_FULL, TimeShares
 
 TRAFFIC_SECONDS = 60.0
 """Time constant of context and prompt share: they steer a prediction, and should follow the load."""
@@ -22,19 +23,15 @@ LOAD_SECONDS = 600.0
 """Time constant of the load histogram: loads of the last ten minutes are those to be prepared for."""
 HISTORY_SECONDS = 3600.0
 """The same for a histogram that says what a deployment is used for: pods are replaced on it."""
-FULL = 0.9
-"""Share of KV in use from which requests wait for memory rather than for their turn."""
 COMMON = 0.2
 """Share of a window's time from which a load counts as one of those there are now."""
-NEARLY_FULL = 0.8
-"""Share of the seats, or of the KV memory, from which whoever waits is taken to wait for it."""
 MOST_CONTEXT = 1e7
 MOST_RATIO = 1e4
 HEAVIEST = 3.0
 """No pod counts for more than so many of middling load; of three for no more than both others."""
 _COUNTS = (
-    "steps", "decode_request_steps", "step_seconds", "ttft_seconds", "first_tokens", "generated_tokens",
-    "prompt_tokens", "drafts", "draft_tokens", "accepted_tokens",
+    "steps", "decode_request_steps", "step_seconds", "ttft_seconds", "queue_seconds", "first_tokens",
+    "generated_tokens", "prompt_tokens", "drafts", "draft_tokens", "accepted_tokens",
 )  # fmt: skip
 _POSITIONS = ("accepted_per_position", "drafted_per_position")
 _HISTOGRAMS = ("tpot_histogram", "ttft_histogram")
@@ -58,9 +55,8 @@ class Traffic:
     """The same over a longer time."""
     pressed: float = 0.0
     """Share of that time in which requests waited for KV memory."""
-    before_first: float = 0.0
-    """Share of their time that requests spend before their first token, unless for want of seats or memory: drafts
-    do not help them, shorter steps do."""
+    shares: TimeShares = field(default_factory=TimeShares)
+    """Where requests spend their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,33 +181,16 @@ def learn_traffic(
     held = traffic.generated * math.exp(-seconds / TRAFFIC_SECONDS)
     tokens = held + look.generated_tokens
     ratio = (traffic.prompt_ratio * held + look.prompt_tokens) / tokens if tokens > 0 else traffic.prompt_ratio
-    before_first = _before_first(windows, max_batch)
     return replace(
         traffic,
         generated=tokens,
-        before_first=traffic.before_first + new * (before_first - traffic.before_first),
+        shares=traffic.shares.after(windows, max_batch, new),
         pressed=traffic.pressed + recent * (look.pressed - traffic.pressed),
         history=tuple(history),
         context=_toward(traffic.context, look.context, new, MOST_CONTEXT),
         prompt_ratio=min(ratio, MOST_RATIO),
         load=tuple(load),
     )
-
-
-def _before_first(windows: Sequence[PodWindow], max_batch: int) -> float:
-    """Mean of the pods' shares by their request-steps: no pod moves it by more than its weight."""
-    shares = [(0.0 if _is_full(one, max_batch) else _waited(one), one.decode_request_steps) for one in windows]
-    return _weighted(shares) or 0.0
-
-
-def _waited(window: PodWindow) -> float:
-    return window.ttft_seconds / max(window.ttft_seconds + window.step_seconds, 1e-9)
-
-
-def _is_full(window: PodWindow, max_batch: int) -> bool:
-    """Whether requests wait for those that decode to end, not for prompts: then more tokens a step help them."""
-    seats = max(window.running, window.scheduled) >= NEARLY_FULL * max_batch
-    return seats or (window.waiting >= 1.0 and (window.kv_usage or 0.0) >= NEARLY_FULL)
 
 
 def loads_of(window: PodWindow) -> list[tuple[float, float]]:
@@ -228,7 +207,7 @@ def _common(window: PodWindow) -> list[float]:
 
 
 def _pressed(window: PodWindow) -> bool:
-    return window.waiting >= 1.0 and (window.kv_usage or 0.0) >= FULL
+    return window.waiting >= 1.0 and (window.kv_usage or 0.0) >= MEMORY_FULL
 
 
 def _toward(old: float, seen: float | None, new: float, most: float) -> float:

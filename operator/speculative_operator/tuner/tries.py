@@ -79,6 +79,9 @@ def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain
         return None
     cost = max(float(np.mean(lost[best])), 1e-9)
     taken = min(SHARE_OF_WORTH * float(gained[best[0]]), MOST_COST / cost, MOST_SHARE)
+    if table.k_at(first) == 0:
+        least = next(column for column, k in enumerate(view.ks) if k > 0)
+        best = [*best[: MOST_KS - 1], least] if least not in best else best
     ks = tuple(sorted(view.ks[column] for column in best))
     return Try(first, last, ks, round(max(taken, LEAST_SHARE), 3))
 
@@ -93,12 +96,18 @@ def missing(
     view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float], targets: Targets | None = None
 ) -> float:
     """Most expected improvement, at loads there are now, by a K that is neither in force nor tried there."""
+    if any(table.k_at(max(load, 1.0)) == 0 and not _tried(tries, load) for load in loads) and view.ks[-1] > 0:
+        return math.inf  # nothing is drafted, and nothing tells whether drafts would be accepted
     worth = _worth(view, incumbent_of(view, table), targets)
     return max((_missing(view, worth, tries, load) for load in loads), default=0.0)
 
 
+def _tried(tries: Collection[Try], load: float) -> set[int]:
+    return {k for row in tries if row.first <= round(load) <= row.last for k in row.ks}
+
+
 def _missing(view: Outlook, worth: Array, tries: Collection[Try], load: float) -> float:
-    tried = {k for row in tries if row.first <= round(load) <= row.last for k in row.ks}
+    tried = _tried(tries, load)
     here = worth[nearest(load, view.policy.knobs.max_batch)]
     return max((float(one) for k, one in zip(view.ks, here, strict=True) if k not in tried), default=0.0)
 

@@ -16,6 +16,7 @@ from speculative_operator.tuner.comparisons import Cell, band_of
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.outlook import BEYOND, INFEASIBLE, Outlook, outlook
 from speculative_operator.tuner.prior import acceptance_prior
+from speculative_operator.tuner.request_time import TimeShares
 from speculative_operator.tuner.traffic import Traffic
 
 
@@ -57,7 +58,7 @@ def test_the_longer_requests_wait_for_a_first_token_the_fewer_drafts_are_best() 
     """Four drafts a step, nearly always accepted, at a load at which they make a step a third longer."""
     chosen = []
     for share in (0.0, 0.5, 0.95):
-        view = outlook(policy(), traffic=replace(Traffic(), before_first=share))
+        view = outlook(policy(), traffic=replace(Traffic(), shares=TimeShares(prompting=share)))
         mean = view.against(np.zeros(len(view.points), dtype=np.int64)).mean
         chosen.append(view.ks[int(np.argmax(mean[nearest(32.0, 256)]))])
     assert chosen == sorted(chosen, reverse=True)

@@ -94,14 +94,6 @@ def test_every_load_that_cells_tell_of_counts() -> None:
     assert pool([replace(one, cells=())]).loads == pytest.approx((one.scheduled,))
 
 
-def test_the_share_before_a_first_token_is_remembered_unless_seats_or_memory_are_what_is_waited_for() -> None:
-    one = replace(window(20), ttft_seconds=3.0 * window(20).step_seconds)
-    assert after(Traffic(), one).before_first == pytest.approx(0.75)
-    assert after(Traffic(), replace(one, running=230.0)).before_first == 0.0
-    assert after(Traffic(), one, replace(one, running=230.0)).before_first == pytest.approx(0.375)
-    assert after(Traffic(), replace(one, waiting=5.0, kv_usage=0.99)).before_first == 0.0
-
-
 class TestMemory:
     def test_context_and_prompts_move_to_what_is_seen(self) -> None:
         traffic = Traffic()

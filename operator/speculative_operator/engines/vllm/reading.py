@@ -27,6 +27,7 @@ GENERATED = "vllm:generation_tokens_total"
 PROMPT = "vllm:prompt_tokens_total"
 PROMPT_BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 PROMPT_CACHED = "vllm:prompt_tokens_cached_total"
+QUEUE_SECONDS = "vllm:request_queue_time_seconds_sum"
 RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
 PREEMPTIONS = "vllm:num_preemptions_total"
@@ -44,6 +45,7 @@ _SPECULATION = (DRAFTS, DRAFT_TOKENS, ACCEPTED)
 ENGINE_NAMES: tuple[str, ...] = (
     *_REQUIRED,
     TTFT_SECONDS,
+    QUEUE_SECONDS,
     PROMPT_BY_SOURCE,
     PROMPT_CACHED,
     PREEMPTIONS,
@@ -127,6 +129,7 @@ def _window(piece: Cut) -> PodWindow:
         accepted_tokens=speculation.accepted,
         accepted_per_position=speculation.per_position,
         ttft_seconds=piece.delta(TTFT_SECONDS),
+        queue_seconds=piece.delta(QUEUE_SECONDS) if piece.has(QUEUE_SECONDS) else None,
         requests_finished=piece.delta(FINISHED),
     )
 

@@ -1,0 +1,131 @@
+"""Where requests spend their time, and what a K does to the whole of it.
+
+Called by traffic (what each window tells) and outlook (which ranks K by it). Blocks of steps tell how fast requests
+decode. Before that a request waits to be scheduled, and has its prompt computed: drafts do not help it there, and
+longer steps hurt it. Who waits for a seat or for KV memory waits for the whole of other requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from speculative_operator.domain.observation import PodWindow
+from speculative_operator.tuner.prior import Array
+
+SEATS_FILLING, SEATS_FULL = 0.85, 0.95
+MEMORY_FILLING, MEMORY_FULL = 0.7, 0.9
+"""Shares of the seats and of the KV memory between which whoever waits is more and more taken to wait for them."""
+MOST_QUEUED = 0.8
+"""Share of the time that counts at most in how steeply a queue grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShares:
+    """Of the time of all requests."""
+
+    queued: float = 0.0
+    """Share before they are first scheduled."""
+    prompting: float = 0.0
+    """Share in which their prompts are computed."""
+    full: float = 0.0
+    """How much of the former is for want of seats or of KV memory: 1 where all of it."""
+    lighter: float = 1.0
+    """How much of what a K takes longer shows in steps that compute prompts, which take longer by themselves."""
+
+    @property
+    def before_first(self) -> float:
+        """Share that more tokens a step do not shorten."""
+        return self.prompting + (1.0 - self.full) * self.queued
+
+    def after(self, windows: Sequence[PodWindow], max_batch: int, new: float) -> TimeShares:
+        """These shares after one look at `windows`, which counts `new` of 1: means of the pods by their request-steps,
+        so that no pod moves them by more than its weight. What no window tells stays as it was."""
+        queued = _mean([(_queued(one), one.decode_request_steps) for one in windows])
+        before = _mean([(_before(one), one.decode_request_steps) for one in windows])
+        full = _mean([(_full(one, max_batch), one.decode_request_steps) for one in windows if one.waiting >= 1.0])
+        lighter = [(_lighter(one, self.before_first), one.decode_request_steps) for one in windows]
+        prompting = None if before is None or queued is None else before - queued
+        return TimeShares(
+            _toward(self.queued, queued, new),
+            _toward(self.prompting, prompting, new),
+            _toward(self.full, full, new),
+            _toward(self.lighter, _mean([(share, weight) for share, weight in lighter if share is not None]), new),
+        )
+
+
+class WholeTime(NamedTuple):
+    """Log of the whole time of a request over what it is now, and its derivatives."""
+
+    longer: Array
+    by_seconds: Array
+    by_tokens: Array
+
+
+def whole_time(shares: TimeShares, richer: Array, longer: Array) -> WholeTime:
+    """The whole time of requests where steps bring log `richer` more tokens and take log `longer` without prompts.
+
+    With queue q, prompts p and the rest d of the time, s seconds of a step, s' of one that computes prompts, and a
+    tokens: once scheduled a request takes r = (p s' + d s / a) / (p + d). A queue for prompts grows with s', one for
+    seats with r, both by a power that is the higher the more of the time is queueing: 1 + 1 / (1 - load) in a queue
+    M/M/1, q standing for the load.
+    """
+    queued, scheduled = shares.queued, max(1.0 - shares.queued, 1e-3)
+    power = 1.0 + 1.0 / (1.0 - min(queued, MOST_QUEUED))
+    laden = 1.0 + shares.lighter * np.expm1(longer)
+    laden_by_seconds = shares.lighter * np.exp(longer)
+    prompting = shares.prompting / scheduled
+    decoding = (1.0 - prompting) * np.exp(longer - richer)
+    stay = prompting * laden + decoding
+    behind_prompts = queued * (1.0 - shares.full) * laden**power
+    behind_others = queued * shares.full * stay**power
+    whole = behind_prompts + behind_others + scheduled * stay
+    by_stay = power * behind_others / stay + scheduled
+    by_seconds = power * behind_prompts / laden * laden_by_seconds + by_stay * (prompting * laden_by_seconds + decoding)
+    return WholeTime(np.log(whole / (queued + scheduled)), by_seconds / whole, by_stay * decoding / whole)
+
+
+def _before(window: PodWindow) -> float:
+    return window.ttft_seconds / max(window.ttft_seconds + window.step_seconds, 1e-9)
+
+
+def _queued(window: PodWindow) -> float:
+    """Share of the time before being scheduled: as the engine tells it, else by who waits and whose prompt is
+    computed (Little's law)."""
+    if window.queue_seconds is not None:
+        share = window.queue_seconds / max(window.ttft_seconds, 1e-9)
+    else:
+        share = window.waiting / max(window.waiting + max(window.running - window.batch, 0.0), 1e-9)
+    return _before(window) * min(share, 1.0)
+
+
+def _full(window: PodWindow, max_batch: int) -> float:
+    """How likely whoever waits does so for those that decode to end, not for prompts to be computed."""
+    seats = (window.running / max_batch - SEATS_FILLING) / (SEATS_FULL - SEATS_FILLING)
+    memory = ((window.kv_usage or 0.0) - MEMORY_FILLING) / (MEMORY_FULL - MEMORY_FILLING)
+    return min(max(seats, memory, 0.0), 1.0)
+
+
+def _lighter(window: PodWindow, before_first: float) -> float | None:
+    """Seconds of a step as blocks compare it (see `comparisons`) over those of one that computes prompts; None where
+    no blocks had both."""
+    found = []
+    for side in (one.beside for one in window.comparisons):
+        laden, seconds = side.steps - side.decode_steps, side.seconds - side.decode_seconds
+        if min(laden, seconds, side.decode_steps) > 0:
+            plain, mean = side.decode_seconds / side.decode_steps, side.seconds / side.steps
+            compared = (1.0 - before_first) * plain + before_first * mean
+            found.append((min(compared * laden / seconds, 1.0), laden))
+    return _mean(found)
+
+
+def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:
+    weight = sum(share for _, share in pairs)
+    return sum(value * share for value, share in pairs) / weight if weight > 0 else None
+
+
+def _toward(old: float, seen: float | None, new: float) -> float:
+    return old if seen is None else old + new * (seen - old)
