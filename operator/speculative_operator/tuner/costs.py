@@ -220,17 +220,13 @@ def _doubted(known: CostEvidence, prior: Prior, look: Look, windows: float) -> C
 
 
 def _local(basis: Basis, samples: tuple[StepSample, ...]) -> Array:
-    return np.array([_columns(basis, sample) for sample in samples])
-
-
-def _columns(basis: Basis, sample: StepSample) -> Array:
-    if sample.k is None:
-        return basis.local(sample.tokens, None)
-    drafted = basis.local(sample.tokens, sample.k)
-    if sample.share >= 1.0:
-        return drafted
-    none = basis.local(sample.tokens, 0.0)
-    return np.asarray(sample.share * drafted + (1.0 - sample.share) * none)
+    """Columns of form, [sample, knots + ks]; a sample that drafted at a share of its request-steps is a mean."""
+    tokens = np.array([sample.tokens for sample in samples])
+    ks = np.array([math.nan if sample.k is None else sample.k for sample in samples])
+    share = np.array([[sample.share] for sample in samples])
+    drafted = np.where(np.isnan(ks)[:, None], basis.local(tokens, None), basis.local(tokens, np.nan_to_num(ks)))
+    none = basis.local(tokens, np.zeros(len(tokens)))
+    return np.where(np.isnan(ks)[:, None] | (share >= 1.0), drafted, share * drafted + (1.0 - share) * none)
 
 
 def _fade(evidence: CostEvidence, elapsed: float) -> CostEvidence:

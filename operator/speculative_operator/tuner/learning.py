@@ -184,19 +184,19 @@ def _cell_samples(
     if knobs.draft_free and asked > 0.0:
         share = min((window.mean_k or 0.0) / asked, 1.0)
     whole = math.fsum(cell.steps for cell in window.cells)
-    samples = []
-    for cell in window.cells:
-        if cell.steps < MIN_STEPS or (cell.k == 0 and not any(_holds(table, 0, cell.batch) for table in tables)):
-            continue
-        b, k = cell.batch * decoding[cell.k > 0], np.asarray(cell.k * share)
-        terms = exact_terms(
-            costs, knobs, np.asarray(b), k, np.asarray(context), np.asarray(cell.prefill_tokens / cell.steps)
-        )
-        filled = float(terms[-1] / terms.sum())
-        weight = length * cell.steps / whole / (1.0 + (FILL * filled) ** 2)
-        tokens = b * (1.0 + float(k))
-        samples.append(StepSample(tuple(terms.tolist()), cell.seconds / cell.steps, weight, tokens, float(cell.k)))
-    return samples
+    cells = [cell for cell in window.cells if cell.steps >= MIN_STEPS]
+    cells = [cell for cell in cells if cell.k > 0 or any(_holds(table, 0, cell.batch) for table in tables)]
+    if not cells:
+        return []
+    batch, steps, prefill, ks = np.array([(cell.batch, cell.steps, cell.prefill_tokens, cell.k) for cell in cells]).T
+    b, k = batch * np.where(ks > 0, decoding[1], decoding[0]), ks * share
+    terms = exact_terms(costs, knobs, b, k, np.asarray(context), prefill / steps)
+    weights = length * steps / whole / (1.0 + (FILL * terms[:, -1] / terms.sum(axis=1)) ** 2)
+    rows = zip(cells, terms.tolist(), weights.tolist(), (b * (1.0 + k)).tolist(), strict=True)
+    return [
+        StepSample(tuple(row), cell.seconds / cell.steps, weight, tokens, float(cell.k))
+        for cell, row, weight, tokens in rows
+    ]
 
 
 def _holds(table: KTable, k: int, batch: float) -> bool:
