@@ -49,6 +49,7 @@ RESERVED_FLAGS = {
     "--spec-model": "spec.speculator.model",
     "--spec-tokens": "spec.speculation.numSpeculativeTokens",
     "--scheduler-cls": "spec.speculation",
+    "--worker-extension-cls": "spec.speculation.offPolicy",
     "--dtype": "spec.verifier.dtype",
     "--quantization": "spec.verifier.quantization",
     "-q": "spec.verifier.quantization",

@@ -184,8 +184,10 @@ class Speculation(Wire):
     numSpeculativeTokens."""
     off_policy: OffPolicy = OffPolicy.SOFT
     """What the operator may do where drafts cost more than they give. Never: at least one token is drafted. Soft: K
-    0, the speculator stays loaded. Hard: as Soft, and in mode Auto pods are rolled without the speculator where it is
-    dead weight, which gives its memory to the KV cache, and with it again when it is expected to pay."""
+    0, the speculator stays loaded. Live: as Soft, and where K 0 lasts vLLM leaves the speculator out of its steps,
+    with no restart, until K rises; where pods cannot do so it is reported, and they do as with Soft. Hard: as Soft,
+    and in mode Auto pods are rolled without the speculator where it is dead weight, which gives its memory to the
+    KV cache, and with it again when it is expected to pay."""
     per_request: PerRequest | None = None
     """Whether the drafts of single requests may be withheld. Auto: a request whose drafts keep being rejected gets none
     to verify until one that is tried now and then is accepted; with 8 or more requests in a step. Outputs stay the

@@ -41,5 +41,7 @@ class KnobSpace:
     draft_free: bool = False
     per_request: bool = False
     """True when the pods can withhold the drafts of single requests, should the table file say so."""
+    rests: bool = False
+    """True when pods can leave the drafter out while K = 0 lasts, without a restart."""
     falling: bool = False
     """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""

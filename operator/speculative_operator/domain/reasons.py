@@ -48,6 +48,7 @@ class Reason(StrEnum):
     ENGINE_UNMAINTAINED = "EngineUnmaintained"
     LIVE_UNPROVEN = "LiveUnproven"
     PER_REQUEST_UNUSED = "PerRequestUnused"
+    LIVE_OFF_UNUSED = "LiveOffUnused"
     ENGINE_VERSION_DIFFERS = "EngineVersionDiffers"
     TABLE_NOT_IN_FORCE = "TableNotInForce"
     UNSUPPORTED_TARGET = "UnsupportedTarget"
@@ -144,6 +145,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.LOSSY: "An option accepts drafts that the verifier would not have written: output may differ.",
     Reason.ENGINE_UNMAINTAINED: "The engine gets fixes only, or none; the message names one that is maintained.",
     Reason.LIVE_UNPROVEN: "Live changes of K were not proven on this release of the engine: a rollout changes K there.",
+    Reason.LIVE_OFF_UNUSED: "offPolicy Live has no effect with this engine, method or release; K 0 is as with Soft.",
     Reason.PER_REQUEST_UNUSED: "speculation.perRequest has no effect with this engine, method or mode; all else works.",
     Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version. Where they do not "
     "re-read their table, the message names the annotation that has them served as that release.",

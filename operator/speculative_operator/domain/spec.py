@@ -48,6 +48,7 @@ class Mode(StrEnum):
 class OffPolicy(StrEnum):
     NEVER = "Never"
     SOFT = "Soft"
+    LIVE = "Live"
     HARD = "Hard"
 
 

@@ -85,6 +85,7 @@ class EngineConfig:
     drafting: Drafting | None = None
     captures: CaptureFlags = field(default_factory=CaptureFlags)
     scheduler_cls: str | None = None
+    worker_extension_cls: str | None = None
     async_scheduling: bool = True
     request_metrics: str = "none"
     mfu_metrics: bool = False
@@ -218,6 +219,7 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
             largest=namespace.max_cudagraph_capture_size,
         ),
         scheduler_cls=namespace.scheduler_cls,
+        worker_extension_cls=namespace.worker_extension_cls,
         async_scheduling=namespace.async_scheduling is not False,
         request_metrics=namespace.per_request_spec_decode_metrics,
         mfu_metrics=namespace.enable_mfu_metrics,

@@ -102,6 +102,10 @@ class EngineCore:
     ) -> None:
         self.lengths = lengths
         """Decides K; may be replaced between steps."""
+        self.off = False
+        """Whether the step that is planned is off: with nothing to verify and no prompt tokens no drafter runs."""
+        self.rested = 0
+        """Steps without a drafter's pass."""
         self.waiting: deque[Request] = deque()
         self.steps = 0
         self.under_way = StepResult()
@@ -221,7 +225,11 @@ class EngineCore:
         result.verified, result.draft_tokens = verified, int(verified.sum())
         result.context_tokens = int(batch.context[decodes].sum())
         context = result.context_tokens / max(len(decodes), 1)
-        seconds = self._timer.seconds(len(decodes), result.k, result.draft_tokens, context, result.prefill_tokens)
+        rests = self.off and not (result.k or result.draft_tokens or result.prefill_tokens)
+        self.rested += rests
+        seconds = self._timer.seconds(
+            len(decodes), result.k, result.draft_tokens, context, result.prefill_tokens, drafter=not rests
+        )
         result.seconds = self._timer.noisy(seconds, self._rng)
         result.end = now + result.seconds
         result.inter_token, result.gained = result.end - batch.last_token[decodes], gained

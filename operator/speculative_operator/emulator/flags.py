@@ -78,6 +78,7 @@ EFFECTIVE = (
     Flag(("--enable-chunked-prefill",), Kind.TOGGLE, True),
     Flag(("--async-scheduling",), Kind.TOGGLE),
     Flag(("--scheduler-cls",)),
+    Flag(("--worker-extension-cls",)),
     Flag(("--block-size",), Kind.INT, 16),
     Flag(("--gpu-memory-utilization",), Kind.FLOAT, 0.9),
     Flag(("--kv-cache-memory-bytes",), Kind.HUMAN_INT),
@@ -111,7 +112,7 @@ INERT = (
         " --hf-token --load-format --download-dir --config-format --generation-config --model-impl --chat-template"
         " --chat-template-content-format --response-role --tool-call-parser --tool-parser-plugin --reasoning-parser"
         " --distributed-executor-backend --data-parallel-address/-dpa --data-parallel-backend/-dpb --worker-cls"
-        " --worker-extension-cls --scheduling-policy --prefix-caching-hash-algo --mamba-cache-dtype"
+        " --scheduling-policy --prefix-caching-hash-algo --mamba-cache-dtype"
         " --otlp-traces-endpoint --show-hidden-metrics-for-version --uvicorn-log-level --log-config-file --root-path"
         " --ssl-keyfile --ssl-certfile --ssl-ca-certs --allowed-local-media-path --attention-backend --moe-backend"
         " --kv-offloading-backend --all2all-backend --middleware",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from speculative_operator.emulator.config import EngineConfig
 from speculative_operator.emulator.core import EngineCore, StepResult
 from speculative_operator.emulator.errors import LateError
 
+WORKER_EXTENSION = "speculative_worker.Extension"
 _SYNCHRONOUS = frozenset({"ngram", "suffix", "medusa", "custom_class"})
 """Methods under which vLLM 0.32 turns asynchronous scheduling off."""
 _COMPLETE = SimpleNamespace(num_computed_tokens=0, num_tokens=1, num_output_placeholders=0)
@@ -40,7 +41,9 @@ class StandIn:
         self.vllm_config = vllm_config
         self.num_spec_tokens: int = vllm_config.num_spec_tokens
         self.dynamic_sd_lookup: list[int] | None = vllm_config.lookup
-        self.requests: Sequence[Any] = ()
+        self.rests = vllm_config.worker_extension == WORKER_EXTENSION
+        """Whether workers leave the drafter out where they are told so."""
+        self.requests: Collection[Any] = ()
         """As many as are running or waiting; while a step is scheduled, those that it schedules."""
         self.core: EngineCore | None = None
         self.now = 0.0
@@ -63,7 +66,7 @@ class StandIn:
         assert self.core is not None
         assert self.dynamic_sd_lookup is not None
         complete = self.core.under_way.complete
-        self.requests = [_COMPLETE] * complete + [_WITHIN_PROMPT] * (scheduled - complete)
+        self.requests = dict(enumerate([_COMPLETE] * complete + [_WITHIN_PROMPT] * (scheduled - complete)))
         plan = SimpleNamespace(
             num_scheduled_tokens=dict.fromkeys(range(scheduled), 1),
             total_num_scheduled_tokens=scheduled + (complete < scheduled),
@@ -71,6 +74,8 @@ class StandIn:
             num_spec_tokens_to_schedule=self.dynamic_sd_lookup[scheduled],
         )
         self._update_after_schedule(plan)
+        # what the worker's part would do of it in a real engine
+        self.core.off = self.rests and getattr(plan, "speculative_off", False)
         return int(plan.num_spec_tokens_to_schedule)
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
@@ -151,7 +156,7 @@ class HotStepper:
         core, self._time = self._core, result.end
         self._scheduler.requests = range(core.running + len(core.waiting))
         if self._plan is not None:
-            empty = SimpleNamespace(sampled_token_ids=[], req_id_to_index={})
+            empty = SimpleNamespace(sampled_token_ids=[], req_id_to_index={}, speculative_off=(core.rested, ""))
             self._scheduler.update_from_output(self._plan, empty)
 
 
@@ -192,6 +197,7 @@ def _configuration(config: EngineConfig) -> SimpleNamespace:
         num_spec_tokens=config.max_k,
         scheduler_config=SimpleNamespace(async_scheduling=asynchronous, max_num_seqs=config.max_num_seqs),
         speculative_config=drafts,
+        worker_extension=config.worker_extension_cls,
     )
 
 

@@ -32,13 +32,15 @@ class StepTimer:
         """The knobs without graphs: sizes and ceiling are applied to what a step really decodes."""
         return replace(self.knobs, capture_ceiling_tokens=None, capture_sizes=())
 
-    def seconds(self, batch: int, k: int, verified: int, context: float, prefill: int) -> float:
+    def seconds(
+        self, batch: int, k: int, verified: int, context: float, prefill: int, *, drafter: bool = True
+    ) -> float:
         """Noise-free seconds of a step.
 
         `batch` decoding requests with `context` tokens each verify `verified` draft tokens together, `prefill` prompt
         tokens are computed, and `k` tokens per request are drafted for the next step. What is decoded runs as the next
         captured size, or eagerly above the largest. `verified` differs from batch x k where K just changed and where
-        a look-up found no match.
+        a look-up found no match. `drafter`: False where its pass is left out.
         """
         if not self.speculates:
             return float(hard_off_seconds(self.costs, batch, context, prefill, self.knobs))
@@ -49,7 +51,7 @@ class StepTimer:
         verifier = float(fixed + tokens + attended) + costs.per_token * further
         if decoded > (self.knobs.capture_ceiling_tokens or 0):
             verifier = max(verifier, costs.eager_floor)
-        return verifier + float(drafting + filled)
+        return verifier + float(filled + (drafting if drafter else 0.0))
 
     def noisy(self, seconds: float, rng: np.random.Generator) -> float:
         """`seconds` times lognormal noise."""

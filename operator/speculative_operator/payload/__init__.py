@@ -7,5 +7,7 @@ FILES = (
     "speculative_requests.py",
     "speculative_telemetry.py",
     "speculative_port.py",
+    "speculative_off.py",
+    "speculative_worker.py",
 )
 """Names of the files to mount for vLLM's Live actuator, the one that `--scheduler-cls` names first."""

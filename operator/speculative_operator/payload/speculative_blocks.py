@@ -246,6 +246,11 @@ class Blocks:
         self._low, self._high, self._outside = 1, 0, DWELL
         self._k = self._rows[0][2]
 
+    @property
+    def k_in_force(self) -> int:
+        """K of the table where no other is tried, at the load of the step for which `k_for` was asked last."""
+        return self._k
+
     def k_for(self, decoding: int) -> int:
         """K of the drafts that are made at the end of a step in which so many requests decode."""
         if decoding < 1:  # nobody gets drafts

@@ -44,6 +44,7 @@ _telemetry = _sibling("speculative_telemetry")
 _port = _sibling("speculative_port")
 _requests = _sibling("speculative_requests")
 _blocks = _sibling("speculative_blocks")
+_off = _sibling("speculative_off")
 
 
 class _HotTable:
@@ -58,6 +59,7 @@ class _HotTable:
     _speculative_meter: Any = None
     _speculative_caps: Any = None
     _speculative_blocks: Any = None
+    _speculative_latch: Any = None
     _speculative_chosen_by: Any = None
     """The table that `_speculative_blocks` has been given."""
     _speculative_decoding = 0
@@ -69,6 +71,11 @@ class _HotTable:
             self._speculative_start()
         except Exception as error:
             _give_up(self, "Table", error)
+        try:
+            if self._speculative_blocks is not None and _off is not None:
+                self._speculative_latch = _off.from_environment()
+        except Exception as error:
+            _give_up(self, "Off", error)
         try:
             self._speculative_count()
         except Exception as error:
@@ -107,6 +114,11 @@ class _HotTable:
             except Exception as error:
                 _give_up(self, "Caps", error)
         outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)  # type: ignore[misc]
+        if self._speculative_latch is not None:
+            try:
+                self._speculative_told(model_runner_output)
+            except Exception as error:
+                _give_up(self, "Off", error)
         meter, blocks, step = self._speculative_meter, self._speculative_blocks, None
         if meter is not None:
             try:
@@ -128,6 +140,11 @@ class _HotTable:
                 self._speculative_choose(blocks, scheduler_output)
             except Exception as error:
                 _give_up(self, "Blocks", error)
+        if self._speculative_latch is not None:
+            try:
+                self._speculative_rest(scheduler_output)
+            except Exception as error:
+                _give_up(self, "Off", error)
         return super()._update_after_schedule(scheduler_output, *args, **kwargs)  # type: ignore[misc]
 
     def update_draft_token_ids(self, draft_token_ids: Any, *args: Any, **kwargs: Any) -> Any:
@@ -162,6 +179,7 @@ class _HotTable:
         state.meter = self._speculative_meter = _telemetry.Meter(prepared, varied)
         if self._speculative_blocks is not None:
             state.comparisons = self._speculative_blocks.comparisons
+            state.latch = self._speculative_latch
         state.look = self._speculative_looked
         _serve(state)
 
@@ -182,6 +200,23 @@ class _HotTable:
             blocks.count(*step)
         if not self.requests:  # type: ignore[attr-defined]
             blocks.idle()
+
+    def _speculative_rest(self, plan: Any) -> None:
+        """Tells the workers where K = 0 has lasted."""
+        blocks, latch = self._speculative_blocks, self._speculative_latch
+        if blocks is None:
+            raise RuntimeError("K is no longer chosen here")
+        if plan.num_scheduled_tokens and latch.step(blocks.k_in_force, plan.num_scheduled_tokens, self.requests):  # type: ignore[attr-defined]
+            plan.num_spec_tokens_to_schedule, plan.speculative_off = 0, True
+
+    def _speculative_told(self, output: Any) -> None:
+        """What the first worker did of what it was told."""
+        found, state = _off.told(output), self._speculative_state
+        if found is None or state is None:
+            return
+        state.rested, refused = found
+        if refused:
+            raise RuntimeError(refused)
 
     def _speculative_look(self) -> None:
         """Puts a new table in force. Who comes second while another thread looks goes on without: the one that has
@@ -224,6 +259,7 @@ _PARTS = {
     "Table": ("_speculative_table", "K is not changed while serving: unexpected %r"),
     "Counting": ("_speculative_meter", "steps are no longer counted: %r"),
     "Caps": ("_speculative_caps", "no more caps by request: %r"),
+    "Off": ("_speculative_latch", "the drafter is never left out: %r"),
     "Blocks": ("_speculative_blocks", "nothing is tried, and K is by scheduled requests: %r"),
 }
 
@@ -241,6 +277,8 @@ def _give_up(hot: Any, part: str, error: Exception) -> None:
                 state.live, state.reason = False, "Error"
             if part == "Counting":
                 state.meter = None
+            if part == "Off":
+                state.latch = None
 
 
 def _table_of(engine_scheduler: Any, state: Any) -> Any:

@@ -132,12 +132,16 @@ class State:
         self.reason = ""
         """Why tables are not re-read; empty while they are."""
         self.off: dict[str, str] = {}
-        """Part of the payload that has turned itself off (Table, Counting, Caps, Blocks) -> the error that it met."""
+        """Part of the payload that has turned itself off (see `_PARTS` of the scheduler) -> the error that it met."""
         self.table: tuple[int, float] | None = None
         """Version in force and the unix time since when."""
         self.meter: Meter | None = None
         self.comparisons: Mapping[tuple[int, int, int, int], tuple[Any, ...]] = {}
         """Of `speculative_blocks`: (K, K in force, first, last) -> blocks, tried, beside, two sums of squares."""
+        self.latch: Any = None
+        """Of `speculative_off`; None where steps are never off."""
+        self.rested = 0
+        """Steps in which the first worker left the drafter's pass out."""
         self.look: Callable[[], object] | None = None
         """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
 
@@ -170,7 +174,8 @@ def scraped(state: State) -> str:
 
 def exposition(state: State) -> str:
     """Prometheus text of everything that `state` holds."""
-    return "\n".join([*_info(state), *_off(state), *_table(state), *_counters(state.meter), *_tried(state), ""])
+    told = (_info(state), _off(state), _table(state), _latch(state), _counters(state.meter), _tried(state))
+    return "\n".join([*(line for lines in told for line in lines), ""])
 
 
 def _info(state: State) -> Iterator[str]:
@@ -200,6 +205,21 @@ def _table(state: State) -> Iterator[str]:
     yield f"{_PREFIX}table_version {table[0]}"
     yield from _head("table_applied_timestamp_seconds", "gauge", "When it came into force.")
     yield f"{_PREFIX}table_applied_timestamp_seconds {table[1]:.6f}"
+
+
+def _latch(state: State) -> Iterator[str]:
+    """K = 0 that has lasted, and what the workers left out for it."""
+    latch = state.latch
+    if latch is None:
+        return
+    yield from _head("drafter_off", "gauge", "Whether steps are off: K = 0 has lasted, and no drafter is needed.")
+    yield f"{_PREFIX}drafter_off {int(latch.off)}"
+    yield from _head("drafter_off_steps_total", "counter", "Steps scheduled so.")
+    yield f"{_PREFIX}drafter_off_steps_total {latch.steps}"
+    yield from _head("drafter_rested_steps_total", "counter", "Steps in which the first worker left the drafter out.")
+    yield f"{_PREFIX}drafter_rested_steps_total {state.rested}"
+    yield from _head("requests_with_gaps", "gauge", "Requests of which the drafter has not seen all.")
+    yield f"{_PREFIX}requests_with_gaps {len(latch.gapped)}"
 
 
 def _counters(meter: Meter | None) -> Iterator[str]:

@@ -21,7 +21,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import compiling, own_rollouts, privileges, startup, tables, upgrade
+from speculative_operator.reconcile import compiling, own_rollouts, privileges, resting, startup, tables, upgrade
 from speculative_operator.reconcile.caps import unused
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, remembered
@@ -163,7 +163,8 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
         waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.kept(turn.world, planned)
     late = first_outlasted(turn.look.pods)
     notices = (
-        *engine.notices(choice.named), *unused(choice.named, policy.knobs), *compiling.unused(choice.named, world),
+        *engine.notices(choice.named), *unused(choice.named, policy.knobs),
+        *resting.unused(choice.named, policy.knobs), *compiling.unused(choice.named, world),
         *pairing.notices, *waiting, *privileges.notices(world), *own_rollouts.notices(choice.named, verdict.own),
         *scaling_notices(world.deployment),
         *((startup.late(late.name, late.outlasted),) if late is not None else ()),

@@ -18,7 +18,7 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineSettings
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineSettings, OffPolicy
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
@@ -48,7 +48,7 @@ NOT_OF_PODS = frozenset(
         *("auto_speculator", "target"),
     }
 )
-"""What may be edited without other pods, or makes others by way of the pair, the table or the K prepared."""
+"""What may be edited without other pods, or makes others by way of the pair, the table or what is prepared."""
 FORMER_NAMES: Mapping[str, str] = {}
 """Path of a field that was renamed -> the name that it had before. The hash keeps that name, for pods that run bear it;
 tests/golden/test_made_of.py fails for a field that is renamed without."""
@@ -67,7 +67,9 @@ def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
     live = actuator is Actuator.LIVE
     table = None if live or in_force.table is None else [in_force.table.rows(), in_force.per_request]
     # One K may be asked for as such or as a table of one row: the engine is told of it in other words.
-    prepared = [actuator.value, list(policy.knobs.ks)]
+    prepared: list[Any] = [actuator.value, list(policy.knobs.ks)]
+    if choice.named.speculation.off_policy is OffPolicy.LIVE and policy.knobs.rests:
+        prepared.append("rests")
     parts = [_said(choice.named, ""), pair_hash(choice.told), prepared, in_force.hard_off, table]
     return digest(parts, 16)
 

@@ -45,6 +45,8 @@ RAMP = 3.0
 """A change of batch size within a window blurs it: noise grows by 0.3 of the log change, over the base noise of 0.1."""
 FILL = 5.0
 """Prompts come in lumps: where they are half of a step, noise is 2.7 times as large."""
+MOST_GAPPED = 0.1
+"""Share of the running requests from which their drafts, and blocks compared, are not learned from."""
 FEW_DRAFTS = 5.0
 """Drafts for which what is believed of a position counts beside what one window shows of it."""
 SWITCH_SECONDS = 2.0
@@ -82,7 +84,7 @@ def learn(
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
     evidence = memory.acceptance
     evidence = learn_acceptance(evidence, _sum(drafts), expected, elapsed) if drafts else aged(evidence, elapsed)
-    compared = [window for _, window in ordered]
+    compared = [replace(window, comparisons=()) if gapped(window) else window for _, window in ordered]
     return replace(
         memory,
         cells=learn_comparisons(
@@ -103,6 +105,12 @@ def learn(
         seen=tuple((pod, *last) for pod, last in sorted({**silent, **newest}.items())),
         drafted_at=now if look.drafts > 0 or memory.drafted_at is None else memory.drafted_at,
     )
+
+
+def gapped(window: PodWindow) -> bool:
+    """Whether too many requests have drafts from a drafter that was left out for a while: they end, and then drafts
+    are what they were."""
+    return window.gapped >= MOST_GAPPED * max(window.running, 1.0)
 
 
 def _content(window: PodWindow) -> tuple[float, ...]:
@@ -205,7 +213,7 @@ def _holds(table: KTable, k: int, batch: float) -> bool:
 
 
 def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], policy: Policy) -> DraftSample | None:
-    if not window.drafts or not window.draft_tokens or fresh <= 0:
+    if not window.drafts or not window.draft_tokens or fresh <= 0 or gapped(window):
         return None
     accepted = window.accepted_per_position
     if policy.knobs.draft_free:

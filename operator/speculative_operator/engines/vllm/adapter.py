@@ -20,7 +20,7 @@ from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, argume
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE, passes_at_zero
 from speculative_operator.engines.vllm.environment import COMPILED, environment
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
-from speculative_operator.engines.vllm.plan import Plan, holds_drafts, plan
+from speculative_operator.engines.vllm.plan import Plan, holds_drafts, plan, rests
 from speculative_operator.engines.vllm.weights import apart
 
 _START_SECONDS = 900
@@ -60,6 +60,7 @@ class VllmEngine:
             else passes_at_zero(speculator.method, planned.runner, planned.max_k),
             block_drafter=facts.block_drafter or planned.variant is Variant.PARALLEL,
             draft_free=speculator.method.draft_free,
+            rests=rests(spec, planned),
             per_request=planned.actuator is Actuator.LIVE and holds_drafts(spec, planned),
         )
 

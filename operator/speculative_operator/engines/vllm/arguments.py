@@ -17,10 +17,11 @@ from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.vllm.batching import asked_budget
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.graphs import raised_ceiling
-from speculative_operator.engines.vllm.plan import Plan, boot_schedule
+from speculative_operator.engines.vllm.plan import Plan, boot_schedule, leaves_out
 from speculative_operator.engines.vllm.weights import in_verifier, serves_itself
 
 SCHEDULER_CLASS = "speculative_scheduler.scheduler"
+WORKER_EXTENSION = "speculative_worker.Extension"
 SHUTDOWN_SECONDS = 120
 """vLLM's default, 0, aborts requests in flight; two minutes let nearly every answer end."""
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
@@ -83,6 +84,8 @@ def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[st
     yield from ("--speculative-config", config)
     if plan.actuator is Actuator.LIVE:
         yield from ("--scheduler-cls", SCHEDULER_CLASS)
+    if leaves_out(spec, plan):
+        yield from ("--worker-extension-cls", WORKER_EXTENSION)
     ceiling = raised_ceiling(spec, plan)
     if ceiling is not None:
         yield from ("--max-cudagraph-capture-size", str(ceiling))

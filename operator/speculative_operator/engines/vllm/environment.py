@@ -14,10 +14,12 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.images import environment_of
 from speculative_operator.engines.shared.container import hub
 from speculative_operator.engines.vllm.capability import Runner
-from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, leaves_out
 from speculative_operator.engines.vllm.weights import serves_itself
 
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
+OFF_VARIABLE, OFF_STEPS = "SPECULATIVE_OFF_STEPS", 512
+"""Steps at K = 0 after which pods leave the drafter out: some seconds, so that what flaps at a threshold does not."""
 _PATH = "PYTHONPATH"
 _CACHE = names.CACHE_MOUNT
 
@@ -60,6 +62,8 @@ def _ours(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> Iterator[Ma
     if plan.actuator is Actuator.LIVE:
         yield _variable(TABLE_VARIABLE, f"{names.TABLE_MOUNT}/{names.TABLE_KEY}")
         yield _variable(_PATH, names.PAYLOAD_MOUNT)
+    if leaves_out(spec, plan):
+        yield _variable(OFF_VARIABLE, str(OFF_STEPS))
     # A checkpoint that names its own verifier names it on the hub, wherever it lies itself.
     yield from hub(spec, asked=serves_itself(spec))
 

@@ -73,6 +73,23 @@ def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
     return method is Method.NGRAM and planned.runner is Runner.V1 and spec.verifier.pipeline_parallel_size == 1
 
 
+RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
+"""Methods whose drafter a worker of the V1 runner leaves out; the payload holds the same list."""
+
+
+def rests(spec: DeploymentSpec, planned: Plan) -> bool:
+    """True when pods can leave the drafter out while K = 0 lasts: where workers are changed live and K = 0 is a row."""
+    verifier, speculator = spec.verifier, spec.speculator
+    one = verifier.pipeline_parallel_size == 1 and verifier.data_parallel_size == 1
+    live = planned.actuator is Actuator.LIVE and planned.runner is Runner.V1 and 0 in planned.ks
+    return live and one and speculator is not None and speculator.method in RESTS and not speculator.parallel_drafting
+
+
+def leaves_out(spec: DeploymentSpec, planned: Plan) -> bool:
+    """True when that is asked for too."""
+    return spec.speculation.off_policy is OffPolicy.LIVE and rests(spec, planned)
+
+
 def user_runner(spec: DeploymentSpec) -> Runner | None:
     """The runner that `spec.engine.env` asks for by a plain value."""
     for variable in spec.engine.env:

@@ -28,11 +28,12 @@ DRAFTED = f"{PREFIX}drafted_tokens_total"
 ACCEPTED = f"{PREFIX}accepted_tokens_total"
 
 _CELL = (STEPS, SECONDS, REQUESTS, TOKENS, PREFILL)
-NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, *_CELL, DRAFTED, ACCEPTED, *tried.NAMES)
+GAPPED = f"{PREFIX}requests_with_gaps"
+NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, *_CELL, DRAFTED, ACCEPTED, *tried.NAMES)
 """What is asked of Prometheus. TABLE_SINCE is for people: the operator only needs to know which version is in force."""
 
 _TRIED = frozenset(tried.NAMES)
-_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION}), infos=frozenset({INFO}))
+_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION, GAPPED}), infos=frozenset({INFO}))
 _SLACK_SECONDS = 5.0
 """By this much steps may have taken longer than passed between scrapes: one that began before ends within."""
 _VERSION_LENGTH = 64
@@ -56,6 +57,7 @@ def extended(window: PodWindow, series: Sequence[Series], stale_after: float) ->
         live=live,
         table_version=_table_version(own, _last(info)),
         engine_version=info.labels.get("engine_version", "")[:_VERSION_LENGTH],
+        gapped=_gapped(own, _last(info)),
     )
     piece = piece_of(own, window)
     if piece is None:
@@ -73,6 +75,11 @@ def _compared(window: PodWindow, piece: Piece) -> PodWindow:
 
 def _last(track: Series) -> float:
     return max(time for time, _ in track.samples)
+
+
+def _gapped(tracks: Iterable[Series], newest: float) -> float:
+    values = [_value(track, newest) for track in tracks if track.name == GAPPED]
+    return max((value for value in values if value is not None and value >= 0 and math.isfinite(value)), default=0.0)
 
 
 def _table_version(tracks: Iterable[Series], newest: float) -> int | None:

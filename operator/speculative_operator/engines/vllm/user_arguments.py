@@ -27,6 +27,7 @@ FLAGS = Flags(
         "--dtype": "set spec.verifier.dtype instead",
         "--shutdown-timeout": ALWAYS,
         "--scheduler-cls": "K is changed through it",
+        "--worker-extension-cls": "the drafter is left out through it",
         "--speculative-config": SPECULATION,
         "--spec-method": SPECULATION,
         "--spec-model": SPECULATION,

@@ -1,0 +1,240 @@
+"""When K = 0 has lasted, and what workers leave out then: nothing else, and nothing where anything is odd."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from speculative_operator.engines.vllm.capability import LIVE_PROVEN
+from speculative_operator.engines.vllm.plan import RESTS
+from speculative_operator.payload import speculative_off as off
+from speculative_operator.payload import speculative_worker as worker
+
+REQUESTS = {"a": 1, "b": 1}
+
+
+def steps(latch: off.Latch, ks: list[int], requests: dict[str, int] | None = None) -> list[bool]:
+    at = REQUESTS if requests is None else requests
+    return [latch.step(k, at, at) for k in ks]
+
+
+class TestLatch:
+    def test_off_begins_when_k_0_has_lasted_and_ends_with_the_first_other_k(self) -> None:
+        latch = off.Latch(4)
+        assert steps(latch, [0] * 6) == [False] * 3 + [True] * 3
+        assert steps(latch, [2]) == [False]
+        assert not latch.off
+        assert steps(latch, [0] * 4) == [False] * 3 + [True]
+        assert latch.steps == 4
+
+    def test_what_flaps_is_never_off(self) -> None:
+        assert not any(steps(off.Latch(4), [0, 0, 0, 1] * 50))
+
+    def test_now_and_then_drafts_may_be_tried_again(self) -> None:
+        latch = off.Latch(10)
+        found = steps(latch, [0] * 10 * (off.ASLEEP + 1) * 3)
+        assert found.count(False) <= len(found) / off.ASLEEP
+        runs = "".join("x" if one else "." for one in found).split(".")
+        assert max(len(run) for run in runs) <= 10 * off.ASLEEP + 1
+        spells = "".join("." if one else "x" for one in found).split(".")
+        assert [len(spell) for spell in spells if spell][1:] == [9] * 3 or len([s for s in spells if s]) == 3
+
+    def test_requests_that_were_there_have_gaps_until_they_end(self) -> None:
+        latch = off.Latch(2)
+        steps(latch, [0, 0, 0])
+        assert latch.gapped == {"a", "b"}
+        steps(latch, [3], {"b": 1, "c": 1})
+        assert latch.gapped == {"b"}
+        steps(latch, [3], {"c": 1})
+        assert not latch.gapped
+
+    def test_the_pod_says_how_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(off.VARIABLE, raising=False)
+        assert off.from_environment() is None
+        monkeypatch.setenv(off.VARIABLE, "512")
+        assert off.from_environment() is not None
+        for odd in ("0", "-1", "many"):
+            monkeypatch.setenv(off.VARIABLE, odd)
+            with pytest.raises(ValueError, match=r"."):
+                off.from_environment()
+
+    @pytest.mark.parametrize("odd", [None, 3, (1,), [1, ""], SimpleNamespace()])
+    def test_what_workers_tell_is_taken_or_left(self, odd: object) -> None:
+        assert off.told(SimpleNamespace(speculative_off=odd)) is None
+        assert off.told(SimpleNamespace(speculative_off=(7, ""))) == (7, "")
+
+
+class Tensor:
+    def __init__(self, rows: int, columns: int) -> None:
+        self.shape = (rows, columns)
+
+
+TORCH = SimpleNamespace(
+    empty=lambda rows, columns, **_: Tensor(rows, columns), is_tensor=lambda x: isinstance(x, Tensor), int64=0
+)
+
+
+def config(**changes: Any) -> Any:
+    drafter = {"method": "eagle3", "disable_padded_drafter_batch": False, "draft_sample_method": "greedy"}
+    parallel = {"pipeline_parallel_size": 1, "data_parallel_size": 1}
+    return SimpleNamespace(
+        speculative_config=SimpleNamespace(**{name: changes.get(name, value) for name, value in drafter.items()}),
+        parallel_config=SimpleNamespace(**{name: changes.get(name, value) for name, value in parallel.items()}),
+        kv_transfer_config=changes.get("kv_transfer_config"),
+        model_config=SimpleNamespace(is_hybrid=changes.get("is_hybrid", False)),
+    )
+
+
+class Runner:
+    """What is changed of vLLM's runner, and what it did."""
+
+    def __init__(self, served: Any = None) -> None:
+        self.vllm_config = served or config()
+        self.device = "cpu"
+        self.input_batch = SimpleNamespace(req_ids=["a", "b"])
+        self.discard_request_mask = SimpleNamespace(np=np.zeros(4, dtype=bool))
+        self.prev_num_spec_tokens = 3
+        self._draft_token_ids: Any = None
+        self.done: list[str] = []
+
+    def propose_draft_token_ids(self, plan: Any, *args: Any) -> Any:
+        self.done.append("drafted")
+        return Tensor(2, 3)
+
+    def _sample(self, logits: Any, verified: Any) -> Any:
+        self.done.append("plain" if verified is None else "rejection")
+        return logits
+
+    def _copy_draft_token_ids_to_cpu(self, plan: Any) -> None:
+        self.done.append("copied")
+
+    def sample_tokens(self, plan: Any) -> Any:
+        self._sample(None, SimpleNamespace(num_draft_tokens=[0, 0]))
+        self._draft_token_ids = self.propose_draft_token_ids(plan)
+        self._copy_draft_token_ids_to_cpu(plan)
+        return SimpleNamespace(req_ids=["a", "b"])
+
+
+def plan(**changes: Any) -> Any:
+    told = {
+        "speculative_off": True, "num_spec_tokens_to_schedule": 0, "scheduled_spec_decode_tokens": {},
+        "total_num_scheduled_tokens": 2, "num_scheduled_tokens": {"a": 1, "b": 1},
+    }  # fmt: skip
+    return SimpleNamespace(**{**told, **changes})
+
+
+@pytest.fixture
+def runners(monkeypatch: pytest.MonkeyPatch) -> type[Runner]:
+    monkeypatch.setattr(worker, "STATE", worker._State())
+    changed = type("Changed", (Runner,), dict(Runner.__dict__))
+    worker.change(changed, TORCH)
+    return changed
+
+
+class TestWorker:
+    def test_in_an_off_step_nothing_of_the_drafter_runs(self, runners: type[Runner]) -> None:
+        runner = runners()
+        output = runner.sample_tokens(plan())
+        assert runner.done == ["plain"]
+        assert runner.prev_num_spec_tokens == 0
+        assert output.speculative_off == (1, "")
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"speculative_off": False},
+            {"num_spec_tokens_to_schedule": 2},
+            {"scheduled_spec_decode_tokens": {"a": [7]}, "total_num_scheduled_tokens": 3},
+            {"total_num_scheduled_tokens": 9},
+        ],
+    )
+    def test_in_every_other_step_it_runs(self, runners: type[Runner], changes: dict[str, Any]) -> None:
+        runner = runners()
+        runner.sample_tokens(plan(**changes))
+        assert "drafted" in runner.done
+        assert "copied" in runner.done
+
+    def test_a_prompt_that_ends_is_seen_by_the_drafter(self, runners: type[Runner]) -> None:
+        runner = runners()
+        runner.discard_request_mask.np[1] = True
+        runner.sample_tokens(plan())
+        assert "drafted" in runner.done
+
+    def test_drafts_are_verified_by_the_rejection_sampler(self, runners: type[Runner]) -> None:
+        runner = runners()
+        runner._sample(None, SimpleNamespace(num_draft_tokens=[0, 2]))
+        runner._sample(None, None)
+        assert runner.done == ["rejection", "plain"]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"method": "mtp"},
+            {"method": "ngram"},
+            {"disable_padded_drafter_batch": True},
+            {"draft_sample_method": "probabilistic"},
+            {"pipeline_parallel_size": 2},
+            {"data_parallel_size": 2},
+            {"kv_transfer_config": object()},
+            {"is_hybrid": True},
+        ],
+    )
+    def test_where_it_was_not_proven_the_drafter_always_runs(
+        self, runners: type[Runner], changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runner = runners(config(**changes))
+        with caplog.at_level(logging.WARNING):
+            outputs = [runner.sample_tokens(plan()) for _ in range(3)]
+        assert runner.done.count("drafted") == 3
+        assert outputs[-1].speculative_off[1]
+        assert len(caplog.records) == 1
+
+    @pytest.mark.parametrize("missing", ["input_batch", "discard_request_mask", "vllm_config", "_draft_token_ids"])
+    def test_whatever_is_missing_the_step_is_vllms_own(self, runners: type[Runner], missing: str) -> None:
+        runner = runners()
+        runner.sample_tokens(plan(speculative_off=False))
+        runner.done.clear()
+        worker.STATE.looked = False
+        if missing != "_draft_token_ids":
+            delattr(runner, missing)
+            runner.propose_draft_token_ids(plan())
+            assert runner.done == ["drafted"]
+        else:
+            delattr(runner, missing)
+            runner._copy_draft_token_ids_to_cpu(plan())
+            assert runner.done == ["copied"]
+        assert worker.STATE.refused
+
+    def test_odd_metadata_leaves_the_rejection_sampler(self, runners: type[Runner]) -> None:
+        runner = runners()
+        runner._sample(None, SimpleNamespace(num_draft_tokens=None))
+        runner._sample(None, SimpleNamespace(num_draft_tokens=[0]))
+        assert runner.done == ["rejection", "rejection"]
+
+    def test_a_runner_that_lacks_a_method_is_left_as_it_is(self) -> None:
+        lacking = type("Lacking", (), {"_sample": Runner._sample})
+        with pytest.raises(AttributeError):
+            worker.change(lacking, TORCH)
+        assert lacking._sample is Runner._sample  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("version", ["0.31.0", "0.33.1", "1.0", "odd", ""])
+    def test_on_other_releases_nothing_is_changed(self, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+        module = ModuleType("vllm")
+        module.__dict__["__version__"] = version
+        monkeypatch.setitem(sys.modules, "vllm", module)
+        monkeypatch.setattr(worker, "STATE", worker._State())
+        worker.install()
+        assert worker.STATE.refused
+
+    def test_payload_and_adapter_agree(self) -> None:
+        assert worker.PROVEN == LIVE_PROVEN
+        assert set(worker.METHODS) == set(map(str, RESTS))
+
+    def test_it_is_imported_without_vllm(self) -> None:
+        assert importlib.reload(worker).Extension().speculative_rested()[0] == 0
