@@ -68,7 +68,7 @@ def why_not(config: Any) -> str:
         (drafter.method not in METHODS, f"{drafter.method} was not proven"),
         (drafter.disable_padded_drafter_batch, "disable_padded_drafter_batch is set"),
         (drafter.draft_sample_method != "greedy", "drafts are sampled: a wrong one would be weighed as a probability"),
-        (parallel.pipeline_parallel_size > 1 or parallel.data_parallel_size > 1, "stages or ranks share the work"),
+        (parallel.world_size_across_dp > 1, "several ranks: one that errs here would wait for the others for ever"),
         (config.kv_transfer_config is not None, "a KV connector would carry gaps to other pods"),
         (config.model_config.is_hybrid, "a verifier with recurrent layers shares its state"),
     )

@@ -204,3 +204,43 @@ def test_another_scheduler_is_not_emulated(mounted: Path, caplog: pytest.LogCapt
     other = config(name="json.JSONDecoder")
     assert hot_stepper(other, Run(other).core) is None
     assert "the stock scheduler runs in its place" in caplog.text
+
+
+class TestOff:
+    """`--worker-extension-cls` and $SPECULATIVE_OFF_STEPS: the drafter's pass is left out while K = 0 lasts."""
+
+    WORKER = ("--worker-extension-cls", "speculative_worker.Extension")
+
+    @staticmethod
+    def served(mounted: Path, monkeypatch: pytest.MonkeyPatch, *flags: str) -> HotRun:
+        monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "8")
+        write(mounted, 1, [[1, 16, 0]])
+        run = HotRun(config(*flags))
+        for _ in range(4):
+            run.add(output=400)
+        return run
+
+    def test_a_step_without_the_drafter_is_shorter(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = self.served(mounted, monkeypatch, *self.WORKER)
+        results = run.hot_steps(40)
+        soft, off = results[6], results[20]
+        assert off.seconds < 0.95 * soft.seconds
+        assert off.generated_tokens == soft.generated_tokens == 4
+        assert run.payload._speculative_latch.off
+        assert run.payload._speculative_state.rested == run.core.rested > 25
+
+    def test_a_prompt_that_joins_is_drafted_for(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = self.served(mounted, monkeypatch, *self.WORKER)
+        run.hot_steps(20)
+        rested = run.core.rested
+        run.add(prompt=30, output=50)
+        run.hot_steps(1)
+        assert run.core.rested == rested
+        run.hot_steps(1)
+        assert run.core.rested == rested + 1
+
+    def test_without_the_worker_nothing_is_left_out(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = self.served(mounted, monkeypatch)
+        results = run.hot_steps(40)
+        assert results[20].seconds == pytest.approx(results[6].seconds, rel=0.02)
+        assert run.core.rested == 0

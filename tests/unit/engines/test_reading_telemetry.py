@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -120,6 +121,16 @@ def test_the_newest_acknowledgement_wins(engine: Engine) -> None:
     engine.state.table = (8, NOW)
     engine.scrape(END + 2)
     assert extended(WINDOW, engine.series(), 60).table_version == 8
+
+
+def test_requests_with_gaps_are_told_as_they_are_now(engine: Engine) -> None:
+    assert extended(WINDOW, engine.series(), 60).gapped == 0.0
+    engine.state.latch = SimpleNamespace(off=False, steps=9, gapped={"a", "b"})
+    engine.scrape(END + 2)
+    assert extended(WINDOW, engine.series(), 60).gapped == 2.0
+    engine.state.latch.gapped.clear()
+    engine.scrape(END + 3)
+    assert extended(WINDOW, engine.series(), 60).gapped == 0.0
 
 
 def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:

@@ -82,7 +82,7 @@ TORCH = SimpleNamespace(
 
 def config(**changes: Any) -> Any:
     drafter = {"method": "eagle3", "disable_padded_drafter_batch": False, "draft_sample_method": "greedy"}
-    parallel = {"pipeline_parallel_size": 1, "data_parallel_size": 1}
+    parallel = {"world_size_across_dp": 1}
     return SimpleNamespace(
         speculative_config=SimpleNamespace(**{name: changes.get(name, value) for name, value in drafter.items()}),
         parallel_config=SimpleNamespace(**{name: changes.get(name, value) for name, value in parallel.items()}),
@@ -179,8 +179,7 @@ class TestWorker:
             {"method": "ngram"},
             {"disable_padded_drafter_batch": True},
             {"draft_sample_method": "probabilistic"},
-            {"pipeline_parallel_size": 2},
-            {"data_parallel_size": 2},
+            {"world_size_across_dp": 2},
             {"kv_transfer_config": object()},
             {"is_hybrid": True},
         ],

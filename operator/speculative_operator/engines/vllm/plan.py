@@ -80,9 +80,15 @@ RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
 def rests(spec: DeploymentSpec, planned: Plan) -> bool:
     """True when pods can leave the drafter out while K = 0 lasts: where workers are changed live and K = 0 is a row."""
     verifier, speculator = spec.verifier, spec.speculator
-    one = verifier.pipeline_parallel_size == 1 and verifier.data_parallel_size == 1
+    ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     live = planned.actuator is Actuator.LIVE and planned.runner is Runner.V1 and 0 in planned.ks
-    return live and one and speculator is not None and speculator.method in RESTS and not speculator.parallel_drafting
+    return (
+        live
+        and ranks == 1
+        and speculator is not None
+        and speculator.method in RESTS
+        and not speculator.parallel_drafting
+    )
 
 
 def leaves_out(spec: DeploymentSpec, planned: Plan) -> bool:

@@ -1,0 +1,87 @@
+"""`speculation.offPolicy: Live`: what pods are started with, and what is said where they cannot do it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.reconcile.worlds import SPEC, Cluster, settled
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import (
+    DeploymentSpec,
+    EngineSettings,
+    EngineType,
+    Method,
+    Mode,
+    OffPolicy,
+    Speculation,
+    Speculator,
+)
+from speculative_operator.domain.table import KTable
+from speculative_operator.engines import engine_for
+from speculative_operator.reconcile.resting import unused
+
+LIVE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.LIVE))
+NGRAM = Speculator(Method.NGRAM)
+RANKS = replace(LIVE, accelerator=replace(SPEC.accelerator, per_replica=2))
+
+
+def container(spec: DeploymentSpec) -> Any:
+    return engine_for(spec).container(spec, KTable.constant(1, 256))
+
+
+def variables(spec: DeploymentSpec) -> dict[str, str]:
+    return {entry["name"]: entry.get("value", "") for entry in container(spec).env}
+
+
+def test_pods_are_started_with_the_workers_part() -> None:
+    args = container(LIVE).args
+    assert args[args.index("--worker-extension-cls") + 1] == "speculative_worker.Extension"
+    assert variables(LIVE)["SPECULATIVE_OFF_STEPS"] == "512"
+    assert "speculative_worker.py" in container(LIVE).payload
+    assert unused(LIVE, engine_for(LIVE).knobs(LIVE)) == ()
+    assert "warnings" not in settled(spec=LIVE).status
+
+
+@pytest.mark.parametrize("policy", [one for one in OffPolicy if one is not OffPolicy.LIVE])
+def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
+    spec = replace(SPEC, speculation=Speculation(off_policy=policy))
+    assert "--worker-extension-cls" not in container(spec).args
+    assert "SPECULATIVE_OFF_STEPS" not in variables(spec)
+    assert unused(spec, engine_for(spec).knobs(spec)) == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        (replace(LIVE, speculator=NGRAM), "ngram"),
+        (replace(LIVE, speculator=Speculator(Method.MTP)), "mtp"),
+        (replace(RANKS, verifier=replace(SPEC.verifier, tensor_parallel_size=2)), "one accelerator"),
+        (replace(RANKS, verifier=replace(SPEC.verifier, data_parallel_size=2)), "actuator"),
+        (replace(LIVE, engine=EngineSettings(version="0.31.0")), "actuator Table"),
+        (replace(LIVE, engine=EngineSettings(EngineType.SGLANG, "0.5.23")), "SGLang"),
+        (replace(LIVE, engine=EngineSettings(EngineType.TENSORRT_LLM, "1.3.0rc15")), "TensorRTLLM"),
+        (replace(LIVE, speculator=NGRAM, engine=EngineSettings(EngineType.TGI, "3.3.6")), "TGI"),
+    ],
+)
+def test_where_it_does_no_more_than_soft_a_warning_says_why(spec: DeploymentSpec, word: str) -> None:
+    knobs = engine_for(spec).knobs(spec)
+    assert "--worker-extension-cls" not in container(spec).args
+    (notice,) = unused(spec, knobs)
+    assert notice.reason is Reason.LIVE_OFF_UNUSED
+    assert word in notice.message
+    assert "offPolicy" in notice.message
+    cluster = Cluster(spec=spec)
+    outcome = cluster.tick()
+    assert notice.message in [one["message"] for one in cluster.status["warnings"]]
+    assert [event.type for event in outcome.events if event.reason is Reason.LIVE_OFF_UNUSED] == ["Normal"]
+
+
+@pytest.mark.parametrize("change", [{"speculator": None}, {"speculation": Speculation(mode=Mode.OFF)}])
+def test_pods_without_a_speculator_have_none_to_leave_out(change: dict[str, Any]) -> None:
+    spec = replace(LIVE, **change)
+    spec = replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.LIVE))
+    assert unused(spec, engine_for(spec).knobs(spec)) == ()
+    assert "--worker-extension-cls" not in container(spec).args
