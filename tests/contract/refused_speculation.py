@@ -227,7 +227,7 @@ SPECULATION: tuple[Bad, ...] = (
         {"speculation.offPolicy": "Always"},
         "spec.speculation.offPolicy",
         '"Always"',
-        'supported values: "Never", "Soft", "Hard"',
+        'supported values: "Never", "Soft", "Live", "Hard"',
         "use one of 'Never'",
     ),
     Bad(

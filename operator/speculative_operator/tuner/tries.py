@@ -67,23 +67,26 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
 def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Try | None:
     """What to try at these loads, those counting most at which most time was spent."""
     rows = np.flatnonzero((view.points >= first) & (view.points <= last))
+    asking = _asking(view, first, last) if table.k_at(first) == 0 else None
     if not rows.size:
-        return None
+        return asking
     time = np.array(view.traffic.load)[rows] if len(view.traffic.load) == len(view.points) else np.zeros(len(rows))
     share = (time + 1e-3) / (time + 1e-3).sum()
     gained, lost = share @ worth[rows], share @ np.maximum(-gain, 0.0)[rows]
     best = [int(column) for column in np.argsort(-gained)[:MOST_KS] if gained[column] >= LEAST_WORTH]
-    if not best and table.k_at(first) == 0:  # nothing else tells whether drafts would be accepted again
-        return next((Try(first, last, (k,), ASKING_SHARE) for k in view.ks if k > 0), None)
     if not best:
-        return None
+        return asking
     cost = max(float(np.mean(lost[best])), 1e-9)
     taken = min(SHARE_OF_WORTH * float(gained[best[0]]), MOST_COST / cost, MOST_SHARE)
-    if table.k_at(first) == 0:
-        least = next(column for column, k in enumerate(view.ks) if k > 0)
-        best = [*best[: MOST_KS - 1], least] if least not in best else best
-    ks = tuple(sorted(view.ks[column] for column in best))
-    return Try(first, last, ks, round(max(taken, LEAST_SHARE), 3))
+    ks = {view.ks[column] for column in best}
+    if asking is not None and not ks & set(asking.ks):
+        ks = {*asking.ks, *(view.ks[column] for column in best[: MOST_KS - 1])}
+    return Try(first, last, tuple(sorted(ks)), round(max(taken, LEAST_SHARE), 3))
+
+
+def _asking(view: Outlook, first: int, last: int) -> Try | None:
+    """The least K where nothing is drafted: nothing else tells whether drafts would be accepted again."""
+    return next((Try(first, last, (k,), ASKING_SHARE) for k in view.ks if k > 0), None)
 
 
 def _ranges(max_batch: int) -> list[tuple[int, int]]:

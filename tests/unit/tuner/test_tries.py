@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +18,7 @@ from speculative_operator.tuner.tries import (
     MOST_KS,
     MOST_SHARE,
     expected_improvement,
+    missing,
     worth_trying,
 )
 
@@ -91,3 +93,20 @@ def test_where_a_rollout_changes_the_table_nothing_is_tried() -> None:
     loop = run(Plant(telemetry=True, knobs=knobs), policy(knobs=knobs))
     loop.play(*[10.0] * 10)
     assert loop.memory.tries == ()
+
+
+@pytest.mark.parametrize("load", [1.0, 7.0, 31.0, 100.0, 256.0])
+def test_where_nothing_is_drafted_the_least_k_is_always_asked_for(load: float) -> None:
+    """However sure the model is that drafts lose there: nothing else would tell that it errs."""
+    view, off = outlook(policy(), compares=True), KTable.constant(0, KNOBS.max_batch)
+    assert missing(view, off, (), [load]) == math.inf
+    tries = worth_trying(view, off)
+    assert missing(view, off, tries, [load]) < math.inf
+    assert all(min(row.ks) == 1 for row in tries)
+
+
+def test_loads_between_two_grid_points_are_asked_about_too() -> None:
+    """Rows of what is tried end at 127, those of the table at 124 and 156: no grid point lies between."""
+    table = KTable.from_rows([[1, 124, 1], [125, 156, 0], [157, 256, 1]])
+    view = outlook(policy(), compares=True)
+    assert missing(view, table, worth_trying(view, table), [126.0]) < math.inf
