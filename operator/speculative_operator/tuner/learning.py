@@ -47,6 +47,8 @@ FILL = 5.0
 """Prompts come in lumps: where they are half of a step, noise is 2.7 times as large."""
 MOST_GAPPED = 0.1
 """Share of the running requests from which their drafts, and blocks compared, are not learned from."""
+MOSTLY = 0.5
+"""Share of the request-steps with drafts from which on drafts are in force, and not merely tried."""
 FEW_DRAFTS = 5.0
 """Drafts for which what is believed of a position counts beside what one window shows of it."""
 SWITCH_SECONDS = 2.0
@@ -109,8 +111,10 @@ def learn(
 
 def gapped(window: PodWindow) -> bool:
     """Whether too many requests have drafts from a drafter that was left out for a while: they end, and then drafts
-    are what they were."""
-    return window.gapped >= MOST_GAPPED * max(window.running, 1.0)
+    are what they were. Where K = 0 is in force and others are merely tried, worse drafts are the only ones that tell
+    whether any would be accepted again."""
+    drafts = (window.drafts or 0.0) >= MOSTLY * window.decode_request_steps
+    return drafts and window.gapped >= MOST_GAPPED * max(window.running, 1.0)
 
 
 def _content(window: PodWindow) -> tuple[float, ...]:

@@ -114,6 +114,9 @@ def test_drafts_of_requests_whose_drafter_was_left_out_teach_nothing() -> None:
     assert many.acceptance.drafts == memory.acceptance.drafts
     assert not many.cells
     assert same(many.costs, few.costs)
+    steps = window.decode_request_steps
+    tried = replace(window, running=20.0, gapped=20.0, drafts=0.1 * steps, draft_tokens=0.3 * steps)
+    assert learned(memory, {"a": tried}).cells, "what is tried at K = 0 is all there is"
 
 
 def test_a_pod_that_began_anew_is_read_from_its_own_start() -> None:
