@@ -24,7 +24,9 @@ BOOT = ((1, 14, 3), (15, 15, 2), (16, 16, 0))
 """Every K that is in force later must be prepared at the start."""
 PROMPTS = tuple(f"def {name}(self, value):\n    " for name in ("read", "write", "find", "close", "split", "join"))
 TOKENS = 60
-ASYNCHRONOUS = Path(__file__).parent / "asynchronous"
+ASYNCHRONOUS, FAULTY = Path(__file__).parent / "asynchronous", Path(__file__).parent / "faulty"
+FAULTS = ("rests", "why_not", "sample", "is_tensor", "empty", "latch", "told")
+"""Parts that fail in turn; the sampler's alone leaves the drafter resting."""
 LATCH = 16
 """Steps at K = 0 after which the drafter rests: few, so that it rests and is asked again many times."""
 WITHIN = 90.0
@@ -64,14 +66,17 @@ def flags(method: str, models: Path) -> list[str]:
 
 
 @contextmanager
-def engine(python: Path, home: Path, method: str, models: Path, scheduler: str) -> Iterator[Engine]:
+def engine(
+    python: Path, home: Path, method: str, models: Path, scheduler: str = "sync", fault: str = ""
+) -> Iterator[Engine]:
     home.mkdir(exist_ok=True)
     table, port = home / "table.json", free_port()
     write_table(table, 1, [[1, 16, 3]])
-    path = f"{ASYNCHRONOUS}:{PAYLOAD}" if scheduler == "async" else str(PAYLOAD)
+    before = [ASYNCHRONOUS] if scheduler == "async" else [FAULTY] if fault else []
+    path = ":".join(map(str, [*before, PAYLOAD]))
     variables = {
         "PYTHONPATH": path, "SPECULATIVE_TABLE_FILE": str(table), "SPECULATIVE_OFF_STEPS": str(LATCH),
-        "SPECULATIVE_TELEMETRY_PORT": str(port), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1",
+        "SPECULATIVE_TELEMETRY_PORT": str(port), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1", "SPECULATIVE_FAULT": fault,
     }  # fmt: skip
     ours = ["--scheduler-cls", "speculative_scheduler.scheduler"]
     ours += ["--worker-extension-cls", "speculative_worker.Extension"]
@@ -123,3 +128,27 @@ async def test_the_drafter_rests_and_comes_back_and_no_text_tells(
         for prompt, tokens in texts:
             await plain.ask(prompt, tokens)
     assert {(done.prompt, done.tokens): {done.text} for done in plain.answers} == texts
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_whatever_fails_in_here_serving_goes_on(
+    fault: str, engine_python: Path, small_models: Path, tmp_path: Path
+) -> None:
+    with engine(engine_python, tmp_path / "with", "draft_model", small_models, fault=fault) as one:
+        client = Client(one.server.url, "tiny")
+        load = Load(client, PROMPTS, TOKENS)
+        await load.set_width(4)
+        try:
+            for k in (0, 3, 0, 2):
+                one.force(k)
+                await asyncio.sleep(4.0)
+        finally:
+            await load.stop()
+        parts = re.findall(r'^speculative_payload_off\{part="(\w+)",reason="([^"]*)"', await one.text(), re.MULTILINE)
+        log = one.server.log.read_text()
+    assert len(client.answers) > len(PROMPTS)
+    assert not client.failed
+    assert all(part == "Off" for part, _ in parts), parts
+    assert bool(parts) is (fault != "sample")
+    warnings = [line for line in log.splitlines() if "InjectedError" in line]
+    assert 1 <= len(warnings) <= 2, warnings
