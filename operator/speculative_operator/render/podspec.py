@@ -12,8 +12,8 @@ from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.labels import pair_hash
 
-PRE_STOP_SECONDS = 5
-"""A pod leaves the endpoints while it still serves: the time proxies need to hear of it."""
+PRE_STOP_SECONDS = 10
+"""A pod leaves the endpoints while it still serves: the time proxies need to hear of it, even on busy nodes."""
 STOP_MARGIN_SECONDS = 10
 """Between the engine's own end of draining and SIGKILL."""
 STARTUP_PERIOD_SECONDS = 2

@@ -152,8 +152,8 @@ def test_the_table_is_mounted_as_a_directory() -> None:
 
 def test_pods_stop_gently() -> None:
     spec = deployment()["spec"]["template"]["spec"]
-    assert engine()["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
-    assert spec["terminationGracePeriodSeconds"] == 5 + 120 + 10
+    assert engine()["lifecycle"] == {"preStop": {"sleep": {"seconds": 10}}}
+    assert spec["terminationGracePeriodSeconds"] == 10 + 120 + 10
 
 
 def test_startup_budget_is_the_engines() -> None:
