@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 
 from payloadbench.measure import measure
@@ -13,6 +14,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="payloadbench", description=__doc__)
     parser.add_argument("--pairs", type=int, default=12, help="pairs of runs (about 15 s each)")
     parser.add_argument("--seed", type=int, default=1)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # engines end with it
     options = parser.parse_args()
     told = measure(pairs=options.pairs, seed=options.seed, report=lambda line: print(line, file=sys.stderr, flush=True))
     print(json.dumps(told))

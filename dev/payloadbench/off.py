@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -114,6 +115,7 @@ def over(of: dict[str, list[float]], kind: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="payloadbench.off", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # engines end with it
     options = parser.parse_args(arguments)
     python = paths.python()
     if python is None:

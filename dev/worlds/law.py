@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,12 +18,14 @@ from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import BlockTotals, Comparison, Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
+from speculative_operator.payload.speculative_off import Latch
 from speculative_operator.tuner import Memory, decide, initial_table
 from speculative_operator.tuner.allowed import fit_tries
 from worlds import layout as at
 from worlds.comparing import lost_request_seconds
 from worlds.plant import IDLE, WOKE, advance, find_work
 from worlds.serving import Outcome, fresh, outcome, restart, until
+from worlds.steptime import OFF
 from worlds.types import Ints, State
 from worlds.windows import Scrape, scrape, window
 from worlds.world import Replica, World
@@ -53,6 +56,8 @@ class Pod:
     before: Scrape
     version: int = 1
     blocks: Any = None
+    latch: Any = None
+    """The plug-in's own, where it leaves the drafter out."""
     orders: list[Order] = field(default_factory=list)
     current: Order | None = None
     away: bool = False
@@ -138,8 +143,9 @@ def _pod(world: World, number: int, table: KTable, form: str) -> Pod:
 
 def _start(pod: Pod, order: Order, form: str) -> None:
     """A new process with a table."""
-    maker = blocks_class()
+    maker, after = blocks_class(), float(pod.replica.machine.par[at.RESTS_AFTER])
     pod.blocks = maker() if maker is not None and form == PLUG_IN else None
+    pod.latch = Latch(int(after)) if pod.blocks is not None and after < math.inf else None
     _put_in_force(pod, order)
 
 
@@ -194,8 +200,11 @@ def _steps(pod: Pod, moment: float) -> None:
             blocks.idle()
         if now[at.NOW] >= moment:
             return
-        code = advance(machine, state, opened, blocks.k_for(int(now[at.DECODING] + now[at.HOLDING])), moment)
-        k, decoding, requests, seconds, tokens, prompt, _ = step.tolist()
+        k = blocks.k_for(int(now[at.DECODING] + now[at.HOLDING]))
+        if pod.latch is not None and pod.latch.step(k, blocks.k_in_force, (), ()):
+            k = OFF
+        code = advance(machine, state, opened, k, moment)
+        k, decoding, requests, seconds, tokens, prompt, *_ = step.tolist()
         if tokens > 0:
             blocks.count(int(k), int(decoding), int(requests), seconds, int(tokens), int(prompt))
     blocks.idle()

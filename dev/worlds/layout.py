@@ -44,7 +44,11 @@ CHUNK = 18
 USER = 19
 SCHEDULED = 20
 """When it first was part of a step; -1 before."""
-REQUEST_FIELDS = 21
+GAPPED = 21
+"""Tokens that it made while the drafter was left out."""
+SHORT_GAP = 32.0
+"""A gap by blocks in which K = 0 was tried, and no longer."""
+REQUEST_FIELDS = 22
 
 # Of a replica's world, constant.
 SEATS = 0
@@ -98,7 +102,11 @@ WARM = 43
 """Seconds from which speed counts."""
 STALL_SHARE = 44
 STALL_SECONDS = 45
-PARAMETERS = 46
+RESTS_AFTER = 46
+"""Steps at K = 0 after which the drafter is left out; infinite where it never is."""
+GAP_COST = 47
+"""Log-odds of a draft that it costs where the drafter has seen nothing of a request, a part of it in proportion."""
+PARAMETERS = 48
 
 # Of a replica's state.
 NOW = 0
@@ -132,7 +140,9 @@ ASKED_K = 17
 """K that was drafted in the step before the planned one."""
 HOLDING = 18
 """Decoding requests that sit a step of prompts out, and verify their drafts after it."""
-STATE = 19
+HELD = 19
+"""Steps in a row at K = 0, under a fixed table."""
+STATE = 20
 
 # Counters, as the engine exports them.
 N = 0

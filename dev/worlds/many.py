@@ -21,6 +21,7 @@ class Task:
     number: int
     seconds: float
     forms: tuple[str, ...]
+    live_off: bool = False
 
 
 def judged(tasks: list[Task], jobs: int) -> Iterator[Row]:
@@ -34,6 +35,6 @@ def judged(tasks: list[Task], jobs: int) -> Iterator[Row]:
 
 def carry_out(task: Task) -> Row:
     """Make the world and judge it."""
-    if task.seed is None:
-        return judge(named(task.number, task.seconds), task.forms)
-    return judge(world(task.seed, task.number, task.seconds), task.forms)
+    number, seconds = task.number, task.seconds
+    made = named(number, seconds) if task.seed is None else world(task.seed, number, seconds)
+    return judge(made.with_live_off() if task.live_off else made, task.forms)

@@ -149,7 +149,7 @@ def finish(state: State, row: int) -> None:
 
 
 @compiled
-def settle(machine: Machine, state: State, k: int) -> float:
+def settle(machine: Machine, state: State, k: int, rested: bool) -> float:
     """Give every request of the step what it gains, draft for the next one, drop those that ended; returns tokens."""
     now, req = state.now, state.req
     total, kept = 0.0, 0
@@ -161,6 +161,8 @@ def settle(machine: Machine, state: State, k: int) -> float:
                 tokens = compute_prompt(machine, state, row)
         elif now[at.ALONE] == 0:
             tokens = emit(machine, state, row)
+            if rested:
+                req[row, at.GAPPED] += tokens
         total += tokens
         if tokens > 0:
             if req[row, at.MADE] >= req[row, at.OUT]:
@@ -210,7 +212,7 @@ def book(machine: Machine, state: State, work: Floats, seconds: float, tokens: f
 
 @compiled
 def carry_out(machine: Machine, state: State, k: int) -> None:
-    """Run the planned step; `k` is drafted in it."""
+    """Run the planned step; `k` is drafted in it, OFF for nothing and no drafter."""
     now = state.now
     work = state.work
     measure(state, k)
@@ -220,7 +222,9 @@ def carry_out(machine: Machine, state: State, k: int) -> None:
     if now[at.NOW] >= machine.par[at.WARM]:
         minute = min(int(now[at.NOW] / 60.0), len(state.minutes) - 1)
         state.minutes[minute, at.M_RESIDENCE] += present * min(seconds, now[at.NOW] - machine.par[at.WARM])
-    tokens = settle(machine, state, k)
+    rested = st.rests(work)
+    k = max(k, 0)
+    tokens = settle(machine, state, k, rested)
     book(machine, state, work, seconds, tokens)
     now[at.ASKED_K] = k
     now[at.PLANNED] = 0.0
@@ -258,4 +262,6 @@ def serve(machine: Machine, state: State, opened: int, table: Ints, until: float
         if find_work(machine, state, opened, until) == IDLE:
             return
         key = min(int(state.now[at.DECODING] + state.now[at.HOLDING]), len(table) - 1)
-        carry_out(machine, state, int(table[key, min(int(state.now[at.CONTEXT_BIN]), table.shape[1] - 1)]))
+        k = int(table[key, min(int(state.now[at.CONTEXT_BIN]), table.shape[1] - 1)])
+        state.now[at.HELD] = state.now[at.HELD] + 1.0 if k == 0 else 0.0
+        carry_out(machine, state, st.OFF if state.now[at.HELD] >= machine.par[at.RESTS_AFTER] else k)

@@ -83,14 +83,14 @@ def restart(state: State, back: float, warm: float) -> None:
     for seat in range(int(now[at.RUNNING]) - 1, -1, -1):
         row = int(state.running[seat])
         req[row, at.LEFT] += req[row, at.CONTEXT]
-        req[row, [at.CONTEXT, at.DRAFTED, at.DRAFT_K, at.CHUNK]] = 0.0
+        req[row, [at.CONTEXT, at.DRAFTED, at.DRAFT_K, at.CHUNK, at.GAPPED]] = 0.0
         now[at.HEAD] -= 1
         state.queue[int(now[at.HEAD]) % len(state.queue)] = row
     waiting = float(now[at.TAIL] - now[at.HEAD])
     for minute in range(len(state.minutes)):
         begin, end = max(now[at.NOW], 60.0 * minute, warm), min(back, 60.0 * minute + 60.0)
         state.minutes[minute, at.M_RESIDENCE] += waiting * max(end - begin, 0.0)
-    now[[at.RUNNING, at.KV, at.PLANNED, at.DRIFT, at.ALONE]] = 0.0
+    now[[at.RUNNING, at.KV, at.PLANNED, at.DRIFT, at.ALONE, at.HELD]] = 0.0
     now[at.NOW] = max(back, float(now[at.NOW]))
     now[at.BEGAN] = now[at.NOW]
     state.counters[:] = 0.0

@@ -62,7 +62,8 @@ W_K = 6
 W_EMIT = 7
 """Requests that emit, and are drafted for."""
 W_DRAFT = 8
-"""K that is drafted for the next step."""
+"""K that is drafted for the next step; OFF where the drafter may be left out."""
+OFF = -1
 WORK = 9
 
 
@@ -98,9 +99,15 @@ def attention_seconds(par: Floats, work: Floats) -> float:
 
 
 @compiled
+def rests(work: Floats) -> bool:
+    """Whether the drafter is left out: it was asked for, and no prompt needs it and no draft is verified."""
+    return bool(work[W_DRAFT] < 0 and work[W_PROMPT] == 0 and work[W_K] == 0)
+
+
+@compiled
 def draft_seconds(par: Floats, work: Floats) -> float:
     """The drafter's work for the next step, and its share of the prompts."""
-    if work[W_EMIT] + work[W_PROMPTS] == 0:
+    if work[W_EMIT] + work[W_PROMPTS] == 0 or rests(work):
         return 0.0
     k = work[W_DRAFT] if work[W_DRAFT] > 0 else par[SOFT]
     one = par[DRAFT_PASS] + par[DRAFT_PASS_REQUEST] * work[W_EMIT]

@@ -14,6 +14,8 @@ from worlds.layout import (
     CONTEXT,
     CONTEXT_SLOPE,
     DECAY,
+    GAP_COST,
+    GAPPED,
     MADE,
     MATCH,
     REGIME,
@@ -68,6 +70,7 @@ def accepted(machine: Machine, request: Floats, drafts: int, now: float) -> int:
     base = request[SKILL]
     if now >= par[SHIFT_AT]:
         base += par[SHIFT_BY]
+    base -= par[GAP_COST] * request[GAPPED] / max(request[CONTEXT], 1.0)
     base -= par[CONTEXT_SLOPE] * np.log2(1.0 + request[CONTEXT] / 1024.0)
     near = stretch(machine, request, begin)
     for j in range(drafts):

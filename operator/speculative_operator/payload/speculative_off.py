@@ -1,9 +1,10 @@
-"""When the drafter rests: K = 0 has lasted, and the workers are told that no drafts are wanted.
+"""When the drafter rests: K = 0 has lasted or is tried, and the workers are told that no drafts are wanted.
 
 Mounted beside `speculative_scheduler`, which asks `Latch` at each step; `speculative_worker` does what it says. At K =
 0 vLLM still runs the drafter's first pass, a tenth to a fifth of a step. Leaving it out leaves a gap in what the
-drafter has seen of the requests that run. So off is a state that K = 0 must have lasted for, never a row of the table
-by itself: what flaps at a threshold, or is tried for some steps, stays with vLLM's own K = 0. Standard library alone.
+drafter has seen of the requests that run. So K = 0 of the table must have lasted: what flaps at a threshold stays with
+vLLM's own. A block of steps in which K = 0 is tried is off at once: its gap is short, and what is compared is what K =
+0 would be. Standard library alone.
 """
 
 from __future__ import annotations
@@ -14,10 +15,6 @@ from typing import Any
 
 VARIABLE = "SPECULATIVE_OFF_STEPS"
 """Names the steps after which K = 0 becomes off. Without it nothing is ever left out."""
-ASLEEP = 16
-"""Off lasts for this many times the steps that led to it. Then, for as many steps as these, it is vLLM's K = 0 again,
-in which drafts are tried: nothing else would tell that they are accepted again. A seventeenth of the gain pays for it.
-"""
 
 
 class Latch:
@@ -33,15 +30,16 @@ class Latch:
         self.steps = 0
         """Steps for which the workers were told so."""
         self.gapped: set[str] = set()
-        """Requests that were there while off: the drafter has not seen all of them."""
+        """Requests that were there while K = 0 of the table was off: the drafter has not seen much of them."""
 
-    def step(self, k_in_force: int, scheduled: Collection[str], known: Collection[str]) -> bool:
-        """Called with each step's K by the table, its requests and all that are known: whether the step is off."""
-        self._held = self._held + 1 if k_in_force == 0 else 0
-        turn = self._held % ((ASLEEP + 1) * self._needed)
-        self.off = self._held >= self._needed and (turn >= self._needed or turn == 0)
+    def step(self, k: int, in_force: int, scheduled: Collection[str], known: Collection[str]) -> bool:
+        """Called with each step's K, that of the table, its requests and all that are known: whether it is off."""
+        self._held = self._held + 1 if in_force == 0 else 0
+        lasted = self._held >= self._needed
+        self.off = k == 0 and (lasted or in_force > 0)
         if self.off:
             self.steps += 1
+        if self.off and lasted:
             self.gapped.update(scheduled)
         if self.gapped:
             self.gapped.intersection_update(known)

@@ -206,8 +206,9 @@ class _HotTable:
         blocks, latch = self._speculative_blocks, self._speculative_latch
         if blocks is None:
             raise RuntimeError("K is no longer chosen here")
-        if plan.num_scheduled_tokens and latch.step(blocks.k_in_force, plan.num_scheduled_tokens, self.requests):  # type: ignore[attr-defined]
-            plan.num_spec_tokens_to_schedule, plan.speculative_off = 0, True
+        scheduled, k = plan.num_scheduled_tokens, plan.num_spec_tokens_to_schedule
+        if scheduled and latch.step(k, blocks.k_in_force, scheduled, self.requests):  # type: ignore[attr-defined]
+            plan.speculative_off = True
 
     def _speculative_told(self, output: Any) -> None:
         """What the first worker did of what it was told."""

@@ -229,6 +229,20 @@ class TestOff:
         assert run.payload._speculative_latch.off
         assert run.payload._speculative_state.rested == run.core.rested > 25
 
+    def test_k_0_that_is_tried_is_off_at_once(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "8")
+        trying = {"steps": 8, "rows": [[1, 16, [0], 0.2]]}
+        mounted.write_text(json.dumps({"version": 1, "rows": [[1, 16, 3]], "try": trying}))
+        run = HotRun(config(*self.WORKER))
+        for _ in range(4):
+            run.add(output=4000)
+        ks = [result.k for result in run.hot_steps(400)]
+        assert 3 in ks
+        told = run.payload._speculative_latch.steps
+        assert 10 < run.core.rested < told, "the first step of a block verifies what was drafted before it"
+        assert told == ks.count(0)
+        assert not run.payload._speculative_latch.gapped
+
     def test_a_prompt_that_joins_is_drafted_for(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = self.served(mounted, monkeypatch, *self.WORKER)
         run.hot_steps(20)

@@ -277,7 +277,7 @@ def test_no_series_whatever_raise_or_change_the_engines_own_figures(tracks: list
     seen = extended(WINDOW, tracks, 60)
     same = replace(
         seen, cells=(), drafted_per_position=(), accepted_per_position=WINDOW.accepted_per_position,
-        live=None, table_version=None, engine_version="",
+        live=None, table_version=None, engine_version="", gapped=0.0,
     )  # fmt: skip
     assert same == WINDOW
     for cell in seen.cells:

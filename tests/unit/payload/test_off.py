@@ -21,7 +21,7 @@ REQUESTS = {"a": 1, "b": 1}
 
 def steps(latch: off.Latch, ks: list[int], requests: dict[str, int] | None = None) -> list[bool]:
     at = REQUESTS if requests is None else requests
-    return [latch.step(k, at, at) for k in ks]
+    return [latch.step(k, k, at, at) for k in ks]
 
 
 class TestLatch:
@@ -36,14 +36,21 @@ class TestLatch:
     def test_what_flaps_is_never_off(self) -> None:
         assert not any(steps(off.Latch(4), [0, 0, 0, 1] * 50))
 
-    def test_now_and_then_drafts_may_be_tried_again(self) -> None:
-        latch = off.Latch(10)
-        found = steps(latch, [0] * 10 * (off.ASLEEP + 1) * 3)
-        assert found.count(False) <= len(found) / off.ASLEEP
-        runs = "".join("x" if one else "." for one in found).split(".")
-        assert max(len(run) for run in runs) <= 10 * off.ASLEEP + 1
-        spells = "".join("." if one else "x" for one in found).split(".")
-        assert [len(spell) for spell in spells if spell][1:] == [9] * 3 or len([s for s in spells if s]) == 3
+    def test_a_tried_k_0_is_off_at_once_and_leaves_no_gap_to_tell(self) -> None:
+        latch = off.Latch(4)
+        assert [latch.step(k, 2, REQUESTS, REQUESTS) for k in (2, 0, 0, 2)] == [False, True, True, False]
+        assert latch.steps == 2
+        assert not latch.gapped
+
+    def test_another_k_is_tried_while_off_and_off_goes_on_after_it(self) -> None:
+        latch = off.Latch(4)
+        steps(latch, [0] * 5)
+        assert [latch.step(k, 0, REQUESTS, REQUESTS) for k in (2, 2, 0)] == [False, False, True]
+
+    def test_k_0_of_the_table_that_is_young_is_vllms_own_also_where_it_was_tried_before(self) -> None:
+        latch = off.Latch(4)
+        assert latch.step(0, 2, REQUESTS, REQUESTS)
+        assert not latch.step(0, 0, REQUESTS, REQUESTS)
 
     def test_requests_that_were_there_have_gaps_until_they_end(self) -> None:
         latch = off.Latch(2)
@@ -57,7 +64,7 @@ class TestLatch:
     def test_the_pod_says_how_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(off.VARIABLE, raising=False)
         assert off.from_environment() is None
-        monkeypatch.setenv(off.VARIABLE, "512")
+        monkeypatch.setenv(off.VARIABLE, "64")
         assert off.from_environment() is not None
         for odd in ("0", "-1", "many"):
             monkeypatch.setenv(off.VARIABLE, odd)

@@ -39,8 +39,9 @@ def variables(spec: DeploymentSpec) -> dict[str, str]:
 def test_pods_are_started_with_the_workers_part() -> None:
     args = container(LIVE).args
     assert args[args.index("--worker-extension-cls") + 1] == "speculative_worker.Extension"
-    assert variables(LIVE)["SPECULATIVE_OFF_STEPS"] == "512"
+    assert variables(LIVE)["SPECULATIVE_OFF_STEPS"] == "64"
     assert "speculative_worker.py" in container(LIVE).payload
+    assert engine_for(LIVE).knobs(LIVE).passes_at_zero == 0
     assert unused(LIVE, engine_for(LIVE).knobs(LIVE)) == ()
     assert "warnings" not in settled(spec=LIVE).status
 
@@ -50,6 +51,7 @@ def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
     spec = replace(SPEC, speculation=Speculation(off_policy=policy))
     assert "--worker-extension-cls" not in container(spec).args
     assert "SPECULATIVE_OFF_STEPS" not in variables(spec)
+    assert engine_for(spec).knobs(spec).passes_at_zero > 0
     assert unused(spec, engine_for(spec).knobs(spec)) == ()
 
 

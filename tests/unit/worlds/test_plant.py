@@ -16,7 +16,7 @@ from worlds.law import EPOCH
 from worlds.named import RECIPES, named
 from worlds.serving import constant, fresh, until, with_table
 from worlds.texts import accepted
-from worlds.types import State
+from worlds.types import Floats, State
 from worlds.windows import histogram, scrape, window
 from worlds.world import World
 
@@ -79,6 +79,49 @@ def _gains_agree(seen: PodWindow, k: int) -> None:
 
 def test_a_bucket_holds_what_is_at_most_its_bound() -> None:
     assert histogram(np.array([0.5, 1.0, 1.5]), (1.0, 2.0, np.inf)) == ((1.0, 2.0), (2.0, 1.0), (np.inf, 0.0))
+
+
+def _at_zero(off: bool, tail: int | None = None) -> tuple[State, World]:
+    """Two minutes at K = 0, or one and then one at `tail`."""
+    drawn = world(3, 1, SECONDS)
+    drawn = drawn.with_live_off() if off else drawn
+    replica = replace(drawn.replicas[0], restart=None)
+    state = fresh(replica, drawn.top_k, SECONDS)
+    until(state, replica, constant(drawn, 0), SECONDS / 2)
+    until(state, replica, constant(drawn, 0 if tail is None else tail), SECONDS)
+    return state, drawn
+
+
+def test_off_is_faster_than_k_0_and_leaves_gaps() -> None:
+    (soft, _), (off, drawn) = _at_zero(off=False), _at_zero(off=True)
+    assert drawn.policy.knobs.passes_at_zero == 0
+    per = [state.now[at.NOW] / state.counters[at.G] for state in (soft, off)]
+    assert per[1] < 0.99 * per[0]
+    assert soft.req[:, at.GAPPED].sum() == 0
+    assert off.req[:, at.GAPPED].max() > at.SHORT_GAP
+
+
+def test_drafts_of_requests_with_gaps_are_worse_until_they_end() -> None:
+    state, drawn = _at_zero(off=True, tail=2)
+    machine, request = drawn.replicas[0].machine, state.req[0].copy()
+    request[[at.CONTEXT, at.DRAFTED, at.MADE, at.OUT]] = 400.0, 4.0, 100.0, 500.0
+    found = []
+    for missing in (0.0, 400.0):
+        request[at.GAPPED] = missing
+        found.append(np.mean([accepted(machine, request_at(request, made), 4, 0.0) for made in range(300)]))
+    assert found[1] < found[0]
+
+
+def request_at(request: Floats, made: int) -> Floats:
+    """The same request with that many tokens made, for another draw."""
+    moved = request.copy()
+    moved[at.MADE] = made
+    return moved
+
+
+def test_no_drafter_has_nothing_to_leave_out() -> None:
+    drawn = next(one for one in (world(3, n, 60.0) for n in range(40)) if one.policy.knobs.draft_free)
+    assert drawn.with_live_off() is drawn
 
 
 def test_the_same_seed_gives_the_same_world() -> None:

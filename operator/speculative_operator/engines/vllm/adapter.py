@@ -20,7 +20,7 @@ from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, argume
 from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE, passes_at_zero
 from speculative_operator.engines.vllm.environment import COMPILED, environment
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
-from speculative_operator.engines.vllm.plan import Plan, holds_drafts, plan, rests
+from speculative_operator.engines.vllm.plan import Plan, holds_drafts, leaves_out, plan, rests
 from speculative_operator.engines.vllm.weights import apart
 
 _START_SECONDS = 900
@@ -56,7 +56,7 @@ class VllmEngine:
             capture_sizes=sizes,
             draft_passes_follow_k=planned.actuator is Actuator.RESTART or planned.runner in facts.follows,
             passes_at_zero=0.0
-            if planned.actuator is Actuator.RESTART
+            if planned.actuator is Actuator.RESTART or leaves_out(spec, planned)
             else passes_at_zero(speculator.method, planned.runner, planned.max_k),
             block_drafter=facts.block_drafter or planned.variant is Variant.PARALLEL,
             draft_free=speculator.method.draft_free,
