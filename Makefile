@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ vllm: $(STAMP) ## the real engine on a CPU, into the cache (six gigabytes, about
 
 contract-vllm: vllm ## argument parser, scheduler classes, table file and emulator against the real engine (10 minutes)
 	@$(PYTEST) -q tests/vllm
+
+contract-vllm-matrix: vllm ## the payload on other releases of vLLM: make contract-vllm-matrix ARGS="0.31.0" (10 minutes each)
+	@$(PY) -m realengine.matrix $(ARGS)
 
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)
 	@$(PY) -m realengine.e2e $(ARGS)

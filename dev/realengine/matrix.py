@@ -71,7 +71,7 @@ def prove(release: str) -> dict[str, object]:
     tests = [str(paths.ROOT / "tests" / "vllm" / name) for name in TESTS]
     with (home / "tests.txt").open("wb") as log:
         code = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-rs", *tests],
+            [sys.executable, "-m", "pytest", "-q", "-rs", f"--basetemp={home / 'engines'}", *tests],
             cwd=paths.ROOT, env={**os.environ, **variables}, stdout=log, stderr=subprocess.STDOUT, check=False,
         ).returncode  # fmt: skip
     return {"ok": code == 0, "tests": (home / "tests.txt").read_text().splitlines()[-1]}

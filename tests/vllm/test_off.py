@@ -25,7 +25,7 @@ BOOT = ((1, 14, 3), (15, 15, 2), (16, 16, 0))
 PROMPTS = tuple(f"def {name}(self, value):\n    " for name in ("read", "write", "find", "close", "split", "join"))
 TOKENS = 60
 ASYNCHRONOUS, FAULTY = Path(__file__).parent / "asynchronous", Path(__file__).parent / "faulty"
-FAULTS = ("rests", "why_not", "sample", "is_tensor", "empty", "latch", "told")
+FAULTS = ("rests", "why_not", "sample", "is_tensor", "empty", "latch", "told", "made", "rest", "before_pass", "_run")
 """Parts that fail in turn; the sampler's alone leaves the drafter resting."""
 LATCH = 16
 """Steps at K = 0 after which the drafter rests: few, so that it rests and is asked again many times."""
@@ -87,7 +87,7 @@ def engine(
 async def until(one: Engine, name: str, least: float, most: float = math.inf) -> dict[str, float]:
     began = time.monotonic()
     while not least <= (told := await one.told()).get(name, -1.0) <= most:
-        assert time.monotonic() - began < WITHIN, told
+        assert time.monotonic() - began < WITHIN, (name, told.get(name))
         await asyncio.sleep(0.2)
     return told
 
@@ -128,6 +128,79 @@ async def test_the_drafter_rests_and_comes_back_and_no_text_tells(
         for prompt, tokens in texts:
             await plain.ask(prompt, tokens)
     assert {(done.prompt, done.tokens): {done.text} for done in plain.answers} == texts
+
+
+LONG = tuple(" ".join(f"{name}{number} = {number}" for number in range(40)) for name in ("one", "two", "six", "ten"))
+"""Prompts of several blocks, which the prefix cache keeps."""
+
+
+CACHED = tuple(
+    "\n".join(
+        f"def {name}_{part}(self, {part}):\n    return self.{name}.{part}({number})"
+        for number, part in enumerate(
+            ("get", "put", "find", "copy", "close", "open", "clear", "items", "keys", "pop", "update", "values")
+        )
+    )
+    for name in ("store", "queue", "table", "cache")
+)
+
+
+async def drafts(one: Engine) -> tuple[float, float]:
+    """Accepted and drafted tokens so far."""
+    async with aiohttp.ClientSession() as http, http.get(f"{one.server.url}/metrics") as answer:
+        text = await answer.text()
+    found = dict(re.findall(r"^vllm:spec_decode_num_(\w+)_tokens_total\{[^}]*\} (\S+)$", text, re.MULTILINE))
+    return float(found["accepted"]), float(found["draft"])
+
+
+def share(before: tuple[float, float], after: tuple[float, float]) -> float:
+    assert after[1] - before[1] > 60
+    return (after[0] - before[0]) / (after[1] - before[1])
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "async"])
+async def test_a_draft_model_catches_up_with_what_it_missed(
+    scheduler: str, engine_python: Path, small_models: Path, tmp_path: Path
+) -> None:
+    """The verifier drafts for itself: every draft is accepted, unless something is missing."""
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "draft").symlink_to(small_models / "target")
+    with engine(engine_python, tmp_path / "with", "draft_model", models, scheduler) as one:
+        client = Client(one.server.url, "tiny")
+        load = Load(client, LONG[:3], 700)
+        await load.set_width(3)
+        await asyncio.sleep(1.0)
+        before = await drafts(one)
+        await asyncio.sleep(4.0)
+        never_off = share(before, await drafts(one))  # asynchronous drafts go on beyond the end of a request
+        assert never_off > 0.94
+        found: list[float] = []
+        for turn in range(6):  # requests that ran while off
+            one.force(0)
+            told = await one.told()
+            await until(one, "drafter_rested_steps_total", told.get("drafter_rested_steps_total", 0.0) + 100)
+            await until(one, "requests_with_gaps", 1.0)
+            before = await drafts(one)
+            one.force(3 if turn % 2 else 2)
+            await asyncio.sleep(2.0)
+            found.append(share(before, await drafts(one)))
+        await load.stop()
+        assert min(found) > 0.93, found
+        assert sum(found) / len(found) > never_off - 0.02, (found, never_off)
+        one.force(0)  # and those whose prompts were cached while off
+        await until(one, "table_version", one.version)
+        for prompt in (LONG[0], *CACHED):
+            await client.ask(prompt, 40)
+        await until(one, "drafter_off", 1.0)
+        one.force(3)
+        await client.ask(LONG[0], 40)
+        before = await drafts(one)
+        for prompt in CACHED:
+            await client.ask(prompt, 60)
+        assert share(before, await drafts(one)) > never_off - 0.02
+        await until(one, "requests_with_gaps", 0.0, most=0.0)
+    assert not client.failed
 
 
 @pytest.mark.parametrize("fault", FAULTS)

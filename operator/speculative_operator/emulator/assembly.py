@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from speculative_operator.domain.spec import Method
 from speculative_operator.emulator.acceptance import acceptance_table
 from speculative_operator.emulator.config import EngineConfig
 from speculative_operator.emulator.core import CoreLimits, EngineCore
@@ -34,6 +35,7 @@ def build_core(config: EngineConfig, settings: Settings, lengths: DraftLengths |
             chunked_prefill=config.chunked_prefill,
             prefix_caching=config.prefix_caching,
             dies_below_max_k=behaviour is not None and behaviour.reaction is Reaction.DIES,
+            catches_up=config.speculative is not None and config.speculative.method == Method.DRAFT_MODEL,
         ),
         config.pool(),
         step_timer(config, settings.step_noise),

@@ -25,7 +25,8 @@ class Batch:
     Columns: `todo` prompt tokens still to compute (0: decoding); `context` tokens whose KV is computed; `generated` and
     `target` output tokens; `drafts` draft tokens to verify in the next step; `blocks` KV blocks held; `workload` and
     `tendency` row and bin of the acceptance table; `steps` in which it decoded; `streams` 1 when someone reads token by
-    token; `last_token` engine-clock time of the newest token.
+    token; `unseen` tokens of its context that a drafter which is left out has missed; `last_token` engine-clock time of
+    the newest token.
     """
 
     todo: Ints
@@ -38,12 +39,13 @@ class Batch:
     tendency: Ints
     streams: Ints
     steps: Ints
+    unseen: Ints
     last_token: Floats
 
     def __init__(self, capacity: int) -> None:
         self.size = 0
         self.requests: list[Request] = []
-        self._table = np.zeros((10, capacity), dtype=np.int64)
+        self._table = np.zeros((11, capacity), dtype=np.int64)
         self._last_token = np.zeros(capacity)
         self._resize(0)
 
@@ -51,7 +53,7 @@ class Batch:
         self.size = size
         live = self._table[:, :size]
         (self.todo, self.context, self.generated, self.target, self.drafts) = live[:5]
-        (self.blocks, self.workload, self.tendency, self.streams, self.steps) = live[5:]
+        (self.blocks, self.workload, self.tendency, self.streams, self.steps, self.unseen) = live[5:]
         self.last_token = self._last_token[:size]
 
     def append(self, request: Request, blocks: int) -> int:
@@ -69,6 +71,7 @@ class Batch:
             request.tendency,
             int(request.streams),
             request.steps,
+            0,
         )
         self._last_token[row] = request.last_token or 0.0
         self._resize(row + 1)

@@ -85,6 +85,8 @@ class CoreLimits:
     """Prompts are looked up in a prefix cache, which here never hits."""
     dies_below_max_k: bool = False
     """The drafter fails an assertion when asked for fewer than `max_k` tokens."""
+    catches_up: bool = False
+    """A drafter that is left out need not see prompts either: it computes later what it has missed."""
 
 
 class EngineCore:
@@ -103,7 +105,8 @@ class EngineCore:
         self.lengths = lengths
         """Decides K; may be replaced between steps."""
         self.off = False
-        """Whether the step that is planned is off: with nothing to verify and no prompt tokens no drafter runs."""
+        """Whether the step that is planned is off: no drafter runs, unless drafts are verified, or prompts computed
+        where it does not catch up."""
         self.rested = 0
         """Steps without a drafter's pass."""
         self.waiting: deque[Request] = deque()
@@ -117,6 +120,11 @@ class EngineCore:
         self._rng = rng
         self._batch = Batch(limits.max_num_seqs)
         self._recording = recording
+
+    @property
+    def behind(self) -> int | None:
+        """Running requests of which the drafter has missed something; None where it does not catch up."""
+        return int(np.count_nonzero(self._batch.unseen)) if self._limits.catches_up else None
 
     @property
     def running(self) -> int:
@@ -225,11 +233,18 @@ class EngineCore:
         result.verified, result.draft_tokens = verified, int(verified.sum())
         result.context_tokens = int(batch.context[decodes].sum())
         context = result.context_tokens / max(len(decodes), 1)
-        rests = self.off and not (result.k or result.draft_tokens or result.prefill_tokens)
+        catches_up = self._limits.catches_up
+        prompts = result.prefill_tokens and not catches_up
+        rests = self.off and not (result.k or result.draft_tokens or prompts)
         self.rested += rests
         seconds = self._timer.seconds(
             len(decodes), result.k, result.draft_tokens, context, result.prefill_tokens, drafter=not rests
         )
+        if rests and catches_up:
+            batch.unseen[decodes] += gained
+            batch.unseen += prefill
+        elif result.k and batch.unseen.any():
+            seconds += self._catch_up()
         result.seconds = self._timer.noisy(seconds, self._rng)
         result.end = now + result.seconds
         result.inter_token, result.gained = result.end - batch.last_token[decodes], gained
@@ -242,6 +257,14 @@ class EngineCore:
             self._first_tokens(((prefill > 0) & (batch.todo == 0)).nonzero()[0], tokens, result)
         self._emit(tokens, result)
         self._draft(result.k)
+
+    def _catch_up(self) -> float:
+        """The drafter computes what it has missed, as much as one of its passes takes; seconds of that pass."""
+        batch = self._batch
+        before = np.cumsum(batch.unseen) - batch.unseen
+        caught = np.clip(self._limits.max_num_batched_tokens - before, 0, batch.unseen)
+        batch.unseen -= caught
+        return self._timer.pass_seconds(int(caught.sum()), int(batch.context[caught > 0].sum()))
 
     def _next_k(self, scheduled: int, decoding: int) -> int:
         k = self.lengths.next(scheduled, decoding)

@@ -26,8 +26,8 @@ from speculative_operator.emulator.errors import LateError
 WORKER_EXTENSION = "speculative_worker.Extension"
 _SYNCHRONOUS = frozenset({"ngram", "suffix", "medusa", "custom_class"})
 """Methods under which vLLM 0.32 turns asynchronous scheduling off."""
-_COMPLETE = SimpleNamespace(num_computed_tokens=0, num_tokens=1, num_output_placeholders=0)
-_WITHIN_PROMPT = SimpleNamespace(num_computed_tokens=0, num_tokens=2, num_output_placeholders=0)
+_COMPLETE = SimpleNamespace(num_computed_tokens=0, num_tokens=1, num_output_placeholders=0, output_token_ids=())
+_WITHIN_PROMPT = SimpleNamespace(num_computed_tokens=0, num_tokens=2, num_output_placeholders=0, output_token_ids=())
 """Requests with one token scheduled, which is or is not their last known one."""
 _SCHEDULERS = {"scheduler": "Scheduler", "async_scheduler": "AsyncScheduler"}
 
@@ -156,7 +156,8 @@ class HotStepper:
         core, self._time = self._core, result.end
         self._scheduler.requests = range(core.running + len(core.waiting))
         if self._plan is not None:
-            empty = SimpleNamespace(sampled_token_ids=[], req_id_to_index={}, speculative_off=(core.rested, ""))
+            told = (core.rested, "", core.behind)
+            empty = SimpleNamespace(sampled_token_ids=[], req_id_to_index={}, speculative_off=told)
             self._scheduler.update_from_output(self._plan, empty)
 
 

@@ -51,7 +51,12 @@ class StepTimer:
         verifier = float(fixed + tokens + attended) + costs.per_token * further
         if decoded > (self.knobs.capture_ceiling_tokens or 0):
             verifier = max(verifier, costs.eager_floor)
-        return verifier + float(filled + (drafting if drafter else 0.0))
+        return verifier + float(filled + drafting if drafter else costs.per_token * prefill)
+
+    def pass_seconds(self, tokens: int, held: int) -> float:
+        """Noise-free seconds of a pass of the drafter alone over `tokens`, of requests that hold `held`."""
+        costs = self.costs
+        return costs.draft_fixed + costs.draft_per_token * tokens + costs.draft_per_kv_token * held
 
     def noisy(self, seconds: float, rng: np.random.Generator) -> float:
         """`seconds` times lognormal noise."""

@@ -9,5 +9,6 @@ FILES = (
     "speculative_port.py",
     "speculative_off.py",
     "speculative_worker.py",
+    "speculative_unseen.py",
 )
 """Names of the files to mount for vLLM's Live actuator, the one that `--scheduler-cls` names first."""

@@ -13,6 +13,8 @@ import os
 from collections.abc import Collection
 from typing import Any
 
+SPARE_NAMES = 256
+"""Of requests that ended, which may be kept."""
 VARIABLE = "SPECULATIVE_OFF_STEPS"
 """Names the steps after which K = 0 becomes off. Without it nothing is ever left out."""
 
@@ -31,6 +33,10 @@ class Latch:
         """Steps for which the workers were told so."""
         self.gapped: set[str] = set()
         """Requests that were there while K = 0 of the table was off: the drafter has not seen much of them."""
+        self.missing: int | None = None
+        """Requests of which the drafter has missed something, as the worker tells where it catches up."""
+        self._unsent: set[str] = set()
+        """Requests that were there in an off step, and whose tokens the worker has not been sent since."""
 
     def step(self, k: int, in_force: int, scheduled: Collection[str], known: Collection[str]) -> bool:
         """Called with each step's K, that of the table, its requests and all that are known: whether it is off."""
@@ -39,11 +45,25 @@ class Latch:
         self.off = k == 0 and (lasted or in_force > 0)
         if self.off:
             self.steps += 1
+            self._unsent.update(scheduled)
+            if len(self._unsent) > 2 * len(known) + SPARE_NAMES:
+                self._unsent.intersection_update(known)
         if self.off and lasted:
             self.gapped.update(scheduled)
         if self.gapped:
             self.gapped.intersection_update(known)
         return self.off
+
+    @property
+    def gaps(self) -> int:
+        """Requests of which the drafter has not seen all."""
+        return len(self.gapped) if self.missing is None else self.missing
+
+    def to_send(self, scheduled: Collection[str]) -> set[str]:
+        """Requests of a step with drafts whose tokens the worker may lack; each is given once."""
+        found = self._unsent.intersection(scheduled)
+        self._unsent -= found
+        return found
 
 
 def from_environment() -> Latch | None:
@@ -52,7 +72,8 @@ def from_environment() -> Latch | None:
     return Latch(int(given)) if given else None
 
 
-def told(output: Any) -> tuple[int, str] | None:
-    """What the first worker told with its output: steps in which it left the drafter out, and why it no longer can."""
+def told(output: Any) -> tuple[int, str, int | None] | None:
+    """What the first worker told with its output: steps in which it left the drafter out, why it no longer can, and
+    requests of which the drafter has missed something; None where it does not catch up."""
     found = getattr(output, "speculative_off", None)
-    return found if isinstance(found, tuple) and len(found) == 2 else None
+    return found if isinstance(found, tuple) and len(found) == 3 else None

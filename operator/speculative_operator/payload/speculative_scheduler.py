@@ -209,13 +209,17 @@ class _HotTable:
         scheduled, k = plan.num_scheduled_tokens, plan.num_spec_tokens_to_schedule
         if scheduled and latch.step(k, blocks.k_in_force, scheduled, self.requests):  # type: ignore[attr-defined]
             plan.speculative_off = True
+        elif k and latch.missing is not None and self.vllm_config.scheduler_config.async_scheduling:  # type: ignore[attr-defined]
+            # The worker holds no generated token then, and its drafter catches up from these.
+            requests = self.requests  # type: ignore[attr-defined]
+            plan.speculative_ids = {name: list(requests[name].output_token_ids) for name in latch.to_send(scheduled)}
 
     def _speculative_told(self, output: Any) -> None:
         """What the first worker did of what it was told."""
         found, state = _off.told(output), self._speculative_state
         if found is None or state is None:
             return
-        state.rested, refused = found
+        state.rested, refused, self._speculative_latch.missing = found
         if refused:
             raise RuntimeError(refused)
 

@@ -219,7 +219,7 @@ def _latch(state: State) -> Iterator[str]:
     yield from _head("drafter_rested_steps_total", "counter", "Steps in which the first worker left the drafter out.")
     yield f"{_PREFIX}drafter_rested_steps_total {state.rested}"
     yield from _head("requests_with_gaps", "gauge", "Requests of which the drafter has not seen all.")
-    yield f"{_PREFIX}requests_with_gaps {len(latch.gapped)}"
+    yield f"{_PREFIX}requests_with_gaps {latch.gaps}"
 
 
 def _counters(meter: Meter | None) -> Iterator[str]:

@@ -7,8 +7,9 @@ is left out; an error in it ends its part for good, with one warning, and vLLM g
 
 Two parts. **No drafts to verify, no rejection sampler**: with a drafter loaded vLLM 0.32 takes that path at K = 0 too
 (v1/worker/gpu_model_runner.py, `_sample`); the plain sampler gives the same tokens. **Off**: in a step that the
-scheduler marks so (`speculative_off`), the drafter's pass is left out. Steps that compute prompt tokens run it, so that
-the prefix cache never holds a prompt that the drafter has not seen, and so do those that still verify drafts.
+scheduler marks so (`speculative_off`), the drafter's pass is left out, unless drafts are still verified. A draft model
+catches up when drafts are wanted again (`speculative_unseen`). Other drafters run in steps that compute prompt tokens,
+so that the prefix cache never holds a prompt that the drafter has not seen.
 """
 
 from __future__ import annotations
@@ -38,9 +39,21 @@ class _State:
         """Whether that was asked of vLLM's configuration."""
         self.plain = True
         """Whether steps with nothing to verify take the plain sampler."""
+        self.unseen: Any = None
+        """What the drafter has missed; None where it cannot catch up."""
 
 
 STATE = _State()
+
+
+def _sibling(name: str) -> Any:
+    """The module mounted beside this one; None without it."""
+    with suppress(Exception):
+        return importlib.import_module(f"{__package__}.{name}" if __package__ else name)
+    return None
+
+
+_unseen = _sibling("speculative_unseen")
 
 
 class Extension:
@@ -75,23 +88,26 @@ def why_not(config: Any) -> str:
     return next((why for hinders, why in hindrances if hinders), "")
 
 
-def _look(config: Any) -> None:
+def _look(runner: Any, torch: Any) -> None:
     STATE.looked = True
-    why = why_not(config)
+    why = why_not(runner.vllm_config)
     if why:
         _refuse(why)
+    elif _unseen is not None:
+        STATE.unseen = _unseen.made(runner, torch)
 
 
 def rests(runner: Any, plan: Any) -> bool:
-    """Whether the drafter's pass of this step may be left out: it is off, decodes alone, and verifies nothing."""
-    return bool(
-        getattr(plan, "speculative_off", False)
-        and not STATE.refused
-        and plan.num_spec_tokens_to_schedule == 0
-        and not plan.scheduled_spec_decode_tokens
-        and plan.total_num_scheduled_tokens == len(plan.num_scheduled_tokens)
-        and not runner.discard_request_mask.np[: len(runner.input_batch.req_ids)].any()
-    )
+    """Whether the drafter's pass of this step may be left out: it is off and verifies nothing, and where the drafter
+    cannot catch up, no prompt is computed."""
+    if STATE.refused or plan.num_spec_tokens_to_schedule or plan.scheduled_spec_decode_tokens:
+        return False
+    if not getattr(plan, "speculative_off", False):
+        return False
+    if STATE.unseen is not None:
+        return True
+    prompts = runner.discard_request_mask.np[: len(runner.input_batch.req_ids)].any()
+    return plan.total_num_scheduled_tokens == len(plan.num_scheduled_tokens) and not prompts
 
 
 def _proposing(own: Any, torch: Any) -> Any:
@@ -100,9 +116,14 @@ def _proposing(own: Any, torch: Any) -> Any:
         nothing = None
         try:
             if not STATE.looked:
-                _look(self.vllm_config)
+                _look(self, torch)
             if rests(self, plan):
                 nothing = torch.empty(len(self.input_batch.req_ids), 0, dtype=torch.int64, device=self.device)
+            if STATE.unseen is not None and not STATE.refused:
+                if nothing is not None:
+                    STATE.unseen.rest(plan)
+                else:  # vLLM's arguments from the second on: sampling metadata, and of the attention the last but one
+                    STATE.unseen.before_pass(plan, args[6], args[1])
         except Exception as error:
             _refuse(repr(error))
             nothing = None
@@ -151,7 +172,8 @@ def _finishing(own: Any) -> Any:
         with suppress(Exception):
             inner = getattr(output, "_model_runner_output", output)
             if inner is not None and inner.req_ids:
-                inner.speculative_off = (STATE.rested, STATE.refused)
+                missing = STATE.unseen.requests if STATE.unseen is not None else None
+                inner.speculative_off = (STATE.rested, STATE.refused, missing)
         return output
 
     return sample_tokens

@@ -243,8 +243,29 @@ class TestOff:
         assert told == ks.count(0)
         assert not run.payload._speculative_latch.gapped
 
-    def test_a_prompt_that_joins_is_drafted_for(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_draft_model_misses_prompts_too_and_catches_up_once(
+        self, mounted: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         run = self.served(mounted, monkeypatch, *self.WORKER)
+        run.hot_steps(20)
+        rested = run.core.rested
+        run.add(prompt=3000, output=50)
+        run.hot_steps(3)
+        assert run.core.rested == rested + 3
+        assert run.core.behind == run.payload._speculative_latch.missing == 5
+        monkeypatch.setattr(sys.modules["speculative_table"], "POLL_SECONDS", 0.0)
+        run.payload._speculative_table._next = 0.0
+        write(mounted, 2, [[1, 16, 3]])
+        returned = run.hot_steps(4)
+        assert run.core.behind == 0
+        assert returned[0].seconds > 1.3 * returned[-1].seconds
+        assert run.payload._speculative_latch.gaps == 0
+
+    def test_other_drafters_see_every_prompt(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "8")
+        write(mounted, 1, [[1, 16, 0]])
+        run = HotRun(config(*self.WORKER, method="eagle3", model="RedHatAI/Qwen3-8B-speculator.eagle3"))
+        run.add(output=400)
         run.hot_steps(20)
         rested = run.core.rested
         run.add(prompt=30, output=50)
@@ -252,6 +273,7 @@ class TestOff:
         assert run.core.rested == rested
         run.hot_steps(1)
         assert run.core.rested == rested + 1
+        assert run.core.behind is None
 
     def test_without_the_worker_nothing_is_left_out(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = self.served(mounted, monkeypatch)

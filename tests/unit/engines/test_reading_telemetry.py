@@ -125,10 +125,10 @@ def test_the_newest_acknowledgement_wins(engine: Engine) -> None:
 
 def test_requests_with_gaps_are_told_as_they_are_now(engine: Engine) -> None:
     assert extended(WINDOW, engine.series(), 60).gapped == 0.0
-    engine.state.latch = SimpleNamespace(off=False, steps=9, gapped={"a", "b"})
+    engine.state.latch = SimpleNamespace(off=False, steps=9, gaps=2)
     engine.scrape(END + 2)
     assert extended(WINDOW, engine.series(), 60).gapped == 2.0
-    engine.state.latch.gapped.clear()
+    engine.state.latch.gaps = 0
     engine.scrape(END + 3)
     assert extended(WINDOW, engine.series(), 60).gapped == 0.0
 
@@ -145,10 +145,10 @@ def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:
 
 
 def test_an_engine_that_stands_aside_says_only_that() -> None:
-    state = State("0.33.1")
+    state = State("0.34.1")
     state.reason = "EngineVersion"
     seen = extended(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
-    assert seen == replace(WINDOW, live=False, engine_version="0.33.1")
+    assert seen == replace(WINDOW, live=False, engine_version="0.34.1")
 
 
 def test_positions_of_an_engine_started_without_a_speculator_stay_unknown(engine: Engine) -> None:

@@ -74,7 +74,7 @@ class TestLatch:
     @pytest.mark.parametrize("odd", [None, 3, (1,), [1, ""], SimpleNamespace()])
     def test_what_workers_tell_is_taken_or_left(self, odd: object) -> None:
         assert off.told(SimpleNamespace(speculative_off=odd)) is None
-        assert off.told(SimpleNamespace(speculative_off=(7, ""))) == (7, "")
+        assert off.told(SimpleNamespace(speculative_off=(7, "", 2))) == (7, "", 2)
 
 
 class Tensor:
@@ -150,7 +150,7 @@ class TestWorker:
         output = runner.sample_tokens(plan())
         assert runner.done == ["plain"]
         assert runner.prev_num_spec_tokens == 0
-        assert output.speculative_off == (1, "")
+        assert output.speculative_off == (1, "", None)
 
     @pytest.mark.parametrize(
         "changes",

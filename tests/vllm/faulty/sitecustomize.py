@@ -47,7 +47,14 @@ def _off(module: Any) -> None:
         module.told = fail
 
 
-CHANGES = {"speculative_worker": _worker, "speculative_off": _off}
+def _unseen(module: Any) -> None:
+    if FAULT == "made":
+        module.made = fail
+    if FAULT in ("rest", "before_pass", "_run"):
+        setattr(module.Unseen, FAULT, fail)
+
+
+CHANGES = {"speculative_worker": _worker, "speculative_off": _off, "speculative_unseen": _unseen}
 
 
 class _Finder(importlib.abc.MetaPathFinder):
