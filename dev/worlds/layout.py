@@ -45,7 +45,7 @@ USER = 19
 SCHEDULED = 20
 """When it first was part of a step; -1 before."""
 GAPPED = 21
-"""Tokens that it made while the drafter was left out."""
+"""Its tokens that were computed while the drafter was left out, and that it has not caught up with."""
 SHORT_GAP = 32.0
 """A gap by blocks in which K = 0 was tried, and no longer."""
 REQUEST_FIELDS = 22
@@ -106,7 +106,9 @@ RESTS_AFTER = 46
 """Steps at K = 0 after which the drafter is left out; infinite where it never is."""
 GAP_COST = 47
 """Log-odds of a draft that it costs where the drafter has seen nothing of a request, a part of it in proportion."""
-PARAMETERS = 48
+CATCHES_UP = 48
+"""1 where the drafter is left out of steps with prompts too, and computes what it has missed before its next drafts."""
+PARAMETERS = 49
 
 # Of a replica's state.
 NOW = 0

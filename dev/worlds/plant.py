@@ -158,6 +158,8 @@ def settle(machine: Machine, state: State, k: int, rested: bool) -> float:
         tokens = 0.0
         if req[row, at.LEFT] > 0:
             if req[row, at.CHUNK] > 0:
+                if rested:
+                    req[row, at.GAPPED] += req[row, at.CHUNK]
                 tokens = compute_prompt(machine, state, row)
         elif now[at.ALONE] == 0:
             tokens = emit(machine, state, row)
@@ -211,18 +213,32 @@ def book(machine: Machine, state: State, work: Floats, seconds: float, tokens: f
 
 
 @compiled
+def catch_up(machine: Machine, state: State) -> float:
+    """Tokens that the drafter computes of what it has missed, as many as a step may have."""
+    total = 0.0
+    for seat in range(int(state.now[at.RUNNING])):
+        row = state.running[seat]
+        tokens = min(state.req[row, at.GAPPED], machine.par[at.TOKEN_BUDGET] - total)
+        state.req[row, at.GAPPED] -= tokens
+        total += tokens
+    return float(total)
+
+
+@compiled
 def carry_out(machine: Machine, state: State, k: int) -> None:
     """Run the planned step; `k` is drafted in it, OFF for nothing and no drafter."""
     now = state.now
     work = state.work
     measure(state, k)
     seconds = st.step_seconds(machine, work, now)
+    if k > 0 and machine.par[at.CATCHES_UP] > 0:
+        seconds += st.catching_seconds(machine.par, catch_up(machine, state))
     present = now[at.RUNNING] + now[at.TAIL] - now[at.HEAD]
     now[at.NOW] += seconds
     if now[at.NOW] >= machine.par[at.WARM]:
         minute = min(int(now[at.NOW] / 60.0), len(state.minutes) - 1)
         state.minutes[minute, at.M_RESIDENCE] += present * min(seconds, now[at.NOW] - machine.par[at.WARM])
-    rested = st.rests(work)
+    rested = st.rests(machine.par, work)
     k = max(k, 0)
     tokens = settle(machine, state, k, rested)
     book(machine, state, work, seconds, tokens)

@@ -16,6 +16,7 @@ from worlds.layout import (
     DRAFTED,
     DUE,
     ENDED,
+    GAPPED,
     HEAD,
     KV,
     KV_CAPACITY,
@@ -116,6 +117,7 @@ def preempt(state: State) -> None:
     req[row, CONTEXT] = 0.0
     req[row, DRAFTED] = 0.0
     req[row, DRAFT_K] = 0.0
+    req[row, GAPPED] = 0.0
     now[HEAD] -= 1
     state.queue[int(now[HEAD]) % len(state.queue)] = row
     state.counters[PREEMPTED] += 1

@@ -13,6 +13,7 @@ import numpy as np
 
 from worlds.compiled import compiled
 from worlds.layout import (
+    CATCHES_UP,
     CEILING,
     CONTEXT_PER_DRAFT,
     CONTEXT_SECONDS,
@@ -99,15 +100,21 @@ def attention_seconds(par: Floats, work: Floats) -> float:
 
 
 @compiled
-def rests(work: Floats) -> bool:
+def rests(par: Floats, work: Floats) -> bool:
     """Whether the drafter is left out: it was asked for, and no prompt needs it and no draft is verified."""
-    return bool(work[W_DRAFT] < 0 and work[W_PROMPT] == 0 and work[W_K] == 0)
+    return bool(work[W_DRAFT] < 0 and (work[W_PROMPT] == 0 or par[CATCHES_UP] > 0) and work[W_K] == 0)
+
+
+@compiled
+def catching_seconds(par: Floats, tokens: float) -> float:
+    """The drafter's pass over what it has missed."""
+    return float(par[DRAFT_BASE] + par[DRAFT_PASS] + par[DRAFT_PROMPT] * tokens) if tokens > 0 else 0.0
 
 
 @compiled
 def draft_seconds(par: Floats, work: Floats) -> float:
     """The drafter's work for the next step, and its share of the prompts."""
-    if work[W_EMIT] + work[W_PROMPTS] == 0 or rests(work):
+    if work[W_EMIT] + work[W_PROMPTS] == 0 or rests(par, work):
         return 0.0
     k = work[W_DRAFT] if work[W_DRAFT] > 0 else par[SOFT]
     one = par[DRAFT_PASS] + par[DRAFT_PASS_REQUEST] * work[W_EMIT]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.spec import OffPolicy
+from speculative_operator.domain.spec import Method, OffPolicy
 from speculative_operator.engines.vllm.environment import OFF_STEPS
 from worlds import layout as at
 from worlds.types import Floats, Ints, Machine
@@ -66,6 +66,7 @@ class World:
         policy = replace(self.policy, off_policy=OffPolicy.LIVE, knobs=replace(knobs, rests=True, passes_at_zero=0.0))
         for replica in self.replicas:
             replica.machine.par[[at.RESTS_AFTER, at.GAP_COST]] = int(OFF_STEPS), GAP_COST
+            replica.machine.par[at.CATCHES_UP] = float(self.traits.get("method") == Method.DRAFT_MODEL.value)
         return replace(self, policy=policy)
 
     @property
