@@ -36,7 +36,9 @@ class Latch:
         self.missing: int | None = None
         """Requests of which the drafter has missed something, as the worker tells where it catches up."""
         self._unsent: set[str] = set()
-        """Requests that were there in an off step, and whose tokens the worker has not been sent since."""
+        """Requests that were there in an off step, and whose tokens the worker may lack."""
+        self._sent: set[str] = set()
+        """Those of them whose tokens it was sent since."""
 
     def step(self, k: int, in_force: int, scheduled: Collection[str], known: Collection[str]) -> bool:
         """Called with each step's K, that of the table, its requests and all that are known: whether it is off."""
@@ -46,6 +48,7 @@ class Latch:
         if self.off:
             self.steps += 1
             self._unsent.update(scheduled)
+            self._sent.difference_update(scheduled)
             if len(self._unsent) > 2 * len(known) + SPARE_NAMES:
                 self._unsent.intersection_update(known)
         if self.off and lasted:
@@ -60,9 +63,12 @@ class Latch:
         return len(self.gapped) if self.missing is None else self.missing
 
     def to_send(self, scheduled: Collection[str]) -> set[str]:
-        """Requests of a step with drafts whose tokens the worker may lack; each is given once."""
+        """Requests of a step with drafts whose tokens the worker may lack: until it tells that nothing is missing."""
+        if self.missing == 0:
+            self._unsent -= self._sent
+            self._sent.clear()
         found = self._unsent.intersection(scheduled)
-        self._unsent -= found
+        self._sent |= found
         return found
 
 

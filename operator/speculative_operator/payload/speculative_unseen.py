@@ -13,17 +13,29 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+MOST_TOKENS = 2048
+"""Tokens of one catching up: as a piece of a prompt, so that who decodes meanwhile waits no longer than for that."""
+_LEAVING = ("SlidingWindow", "ChunkedLocal")
+"""Kinds of KV caches that give blocks back which a request no longer looks at: they may be another's by now."""
+
 
 def why_not(runner: Any) -> str:
     """Why the drafter of `runner` cannot catch up; empty where it can."""
     drafter, groups = runner.drafter, runner.kv_cache_config.kv_cache_groups
+    kinds = [spec for group in groups for spec in _kinds(group.kv_cache_spec)]
     hindrances = (
         (runner.speculative_config.method != "draft_model", "it needs the verifier's hidden states"),
-        (not drafter.needs_extra_input_slots, "its first pass takes other inputs"),
+        (drafter.net_num_new_slots_per_request != 1, "its first pass takes other inputs"),
+        (any(kind.startswith(_LEAVING) for kind in kinds), "its KV cache gives blocks back"),
         (drafter.uses_mrope or drafter.supports_mm_inputs, "it takes more than tokens"),
         (len(groups) != 1, "its KV cache is a group of its own"),
     )
     return next((why for hinders, why in hindrances if hinders), "")
+
+
+def _kinds(spec: Any) -> list[str]:
+    """Class names of a group's KV cache, and of those that it joins."""
+    return [type(one).__name__ for one in (spec, *getattr(spec, "kv_cache_specs", {}).values())]
 
 
 class _Part(NamedTuple):
@@ -34,6 +46,8 @@ class _Part(NamedTuple):
     begin: int
     upto: int
     ids: list[int]
+    whole: bool
+    """Nothing of the request is missing after it."""
 
 
 class Unseen:
@@ -41,6 +55,7 @@ class Unseen:
 
     def __init__(self, runner: Any, torch: Any) -> None:
         self._runner, self._torch = runner, torch
+        self._asynchronous = bool(runner.vllm_config.scheduler_config.async_scheduling)
         self._holes: dict[str, tuple[int, int | None]] = {}
         """Request -> first position that is missing, and the first after it that is not; None while off."""
         self._stale: set[int] = set()
@@ -53,7 +68,7 @@ class Unseen:
     @property
     def requests(self) -> int:
         """Requests of which something is missing."""
-        return len(self._holes) + len(self._lost)
+        return len(self._holes.keys() | self._lost)
 
     def rest(self, plan: Any) -> None:
         """The drafter does not run in this step."""
@@ -63,8 +78,10 @@ class Unseen:
         for row, name in enumerate(self._runner.input_batch.req_ids):
             begin, count = int(starts[row]), plan.num_scheduled_tokens[name]
             hole = self._holes.get(name)
-            if hole is None or name in fresh:
-                hole = (min(begin, self._first_stale(row, begin)), None)
+            if name in fresh or name in self._lost:
+                hole = (self._first_stale(row, begin), None)
+            elif hole is None:
+                hole = (begin, None)
             elif begin % size and count == 1:
                 if hole[1] is not None:
                     self._holes[name] = (hole[0], None)
@@ -76,32 +93,43 @@ class Unseen:
     def before_pass(self, plan: Any, common: Any, sampling: Any) -> None:
         """vLLM's own pass of the drafter comes next: with drafts wanted, what is missing is computed before it."""
         self._forget_ended()
-        fresh, starts = self._fresh(plan), self._starts
-        if not self._holes and not fresh:
+        if not self._holes and not self._stale:
             return
         self._sent.update(getattr(plan, "speculative_ids", None) or {})
-        rows = []
+        fresh, starts, size, rows = self._fresh(plan), self._starts, self._table.block_size, []
         for row, name in enumerate(self._runner.input_batch.req_ids):
-            hole, begin = self._holes.get(name), int(starts[row])
+            hole, begin, count = self._holes.get(name), int(starts[row]), plan.num_scheduled_tokens[name]
             if name in fresh:
                 first = self._first_stale(row, begin)
                 hole = (first, begin) if first < begin else None
             if hole is None:
                 self._holes.pop(name, None)
+                if name not in self._lost and (count > 1 or begin % size == 0):
+                    # Written anew by a drafter that has seen all before it.
+                    self._stale.difference_update(self._blocks(row, begin, begin + count))
                 continue
-            if name not in plan.scheduled_spec_decode_tokens:  # else it is not known how many tokens come before it
-                hole = (hole[0], begin)
-            self._holes[name] = hole
-            rows.append((row, name, *hole))
+            self._holes[name] = hole = (hole[0], max(hole[1] or 0, self._known(row, name, begin)))
+            rows.append((row, name, begin, begin + count))
         if rows and plan.num_spec_tokens_to_schedule:
             self._catch_up(rows, common, sampling)
+        for row, name, begin, end in rows:
+            if name in self._holes or name in self._lost:  # what the pass computes now rests on what is missing
+                self._stale.update(self._blocks(row, begin, end))
 
-    def _catch_up(self, rows: Sequence[tuple[int, str, int, int | None]], common: Any, sampling: Any) -> None:
-        room = int(self._runner.drafter.max_num_tokens)
+    def _known(self, row: int, name: str, begin: int) -> int:
+        """Tokens of a row that may be computed: those before this step's whose ids are there."""
+        if not self._asynchronous:
+            return begin
+        return min(begin, int(self._runner.input_batch.num_prompt_tokens[row]) + len(self._sent.get(name, ())))
+
+    def _catch_up(self, rows: Sequence[tuple[int, str, int, int]], common: Any, sampling: Any) -> None:
+        room = min(int(self._runner.drafter.max_num_tokens), MOST_TOKENS)
         parts: list[_Part] = []
-        for row, name, first, end in rows:
-            if end is None or end < 2:  # one token at the most
+        for row, name, computed, _ in rows:
+            first, end = self._holes[name]
+            if end is None or end <= first or end < 2:
                 self._holes.pop(name)
+                self._lost.add(name)
                 continue
             begin = min(first, end - 2)  # a pass takes a token and the one after it
             upto = min(end, begin + room)
@@ -113,20 +141,20 @@ class Unseen:
                 self._lost.add(name)
                 continue
             room -= upto - begin
-            parts.append(_Part(row, name, begin, upto, ids))
+            parts.append(_Part(row, name, begin, upto, ids, upto == computed))
         if not parts:
             return
         parts.sort(key=lambda part: len(part.ids))  # as backends want rows: the shortest first
         self._run(parts, common, sampling)
         for part in parts:
-            end, blocks = self._holes[part.name][1], self._blocks(part.row, part.begin, part.upto)
-            if part.upto == end:
+            rest = 0 if part.whole else part.upto % self._table.block_size
+            self._stale.difference_update(self._blocks(part.row, part.begin, part.upto - rest))
+            if part.whole:
                 self._holes.pop(part.name)
                 self._sent.pop(part.name, None)
-                self._stale.difference_update(blocks)
+                self._lost.discard(part.name)
             else:
-                self._holes[part.name] = (part.upto, end)
-                self._stale.difference_update(blocks[:-1])
+                self._holes[part.name] = (part.upto, self._holes[part.name][1])
 
     def _run(self, parts: Sequence[_Part], common: Any, sampling: Any) -> None:
         """One pass of the drafter over tokens [begin, upto) of each request, for its KV cache alone."""
@@ -167,14 +195,13 @@ class Unseen:
         """Token ids at these positions; None where one is not known. With asynchronous scheduling the runner has those
         of the prompt alone: what stands behind it may be another request's."""
         batch = self._runner.input_batch
-        if not self._runner.vllm_config.scheduler_config.async_scheduling:
-            known: list[int] = batch.token_ids_cpu[row, begin:end].tolist()
-            return known if min(known) >= 0 else None
-        sent, prompt = self._sent.get(name, ()), int(batch.num_prompt_tokens[row])
+        prompt = int(batch.num_prompt_tokens[row]) if self._asynchronous else end
+        sent = self._sent.get(name, ())
         if end > prompt + len(sent):
             return None
         given: list[int] = batch.token_ids_cpu[row, begin : max(begin, min(end, prompt))].tolist()
-        return [*given, *sent[max(0, begin - prompt) : max(0, end - prompt)]]
+        known = [*given, *sent[max(0, begin - prompt) : max(0, end - prompt)]]
+        return known if min(known) >= 0 else None  # a prompt may have come as embeddings
 
     def _fresh(self, plan: Any) -> set[str]:
         """Requests that join, of whose blocks some may come out of the prefix cache: looked at while some are stale."""

@@ -64,12 +64,12 @@ class Engine:
         self.fresh: set[str] = set()
 
         drafter = SimpleNamespace(
-            max_num_tokens=room, propose=self.propose, needs_extra_input_slots=True, uses_mrope=False,
+            max_num_tokens=room, propose=self.propose, net_num_new_slots_per_request=1, uses_mrope=False,
             supports_mm_inputs=False,
         )  # fmt: skip
         self.runner = SimpleNamespace(
             drafter=drafter, device="cpu", requests={}, speculative_config=SimpleNamespace(method="draft_model"),
-            kv_cache_config=SimpleNamespace(kv_cache_groups=[object()]),
+            kv_cache_config=SimpleNamespace(kv_cache_groups=[SimpleNamespace(kv_cache_spec=None)]),
             vllm_config=SimpleNamespace(scheduler_config=SimpleNamespace(async_scheduling=asynchronous)),
         )  # fmt: skip
         made = unseen.made(self.runner, TORCH)
@@ -215,7 +215,7 @@ def test_one_pass_takes_what_it_has_room_for_and_the_next_goes_on() -> None:
     assert engine.passes == [[("a", 0, 6)]]
     assert engine.unseen.requests == 1
     engine.step(3, verifying=True)
-    assert engine.passes[1:] == [[("a", 6, 10)]]
+    assert engine.passes[1:] == [[("a", 6, 11)]]
     assert engine.unseen.requests == 0
 
 
@@ -237,6 +237,47 @@ def test_what_nobody_knows_is_told() -> None:
     engine.asynchronous = False  # the scheduler sends nothing
     engine.runner.vllm_config.scheduler_config.async_scheduling = True
     engine.step(2)
+    assert engine.passes == [[("a", 0, 3)]]
+    engine.step(2)
+    assert len(engine.passes) == 1
+    assert engine.unseen.requests == 1
+
+
+def test_blocks_that_are_used_again_leave_no_request_behind() -> None:
+    """Ids of blocks come back for other requests, whose drafter sees all: a short trial costs no whole context."""
+    engine = Engine()
+    engine.add("a", list(range(40)))
+    engine.step(0, off=True)
+    engine.end("a")
+    engine.next_block = 0
+    engine.add("b", list(range(100, 140)))
+    engine.step(2)
+    engine.step(2, verifying=True)
+    engine.step(0, off=True)
+    engine.step(2)
+    assert engine.passes == [[("b", 40, 42)]]
+    assert engine.whole
+    assert not engine.unseen._stale
+
+
+def test_what_was_drafted_upon_a_hole_is_computed_again() -> None:
+    engine = Engine(room=6)
+    engine.add("a", list(range(10)))
+    engine.add("b", list(range(20, 30)))
+    engine.step(0, off=True)
+    for _ in range(8):
+        engine.step(2, verifying=True)
+    assert engine.unseen.requests == 0
+    covered = {name: max(upto for one in engine.passes for who, _, upto in one if who == name) for name in "ab"}
+    assert covered["b"] > 10
+    assert not engine.unseen._stale
+
+
+def test_ids_that_are_no_tokens_are_never_given_to_the_drafter() -> None:
+    engine = Engine(asynchronous=True)
+    engine.add("a", [1, -1, 3])
+    engine.step(0, off=True)
+    engine.step(2)
     assert engine.passes == []
     assert engine.unseen.requests == 1
 
@@ -245,8 +286,8 @@ def test_what_nobody_knows_is_told() -> None:
     "changes",
     [
         {"speculative_config": SimpleNamespace(method="eagle3")},
-        {"kv_cache_config": SimpleNamespace(kv_cache_groups=[1, 2])},
-        {"drafter": SimpleNamespace(needs_extra_input_slots=False)},
+        {"kv_cache_config": SimpleNamespace(kv_cache_groups=[SimpleNamespace(kv_cache_spec=None)] * 2)},
+        {"drafter": SimpleNamespace(net_num_new_slots_per_request=4)},
         {"drafter": None},
     ],
 )
