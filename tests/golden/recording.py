@@ -1,0 +1,167 @@
+"""Records objects as this release of the operator leaves them in a cluster: `python -m tests.golden.recording 0.1.0`.
+
+Each is its manifest and what stands beside it at rest: children and pods as the API server has them, and its status.
+`test_stored_objects.py` gives them to the operator as it is by now: no pod may be replaced, no condition be lost. They
+stand for objects of users, so what was recorded is never changed; a new release records into a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.reconcile.choosing import Choosing
+from tests.unit.reconcile.paired import DRAFT, EAGLE, VERIFIER, Paired, advance
+from tests.unit.reconcile.scripted import Tuner, in_force
+from tests.unit.reconcile.worlds import Cluster, observed, served
+
+from speculative_operator.api.convert import to_domain
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile import deciding
+from speculative_operator.reconcile.room import Room
+
+STORED = Path(__file__).parent / "stored"
+SMALL: dict[str, Any] = {"verifier": {"model": f"hf://{VERIFIER}", "maxNumSeqs": 64}}
+EAGLE3: dict[str, Any] = {"speculator": {"method": "eagle3", "model": f"hf://{EAGLE}"}}
+H100: dict[str, Any] = {"accelerator": {"product": "H100-SXM"}}
+SUFFIX: dict[str, Any] = {"speculator": {"method": "suffix"}}
+SPECS: dict[str, dict[str, Any]] = {
+    "eagle3": {**SMALL, **EAGLE3, **H100, "replicas": 2},
+    "draft-model-live-off": {
+        **SMALL,
+        **H100,
+        "speculator": {"method": "draft_model", "model": f"hf://{DRAFT}"},
+        "speculation": {"offPolicy": "Live"},
+    },
+    "cached": {**SMALL, **EAGLE3, **H100, "weights": {"cache": {"claimName": "models", "size": "500Gi"}}},
+    "pods-bring-weights": {
+        **SMALL,
+        "speculator": {"method": "ngram", "promptLookup": {"min": 2, "max": 5}},
+        "weights": {"check": "Off", "cache": {"nodePath": "/var/models"}},
+    },
+    "table-in-flags": {
+        **SMALL,
+        **EAGLE3,
+        **H100,
+        "engine": {"type": "vLLM", "version": "0.30.0", "args": ["--seed=1"]},
+        "template": {"spec": {"priorityClassName": "high"}},
+        "replicas": 2,
+    },
+    "schedule": {
+        "verifier": {"model": "hf://meta-llama/Llama-3.3-70B-Instruct", "tensorParallelSize": 2, "maxNumSeqs": 128},
+        "speculator": {
+            "method": "draft_model",
+            "model": "hf://meta-llama/Llama-3.2-1B-Instruct",
+            "tensorParallelSize": 2,
+        },
+        "speculation": {"mode": "Static", "schedule": [[1, 16, 5], [17, 128, 2]]},
+        "accelerator": {"perReplica": 2, "product": "H100-SXM"},
+        "weights": {"check": "Off"},
+    },
+    "rollout-for-k": {**SMALL, **SUFFIX, **H100},
+    "proposal": {**SMALL, **SUFFIX, **H100},
+    "without-drafter": {**SMALL, **EAGLE3, **H100, "speculation": {"offPolicy": "Hard"}, "weights": {"check": "Off"}},
+    "sglang": {**SMALL, **EAGLE3, **H100, "engine": {"type": "SGLang"}, "weights": {"check": "Off"}},
+    "picked": {**SMALL, **H100, "speculator": {"auto": True}},
+    "recommended": {**SMALL, **EAGLE3, **H100, "speculation": {"mode": "Recommend"}},
+    "off": {**SMALL, "speculation": {"mode": "Off"}},
+    "tuned": {**SMALL, **EAGLE3, **H100, "replicas": 2, "weights": {"check": "Off"}},
+}
+
+
+def spec_of(spec: dict[str, Any]) -> DeploymentSpec:
+    metadata = {"name": "demo", "namespace": "models", "uid": "uid-1", "generation": 1}
+    return to_domain({"metadata": metadata, "spec": spec})
+
+
+def at_rest(name: str) -> Paired:
+    """The cluster of one object that was made and serves."""
+    spec = spec_of(SPECS[name])
+    cluster = (Choosing if spec.auto_speculator else Paired)(spec=spec)
+    advance(cluster)
+    cluster.settle()
+    LATER.get(name, leave)(cluster)
+    cluster.settle()
+    return cluster
+
+
+def leave(cluster: Cluster) -> None:
+    """Nothing else happens."""
+
+
+def tune(cluster: Cluster) -> None:
+    """The load of an hour, by the real tuner."""
+    for number in range(60):
+        cluster.tick(observed(cluster, batch=50 if number % 20 < 14 else 6, survival=0.55), seconds=60.0)
+
+
+def script(*, remove: bool = False, room: Room = Room.FREE) -> Callable[[Cluster], None]:
+    """The tuner wants another table, or no drafter."""
+
+    def happen(cluster: Cluster) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            tuner = Tuner()
+            patch.setattr(deciding, "decide", tuner)
+            cluster.room = room
+            cluster.tick(observed(cluster))
+            if remove:
+                tuner.remove(in_force(cluster))
+            else:
+                tuner.wishes.append({"table": KTable.constant(1, 64), "reason": Reason.FASTER, "changed": True})
+            cluster.tick(observed(cluster))
+            cluster.roll()
+
+    return happen
+
+
+LATER: dict[str, Callable[[Cluster], None]] = {
+    "tuned": tune,
+    "rollout-for-k": script(),
+    "proposal": script(room=Room.TAKEN),
+    "without-drafter": script(remove=True),
+}
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """What is stored of one object."""
+    cluster = at_rest(name)
+    assert cluster.look().actions == (), name
+    children = [one for (kind, _), one in sorted(cluster.children.items()) if kind != "Job"]
+    return {
+        "spec": SPECS[name],
+        "now": cluster.now,
+        "status": cluster.status,
+        "children": [served(one) for one in children],
+        "pods": cluster.pods,
+        "claims": sorted(cluster.claims),
+    }
+
+
+def restored(path: Path) -> Paired:
+    """The cluster of a stored object, as an operator finds it that has just started."""
+    found = json.loads(path.read_text())
+    spec = replace(spec_of(found["spec"]), generation=found["status"].get("observedGeneration", 1))
+    cluster = (Choosing if spec.auto_speculator else Paired)(spec=spec)
+    cluster.status, cluster.pods, cluster.now = found["status"], found["pods"], found["now"]
+    cluster.children = {(one["kind"], one["metadata"]["name"]): one for one in found["children"]}
+    cluster.claims = set(found["claims"])
+    cluster.upgraded = True
+    return cluster
+
+
+def main() -> None:
+    folder = STORED / sys.argv[1]
+    folder.mkdir(parents=True)
+    for name in SPECS:
+        (folder / f"{name}.json").write_text(json.dumps(recorded(name), indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
