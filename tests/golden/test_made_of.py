@@ -22,6 +22,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import upgrade
 from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.reconcile.effective import as_written
+from speculative_operator.reconcile.found import engine_as_made
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.verdicts import tuner_facts
 from speculative_operator.render.hashing import digest, manifest_hash
@@ -42,8 +43,10 @@ def made_of(name: str) -> tuple[str, str]:
     one = OBJECTS[name]
     case = Case({"metadata": {"name": name}, "spec": one["spec"]}, one)
     assert case.engine.refusals(case.spec) == ()
-    policy = policy_of(case.spec, knobs=case.knobs, facts=tuner_facts(case.spec, None))
-    in_force = InForce(None if case.knobs.actuator is Actuator.NONE else case.table, version=3)
+    status = {"speculation": {"actuator": one.get("madeWith", "")}}
+    knobs = (engine_as_made(case.engine, case.spec, status) or case.engine).knobs(case.spec)
+    policy = policy_of(case.spec, knobs=knobs, facts=tuner_facts(case.spec, None))
+    in_force = InForce(None if knobs.actuator is Actuator.NONE else case.table, version=3)
     return upgrade.made_of(as_written(case.spec), policy, in_force), pair_hash(case.spec)
 
 

@@ -25,7 +25,7 @@ def test_figures_alone_never_replace_a_pod() -> None:
     assert cluster.status["speculation"]["actuator"] == "Live"
     (warning,) = cluster.status["warnings"]
     assert warning["reason"] == Reason.ENGINE_VERSION_DIFFERS
-    for word in ("kubectl annotate specdep demo", acceptance("0.33.1"), AS_IN_SPEC):
+    for word in ("kubectl annotate specdep demo", acceptance("0.34.1"), AS_IN_SPEC):
         assert word in warning["message"]
 
 
@@ -49,7 +49,7 @@ def test_an_annotation_for_something_else_accepts_nothing(value: str) -> None:
 def test_what_was_accepted_can_be_taken_back() -> None:
     cluster = settled(spec=MINE)
     tell(cluster, CERTAIN_SECONDS + 10.0)
-    cluster.edit(adopt=acceptance("0.33.1"))
+    cluster.edit(adopt=acceptance("0.34.1"))
     tell(cluster, 10.0)
     cluster.tick()
     cluster.roll()

@@ -234,7 +234,7 @@ def unreadable() -> Any:
 
 @pytest.mark.parametrize(
     "version",
-    ["0.33.0", "1.0.0", "", "dev", None, unreadable()],
+    ["0.34.0", "1.0.0", "", "dev", None, unreadable()],
     ids=lambda one: str(one) if isinstance(one, str | None) else "unreadable",
 )
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -255,7 +255,7 @@ def test_an_engine_without_a_version_starts_with_its_own_scheduler(vllm: ModuleT
 def test_nothing_on_the_way_to_the_engines_own_scheduler_can_stop_it(
     vllm: ModuleType, helper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vllm.__version__ = "0.33.0"  # type: ignore[attr-defined]  # a module made here
+    vllm.__version__ = "0.34.0"  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setattr(speculative_scheduler, helper, boom)
     assert type(start()) is Engine
 

@@ -20,7 +20,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-PROVEN = ((0, 32),)
+PROVEN = tuple((0, minor) for minor in range(24, 34))
 """vLLM release lines (major, minor) on which this file was proven. On others it is inert."""
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 VARIED_METHODS = ("ngram", "suffix")

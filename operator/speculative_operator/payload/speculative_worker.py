@@ -19,7 +19,7 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-PROVEN = ((0, 32),)
+PROVEN = tuple((0, minor) for minor in (25, 26, 27, 28, 29, 31, 32, 33))
 """vLLM release lines (major, minor) whose runner has what is changed here."""
 METHODS = ("draft_model", "eagle", "eagle3")
 """Methods whose pass may be left out."""

@@ -52,6 +52,20 @@ def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, A
     return EngineAsFound(engine, text(block, "version"))
 
 
+def engine_as_made(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine | None:
+    """The adapter for pods that were made before their release was known to re-read tables: it makes them as they are.
+
+    None where pods have such tables, cannot have them, or are none, and where pods without are taken back. `status`
+    tells the actuator that pods were made with.
+    """
+    made_with = text(mapping(status, "speculation"), "actuator")
+    if made_with != Actuator.TABLE.value or spec.adopt == AS_IN_SPEC:
+        return None
+    if engine.knobs(spec).actuator is not Actuator.LIVE:
+        return None
+    return EngineAsFound(engine, "")
+
+
 @dataclass(frozen=True, slots=True)
 class EngineAsFound:
     """An adapter that is asked about the release that the pods reported, without tables that are re-read.

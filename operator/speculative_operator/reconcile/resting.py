@@ -27,6 +27,6 @@ def _why(spec: DeploymentSpec, knobs: KnobSpace) -> str:
         )
     method = spec.speculator.method if spec.speculator is not None else ""
     return (
-        "it is there for draft_model, eagle and eagle3 on vLLM's V1 runner, on one accelerator and with K 0 in "
-        f"reach, and not for {method} here; set offPolicy: Soft, or Hard"
+        "it is there for draft_model, eagle and eagle3 on vLLM's V1 runner (0.25 to 0.33 without 0.30), on one "
+        f"accelerator and with K 0 in reach, and not for {method} here; set offPolicy: Soft, or Hard"
     )

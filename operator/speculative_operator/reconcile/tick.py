@@ -28,7 +28,7 @@ from speculative_operator.reconcile.deciding import Serving, Verdict, consider, 
 from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.found import EngineAsFound, engine_as_found
+from speculative_operator.reconcile.found import EngineAsFound, engine_as_found, engine_as_made
 from speculative_operator.reconcile.history import newest
 from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
@@ -120,6 +120,11 @@ def _turned(turn: _Turn, pairing: Pairing) -> Outcome:
     if not pairing.choices or (pairing.frozen and not _lives_on(turn, pairing)):
         said = _said(turn.world, pairing, None)
         return _stay(turn.world, turn.look, turn.memory, turn.world.problems, turn.now, said, pairing.actions)
+    older = engine_as_made(turn.engine, turn.world.spec, turn.world.status)
+    if older is not None:
+        outcome, others = _served(replace(turn, engine=older), pairing, pairing.choices[-1], as_made=True)
+        if not others:
+            return outcome
     wanted, rolls_pods = _served(turn, pairing, pairing.choices[-1])
     for choice in pairing.choices[:-1] if rolls_pods else ():
         outcome, others = _served(turn, pairing, choice)
@@ -128,8 +133,11 @@ def _turned(turn: _Turn, pairing: Pairing) -> Outcome:
     return wanted
 
 
-def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, bool]:
-    """One tick with pods made of `choice`, and whether it would replace any."""
+def _served(turn: _Turn, pairing: Pairing, choice: Effective, *, as_made: bool = False) -> tuple[Outcome, bool]:
+    """One tick with pods made of `choice`, and whether it would replace any.
+
+    `as_made`: as those that run, whose release can do more by now; then also whether something else is asked for.
+    """
     world, engine = replace(turn.world, spec=choice.told), turn.engine
     policy = policy_of(
         choice.named,
@@ -161,6 +169,8 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
         planned = frozen(turn.world, planned)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.kept(turn.world, planned)
+    elif as_made:
+        waiting = (upgrade.live_notice(choice.named),)
     late = first_outlasted(turn.look.pods)
     notices = (
         *engine.notices(choice.named), *unused(choice.named, policy.knobs),
@@ -177,6 +187,7 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, 
     actions = (*pairing.actions, *(() if pairing.frozen else compiling.claim(world)), *planned.actions)
     told = events(world.status, status, actions)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
+    others = others or (as_made and not upgrade.bears(turn.world, made_of))
     asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
     room_for = _template(desired) if asks and world.room is None else None
     tried_anew = verdict.in_force.why is Reason.TRIES_CHANGED

@@ -18,7 +18,7 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineSettings, OffPolicy
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, EngineSettings, OffPolicy
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
@@ -79,8 +79,12 @@ def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
     somebody else did to their template. A template that is rendered as it was has only come back otherwise from the
     API server: to apply it again replaces nothing."""
     actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED and _anew(world, one)]
-    same = _borne(world.deployment, names.ANNOTATION_MADE_OF) == asked
-    return same and not _hopeless(world, rollout) and replaces(world, actions)
+    return bears(world, asked) and not _hopeless(world, rollout) and replaces(world, actions)
+
+
+def bears(world: World, asked: str) -> bool:
+    """Whether the pods that are there were made of what is asked for (`made_of`)."""
+    return _borne(world.deployment, names.ANNOTATION_MADE_OF) == asked
 
 
 def kept(world: World, planned: Plan) -> Plan:
@@ -104,6 +108,16 @@ def notice(world: World, planned: Plan) -> Notice:
     ours = [name for name in lost if name.startswith(f"{names.child(world.spec.name)}-payload")]
     if ours:
         message += f". ConfigMap {ours[0]}, which they mount, is gone: one of them that is made anew waits for it"
+    return Notice(Reason.UPGRADE_WAITS, message)
+
+
+def live_notice(spec: DeploymentSpec) -> Notice:
+    """That K could change without a rollout in pods that are made anew."""
+    message = (
+        f"pods of {spec.engine.type} {spec.engine.version} that are made anew re-read their table, so that K changes "
+        "without a rollout; those that run were made before that, and stay. A new value of the annotation "
+        f"{names.ANNOTATION_ADOPT} replaces them, and so does the next rollout"
+    )
     return Notice(Reason.UPGRADE_WAITS, message)
 
 

@@ -42,7 +42,7 @@ def test_rows_by_value(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "actuator", "proven"),
     [
-        (("--version", "0.31.0"), "Table", "Source"),
+        (("--version", "0.34.0"), "Table", "Source"),
         (("--version", "0.23.0"), "Restart", "Source"),
         (("--vendor", "cpu"), "Live", "RealEngine"),
         (("--vendor", "TPU"), "Restart", "Source"),

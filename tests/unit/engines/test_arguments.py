@@ -86,12 +86,12 @@ def test_live_never_depends_on_the_table_in_force() -> None:
 
 
 def test_table_actuator_carries_the_table() -> None:
-    made = container(spec(version="0.31.0"), KTable.from_rows([[1, 16, 3], [17, 999, 0]]))
+    made = container(spec(version="0.34.0"), KTable.from_rows([[1, 16, 3], [17, 999, 0]]))
     assert config(made)["num_speculative_tokens"] == 3
     assert config(made)["num_speculative_tokens_per_batch_size"] == [[1, 16, 3], [17, 256, 0]]
     assert "--scheduler-cls" not in made.args
     assert made.payload == {}
-    off = config(container(spec(version="0.31.0"), KTable.constant(0, 256)))
+    off = config(container(spec(version="0.34.0"), KTable.constant(0, 256)))
     assert off["num_speculative_tokens"] == 1, "vLLM refuses 0 there; the schedule says 0"
     assert off["num_speculative_tokens_per_batch_size"] == [[1, 256, 0]]
 

@@ -34,13 +34,13 @@ def test_every_method_has_a_row() -> None:
         (Method.SUFFIX, "0.32.0", Actuator.RESTART, Runner.V1),
         (Method.MEDUSA, "0.32.0", Actuator.RESTART, Runner.V1),
         # V2 drafts in full before 0.32 whatever the schedule says: V1 is asked for, and what has only V2 restarts
-        (Method.EAGLE3, "0.31.0", Actuator.TABLE, Runner.V1),
+        (Method.EAGLE3, "0.31.0", Actuator.LIVE, Runner.V1),
         (Method.DSPARK, "0.31.0", Actuator.RESTART, Runner.V2),
-        (Method.EAGLE3, "0.24.0", Actuator.TABLE, Runner.V1),
+        (Method.EAGLE3, "0.24.0", Actuator.LIVE, Runner.V1),
         (Method.EAGLE3, "0.23.0", Actuator.RESTART, Runner.V1),
         (Method.EAGLE3, "0.11.0+rhai5", Actuator.RESTART, Runner.V1),
         # newer than proven: as the newest known, without the mounted scheduler
-        (Method.EAGLE3, "0.33.0", Actuator.TABLE, Runner.V2),
+        (Method.EAGLE3, "0.34.0", Actuator.TABLE, Runner.V2),
         (Method.DRAFT_MODEL, "1.0.0", Actuator.TABLE, Runner.V1),
     ],
 )
@@ -70,7 +70,7 @@ def test_static_constant_is_plain_flags_and_static_table_is_live() -> None:
     table = KTable.from_rows([[1, 8, 4], [9, 64, 1], [65, 256, 0]])
     assert plan(spec(mode=Mode.STATIC, schedule=table)).actuator is Actuator.LIVE
     assert plan(spec(mode=Mode.STATIC, schedule=table)).ks == (0, 1, 4)
-    assert plan(spec(mode=Mode.STATIC, schedule=table, version="0.31.0")).actuator is Actuator.TABLE
+    assert plan(spec(mode=Mode.STATIC, schedule=table, version="0.34.0")).actuator is Actuator.TABLE
 
 
 @pytest.mark.parametrize("nothing", [spec(None), spec(mode=Mode.OFF)])

@@ -166,7 +166,7 @@ def test_inert_without_the_variable(
     assert "SPECULATIVE_TABLE_FILE is not set" in caplog.text
 
 
-@pytest.mark.parametrize("version", ["0.31.0", "0.33.0", "0.33.0.dev1", "1.32.0", "dev", ""])
+@pytest.mark.parametrize("version", ["0.23.0", "0.34.0", "0.34.0.dev1", "1.32.0", "dev", ""])
 @pytest.mark.usefixtures("file")
 def test_engines_that_are_not_proven_start_as_they_are(
     vllm: ModuleType, version: str, caplog: pytest.LogCaptureFixture
@@ -265,11 +265,11 @@ def test_an_engine_without_a_schedule_is_counted_and_not_live(monkeypatch: pytes
 def test_an_engine_that_is_not_proven_says_so_and_is_not_counted(
     vllm: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vllm.__version__ = "0.33.1"  # type: ignore[attr-defined]  # a module made here
+    vllm.__version__ = "0.34.1"  # type: ignore[attr-defined]  # a module made here
     made, state = served(monkeypatch)
     assert type(made) is Scheduler
     assert (state.live, state.reason, state.scheduler, state.engine_version) == (
-        False, "EngineVersion", "none", "0.33.1",
+        False, "EngineVersion", "none", "0.34.1",
     )  # fmt: skip
     assert state.meter is None
 
@@ -321,7 +321,7 @@ def test_an_engine_that_is_not_proven_starts_without_the_telemetry(
     def broken(_: Any) -> None:
         raise RuntimeError("boom")
 
-    vllm.__version__ = "0.33.1"  # type: ignore[attr-defined]  # a module made here
+    vllm.__version__ = "0.34.1"  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setattr(payload, "_serve", broken)
     assert type(start()) is Scheduler
 

@@ -15,7 +15,7 @@ MINE = replace(
     engine=EngineSettings(version="0.32.0", image="quay.io/me/vllm:1"),
     speculation=Speculation(mode=Mode.RECOMMEND),  # so that what is done is not the tuner's doing
 )
-NEWER = "0.33.1"
+NEWER = "0.34.1"
 
 
 def telling(cluster: Cluster, version: str = NEWER, live: bool | None = False, table: int | None = None) -> Observation:

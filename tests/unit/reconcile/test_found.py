@@ -119,7 +119,7 @@ def test_nothing_new_is_written_at_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "image"), [("0.33.1", "quay.io/me/vllm:1"), ("0.32.0", "quay.io/me/vllm:2"), ("0.32.0", "")]
+    ("version", "image"), [("0.34.1", "quay.io/me/vllm:1"), ("0.32.0", "quay.io/me/vllm:2"), ("0.32.0", "")]
 )
 def test_a_change_of_the_engine_by_the_user_ends_it(version: str, image: str) -> None:
     cluster = fallen()

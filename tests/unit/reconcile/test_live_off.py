@@ -62,7 +62,7 @@ def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
         (replace(LIVE, speculator=Speculator(Method.MTP)), "mtp"),
         (replace(RANKS, verifier=replace(SPEC.verifier, tensor_parallel_size=2)), "one accelerator"),
         (replace(RANKS, verifier=replace(SPEC.verifier, data_parallel_size=2)), "actuator"),
-        (replace(LIVE, engine=EngineSettings(version="0.31.0")), "actuator Table"),
+        (replace(LIVE, engine=EngineSettings(version="0.34.0")), "actuator Table"),
         (replace(LIVE, engine=EngineSettings(EngineType.SGLANG, "0.5.23")), "SGLang"),
         (replace(LIVE, engine=EngineSettings(EngineType.TENSORRT_LLM, "1.3.0rc15")), "TensorRTLLM"),
         (replace(LIVE, speculator=NGRAM, engine=EngineSettings(EngineType.TGI, "3.3.6")), "TGI"),

@@ -206,7 +206,7 @@ def test_where_it_is_in_force(spec: DeploymentSpec) -> None:
         (PIPELINED, "pipeline parallelism"),
         (replace(SPEC, speculator=Speculator(Method.SUFFIX), speculation=AUTO), "Restart"),
         (with_mode(CAPPED, mode=Mode.STATIC, num_speculative_tokens=3), "Restart"),
-        (replace(CAPPED, engine=EngineSettings(version="0.31.0")), "Table"),
+        (replace(CAPPED, engine=EngineSettings(version="0.34.0")), "Table"),
         (replace(CAPPED, engine=EngineSettings(EngineType.SGLANG, "0.5.23")), "SGLang"),
         (replace(CAPPED, engine=EngineSettings(EngineType.TENSORRT_LLM, "1.3.0rc15")), "TensorRTLLM"),
         (replace(CAPPED, engine=EngineSettings(EngineType.TGI, "3.3.6")), "TGI"),

@@ -53,7 +53,7 @@ WINDOWS = st.builds(
     accepted_per_position=st.lists(FLOATS, max_size=4).map(tuple),
     table_version=st.none() | st.integers(-1, 5),
     live=st.none() | st.booleans(),
-    engine_version=st.sampled_from(["", "0.32.0", "0.33.1", "0.1.dev1"]) | st.text(max_size=400),
+    engine_version=st.sampled_from(["", "0.32.0", "0.34.1", "0.1.dev1"]) | st.text(max_size=400),
 )
 OBSERVATIONS = st.builds(
     Observation,

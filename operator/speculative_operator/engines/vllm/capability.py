@@ -43,6 +43,7 @@ __all__ = [
     "EMULATED",
     "LIVE_PROVEN",
     "METHODS",
+    "OFF_PROVEN",
     "OLDEST",
     "SCHEDULE_SINCE",
     "SHUTDOWN_TIMEOUT_SINCE",
@@ -55,8 +56,11 @@ __all__ = [
     "runner_under_schedule",
 ]
 
-LIVE_PROVEN: tuple[tuple[int, int], ...] = ((0, 32),)
-"""Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere."""
+LIVE_PROVEN: tuple[tuple[int, int], ...] = tuple((0, minor) for minor in range(24, 34))
+"""Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere. By
+`realengine.matrix`; 0.24 and 0.30 by their scheduler classes alone, for their builds for CPUs cannot verify drafts."""
+OFF_PROVEN: tuple[tuple[int, int], ...] = tuple(line for line in LIVE_PROVEN if line not in ((0, 24), (0, 30)))
+"""Release lines on which workers left the drafter out. The payload's worker holds the same list."""
 EMULATED: Version = (0, 32, 0)
 """The release that the emulator imitates; a test holds the rows of this release to it."""
 

@@ -22,6 +22,8 @@ PIPELINE_SINCE: Version = (0, 15, 0)
 SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
 SCHEDULE_SINCE: Version = (0, 24, 0)
 """First release with `num_speculative_tokens_per_batch_size`."""
+UNPROVEN: Version = (0, 34, 0)
+"""First release on which the mounted scheduler was not tried."""
 V2_SCHEDULE_SINCE: Version = (0, 32, 0)
 """First release whose V2 runner drafts what the schedule says; before, only V1 does."""
 
@@ -142,11 +144,14 @@ class Release:
 
 RELEASES: tuple[Release, ...] = (
     Release(_V1, OLDEST, SCHEDULE_SINCE, Actuator.RESTART),
-    Release(_V1, SCHEDULE_SINCE, (0, 32, 0), Actuator.TABLE),
+    Release(_V1, SCHEDULE_SINCE, (0, 32, 0), Actuator.LIVE),
     Release(_V1, (0, 32, 0), (0, 33, 0), Actuator.LIVE),
-    Release(_V1, (0, 33, 0), None, Actuator.TABLE),
+    Release(_V1, (0, 33, 0), UNPROVEN, Actuator.LIVE),
+    Release(_V1, UNPROVEN, None, Actuator.TABLE),
     Release(_V2, OLDEST, V2_SCHEDULE_SINCE, Actuator.RESTART),
     Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE),
-    Release(_V2, (0, 33, 0), None, Actuator.TABLE),
+    Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE),
+    Release(_V2, UNPROVEN, None, Actuator.TABLE),
 )
-"""Newer releases than the proven ones are held to what the newest known one does without the mounted scheduler."""
+"""That of the end-to-end run apart from others. Newer releases than the proven ones are held to what the newest known
+one does without the mounted scheduler."""

@@ -28,7 +28,7 @@ def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     release = show(planned.version)
     row = platform_of(EngineType.VLLM, spec.accelerator.vendor, planned.version)
     if planned.actuator is Actuator.TABLE and planned.version[:2] not in LIVE_PROVEN:
-        proven = ", ".join(f"{major}.{minor}" for major, minor in LIVE_PROVEN)
+        proven = " to ".join(f"{major}.{minor}" for major, minor in (LIVE_PROVEN[0], LIVE_PROVEN[-1]))
         message = (
             f"engine.version {release}: live changes of K are proven on {proven} only, so a rollout changes K here; "
             f"set engine.version {proven.rpartition(' ')[2]}.0 to change K without one"

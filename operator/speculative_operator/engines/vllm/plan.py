@@ -84,6 +84,7 @@ def rests(spec: DeploymentSpec, planned: Plan) -> bool:
     live = planned.actuator is Actuator.LIVE and planned.runner is Runner.V1 and 0 in planned.ks
     return (
         live
+        and planned.version[:2] in capability.OFF_PROVEN
         and ranks == 1
         and speculator is not None
         and speculator.method in RESTS
