@@ -43,8 +43,8 @@ def made_of(name: str) -> tuple[str, str]:
     one = OBJECTS[name]
     case = Case({"metadata": {"name": name}, "spec": one["spec"]}, one)
     assert case.engine.refusals(case.spec) == ()
-    status = {"speculation": {"actuator": one.get("madeWith", "")}}
-    knobs = (engine_as_made(case.engine, case.spec, status) or case.engine).knobs(case.spec)
+    older = engine_as_made(case.engine, case.spec, {}) if one.get("madeWith") == "Table" else None
+    knobs = (older or case.engine).knobs(case.spec)
     policy = policy_of(case.spec, knobs=knobs, facts=tuner_facts(case.spec, None))
     in_force = InForce(None if knobs.actuator is Actuator.NONE else case.table, version=3)
     return upgrade.made_of(as_written(case.spec), policy, in_force), pair_hash(case.spec)

@@ -6,17 +6,12 @@ that instant or not: they may be loading for half an hour, or come back with the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.reconcile import worlds
 from tests.unit.reconcile.releases import install
 from tests.unit.reconcile.worlds import Cluster, pod
-
-from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import tick
-from speculative_operator.reconcile.found import EngineAsFound
 
 COMPLETE = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
 LOADING = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
@@ -64,50 +59,3 @@ def test_an_upgrade_never_replaces_a_pod_that_served_because_another_never_start
     for _ in range(5):
         cluster.tick()
     assert cluster.templates == made
-
-
-class TestTablesThatAreReadByNow:
-    """A release of the operator that can change K live where the one before could not replaces nothing for it."""
-
-    @staticmethod
-    def made_before(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-        spec = replace(worlds.SPEC, engine=replace(worlds.SPEC.engine, version="0.31.0", version_named=True))
-        with monkeypatch.context() as before:
-            before.setattr(tick, "engine_for", lambda spec: EngineAsFound(engine_for(spec), ""))
-            before.setattr(tick, "engine_as_made", lambda *_: None)
-            cluster = worlds.settled(spec=spec)
-        assert "--scheduler-cls" not in args(cluster)
-        assert cluster.status["speculation"]["actuator"] == "Table"
-        cluster.upgraded = True
-        return cluster
-
-    def test_pods_that_run_stay_and_a_warning_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cluster = self.made_before(monkeypatch)
-        made = cluster.templates
-        for _ in range(5):
-            cluster.tick()
-        assert cluster.templates == made
-        (warning,) = cluster.status["warnings"]
-        assert warning["reason"] == "UpgradeWaits"
-        assert "without a rollout" in warning["message"]
-
-    def test_pods_that_are_asked_for_anew_re_read_their_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cluster = self.made_before(monkeypatch)
-        cluster.edit(adopt="live")
-        for _ in range(5):
-            cluster.tick()
-        assert "--scheduler-cls" in args(cluster)
-        assert cluster.status["speculation"]["actuator"] == "Live"
-        assert "warnings" not in cluster.status
-
-    def test_so_do_pods_of_another_spec(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cluster = self.made_before(monkeypatch)
-        cluster.edit(verifier=replace(cluster.spec.verifier, max_num_seqs=64))
-        for _ in range(5):
-            cluster.tick()
-        assert "--scheduler-cls" in args(cluster)
-
-
-def args(cluster: Cluster) -> list[str]:
-    found: list[str] = worlds.template(cluster.children["Deployment", "demo"])["spec"]["containers"][0]["args"]
-    return found

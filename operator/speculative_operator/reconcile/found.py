@@ -27,7 +27,9 @@ from speculative_operator.engines.base import Engine, EngineContainer, Notice, R
 from speculative_operator.engines.matrix.version import parse
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text
+from speculative_operator.reconcile.tables import mounted, parsed
 from speculative_operator.reconcile.view import View
+from speculative_operator.render.podspec import TABLE_VOLUME
 
 CERTAIN_SECONDS = 60.0
 """All pods must have told the same for so long before pods are rolled for it: a restarting engine tells much."""
@@ -52,18 +54,17 @@ def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, A
     return EngineAsFound(engine, text(block, "version"))
 
 
-def engine_as_made(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine | None:
-    """The adapter for pods that were made before their release was known to re-read tables: it makes them as they are.
+def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine | None:
+    """The adapter that makes pods without a table that they re-read, where those that run have none and could by now.
 
-    None where pods have such tables, cannot have them, or are none, and where pods without are taken back. `status`
-    tells the actuator that pods were made with.
+    None where they have one, cannot, are none, or run without a drafter: then there is nothing that they could read;
+    and where those without one are taken back.
     """
-    made_with = text(mapping(status, "speculation"), "actuator")
-    if made_with != Actuator.TABLE.value or spec.adopt == AS_IN_SPEC:
+    reads = TABLE_VOLUME in mounted(mapping(deployment, "spec", "template"))
+    without_drafter = at(parsed(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE)), "hardOff") is True
+    if deployment is None or reads or without_drafter or not spec.speculates or spec.adopt == AS_IN_SPEC:
         return None
-    if engine.knobs(spec).actuator is not Actuator.LIVE:
-        return None
-    return EngineAsFound(engine, "")
+    return EngineAsFound(engine, "") if engine.knobs(spec).actuator is Actuator.LIVE else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,11 +120,6 @@ def _turned(turn: _Turn, pairing: Pairing) -> Outcome:
     if not pairing.choices or (pairing.frozen and not _lives_on(turn, pairing)):
         said = _said(turn.world, pairing, None)
         return _stay(turn.world, turn.look, turn.memory, turn.world.problems, turn.now, said, pairing.actions)
-    older = engine_as_made(turn.engine, turn.world.spec, turn.world.status)
-    if older is not None:
-        outcome, others = _served(replace(turn, engine=older), pairing, pairing.choices[-1], as_made=True)
-        if not others:
-            return outcome
     wanted, rolls_pods = _served(turn, pairing, pairing.choices[-1])
     for choice in pairing.choices[:-1] if rolls_pods else ():
         outcome, others = _served(turn, pairing, choice)
@@ -133,21 +128,34 @@ def _turned(turn: _Turn, pairing: Pairing) -> Outcome:
     return wanted
 
 
-def _served(turn: _Turn, pairing: Pairing, choice: Effective, *, as_made: bool = False) -> tuple[Outcome, bool]:
-    """One tick with pods made of `choice`, and whether it would replace any.
+def _served(turn: _Turn, pairing: Pairing, choice: Effective) -> tuple[Outcome, bool]:
+    """One tick with pods made of `choice`, and whether it would replace any."""
+    older = engine_as_made(turn.engine, choice.named, turn.world.deployment)
+    if older is None:
+        return _made(turn, pairing, choice)
+    as_made = replace(turn, engine=older)
+    if _asks_for_others(as_made, pairing, choice):
+        return _made(turn, pairing, choice)
+    return _made(as_made, pairing, choice, (upgrade.live_notice(choice.named),))
 
-    `as_made`: as those that run, whose release can do more by now; then also whether something else is asked for.
-    """
+
+def _asks_for_others(turn: _Turn, pairing: Pairing, choice: Effective) -> bool:
+    """True where somebody asks for other pods than those that run. The tuner's rollouts, the way back from them and
+    repairs are nobody's word: they are looked for as if nothing was observed, in the table that is in force."""
+    world = replace(turn.world, spec=choice.told)
+    policy = _policy(turn, pairing, choice)
+    asked = upgrade.made_of(choice, policy, table_in_force(world, policy, pairing.same))
+    if not upgrade.asks_for_others(world, asked):
+        return False
+    quiet = replace(turn, look=replace(turn.look, observation=None))
+    return upgrade.asks_anew(world) or _made(quiet, pairing, choice)[1]
+
+
+def _made(turn: _Turn, pairing: Pairing, choice: Effective, beside: tuple[Notice, ...] = ()) -> tuple[Outcome, bool]:
+    """One tick with pods that the engine of `turn` makes of `choice`, and whether it would replace any. `beside`: what
+    is to be said where nothing else waits."""
     world, engine = replace(turn.world, spec=choice.told), turn.engine
-    policy = policy_of(
-        choice.named,
-        knobs=engine.knobs(choice.named),
-        facts=tuner_facts(choice.named, pairing.facts),
-        start_seconds=startup.expected(startup.starts(world.status), choice.named.weights.bytes),
-    )
-    if pairing.frozen:
-        policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
-    policy = replace(policy, tries=tables.takes_tries(world))
+    policy = _policy(turn, pairing, choice)
     in_force = table_in_force(world, policy, pairing.same)
     held = remembered(world, turn.memory, policy, in_force, turn.now)
     own = _labels(world, in_force, pairing.same)
@@ -164,13 +172,11 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective, *, as_made: bool =
         problems = (_unrendered(error), *world.problems)
         return _stay(turn.world, turn.look, held, problems, turn.now, said, pairing.actions), False
     starts = _starts(world, desired, planned)
-    waiting: tuple[Notice, ...] = ()
+    waiting = beside
     if pairing.frozen:
         planned = frozen(turn.world, planned)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.kept(turn.world, planned)
-    elif as_made:
-        waiting = (upgrade.live_notice(choice.named),)
     late = first_outlasted(turn.look.pods)
     notices = (
         *engine.notices(choice.named), *unused(choice.named, policy.knobs),
@@ -187,11 +193,23 @@ def _served(turn: _Turn, pairing: Pairing, choice: Effective, *, as_made: bool =
     actions = (*pairing.actions, *(() if pairing.frozen else compiling.claim(world)), *planned.actions)
     told = events(world.status, status, actions)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
-    others = others or (as_made and not upgrade.bears(turn.world, made_of))
     asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
     room_for = _template(desired) if asks and world.room is None else None
     tried_anew = verdict.in_force.why is Reason.TRIES_CHANGED
     return Outcome(actions, status, told, verdict.memory, tried_anew, room_for, memories), others
+
+
+def _policy(turn: _Turn, pairing: Pairing, choice: Effective) -> Policy:
+    """What the tuner may do with pods that the engine of `turn` makes of `choice`."""
+    policy = policy_of(
+        choice.named,
+        knobs=turn.engine.knobs(choice.named),
+        facts=tuner_facts(choice.named, pairing.facts),
+        start_seconds=startup.expected(startup.starts(turn.world.status), choice.named.weights.bytes),
+    )
+    if pairing.frozen:
+        policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
+    return replace(policy, tries=tables.takes_tries(turn.world))
 
 
 def _template(desired: Desired) -> Mapping[str, Any] | None:

@@ -79,12 +79,17 @@ def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
     somebody else did to their template. A template that is rendered as it was has only come back otherwise from the
     API server: to apply it again replaces nothing."""
     actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED and _anew(world, one)]
-    return bears(world, asked) and not _hopeless(world, rollout) and replaces(world, actions)
+    return not (asks_for_others(world, asked) or _hopeless(world, rollout)) and replaces(world, actions)
 
 
-def bears(world: World, asked: str) -> bool:
-    """Whether the pods that are there were made of what is asked for (`made_of`)."""
-    return _borne(world.deployment, names.ANNOTATION_MADE_OF) == asked
+def asks_for_others(world: World, asked: str) -> bool:
+    """True where pods were made of something else than what is asked for (`made_of`)."""
+    return _borne(world.deployment, names.ANNOTATION_MADE_OF) != asked
+
+
+def asks_anew(world: World) -> bool:
+    """True where the annotation `adopt` has another value than when pods were made."""
+    return _borne(world.deployment, names.ANNOTATION_ADOPT) != world.spec.adopt
 
 
 def kept(world: World, planned: Plan) -> Plan:
@@ -112,11 +117,11 @@ def notice(world: World, planned: Plan) -> Notice:
 
 
 def live_notice(spec: DeploymentSpec) -> Notice:
-    """That K could change without a rollout in pods that are made anew."""
+    """K could change without a rollout in pods that were made anew."""
     message = (
-        f"pods of {spec.engine.type} {spec.engine.version} that are made anew re-read their table, so that K changes "
+        f"pods of {spec.engine.type} {spec.engine.version} could re-read their table by now, so that K would change "
         "without a rollout; those that run were made before that, and stay. A new value of the annotation "
-        f"{names.ANNOTATION_ADOPT} replaces them, and so does the next rollout"
+        f"{names.ANNOTATION_ADOPT} replaces them, and so does the next edit that makes other pods"
     )
     return Notice(Reason.UPGRADE_WAITS, message)
 
