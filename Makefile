@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -42,11 +42,17 @@ down: $(STAMP) ## end the cluster that demo-keep left
 chaos: toolchain ## faults done to the operator while clients are served; writes docs/reliability.md (15 minutes)
 	@$(PY) -m chaos $(ARGS)
 
-test: lint types toolchain unit harm bench-tuner-short golden contract cluster e2e ## everything that CI runs
+test: lint types docs-check toolchain unit harm bench-tuner-short golden contract cluster e2e ## everything that CI runs
 
 lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
+
+docs: $(STAMP) ## serve the pages of docs/ with search, on http://127.0.0.1:8000
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
+
+docs-check: $(STAMP) ## build the pages of docs/ into build/site; fail on a link or anchor that leads nowhere
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
 
 types: $(STAMP) ## mypy, strict
 	@$(VENV)/bin/mypy

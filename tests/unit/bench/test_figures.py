@@ -1,9 +1,10 @@
-"""The figures of docs/tuning.md show what their numbers say."""
+"""The figures of docs/ show what their numbers say, and the drawings are those of the code."""
 
 from __future__ import annotations
 
 import pytest
 
+from figures import concepts
 from figures.frame import Frame, Scale, svg
 from figures.tables import DOCUMENT, filled, limits, targets
 from figures.tuning import by_scenario, decision_surface, regrets
@@ -76,3 +77,9 @@ def test_a_figure_that_was_not_measured_is_a_dash() -> None:
         "| mean regret, physics as given | 0.75 | <= 1.5 % |",
         "| worst scenario | - | <= 4 % |",
     ]
+
+
+@pytest.mark.parametrize("name", concepts.DRAWINGS)
+def test_drawings_are_those_of_the_code(name: str) -> None:
+    """`PYTHONPATH=dev python -m figures.concepts` writes them."""
+    assert (concepts.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == concepts.DRAWINGS[name]()
