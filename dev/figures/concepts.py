@@ -1,4 +1,4 @@
-"""Draws docs/images/how-*.svg, boxes and arrows: `PYTHONPATH=dev .venv/bin/python -m figures.concepts`.
+"""Draws docs/images/how-*.svg and demo.svg: `PYTHONPATH=dev .venv/bin/python -m figures.concepts`.
 
 Each drawing is a white card of its own, so that it is legible on light and dark pages.
 """
@@ -14,6 +14,8 @@ BLUE, ORANGE, GREEN, GREY = "#1f6feb", "#c2410c", "#15803d", "#8c959f"
 FILLS = {BLUE: "#eff6ff", ORANGE: "#fff7ed", GREEN: "#f0fdf4", GREY: "#f6f8fa"}
 SHADES = {1: "#93c5fd", 4: "#2563eb", 3: "#f59e0b", 0: "#e5e7eb"}
 LINE = 18
+DEMO = {"low load": (4.7, 4.6, 8.4), "peak": (17.2, 19.2, 25.0), "low load again": (4.7, 4.7, 8.5)}
+"""Emulated ms of a run of `make demo`: tuned, K = 5, no speculation."""
 Point = tuple[float, float]
 
 
@@ -188,9 +190,34 @@ def how_a_pair_becomes_pods() -> str:
     return drawing.svg()
 
 
+def demo() -> str:
+    """Mean TPOT of the three copies of a model in `make demo`; its figures stand in README.md."""
+    drawing = Drawing(880, 400, "Mean time per output token: tuned, K = 5 and no speculation, at low and peak load")
+    write = drawing.write
+    write((30, 36), "Mean time per output token in milliseconds: less is better", weight="bold", size=16)
+    write((30, 58), "make demo: three copies of one model serve the same requests on an emulated engine", FAINT)
+    base, scale = 330.0, 9.6
+    for group, (load, figures) in enumerate(DEMO.items()):
+        left = 50 + group * 272.0
+        for number, (figure, colour) in enumerate(zip(figures, (GREEN, ORANGE, GREY), strict=True)):
+            height = figure * scale
+            drawing.bar((left + number * 72, base - height), (70, height), colour)
+            write(
+                (left + number * 72 + 35, base - height - 8), f"{figure:.1f}", anchor="middle", weight="bold", size=15
+            )
+        write((left + 108, base + 24), load, anchor="middle", size=14)
+    drawing.bar((30, base), (820, 2), FAINT)
+    names = ("tuned by the operator", "constant K = 5", "no speculation")
+    for number, (name, colour) in enumerate(zip(names, (GREEN, ORANGE, GREY), strict=True)):
+        drawing.bar((190 + number * 190, 372), (14, 14), colour)
+        write((210 + number * 190, 384), name)
+    return drawing.svg()
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "how-it-tunes": how_it_tunes,
     "how-a-pair-becomes-pods": how_a_pair_becomes_pods,
+    "demo": demo,
 }
 
 
