@@ -172,7 +172,7 @@ def how_a_pair_becomes_pods() -> str:
         (1, 172.0, "PairUnread", ["no answer: pods are", "created unread"], GREY),
         (1, 272.0, "SourceNotFound ...", ["source refuses:", "no pod is created"], ORANGE),
         (3, 172.0, "PairMismatch", ["no pod is created"], ORANGE),
-        (3, 272.0, "MemoryShort", ["no pod is created"], ORANGE),
+        (3, 272.0, "MemoryShort", ["a warning: pods are", "created all the same"], GREY),
         (4, 172.0, "CacheFull ...", ["no new pods until", "both are complete"], ORANGE),
         (5, 172.0, "StartTimedOut", ["the engine starts", "again"], GREY),
     )
