@@ -14,6 +14,11 @@ COPY pyproject.toml README.md LICENSE ./
 COPY operator operator
 RUN /opt/venv/bin/python -m build --wheel --no-isolation --outdir /wheels
 
+# The emulators are the laboratory's, which imports the operator's package: their image holds both wheels.
+FROM build AS build-lab
+COPY lab lab
+RUN /opt/venv/bin/python -m build --wheel --no-isolation --outdir /wheels lab
+
 # The Jobs that read and fetch models run from this image too, as speculative-weights.
 FROM ${BASE} AS operator-install
 COPY requirements/operator.txt /src/
@@ -24,7 +29,7 @@ RUN python -m venv /opt/venv \
 
 FROM ${BASE} AS emulator-install
 COPY requirements/emulator.txt /src/
-COPY --from=build /wheels /wheels
+COPY --from=build-lab /wheels /wheels
 RUN python -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r /src/emulator.txt \
  && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /wheels/*.whl

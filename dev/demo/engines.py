@@ -18,8 +18,8 @@ from demo.load import read_records
 from demo.scene import NAMESPACE, ROOT, UNREAD, SceneError, service_url, wait_ready
 from devcluster.cluster import Cluster
 from devcluster.options import Image
+from speculative_lab.emulator.commands import lay
 from speculative_operator.domain import names
-from speculative_operator.emulator.commands import lay
 
 REQUESTS_EACH, RATE = 20, 5.0
 _HEAD = {"method": "eagle3", "model": "hf://example/qwen3-8b-eagle3"}

@@ -12,12 +12,12 @@ from typing import Any
 import plotly.graph_objects as go
 
 from demo.watch import Sight
+from speculative_lab.sim.surface import Surface, first_accepted, surface
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.decision import Policy
 from speculative_operator.engines.facts import pair_facts
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.sim.surface import Surface, first_accepted, surface
 from speculative_operator.tuner import Memory
 
 COLOURS = ("#5b6470", "#f3e3a3", "#b9d98c", "#6fbf8b", "#2f9e8f", "#1f6f8b", "#264b7d", "#2a2a66", "#1a1440")

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from speculative_operator.physics.cases import predict
-from speculative_operator.physics.relation import CAPS, PUBLISHED, curves
+from speculative_lab.cases.prediction import predict
+from speculative_lab.cases.relation import CAPS, PUBLISHED, curves
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"

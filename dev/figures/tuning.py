@@ -19,8 +19,8 @@ import numpy as np
 from bench.tuner.judge import ORACLE
 from bench.tuner.work import OURS, Outcome, Task, perform
 from figures.frame import Frame, Scale, svg
-from speculative_operator.sim.pairs import PAIRS
-from speculative_operator.sim.surface import ACCEPTANCE, surface
+from speculative_lab.sim.pairs import PAIRS
+from speculative_lab.sim.surface import ACCEPTANCE, surface
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"

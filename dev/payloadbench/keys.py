@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from payloadbench.server import PAYLOAD
+from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS
+from speculative_lab.emulator.arguments import parse
+from speculative_lab.emulator.assembly import build_core
+from speculative_lab.emulator.config import engine_config
+from speculative_lab.emulator.hot import HotStepper, hot_stepper
+from speculative_lab.emulator.requests import FinishReason, Request
+from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.spec import Workload
-from speculative_operator.emulator.acceptance import TENDENCIES, WORKLOADS
-from speculative_operator.emulator.arguments import parse
-from speculative_operator.emulator.assembly import build_core
-from speculative_operator.emulator.config import engine_config
-from speculative_operator.emulator.hot import HotStepper, hot_stepper
-from speculative_operator.emulator.requests import FinishReason, Request
-from speculative_operator.emulator.settings import Settings
 
 STEPS = 30_000
 THRESHOLD = 8

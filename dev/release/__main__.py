@@ -26,7 +26,7 @@ BASE = "python:3.12-slim"
 PYTHON = "3.12"
 SOURCES = {
     "operator": ("pyproject.toml", "--extra", "weights"),
-    "emulator": ("pyproject.toml", "--extra", "emulator"),
+    "emulator": ("lab/pyproject.toml", "--extra", "emulator", "--no-emit-package", "speculative-operator"),
     "build": ("requirements/build.in",),
     "tools": ("requirements/tools.in",),
 }
@@ -54,7 +54,7 @@ def sbom() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     for name in IMAGES:
         target = str(OUT / f"{name}.cdx.json")
-        options = ("--pyproject", "pyproject.toml", "--mc-type", "application", "--output-reproducible", "-o", target)
+        options = ("--pyproject", SOURCES[name][0], "--mc-type", "application", "--output-reproducible", "-o", target)
         _run(str(tool), "requirements", f"requirements/{name}.txt", *options)
 
 

@@ -17,6 +17,8 @@ import requests
 
 MODEL, DRAFT = "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"
 ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join(str(ROOT / part) for part in ("operator", "lab"))
+"""What PYTHONPATH names where an emulator is to start."""
 START_SECONDS = 60.0
 
 
@@ -42,12 +44,12 @@ class Emulator:
 
 def command(*words: str) -> list[str]:
     """The command line of the emulator with these arguments."""
-    return [sys.executable, "-m", "speculative_operator.emulator", *words]
+    return [sys.executable, "-m", "speculative_lab.emulator", *words]
 
 
 def environment(**more: str) -> dict[str, str]:
     """This environment, the package on the path, no time for loading."""
-    return {**os.environ, "EMULATOR_LOAD_SECONDS": "0", "PYTHONPATH": str(ROOT / "operator"), **more}
+    return {**os.environ, "EMULATOR_LOAD_SECONDS": "0", "PYTHONPATH": SOURCES, **more}
 
 
 def free_port() -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.unit.engines.building import SMALL_QWEN, spec
 
+from speculative_lab.emulator.arguments import parse
+from speculative_lab.emulator.assembly import build_core
+from speculative_lab.emulator.config import EngineConfig, engine_config, server_config
+from speculative_lab.emulator.drafting import Reaction
+from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.emulator.arguments import parse
-from speculative_operator.emulator.assembly import build_core
-from speculative_operator.emulator.config import EngineConfig, engine_config, server_config
-from speculative_operator.emulator.drafting import Reaction
-from speculative_operator.emulator.settings import Settings
 from speculative_operator.engines.registry import engine_for
 
 METHODS = [None, *(method for method in Method if method is not Method.MLP_SPECULATOR)]

@@ -15,16 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.emulator.dialects import QUIET, TENSORRT_LLM, DialectRun
 from tests.unit.engines.kinds import of
 
+from speculative_lab.emulator.dialect import Parser, Program
+from speculative_lab.emulator.sglang.config import parse as parse_sglang
+from speculative_lab.emulator.tensorrt_llm.config import parse as parse_tensorrt_llm
+from speculative_lab.emulator.tgi.config import parse as parse_tgi
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.emulator.dialect import Parser, Program
-from speculative_operator.emulator.sglang.config import parse as parse_sglang
-from speculative_operator.emulator.tensorrt_llm.config import parse as parse_tensorrt_llm
-from speculative_operator.emulator.tgi.config import parse as parse_tgi
 from speculative_operator.engines.base import EngineContainer
 from speculative_operator.engines.registry import engine_for
 

@@ -21,7 +21,7 @@ from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.spec import Method
 from speculative_operator.engines.registry import engine_for
 
-BUNDLED = resources.files("speculative_operator.emulator").joinpath("data", "vllm_metric_families.csv")
+BUNDLED = resources.files("speculative_lab.emulator").joinpath("data", "vllm_metric_families.csv")
 ROWS = list(csv.DictReader(BUNDLED.read_text(encoding="utf-8").splitlines()))
 RECORDED_LIMIT = ("--max-model-len", "1024")
 """Token-count buckets follow it; the record was taken at 1024."""

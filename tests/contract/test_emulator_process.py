@@ -17,7 +17,17 @@ from typing import Any
 import pytest
 import requests
 from tests.contract.emulator_load import measure
-from tests.contract.emulator_process import DRAFT, MODEL, ROOT, Emulator, command, emulator, environment, free_port
+from tests.contract.emulator_process import (
+    DRAFT,
+    MODEL,
+    ROOT,
+    SOURCES,
+    Emulator,
+    command,
+    emulator,
+    environment,
+    free_port,
+)
 
 PAYLOAD = ROOT / "operator" / "speculative_operator" / "payload"
 HOT = ("--scheduler-cls", "speculative_scheduler.scheduler")
@@ -258,7 +268,7 @@ def mounted(directory: Path) -> dict[str, str]:
     return {
         "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1",
         "SPECULATIVE_TELEMETRY_PORT": str(free_port()),
-        "PYTHONPATH": f"{directory}:{ROOT / 'operator'}",
+        "PYTHONPATH": f"{directory}:{SOURCES}",
         "SPECULATIVE_TABLE_FILE": str(directory / "table.json"),
         "VLLM_USE_V2_MODEL_RUNNER": "0",
     }

@@ -14,8 +14,8 @@ from tests.golden import table
 from tests.golden.case import FAMILIES, HERE, Case, every, family
 from tests.golden.outline import outline
 
+from speculative_lab.emulator.arguments import parse
 from speculative_operator.domain.spec import EngineType
-from speculative_operator.emulator.arguments import parse
 
 NOTE = "# Generated: python -m pytest tests/golden --regenerate\n"
 CASES = [case for source in FAMILIES for case in family(source)]

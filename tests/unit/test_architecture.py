@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "operator" / "speculative_operator"
+LABORATORY = ROOT / "lab" / "speculative_lab"
 
 MAY_IMPORT = {
     "domain": set(),
@@ -22,22 +23,29 @@ MAY_IMPORT = {
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
     "compiled": {"own_folder"},
-    "sim": {"domain", "physics", "tuner", "engines", "payload"},
+    "replay": {"domain", "tuner", "engines"},
     "api": {"domain"},
     "render": {"domain", "engines"},
     "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},
     "payload": set(),
-    "emulator": {"domain", "physics"},
     "settings": {"domain"},
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
-        "domain", "physics", "tuner", "engines", "pairing", "weights", "sim", "render", "reconcile", "api", "settings",
-        "shell",
+        "domain", "physics", "tuner", "engines", "pairing", "weights", "replay", "render", "reconcile", "api",
+        "settings", "shell",
     },
     "__main__": {"app"},
 }  # fmt: skip
-PURE = {"domain", "physics", "tuner", "engines", "pairing", "sim", "render", "reconcile"}
+LAB_MAY_IMPORT = {
+    "emulator": {"domain", "physics"},
+    "cases": {"domain", "physics"},
+    "sim": {"domain", "physics", "tuner", "engines", "payload", "replay"},
+    "cli": {"domain", "physics", "engines", "replay", "api", "cli", "lab.cases", "lab.sim"},
+}
+"""Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
+PURE = {"domain", "physics", "tuner", "engines", "pairing", "replay", "render", "reconcile"}
+LAB_PURE = {"cases", "sim"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",
     "random", "requests", "secrets", "socket", "subprocess", "threading", "time", "urllib",
@@ -45,10 +53,11 @@ IMPURE_MODULES = {
 ONLY_IN = {"pydantic": {"api", "settings", "app"}, "kopf": {"shell", "app"}, "prometheus_api_client": {"shell"}}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
+LAB_MODULES = sorted(LABORATORY.rglob("*.py"))
 
 
-def room(module: Path) -> str:
-    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def room(module: Path, package: Path = PACKAGE) -> str:
+    return module.relative_to(package).parts[0].removesuffix(".py")
 
 
 @cache
@@ -70,18 +79,39 @@ def imported(module: Path) -> frozenset[str]:
     return frozenset(names)
 
 
+def rooms(module: Path) -> set[str]:
+    """Rooms of ours that a module imports, those of the laboratory as `lab.ROOM`."""
+    parts = [name.split(".") for name in imported(module)]
+    product = {rest[0] for package, *rest in parts if package == "speculative_operator" and rest}
+    return product | {f"lab.{rest[0] if rest else ''}" for package, *rest in parts if package == "speculative_lab"}
+
+
 def allowed(module: Path) -> set[str]:
     own = room(module)
     return set() if own == "__init__" else MAY_IMPORT[own] | {own, "__version__"}
 
 
 def test_imports_point_one_way() -> None:
-    beyond: dict[str, set[str]] = {}
-    for module in MODULES:
-        ours = {name for name in imported(module) if name.startswith("speculative_operator.")}
-        if rooms := {name.split(".")[1] for name in ours} - allowed(module):
-            beyond[str(module.relative_to(PACKAGE))] = rooms
-    assert beyond == {}, "modules import rooms that theirs must not"
+    beyond = {str(module.relative_to(ROOT)): rooms(module) - allowed(module) for module in MODULES}
+    assert {module: names for module, names in beyond.items() if names} == {}, "rooms that theirs must not import"
+
+
+def test_the_laboratory_imports_the_product_and_never_the_other_way() -> None:
+    beyond = {
+        str(module.relative_to(ROOT)): rooms(module) - LAB_MAY_IMPORT[own] - {f"lab.{own}", "lab.", "__version__"}
+        for module in LAB_MODULES
+        if (own := room(module, LABORATORY)) != "__init__"
+    }
+    assert len(beyond) > 80
+    assert {module: names for module, names in beyond.items() if names} == {}, "rooms that theirs must not import"
+    assert [str(module) for module in MODULES if any(name.startswith("lab.") for name in rooms(module))] == []
+
+
+def test_the_product_holds_no_room_of_the_laboratory() -> None:
+    assert {room(module) for module in MODULES} == {*MAY_IMPORT, "__init__"}
+    assert {path.name for path in PACKAGE.parent.iterdir() if path.suffix != ".egg-info"} == {PACKAGE.name}
+    naming = {str(module.relative_to(PACKAGE)) for module in MODULES if "speculative_lab" in module.read_text()}
+    assert naming == {"cli/main.py"}, "which finds two commands in it, where it is installed"
 
 
 def roots(module: Path) -> set[str]:
@@ -89,7 +119,9 @@ def roots(module: Path) -> set[str]:
 
 
 def test_core_does_no_io() -> None:
-    found = {str(module): roots(module) & IMPURE_MODULES for module in MODULES if room(module) in PURE}
+    pure = [module for module in MODULES if room(module) in PURE]
+    pure += [module for module in LAB_MODULES if room(module, LABORATORY) in LAB_PURE]
+    found = {str(module): roots(module) & IMPURE_MODULES for module in pure}
     assert len(found) > 100
     assert {module: names for module, names in found.items() if names} == {}
 
@@ -105,7 +137,7 @@ def test_libraries_stay_in_their_rooms() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [*MODULES, *sorted((ROOT / "dev").rglob("*.py"))], ids=lambda m: str(m.relative_to(ROOT))
+    "module", [*MODULES, *LAB_MODULES, *sorted((ROOT / "dev").rglob("*.py"))], ids=lambda m: str(m.relative_to(ROOT))
 )
 def test_modules_say_why_and_stay_short(module: Path) -> None:
     text = module.read_text()
@@ -121,7 +153,7 @@ def test_source_root_is_no_package() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT / "operator", check=False).returncode == 0
 
 
-def test_development_cluster_is_not_imported_by_the_operator() -> None:
+def test_development_programs_are_imported_by_nothing_that_is_installed() -> None:
     dev = {path.name for path in (ROOT / "dev").iterdir() if path.is_dir()}
-    for module in MODULES:
+    for module in [*MODULES, *LAB_MODULES]:
         assert not {name.split(".")[0] for name in imported(module)} & dev

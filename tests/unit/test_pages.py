@@ -6,7 +6,6 @@ Figures and prose nobody can hold; names can be held. Pages made from the code h
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from devcluster.options import ClusterOptions
+from speculative_lab.sim import catalogue
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.crd import schema
 from speculative_operator.cli import main as cli
@@ -27,7 +27,6 @@ from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Kind
 from speculative_operator.reconcile.events import events
 from speculative_operator.settings import PREFIX, Settings
-from speculative_operator.sim import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "speculative-operator" / "README.md"
@@ -36,7 +35,7 @@ FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", CH
 PAGES = sorted([*FIRST, *(ROOT / "docs").rglob("*.md")])
 GENERATED = {"api.md", "reasons.md", "settings.md"}
 WIDTH = 120
-SOURCES = ("operator", "dev", "charts", "tests")
+SOURCES = ("operator", "lab", "dev", "charts", "tests")
 KINDS = {".py", ".yaml", ".j2", ".tpl", ".csv", ".toml", ".svg"}
 
 HEADING = re.compile(r"#{1,6} (.+)")
@@ -45,7 +44,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`([^`\n]+)`")
 TWO_HUMPS = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+")
 VARIABLE = re.compile(r"\b(?:SPECULATIVE|EMULATOR|DEVCLUSTER|REALENGINE)_[A-Z][A-Z0-9_]*\b")
-OF_THE_TREE = re.compile(r"(?:operator|dev|tests|docs|charts|examples|manifests|crds)/[\w./-]*\w")
+OF_THE_TREE = re.compile(r"(?:operator|lab|dev|tests|docs|charts|examples|manifests|crds)/[\w./-]*\w")
 
 
 def name(page: Path) -> str:
@@ -161,7 +160,7 @@ def test_variables_that_are_named_are_read(page: Path) -> None:
 
 def test_variables_that_are_read_are_named() -> None:
     """Those of programs that users start; the harness of the real engine has some of its own."""
-    package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
+    package = "\n".join(path.read_text() for root in ("operator", "lab") for path in (ROOT / root).rglob("*.py"))
     told = set(VARIABLE.findall("\n".join(map(text, PAGES))))
     assert set(re.findall(r"\"((?:SPECULATIVE|EMULATOR)_[A-Z_]+[A-Z])\b", package)) - told == set()
 
@@ -211,8 +210,7 @@ def test_commands_are_found() -> None:
 @pytest.mark.parametrize(("page", "command"), CALLS)
 def test_commands_are_taken(page: str, command: str) -> None:
     words = shlex.split(command)[1:]
-    module = importlib.import_module(f"speculative_operator.cli.{words[0]}")
-    cli.parser(words[0], module).parse_args(words)
+    cli.parser(words[0], cli.command(words[0])).parse_args(words)
 
 
 # -- objects

@@ -22,12 +22,12 @@ from typing import Any
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
-from tests.contract.emulator_process import ROOT, command, environment, free_port
+from tests.contract.emulator_process import ROOT, SOURCES, command, environment, free_port
 
 from realengine import paths, serving
-from speculative_operator.emulator import schedule
-from speculative_operator.emulator.captures import CaptureFlags, DecodeShape, capture_sizes
-from speculative_operator.emulator.errors import ConfigError
+from speculative_lab.emulator import schedule
+from speculative_lab.emulator.captures import CaptureFlags, DecodeShape, capture_sizes
+from speculative_lab.emulator.errors import ConfigError
 
 ENGINE = paths.python()
 MODELS = paths.models()
@@ -142,7 +142,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Told:
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """The emulator's side, with the same flags; a CPU forces the V1 runner and synchronous scheduling on the other."""
     folder, port = tmp_path_factory.mktemp("emulated"), free_port()
-    variables, telemetry = mounted(folder, str(ROOT / "operator"))
+    variables, telemetry = mounted(folder, SOURCES)
     given = serving.argv(Path("vllm"), MODELS / "target", port, ["--no-async-scheduling", *flags()])
     argv = command(*given[given.index("serve") :])
     own = environment(VLLM_USE_V2_MODEL_RUNNER="0", EMULATOR_LOAD_SECONDS="0", **variables)

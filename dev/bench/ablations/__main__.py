@@ -19,7 +19,7 @@ from bench.ablations.variants import BY_NAME, VARIANTS, WHOLE
 from bench.tuner import judge
 from bench.tuner.traces import ROOT
 from bench.tuner.work import NEVER, OURS, Outcome, Task, be_nice
-from speculative_operator.sim.catalogue import BY_NAME as SCENARIOS
+from speculative_lab.sim.catalogue import BY_NAME as SCENARIOS
 
 OUT = ROOT / "build" / "bench" / "ablations.json"
 CHOSEN = (

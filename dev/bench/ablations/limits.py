@@ -20,19 +20,19 @@ import numpy as np
 from bench.tuner import judge
 from bench.tuner.traces import ROOT
 from bench.tuner.work import Task, be_nice, make, perform
+from speculative_lab.sim import score
+from speculative_lab.sim.catalogue import ALL
+from speculative_lab.sim.experiment import run
+from speculative_lab.sim.oracle import TableOracle, goodput, present_share, true_lengths
+from speculative_lab.sim.plant import Plant
+from speculative_lab.sim.scenarios import Case
+from speculative_lab.sim.score import Run
+from speculative_lab.sim.workload import Workload
 from speculative_operator.domain.table import KTable
-from speculative_operator.sim import score
-from speculative_operator.sim.catalogue import ALL
-from speculative_operator.sim.experiment import run
-from speculative_operator.sim.oracle import TableOracle, goodput, present_share, true_lengths
-from speculative_operator.sim.plant import Plant
-from speculative_operator.sim.scenarios import Case
-from speculative_operator.sim.score import Run
-from speculative_operator.sim.workload import Workload
 from speculative_operator.tuner.pace import PER_HOUR, SAVED
 
 if TYPE_CHECKING:
-    from speculative_operator.sim.deployment import Deployment
+    from speculative_lab.sim.deployment import Deployment
 
 OUT = ROOT / "build" / "bench" / "limits.json"
 LEAST_GAIN = 0.01

@@ -23,10 +23,10 @@ from bench.tuner.cases import case_figures
 from bench.tuner.speedup import simulator_speedup
 from bench.tuner.traces import ROOT
 from bench.tuner.work import NEVER, OURS, Outcome, Task, be_nice, make, perform
-from speculative_operator.sim import score
-from speculative_operator.sim.catalogue import ALL, BY_NAME
-from speculative_operator.sim.policies.registry import RIVALS, references
-from speculative_operator.sim.scenarios import Scenario
+from speculative_lab.sim import score
+from speculative_lab.sim.catalogue import ALL, BY_NAME
+from speculative_lab.sim.policies.registry import RIVALS, references
+from speculative_lab.sim.scenarios import Scenario
 
 OUT = ROOT / "build" / "bench"
 SHORT = ("diurnal", "burst", "dead_drafter", "load_step", "ngram_bursts", "moe")

@@ -6,7 +6,7 @@ import csv
 from typing import Any
 
 from bench.tuner.traces import ROOT
-from speculative_operator.physics.cases import bench_summary
+from speculative_lab.cases.prediction import bench_summary
 
 CASES = ROOT / "dev" / "data" / "published" / "cases.csv"
 

@@ -9,9 +9,9 @@ from statistics import fmean, median
 from typing import Any
 
 from bench.tuner.work import NEVER, OURS, Outcome
-from speculative_operator.sim import score
-from speculative_operator.sim.catalogue import BY_NAME
-from speculative_operator.sim.score import Run
+from speculative_lab.sim import score
+from speculative_lab.sim.catalogue import BY_NAME
+from speculative_lab.sim.score import Run
 
 RESTART_SECONDS = 300.0
 """From a hard off until a replica has come back and its queue is served."""

@@ -6,12 +6,12 @@ import time
 
 import numpy as np
 
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.pairs import PAIRS
+from speculative_lab.sim.profiles import MIXED, classes
+from speculative_lab.sim.scenarios import SHORT
+from speculative_lab.sim.workload import Phase, closed_loop
 from speculative_operator.domain.table import KTable
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.pairs import PAIRS
-from speculative_operator.sim.profiles import MIXED, classes
-from speculative_operator.sim.scenarios import SHORT
-from speculative_operator.sim.workload import Phase, closed_loop
 
 SECONDS = 240.0
 

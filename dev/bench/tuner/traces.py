@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from speculative_operator.sim.traces import Trace, read
+from speculative_lab.sim.traces import Trace, read
 
 ROOT = Path(__file__).resolve().parents[3]
 TRACES = ROOT / "dev" / "data" / "traces"

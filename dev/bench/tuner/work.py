@@ -16,28 +16,28 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import speculative_lab
 import speculative_operator
 from bench.tuner.traces import ROOT, read_trace
+from speculative_lab.sim.catalogue import BY_NAME
+from speculative_lab.sim.experiment import run
+from speculative_lab.sim.policies.base import Controller
+from speculative_lab.sim.policies.fixed import constant
+from speculative_lab.sim.policies.ours import Ours, Untried
+from speculative_lab.sim.policies.registry import RIVALS, references
+from speculative_lab.sim.scenarios import Case, build
+from speculative_lab.sim.score import Run
 from speculative_operator.domain.decision import Decision
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.sim import session as session_module
-from speculative_operator.sim.catalogue import BY_NAME
-from speculative_operator.sim.experiment import run
-from speculative_operator.sim.policies.base import Controller
-from speculative_operator.sim.policies.fixed import constant
-from speculative_operator.sim.policies.ours import Ours, Untried
-from speculative_operator.sim.policies.registry import RIVALS, references
-from speculative_operator.sim.scenarios import Case, build
-from speculative_operator.sim.score import Run
-from speculative_operator.sim.session import Session
+from speculative_operator.replay import session as session_module
+from speculative_operator.replay.session import Session
 
 STORE = ROOT / "build" / "bench" / "runs"
 OURS, NEVER = "ours", "never"
 """`never`: pods that never had a drafter, the truth about hard off."""
-_PACKAGE = Path(speculative_operator.__file__).parent
+_SIMULATOR = Path(speculative_lab.__file__).parent / "sim"
+_STEP_TIME = Path(speculative_operator.__file__).parent / "physics" / "step_time.py"
 _OF_THE_TUNER = {
-    "session.py",
-    "ring.py",
     "surface.py",
     "telemetry.py",
     "ours.py",
@@ -164,7 +164,7 @@ def _key(task: Task, case: Case) -> str:
 @cache
 def _sources() -> str:
     digest = hashlib.sha256()
-    for path in sorted([*(_PACKAGE / "sim").rglob("*.py"), _PACKAGE / "physics" / "step_time.py"]):
+    for path in sorted([*_SIMULATOR.rglob("*.py"), _STEP_TIME]):
         if path.name not in _OF_THE_TUNER:
             digest.update(path.read_bytes())
     return digest.hexdigest()

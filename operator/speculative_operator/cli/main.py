@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from speculative_operator import __version__
-from speculative_operator.cli.errors import FAILED, INTERRUPTED, OK, USAGE, CommandError
+from speculative_operator.cli.errors import FAILED, INTERRUPTED, OK, USAGE, CommandError, UsageError
 
 COMMANDS = {
     "tune": "decide K from scrapes on stdin, without Kubernetes (JSON lines)",
@@ -22,7 +22,9 @@ COMMANDS = {
     "pairs": "which speculators are publicly known for a verifier",
     "check": "whether a speculator fits its verifier, by their files; with exit statuses for pipelines",
 }
-"""Command -> what it does. Each is the module of that name beside this one."""
+"""Command -> what it does. Each is the module of that name beside this one, but for those of the laboratory."""
+LABORATORY = frozenset(("simulate", "cases"))
+"""Commands of the package `speculative_lab`, which the operator's image does not hold."""
 
 _EPILOG = """examples:
   speculative tune < scrapes.jsonl
@@ -49,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), "")
     try:
-        module = _module(name) if name in COMMANDS else None
+        module = command(name) if name in COMMANDS else None
         arguments = parser(name, module).parse_args(words)
         if module is None:
             return USAGE
@@ -78,20 +80,25 @@ def parser(name: str = "", module: ModuleType | None = None) -> argparse.Argumen
     )
     root.add_argument("--version", action="version", version=f"speculative {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command, does in COMMANDS.items():
-        own = commands.add_parser(command, help=does, formatter_class=formatter)
-        if command == name and module is not None:
+    for known, does in COMMANDS.items():
+        own = commands.add_parser(known, help=does, formatter_class=formatter)
+        if known == name and module is not None:
             own.description = (module.__doc__ or does).strip()
             own.epilog = getattr(module, "EPILOG", None)
             module.add_arguments(own)
     return root
 
 
-def _module(name: str) -> ModuleType:
-    path = f"speculative_operator.cli.{name}"
+def command(name: str) -> ModuleType:
+    """The module of the command called `name`. Raises CommandError where this installation lacks it."""
+    package = "speculative_lab" if name in LABORATORY else "speculative_operator"
+    path = f"{package}.cli.{name}"
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as missing:
+        if missing.name == package:
+            remedy = "install it from a checkout with: pip install . './lab[sim]'"
+            raise UsageError(f"the command {name} needs the laboratory, which is not installed", remedy) from None
         if missing.name == path:
             raise CommandError(f"this installation has no command {name}", "update it", FAILED) from None
         raise

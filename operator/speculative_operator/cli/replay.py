@@ -25,9 +25,9 @@ from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
 if TYPE_CHECKING:
     from speculative_operator.cli.subject import Subject
     from speculative_operator.domain.decision import Decision
-    from speculative_operator.engines.exposition import SeriesKey
+    from speculative_operator.replay.exposition import SeriesKey
+    from speculative_operator.replay.session import Session
     from speculative_operator.shell.prometheus import Prometheus
-    from speculative_operator.sim.session import Session
 
 EPILOG = """examples:
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
@@ -221,7 +221,7 @@ def _session(subject: Subject, ran: int | None, now: float) -> Session:
     """A session that proposes, with what ran in force."""
     from speculative_operator.domain.spec import Mode
     from speculative_operator.domain.table import KTable
-    from speculative_operator.sim.session import Session
+    from speculative_operator.replay.session import Session
     from speculative_operator.tuner import Memory
 
     policy = subject.policy
@@ -275,7 +275,7 @@ def _selector(arguments: argparse.Namespace, names: Iterable[str]) -> str:
 def _scrapes(client: Prometheus, selector: str, arguments: argparse.Namespace, span: Span) -> Iterator[Scrape]:
     """Every instant with anything in it, oldest first. Raises CommandError when the server does not answer."""
     from speculative_operator.domain.observation import Gap
-    from speculative_operator.engines.exposition import SeriesKey
+    from speculative_operator.replay.exposition import SeriesKey
 
     for piece in span.pieces():
         found = client.history(selector, arguments.namespace, piece.start, piece.end, piece.step)

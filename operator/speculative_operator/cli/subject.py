@@ -21,7 +21,7 @@ from speculative_operator.engines.picking import choose, drawn
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import packaged
 from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.sim.session import Session
+from speculative_operator.replay.session import Session
 
 NAME = "deployment"
 """Name of an object without metadata."""

@@ -1,5 +1,5 @@
 """What a step costs and what a draft earns: hardware and model tables, step-time model, acceptance model.
 
-Called by the tuner, the engine adapters (facts of a pair) and the emulator. Pure; numpy allowed. Every figure names
+Called by the tuner, the engine adapters (facts of a pair) and the laboratory. Pure; numpy allowed. Every figure names
 its source in `data/` or beside the constant; docs/physics.md explains the formulas.
 """

@@ -1,6 +1,6 @@
 """Acceptance at one K from acceptance seen at another: after a full accept the next step starts inside a good run.
 
-Called by the tuner (its posteriors across K) and `physics.cases`.
+Called by the tuner (its posteriors across K) and the laboratory.
 
 A run is the number L of drafts in a row that the verifier would accept. Steps cut a run into pieces of K + 1 tokens, so
 that survival of position j depends on K: `S_j(K) = (E[floor(L/(K+1))] + P(L mod (K+1) >= j)) / E[floor(L/(K+1)) + 1]`.

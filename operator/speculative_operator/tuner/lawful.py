@@ -1,6 +1,6 @@
 """The last check before a decided table comes into force, whatever the tuner said.
 
-Called by reconcile (before it writes) and by `sim.session` (simulator, `speculative tune` and `replay`).
+Called by reconcile (before it writes) and by `replay.session` (simulator, `speculative tune` and `replay`).
 """
 
 from __future__ import annotations

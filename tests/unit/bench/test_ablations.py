@@ -11,7 +11,7 @@ import pytest
 from bench.ablations.measure import figures
 from bench.ablations.variants import VARIANTS, WHOLE, Variant, applied, owner_of
 from bench.tuner.judge import Row
-from speculative_operator.sim.pairs import PAIRS
+from speculative_lab.sim.pairs import PAIRS
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
 

@@ -15,7 +15,7 @@ import pytest
 from speculative_operator import __version__
 from speculative_operator.cli import moments, tables
 from speculative_operator.cli.errors import UsageError
-from speculative_operator.cli.main import COMMANDS, main
+from speculative_operator.cli.main import COMMANDS, LABORATORY, command, main
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("numba", "kopf", "kubernetes", "pydantic", "numpy", "requests", "plotly")
@@ -36,9 +36,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = shown(capsys, "--help")
     assert status == 0
-    for command in COMMANDS:
-        assert f"\n    {command}" in out
-        assert f"speculative {command}" in out
+    for known in COMMANDS:
+        assert f"\n    {known}" in out
+        assert f"speculative {known}" in out
     assert "exit status: 0 all is well, 1 failed" in out
 
 
@@ -77,6 +77,43 @@ def test_help_is_there_at_once_and_loads_nothing_heavy() -> None:
     assert min(spent) < 0.5
 
 
+def alone(*words: str) -> tuple[int, str, str]:
+    """(status, stdout, stderr) of a command where nothing but the operator's package is installed."""
+    code = "import sys; from speculative_operator.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+    without_site_packages = [sys.executable, "-S", "-c", code, *words]
+    done = subprocess.run(without_site_packages, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("words", [["simulate"], ["simulate", "--help"], ["cases", "cases.csv"]])
+def test_commands_of_the_laboratory_say_how_to_install_it(words: list[str]) -> None:
+    assert words[0] in LABORATORY
+    said = f"the command {words[0]} needs the laboratory, which is not installed"
+    remedy = "install it from a checkout with: pip install . './lab[sim]'"
+    assert alone(*words) == (2, "", f"error: {said}; {remedy}\n")
+
+
+def test_help_names_every_command_where_the_laboratory_is_not_installed() -> None:
+    status, out, _ = alone("--help")
+    assert status == 0
+    assert not [known for known in COMMANDS if f"\n    {known}" not in out]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_found_where_the_laboratory_is_installed(name: str) -> None:
+    package = "speculative_lab" if name in LABORATORY else "speculative_operator"
+    assert command(name).__name__ == f"{package}.cli.{name}"
+
+
+def test_a_library_that_the_laboratory_lacks_is_no_missing_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("speculative_lab.cli.cases", "speculative_lab.cases.prediction"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "speculative_lab.cases.prediction", None)
+    with pytest.raises(ModuleNotFoundError, match=r"speculative_lab\.cases\.prediction"):
+        command("cases")
+
+
 def test_moments() -> None:
     now = 1_700_000_000.0
     assert moments.moment("now", "--start", now) == now
@@ -111,7 +148,8 @@ def test_tables_on_a_terminal_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_manual_names_every_command_option_and_field() -> None:
-    from speculative_operator.cli import replay, simulate
+    from speculative_lab.cli import simulate
+    from speculative_operator.cli import replay
     from speculative_operator.cli.answers import answer
     from speculative_operator.cli.facts import COUNTS, KNOWN
     from speculative_operator.domain.decision import Decision, State

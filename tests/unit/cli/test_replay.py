@@ -20,8 +20,8 @@ from speculative_operator.cli import replay
 from speculative_operator.cli.main import main
 from speculative_operator.cli.subject import subject
 from speculative_operator.domain.spec import Mode
-from speculative_operator.engines.exposition import Exposition
-from speculative_operator.sim.session import Session
+from speculative_operator.replay.exposition import Exposition
+from speculative_operator.replay.session import Session
 
 START = 1_700_000_000
 SPEC = """

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from speculative_operator.cli import arena as arenas
-from speculative_operator.cli import simulate
-from speculative_operator.cli.arena import Arena, Result
+from speculative_lab.cli import arena as arenas
+from speculative_lab.cli import simulate
+from speculative_lab.cli.arena import Arena, Result
+from speculative_lab.cli.standings import standings
+from speculative_lab.sim import experiment
+from speculative_lab.sim.deployment import MissingCompilerError
 from speculative_operator.cli.main import main
-from speculative_operator.cli.standings import standings
-from speculative_operator.sim import experiment
-from speculative_operator.sim.deployment import MissingCompilerError
 
 pytest.importorskip("numba", reason="the simulator needs numba")
 
@@ -226,9 +226,11 @@ def test_without_the_compiler_it_says_how_to_get_it(
     trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: Any, **__: Any) -> Iterator[None]:
-        raise MissingCompilerError("the simulator needs numba: install it with pip install 'speculative-operator[sim]'")
+        raise MissingCompilerError(
+            "the simulator needs numba: install it from a checkout with pip install . './lab[sim]'"
+        )
 
     monkeypatch.setattr(experiment, "run", missing)
     assert main(["simulate", "--trace", str(trace)]) == 1
     said = capsys.readouterr().err
-    assert said == "error: the simulator needs numba; install it with pip install 'speculative-operator[sim]'\n"
+    assert said == "error: the simulator needs numba; install it from a checkout with pip install . './lab[sim]'\n"

@@ -20,7 +20,7 @@ from speculative_operator.cli.tune import converse
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import BlockTotals, Comparison, Observation
 from speculative_operator.domain.table import Try
-from speculative_operator.sim import session
+from speculative_operator.replay import session
 from speculative_operator.tuner import Memory, decide
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -259,7 +259,7 @@ def test_facts_that_nothing_reads_are_told_to_the_human() -> None:
 
 
 def test_a_fault_of_this_program_is_told_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
-    from speculative_operator.sim.session import Session
+    from speculative_operator.replay.session import Session
 
     def broken(*_: object) -> None:
         raise RuntimeError("out of luck")

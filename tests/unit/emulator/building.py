@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS
+from speculative_lab.emulator.arguments import parse
+from speculative_lab.emulator.assembly import build_core, build_metrics
+from speculative_lab.emulator.config import EngineConfig, engine_config
+from speculative_lab.emulator.core import EngineCore, StepResult
+from speculative_lab.emulator.requests import FinishReason, Request
+from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.spec import Workload
-from speculative_operator.emulator.acceptance import TENDENCIES, WORKLOADS
-from speculative_operator.emulator.arguments import parse
-from speculative_operator.emulator.assembly import build_core, build_metrics
-from speculative_operator.emulator.config import EngineConfig, engine_config
-from speculative_operator.emulator.core import EngineCore, StepResult
-from speculative_operator.emulator.requests import FinishReason, Request
-from speculative_operator.emulator.settings import Settings
 
 VERIFIER, DRAFT = "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"
 V1 = {"VLLM_USE_V2_MODEL_RUNNER": "0"}

@@ -9,15 +9,15 @@ from typing import Any
 
 from tests.unit.emulator.building import Run
 
-from speculative_operator.emulator.assembly import build_core
-from speculative_operator.emulator.dialect import Dialect, LedgerBook, Parser, Program
-from speculative_operator.emulator.settings import Settings
-from speculative_operator.emulator.sglang import config as sglang_config
-from speculative_operator.emulator.sglang.ledger import SglangLedger
-from speculative_operator.emulator.tensorrt_llm import config as tensorrt_config
-from speculative_operator.emulator.tensorrt_llm.__main__ import DIALECT as TENSORRT_LLM
-from speculative_operator.emulator.tgi import config as tgi_config
-from speculative_operator.emulator.tgi.__main__ import DIALECT as TGI
+from speculative_lab.emulator.assembly import build_core
+from speculative_lab.emulator.dialect import Dialect, LedgerBook, Parser, Program
+from speculative_lab.emulator.settings import Settings
+from speculative_lab.emulator.sglang import config as sglang_config
+from speculative_lab.emulator.sglang.ledger import SglangLedger
+from speculative_lab.emulator.tensorrt_llm import config as tensorrt_config
+from speculative_lab.emulator.tensorrt_llm.__main__ import DIALECT as TENSORRT_LLM
+from speculative_lab.emulator.tgi import config as tgi_config
+from speculative_lab.emulator.tgi.__main__ import DIALECT as TGI
 
 MODEL = "Qwen/Qwen3-8B"
 QUIET = Settings(step_noise=0.0, acceptance_spread=0.0)

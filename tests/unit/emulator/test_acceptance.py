@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS, AcceptanceTable, centred
 from speculative_operator.domain.spec import Method, Workload
-from speculative_operator.emulator.acceptance import TENDENCIES, WORKLOADS, AcceptanceTable, centred
 from speculative_operator.physics.acceptance import prior_survival
 
 SHIFTS = np.linspace(-1.0, 1.0, TENDENCIES)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speculative_operator.emulator.arguments import human_int, parse
-from speculative_operator.emulator.flags import UNDERSTOOD, Flag, Kind
+from speculative_lab.emulator.arguments import human_int, parse
+from speculative_lab.emulator.flags import UNDERSTOOD, Flag, Kind
 
 
 @pytest.mark.parametrize(

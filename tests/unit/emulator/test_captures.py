@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
-from speculative_operator.emulator.captures import CaptureFlags, DecodeShape, capture_sizes
-from speculative_operator.emulator.errors import ConfigError
+from speculative_lab.emulator.captures import CaptureFlags, DecodeShape, capture_sizes
+from speculative_lab.emulator.errors import ConfigError
 
 NONE = CaptureFlags()
 SMALL = DecodeShape(16, 8192, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speculative_operator.emulator.commands import lay
+from speculative_lab.emulator.commands import lay
 
 STARTS = {
     "SGLang 0.5.23": ["python3", "-m", "sglang.launch_server", "--version"],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.unit.emulator.building import VERIFIER, configured, speculation
 
+from speculative_lab.emulator.arguments import parse
+from speculative_lab.emulator.config import EngineConfig, engine_config, server_config
+from speculative_lab.emulator.errors import ConfigError, LateError
+from speculative_lab.emulator.settings import Settings, from_environment
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Workload
-from speculative_operator.emulator.arguments import parse
-from speculative_operator.emulator.config import EngineConfig, engine_config, server_config
-from speculative_operator.emulator.errors import ConfigError, LateError
-from speculative_operator.emulator.settings import Settings, from_environment
 
 
 def bare(*flags: str, model: str = VERIFIER, settings: Settings | None = None) -> EngineConfig:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
+from speculative_lab.emulator.errors import EngineDeadError
+from speculative_lab.emulator.lengths import ByScheduled
 from speculative_operator.domain.spec import Workload
-from speculative_operator.emulator.errors import EngineDeadError
-from speculative_operator.emulator.lengths import ByScheduled
 
 
 def perfect(k: int, schedule: list[list[int]] | None = None) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from speculative_operator.emulator.drafting import Drafting, Reaction, Runner, drafting
-from speculative_operator.emulator.errors import ConfigError, LateError
-from speculative_operator.emulator.speculative import checked
+from speculative_lab.emulator.drafting import Drafting, Reaction, Runner, drafting
+from speculative_lab.emulator.errors import ConfigError, LateError
+from speculative_lab.emulator.speculative import checked
 
 
 def of(method: str, wish: str = "", **more: Any) -> Drafting:

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
-from speculative_operator.emulator.core import StepResult
-from speculative_operator.emulator.driver import MAX_LAG, CoreStepper, EngineDriver
-from speculative_operator.emulator.errors import EngineDeadError
-from speculative_operator.emulator.lengths import Constant
-from speculative_operator.emulator.requests import FinishReason, Request
+from speculative_lab.emulator.core import StepResult
+from speculative_lab.emulator.driver import MAX_LAG, CoreStepper, EngineDriver
+from speculative_lab.emulator.errors import EngineDeadError
+from speculative_lab.emulator.lengths import Constant
+from speculative_lab.emulator.requests import FinishReason, Request
 
 
 class Clock:
@@ -24,7 +24,7 @@ class Clock:
         self.late = late
         self.sleeps: list[float] = []
         self._yield = asyncio.sleep
-        monkeypatch.setattr("speculative_operator.emulator.driver.asyncio.sleep", self._sleep)
+        monkeypatch.setattr("speculative_lab.emulator.driver.asyncio.sleep", self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)

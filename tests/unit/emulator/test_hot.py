@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
-from speculative_operator.emulator.config import EngineConfig
-from speculative_operator.emulator.core import StepResult
-from speculative_operator.emulator.errors import LateError
-from speculative_operator.emulator.hot import HotStepper, hot_stepper, stand_ins
+from speculative_lab.emulator.config import EngineConfig
+from speculative_lab.emulator.core import StepResult
+from speculative_lab.emulator.errors import LateError
+from speculative_lab.emulator.hot import HotStepper, hot_stepper, stand_ins
 
 PAYLOAD = Path(__file__).parents[3] / "operator" / "speculative_operator" / "payload"
 NAME = "speculative_scheduler.scheduler"

@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as Reference
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
-from speculative_operator.emulator.assembly import build_metrics
-from speculative_operator.emulator.book import Histogram
-from speculative_operator.emulator.errors import ConfigError
-from speculative_operator.emulator.families import families, one_two_five
-from speculative_operator.emulator.requests import FinishReason
+from speculative_lab.emulator.assembly import build_metrics
+from speculative_lab.emulator.book import Histogram
+from speculative_lab.emulator.errors import ConfigError
+from speculative_lab.emulator.families import families, one_two_five
+from speculative_lab.emulator.requests import FinishReason
 
 BOUNDS = (0.01, 0.025, 0.5, 2.5)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from speculative_lab.emulator.http.answers import Chunks, Envelope, Plan
+from speculative_lab.emulator.http.protocol import ApiError, Generation, generation, output_limit, parse_body
+from speculative_lab.emulator.texts import Answer
 from speculative_operator.domain.spec import Workload
-from speculative_operator.emulator.http.answers import Chunks, Envelope, Plan
-from speculative_operator.emulator.http.protocol import ApiError, Generation, generation, output_limit, parse_body
-from speculative_operator.emulator.texts import Answer
 
 
 def completion(**body: Any) -> Generation:

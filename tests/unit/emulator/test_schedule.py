@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speculative_lab.emulator.errors import LateError
+from speculative_lab.emulator.schedule import lookup
 from speculative_operator.domain.table import KTable
-from speculative_operator.emulator.errors import LateError
-from speculative_operator.emulator.schedule import lookup
 
 PREFIX = "num_speculative_tokens_per_batch_size"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.unit.emulator.dialects import MODEL, DialectRun, parsed, sglang
 
-from speculative_operator.emulator.errors import ConfigError
-from speculative_operator.emulator.sglang import config as sglang_config
-from speculative_operator.emulator.sglang.adaptive import (
+from speculative_lab.emulator.errors import ConfigError
+from speculative_lab.emulator.sglang import config as sglang_config
+from speculative_lab.emulator.sglang.adaptive import (
     DEFAULT,
     AdaptiveSteps,
     Slot,
@@ -25,7 +25,7 @@ from speculative_operator.emulator.sglang.adaptive import (
     slots,
     union,
 )
-from speculative_operator.emulator.sglang.flags import EFFECTIVE, INERT
+from speculative_lab.emulator.sglang.flags import EFFECTIVE, INERT
 
 EAGLE3 = ("--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", "x/head")
 CHAIN = (*EAGLE3, "--speculative-num-steps", "3", "--speculative-eagle-topk", "1")
@@ -41,7 +41,7 @@ def adaptive(folder: Path, content: object, *words: str) -> DialectRun:
 
 
 def test_every_flag_on_record_is_known() -> None:
-    text = resources.files("speculative_operator.emulator").joinpath("data", "dialect_flags.csv").read_text()
+    text = resources.files("speculative_lab.emulator").joinpath("data", "dialect_flags.csv").read_text()
     wanted = {row["flag"] for row in csv.DictReader(text.splitlines()) if row["engine"] == "SGLang"}
     assert wanted <= {name for flag in (*EFFECTIVE, *INERT) for name in flag.names}
 

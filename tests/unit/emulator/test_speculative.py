@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from speculative_operator.emulator.arguments import parse
-from speculative_operator.emulator.errors import ConfigError, ValidationError
-from speculative_operator.emulator.speculative import checked, raw_config
+from speculative_lab.emulator.arguments import parse
+from speculative_lab.emulator.errors import ConfigError, ValidationError
+from speculative_lab.emulator.speculative import checked, raw_config
 
 BASE: dict[str, Any] = {"method": "eagle3", "model": "org/head", "num_speculative_tokens": 3}
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.emulator.dialects import MODEL, TENSORRT_LLM, DialectRun, parsed, tensorrt_llm
 
-from speculative_operator.emulator.errors import ConfigError, ValidationError
-from speculative_operator.emulator.tensorrt_llm import config
-from speculative_operator.emulator.tensorrt_llm.flags import CONFIG_FLAGS, EFFECTIVE, INERT
-from speculative_operator.emulator.tensorrt_llm.ledger import OLD, reached
-from speculative_operator.emulator.tensorrt_llm.schedule import checked, dense
+from speculative_lab.emulator.errors import ConfigError, ValidationError
+from speculative_lab.emulator.tensorrt_llm import config
+from speculative_lab.emulator.tensorrt_llm.flags import CONFIG_FLAGS, EFFECTIVE, INERT
+from speculative_lab.emulator.tensorrt_llm.ledger import OLD, reached
+from speculative_lab.emulator.tensorrt_llm.schedule import checked, dense
 
 OLD_RELEASE, NEW_RELEASE = (1, 2), (1, 3)
 SAME_FILE = {1: 4, 4: 2, 8: 0}
@@ -29,7 +29,7 @@ def eagle3(**more: Any) -> dict[str, Any]:
 
 
 def test_every_flag_on_record_is_known() -> None:
-    text = resources.files("speculative_operator.emulator").joinpath("data", "dialect_flags.csv").read_text()
+    text = resources.files("speculative_lab.emulator").joinpath("data", "dialect_flags.csv").read_text()
     rows = [row["flag"] for row in csv.DictReader(text.splitlines()) if row["engine"] == "TensorRTLLM"]
     known = {name for flag in (*EFFECTIVE, *INERT) for name in flag.names}
     assert {flag for flag in rows if flag.startswith("--")} <= known | set(CONFIG_FLAGS)

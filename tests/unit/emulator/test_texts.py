@@ -7,7 +7,7 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speculative_operator.emulator.texts import NATURAL_LIMIT, WORDS, Answer, count_tokens, tokenize
+from speculative_lab.emulator.texts import NATURAL_LIMIT, WORDS, Answer, count_tokens, tokenize
 
 
 @given(st.binary(), st.integers(-5, 5), st.lists(st.integers(1, 9), max_size=8))

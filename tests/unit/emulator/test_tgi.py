@@ -9,16 +9,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.emulator.dialects import TGI, DialectRun, tgi
 
-from speculative_operator.emulator.errors import ConfigError
-from speculative_operator.emulator.tgi.flags import EFFECTIVE, INERT
-from speculative_operator.emulator.tgi.ledger import hundredths
+from speculative_lab.emulator.errors import ConfigError
+from speculative_lab.emulator.tgi.flags import EFFECTIVE, INERT
+from speculative_lab.emulator.tgi.ledger import hundredths
 
 COUNT = "tgi_batch_inference_count_total"
 """As prometheus_client's parser calls it, which adds the ending to every counter; Prometheus does not."""
 
 
 def test_every_flag_on_record_is_known() -> None:
-    text = resources.files("speculative_operator.emulator").joinpath("data", "dialect_flags.csv").read_text()
+    text = resources.files("speculative_lab.emulator").joinpath("data", "dialect_flags.csv").read_text()
     wanted = {row["flag"] for row in csv.DictReader(text.splitlines()) if row["engine"] == "TGI"}
     assert wanted <= {name for flag in (*EFFECTIVE, *INERT) for name in flag.names}
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engines.building import spec
 
+from speculative_lab.emulator.arguments import parse
+from speculative_lab.emulator.schedule import lookup
 from speculative_operator.domain.spec import Method, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.emulator.arguments import parse
-from speculative_operator.emulator.schedule import lookup
 from speculative_operator.engines import engine_for
 
 VERIFIER = {

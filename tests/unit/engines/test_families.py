@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from speculative_lab import emulator
 from speculative_operator.domain.observation import PodWindow, Series
-from speculative_operator.engines.exposition import Exposition
 from speculative_operator.engines.sglang import reading as sglang
 from speculative_operator.engines.tensorrt_llm import reading as tensorrt_llm
+from speculative_operator.replay.exposition import Exposition
 
 HERE = Path(__file__).parent
-FAMILIES = Path(sglang.__file__).parents[2] / "emulator" / "data"
+FAMILIES = Path(emulator.__file__).parent / "data"
 READERS = {"sglang": sglang, "tensorrt_llm": tensorrt_llm}
 NOW = 1_700_000_100.0
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engines.building import spec, valued
 
+from speculative_lab.emulator.arguments import parse
+from speculative_lab.emulator.config import engine_config
+from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.emulator.arguments import parse
-from speculative_operator.emulator.config import engine_config
-from speculative_operator.emulator.settings import Settings
 from speculative_operator.engines import engine_for
 from speculative_operator.engines.vllm.graphs import RAISED
 

@@ -11,14 +11,14 @@ import pytest
 from tests.unit.engines.building import HEAD, SMALL_QWEN, spec
 from tests.unit.engines.test_matrix import shown
 
+from speculative_lab.emulator.arguments import parse as parse_arguments
+from speculative_lab.emulator.drafting import Drafting, Reaction, drafting
+from speculative_lab.emulator.errors import ConfigError, LateError
+from speculative_lab.emulator.speculative import checked, raw_config
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.emulator.arguments import parse as parse_arguments
-from speculative_operator.emulator.drafting import Drafting, Reaction, drafting
-from speculative_operator.emulator.errors import ConfigError, LateError
-from speculative_operator.emulator.speculative import checked, raw_config
 from speculative_operator.engines import engine_for
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Extent, Proven, Variant, find

@@ -12,7 +12,7 @@ from speculative_operator.domain.spec import EngineType, Method, ModelSource, Sc
 from speculative_operator.engines import engine_for, pair_facts, query
 from speculative_operator.engines.registry import CELLS, ENGINES
 
-FAMILIES = resources.files("speculative_operator.emulator").joinpath("data", "vllm_metric_families.csv")
+FAMILIES = resources.files("speculative_lab.emulator").joinpath("data", "vllm_metric_families.csv")
 
 
 def test_every_engine_of_the_api_has_an_adapter() -> None:

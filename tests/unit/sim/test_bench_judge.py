@@ -7,7 +7,7 @@ import pytest
 
 from bench.tuner import judge, show
 from bench.tuner.work import Outcome, Task
-from speculative_operator.sim.score import Run
+from speculative_lab.sim.score import Run
 
 
 def outcome(policy: str, speed: float, scenario: str = "diurnal", seed: int = 1, **more: object) -> Outcome:

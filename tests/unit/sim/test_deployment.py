@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.sim.rigs import CODE, arriving, knobs, plant, steady
 
+from speculative_lab.sim import layout as at
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.drafts import Drafts
+from speculative_lab.sim.plant import perturbed
+from speculative_lab.sim.workload import Lengths, Workload
 from speculative_operator.domain.table import KTable
-from speculative_operator.sim import layout as at
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.drafts import Drafts
-from speculative_operator.sim.plant import perturbed
-from speculative_operator.sim.workload import Lengths, Workload
 
 MIXED = KTable.from_rows([[1, 8, 5], [9, 32, 2], [33, 64, 0]])
 

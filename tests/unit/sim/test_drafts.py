@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.sim.rigs import plant, steady
 
+from speculative_lab.sim import layout as at
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.drafts import MIX, Drafts, dead, drafts_from, published, published_mix
+from speculative_lab.sim.workload import Lengths
 from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.acceptance import expected_tokens, prior_survival
 from speculative_operator.physics.renewal import RunLengths
-from speculative_operator.sim import layout as at
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.drafts import MIX, Drafts, dead, drafts_from, published, published_mix
-from speculative_operator.sim.workload import Lengths
 
 chances = st.floats(0.0, 0.95)
 

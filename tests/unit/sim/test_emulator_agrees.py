@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from tests.unit.sim.rigs import knobs, plant
 
+from speculative_lab.emulator.acceptance import AcceptanceTable
+from speculative_lab.emulator.core import CoreLimits, EngineCore, StepResult
+from speculative_lab.emulator.kv import KvPool
+from speculative_lab.emulator.lengths import Constant
+from speculative_lab.emulator.requests import FinishReason, Request
+from speculative_lab.emulator.timing import StepTimer
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.drafts import dead
+from speculative_lab.sim.plant import Plant
+from speculative_lab.sim.workload import Workload
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.table import KTable
-from speculative_operator.emulator.acceptance import AcceptanceTable
-from speculative_operator.emulator.core import CoreLimits, EngineCore, StepResult
-from speculative_operator.emulator.kv import KvPool
-from speculative_operator.emulator.lengths import Constant
-from speculative_operator.emulator.requests import FinishReason, Request
-from speculative_operator.emulator.timing import StepTimer
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.drafts import dead
-from speculative_operator.sim.plant import Plant
-from speculative_operator.sim.workload import Workload
 
 
 def emulated(own: Plant, load: Workload, k: int) -> list[StepResult]:

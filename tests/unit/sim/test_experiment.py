@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from speculative_operator.domain.table import KTable
-from speculative_operator.sim import score
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.experiment import run
-from speculative_operator.sim.oracle import (
+from speculative_lab.sim import score
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.experiment import run
+from speculative_lab.sim.oracle import (
     TableOracle,
     best_table,
     drift_factor,
@@ -22,13 +21,14 @@ from speculative_operator.sim.oracle import (
     typical_context,
     typical_prompts,
 )
-from speculative_operator.sim.pairs import PAIRS
-from speculative_operator.sim.policies.base import Journal
-from speculative_operator.sim.policies.fixed import HardOff, constant
-from speculative_operator.sim.policies.registry import RIVALS, references
-from speculative_operator.sim.profiles import MIXED, classes
-from speculative_operator.sim.scenarios import SHORT
-from speculative_operator.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop
+from speculative_lab.sim.pairs import PAIRS
+from speculative_lab.sim.policies.base import Journal
+from speculative_lab.sim.policies.fixed import HardOff, constant
+from speculative_lab.sim.policies.registry import RIVALS, references
+from speculative_lab.sim.profiles import MIXED, classes
+from speculative_lab.sim.scenarios import SHORT
+from speculative_lab.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop
+from speculative_operator.domain.table import KTable
 
 PLANT = PAIRS["eagle_h100"].plant()
 CLASSES = classes(PAIRS["eagle_h100"].method)

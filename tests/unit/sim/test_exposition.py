@@ -11,13 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.sim.rigs import CODE, plant, steady
 
+from speculative_lab.sim import layout as at
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.workload import Lengths
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.vllm.reading import BUCKETS, ENGINE_NAMES, read
-from speculative_operator.sim import layout as at
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.workload import Lengths
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float]]]
 
@@ -160,7 +160,7 @@ def test_names_labels_and_kinds_are_vllms() -> None:
     run.advance(10.0)
     text = run.exposition()["sim-0-0"]
     names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
-    table = resources.files("speculative_operator.emulator").joinpath("data", "vllm_metric_families.csv")
+    table = resources.files("speculative_lab.emulator").joinpath("data", "vllm_metric_families.csv")
     families = {row["family"] for row in csv.DictReader(table.read_text(encoding="utf-8").splitlines())}
     for name in names:
         family = name

@@ -14,18 +14,18 @@ import numba
 import pytest
 from tests.unit.sim.rigs import knobs, plant, steady
 
+from speculative_lab.sim import layout as at
+from speculative_lab.sim.compiled import cached, fingerprint
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.workload import Lengths
 from speculative_operator.domain.table import KTable
-from speculative_operator.sim import layout as at
-from speculative_operator.sim.compiled import cached, fingerprint
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.workload import Lengths
 
 ROOT = Path(__file__).resolve().parents[3]
 
 TINY = """
 from speculative_operator.domain.table import KTable, Try
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.drafts import Drafts
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.drafts import Drafts
 from tests.unit.sim.rigs import knobs, plant, steady
 import dataclasses
 own = plant(noise=0.05, kv_tokens=2500, restart_seconds=1.0, knobs=knobs(max_batch=8), max_batched_tokens=256)
@@ -46,7 +46,7 @@ print(run.exposition())
 
 
 def python(code: str, **environment: str) -> str:
-    path = os.pathsep.join([str(ROOT / "operator"), str(ROOT)])
+    path = os.pathsep.join([*(str(ROOT / part) for part in ("operator", "lab")), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, "PYTHONPATH": path, **environment},
@@ -71,17 +71,17 @@ def test_compiled_and_interpreted_runs_are_one_run(plugin: str) -> None:
 def test_nothing_but_a_deployment_brings_numba_in() -> None:
     assert python("""
 import sys
-from speculative_operator import sim
-from speculative_operator.sim import deployment, drafts, exposition, layout, plant, traces, workload
+from speculative_lab import sim
+from speculative_lab.sim import deployment, drafts, exposition, layout, plant, traces, workload
 print(any(name.split(".")[0] in {"numba", "llvmlite"} for name in sys.modules))
 """).strip() == "False"  # fmt: skip
 
 
 def test_without_numba_the_remedy_is_named() -> None:
-    assert "speculative-operator[sim]" in python("""
+    assert "lab[sim]" in python("""
 import sys
 sys.modules["numba"] = None
-from speculative_operator.sim.deployment import Deployment, MissingCompilerError
+from speculative_lab.sim.deployment import Deployment, MissingCompilerError
 from tests.unit.sim.rigs import plant, steady
 try:
     Deployment(plant(), steady(1))

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.sim.rigs import COSTS, knobs, plant
 
+from speculative_lab.sim.plant import perturbed, plant_for
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
-from speculative_operator.sim.plant import perturbed, plant_for
 
 B = np.array([1.0, 2.0, 7.0, 33.0, 64.0])[:, None]
 K = np.array([0, 1, 3, 5])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tests.unit.sim.rigs import arriving, knobs, plant, steady
 
+from speculative_lab.sim import layout as at
+from speculative_lab.sim import plugin
+from speculative_lab.sim.deployment import Deployment, StepLog
+from speculative_lab.sim.workload import Lengths
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
 from speculative_operator.payload.speculative_blocks import Blocks
-from speculative_operator.sim import layout as at
-from speculative_operator.sim import plugin
-from speculative_operator.sim.deployment import Deployment, StepLog
-from speculative_operator.sim.workload import Lengths
 
 TWO = KTable.from_rows([[1, 16, 3], [17, 64, 1]])
 TRIES = (Try(1, 16, (2, 5), 0.3), Try(17, 64, (0, 2), 0.3))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from speculative_lab.sim.policies import fixed
+from speculative_lab.sim.policies.base import snap, tabulate
+from speculative_lab.sim.policies.gate import Gate
 from speculative_operator.domain.knobs import Actuator, KnobSpace
-from speculative_operator.sim.policies import fixed
-from speculative_operator.sim.policies.base import snap, tabulate
-from speculative_operator.sim.policies.gate import Gate
 
 KNOBS = KnobSpace(Actuator.LIVE, tuple(range(6)), 64)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from speculative_operator.sim.policies.bandit import SWITCHING_COST, Arms, Bandit
-from speculative_operator.sim.policies.base import Step
-from speculative_operator.sim.policies.goodput import (
+from speculative_lab.sim.policies.bandit import SWITCHING_COST, Arms, Bandit
+from speculative_lab.sim.policies.base import Step
+from speculative_lab.sim.policies.goodput import (
     SmartSpec,
     VllmAdaptive,
     chance_of,
     fitted_seconds,
     geometric_length,
 )
-from speculative_operator.sim.policies.width import BLOCK, PERIODS, WidthSearch
+from speculative_lab.sim.policies.width import BLOCK, PERIODS, WidthSearch
 
 KS = (0, 1, 2, 3, 5)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speculative_operator.sim.policies.base import Step
-from speculative_operator.sim.policies.thresholds import AutoSpec, RuleOfThumb, SglangAdaptive, Slot, SlotRule, padded
+from speculative_lab.sim.policies.base import Step
+from speculative_lab.sim.policies.thresholds import AutoSpec, RuleOfThumb, SglangAdaptive, Slot, SlotRule, padded
 
 EVERY = tuple(range(9))
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tests.unit.sim.rigs import arriving, knobs, plant, steady
 
+from speculative_lab.sim import layout as at
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.workload import Lengths
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.table import KTable
-from speculative_operator.sim import layout as at
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.workload import Lengths
 
 QUICK = plant(restart_seconds=20.0)
 

@@ -7,6 +7,12 @@ from dataclasses import replace
 import pytest
 from tests.unit.sim.rigs import knobs, plant, steady
 
+from speculative_lab.sim.experiment import run
+from speculative_lab.sim.plant import Plant
+from speculative_lab.sim.policies.fixed import Fixed
+from speculative_lab.sim.policies.ours import Ours
+from speculative_lab.sim.score import Run
+from speculative_lab.sim.workload import Workload
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
@@ -14,13 +20,7 @@ from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.vllm.adapter import VllmEngine
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.sim.experiment import run
-from speculative_operator.sim.plant import Plant
-from speculative_operator.sim.policies.fixed import Fixed
-from speculative_operator.sim.policies.ours import Ours
-from speculative_operator.sim.score import Run
-from speculative_operator.sim.session import Session
-from speculative_operator.sim.workload import Workload
+from speculative_operator.replay.session import Session
 from speculative_operator.tuner import initial_table
 
 ROLLED = (Actuator.TABLE, Actuator.RESTART)

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from speculative_lab.sim.catalogue import ALL, BY_NAME
+from speculative_lab.sim.pairs import PAIRS, capture_sizes
+from speculative_lab.sim.profiles import KINDS, MIXED
+from speculative_lab.sim.scenarios import Case, Scenario, build
+from speculative_lab.sim.traces import Trace
 from speculative_operator.domain.spec import Goal, Objective, OffPolicy
-from speculative_operator.sim.catalogue import ALL, BY_NAME
-from speculative_operator.sim.pairs import PAIRS, capture_sizes
-from speculative_operator.sim.profiles import KINDS, MIXED
-from speculative_operator.sim.scenarios import Case, Scenario, build
-from speculative_operator.sim.traces import Trace
 
 TRACE = Trace(np.array([0.0, 10.0, 400.0, 5000.0]), np.array([100, 200, 300, 400]), np.array([10, 20, 30, 40]))
 

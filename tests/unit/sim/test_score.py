@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from speculative_operator.sim import score
-from speculative_operator.sim.score import Run
+from speculative_lab.sim import score
+from speculative_lab.sim.score import Run
 
 
 def course(speeds: list[float], load: float = 10.0, **more: object) -> Run:

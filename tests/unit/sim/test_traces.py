@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speculative_operator.sim.drafts import Drafts
-from speculative_operator.sim.traces import FORMATS, Format, TraceError, read
+from speculative_lab.sim.drafts import Drafts
+from speculative_lab.sim.traces import FORMATS, Format, TraceError, read
 
 TRACES = Path(__file__).resolve().parents[3] / "dev" / "data" / "traces"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.unit.sim.rigs import CODE, plant
 
-from speculative_operator.sim.deployment import Deployment
-from speculative_operator.sim.drafts import Drafts
-from speculative_operator.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop, poisson
+from speculative_lab.sim.deployment import Deployment
+from speculative_lab.sim.drafts import Drafts
+from speculative_lab.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop, poisson
 
 OTHER = Drafts(0.5, 0.4, 0.1)
 

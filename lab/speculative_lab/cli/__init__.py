@@ -1,0 +1,1 @@
+"""The commands `speculative simulate` and `speculative cases`; `speculative_operator.cli.main` finds them by name."""

@@ -1,0 +1,47 @@
+"""The commands that engine images have on PATH, leading to the emulators: for manifests that name a command.
+
+SGLang and TensorRT-LLM are started by `python3 -m sglang.launch_server` and `trtllm-serve`; their images have no entry
+point of their own to stand in for. A node that runs local programs in the role of images (the development cluster)
+lays these commands into a folder and puts it first in PATH and PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import speculative_lab
+import speculative_operator
+
+_MODULES = {
+    "sglang/__init__.py": '"""Stands in for SGLang."""\n',
+    "sglang/launch_server.py": (
+        "import sys\n\nfrom speculative_lab.emulator.sglang.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
+    ),
+}
+_COMMANDS = {
+    "python3": "",
+    "trtllm-serve": "-m speculative_lab.emulator.tensorrt_llm ",
+    "text-generation-launcher": "-m speculative_lab.emulator.tgi ",
+}
+
+
+def lay(folder: Path, python: str = sys.executable) -> Mapping[str, str]:
+    """Write commands and modules below `folder`; the variables with which a container finds them.
+
+    `python` is the interpreter that has what the packages need.
+    """
+    for name, text in _MODULES.items():
+        path = folder / "modules" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    commands = folder / "bin"
+    commands.mkdir(exist_ok=True)
+    for name, words in _COMMANDS.items():
+        path = commands / name
+        path.write_text(f'#!/bin/sh\nexec {python} {words}"$@"\n')
+        path.chmod(0o755)  # run by whatever user the pod has
+    packages = (speculative_lab.__file__, speculative_operator.__file__)
+    roots = dict.fromkeys(str(Path(package).parents[1]) for package in packages)
+    return {"PATH": f"{commands}:/usr/bin:/bin", "PYTHONPATH": ":".join([str(folder / "modules"), *roots])}

@@ -1,0 +1,306 @@
+"""Everything one emulated engine is, resolved from flags, environment and catalogue (pure).
+
+Called by `__main__` with the parsed arguments; `server` and `core` take the result. Errors that vLLM raises before it
+loads weights are raised here; those that it meets later come from `EngineConfig.lookup` and `kv.pool`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from speculative_lab.emulator import schedule
+from speculative_lab.emulator.captures import LIMIT, LIMIT_BLACKWELL, CaptureFlags, DecodeShape, capture_sizes
+from speculative_lab.emulator.drafting import Drafting, Reaction, Runner, drafting
+from speculative_lab.emulator.errors import ConfigError, LateError, ValidationError
+from speculative_lab.emulator.kv import KvPool
+from speculative_lab.emulator.kv import pool as kv_pool
+from speculative_lab.emulator.settings import Settings
+from speculative_lab.emulator.shapes import Shapes, shapes
+from speculative_lab.emulator.speculative import Speculative, checked, raw_config
+from speculative_operator.domain.knobs import Actuator, KnobSpace
+
+DEFAULT_BATCHED_TOKENS = 8192
+LARGE_ACCELERATOR_BYTES = 70 * 2**30
+"""From this size on vLLM's default for --max-num-seqs is 1024 (A100 excepted), below it 256."""
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104  (vLLM's default; a pod is reached from outside)
+BLACKWELL = ("B200", "B300", "GB200", "GB300")
+
+
+class Drain(StrEnum):
+    """What a server does after SIGTERM until running requests have ended."""
+
+    REFUSES = "refuses"
+    """It answers new requests with an error (vLLM)."""
+    SERVES = "serves"
+    """It serves new requests too, and says that it is not healthy (SGLang)."""
+    CLOSES = "closes"
+    """It takes no new connections (TensorRT-LLM, TGI)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """What the HTTP front end needs."""
+
+    served_names: tuple[str, ...]
+    host: str = ANY_ADDRESS
+    port: int = 8000
+    api_keys: tuple[str, ...] = ()
+    shutdown_timeout: float = 0.0
+    track_load: bool = False
+    max_queued_requests: int | None = None
+    max_queued_tokens: int | None = None
+    max_in_flight: int | None = None
+    """Requests at once, waiting ones included; one more is answered 429."""
+    log_stats: bool = True
+    drain: Drain = Drain.REFUSES
+    checks_model: bool = True
+    """A request for a model of another name is answered 404; else the name is not looked at."""
+    reports_speculation: bool = True
+    """Answers carry the per-request account of speculation where one is kept."""
+    metrics: bool = True
+    """False when no metrics are exposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What the engine core needs."""
+
+    model: str
+    shapes: Shapes
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int = 16
+    chunked_prefill: bool = True
+    prefix_caching: bool = True
+    gpu_memory_utilization: float = 0.9
+    kv_cache_memory_bytes: int | None = None
+    num_gpu_blocks_override: int | None = None
+    cache_dtype: str = "auto"
+    data_parallel_size: int = 1
+    speculative: Speculative | None = None
+    drafting: Drafting | None = None
+    captures: CaptureFlags = field(default_factory=CaptureFlags)
+    scheduler_cls: str | None = None
+    worker_extension_cls: str | None = None
+    async_scheduling: bool = True
+    request_metrics: str = "none"
+    mfu_metrics: bool = False
+    histogram_buckets: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+    @property
+    def max_k(self) -> int:
+        return self.speculative.k if self.speculative else 0
+
+    def lookup(self) -> list[int] | None:
+        """K for each number of scheduled requests, or None when K is constant. Raises LateError for a bad schedule.
+
+        With data parallelism vLLM drops the schedule and keeps the constant K.
+        """
+        if self.speculative is None or not self.speculative.has_schedule or self.data_parallel_size > 1:
+            return None
+        return schedule.lookup(self.speculative.schedule, self.max_num_seqs, self.speculative.k)
+
+    def capture_sizes(self) -> tuple[int, ...]:
+        """Tokens of the captured graphs, ascending; empty with --enforce-eager. Raises ConfigError for bad flags.
+
+        An invalid schedule counts as none: it is refused later.
+        """
+        try:
+            table = self.lookup()
+        except LateError:
+            table = None
+        behaviour = self.drafting
+        blackwell = self.shapes.accelerator.name.upper().startswith(BLACKWELL)
+        shape = DecodeShape(
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            max_k=self.max_k,
+            lookup=tuple(table or ()),
+            limit=LIMIT_BLACKWELL if blackwell else LIMIT,
+            whole_multiples=behaviour is not None and behaviour.runner is Runner.V1 and table is None,
+        )
+        return capture_sizes(self.captures, shape)
+
+    def knobs(self) -> KnobSpace:
+        """The knob space that physics prices steps with."""
+        table, sizes = self.lookup(), self.capture_sizes()
+        behaviour, ceiling = self.drafting, max(sizes, default=0)
+        if behaviour is None:
+            return KnobSpace(Actuator.NONE, (0,), self.max_num_seqs, ceiling, sizes)
+        return KnobSpace(
+            actuator=Actuator.RESTART if table is None else Actuator.LIVE,
+            ks=tuple(sorted({*(table[1:] if table else ()), self.max_k})),
+            max_batch=self.max_num_seqs,
+            capture_ceiling_tokens=ceiling,
+            capture_sizes=sizes,
+            draft_passes_follow_k=behaviour.reaction is not Reaction.VERIFIES_LESS,
+            passes_at_zero=behaviour.passes_at_zero,
+            block_drafter=behaviour.block_drafter,
+            draft_free=behaviour.draft_free,
+        )
+
+    def pool(self) -> KvPool:
+        """The KV pool; raises LateError when weights or one request of full length do not fit."""
+        return kv_pool(
+            self.shapes,
+            block_size=self.block_size,
+            utilization=self.gpu_memory_utilization,
+            max_model_len=self.max_model_len,
+            given_bytes=self.kv_cache_memory_bytes,
+            given_blocks=self.num_gpu_blocks_override,
+        )
+
+
+def server_config(namespace: argparse.Namespace, environment: Mapping[str, str]) -> ServerConfig:
+    """Front-end part of the arguments. `VLLM_PORT` as a service link sets it is refused, as by vLLM."""
+    port = environment.get("VLLM_PORT", "")
+    if "://" in port:
+        raise ConfigError(
+            f"VLLM_PORT '{port}' appears to be a URI. This may be caused by a Kubernetes service discovery issue:"
+            " a Service named vllm injects it; set enableServiceLinks: false in the pod."
+        )
+    if port and not port.isdigit():
+        raise ConfigError(f"VLLM_PORT '{port}' must be a valid integer")
+    keys = tuple(key for key in (*(namespace.api_key or ()), environment.get("VLLM_API_KEY", "")) if key)
+    return ServerConfig(
+        served_names=tuple(namespace.served_model_name or (namespace.model,)),
+        host=namespace.host or ANY_ADDRESS,
+        port=namespace.port,
+        api_keys=keys,
+        shutdown_timeout=namespace.shutdown_timeout,
+        track_load=bool(namespace.enable_server_load_tracking),
+        max_queued_requests=namespace.max_num_queued_reqs,
+        max_queued_tokens=namespace.max_num_queued_tokens,
+        log_stats=not namespace.disable_log_stats,
+    )
+
+
+def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str], settings: Settings) -> EngineConfig:
+    """Engine part of the arguments. Raises ConfigError or ValidationError for what vLLM refuses at start."""
+    _check_numbers(namespace)
+    raw = raw_config(namespace)
+    speculative = checked(raw, namespace.tensor_parallel_size) if raw else None
+    behaviour = drafting(speculative, environment) if speculative else None
+    if namespace.per_request_spec_decode_metrics != "none" and speculative is None:
+        raise ConfigError("--per-request-spec-decode-metrics requires speculative decoding to be enabled")
+    found = shapes(
+        namespace.model,
+        speculative,
+        settings,
+        tensor_parallel_size=namespace.tensor_parallel_size,
+        quantization=namespace.quantization or "",
+        kv_cache_dtype=namespace.kv_cache_dtype,
+    )
+    max_num_seqs = namespace.max_num_seqs or _default_max_num_seqs(found)
+    max_model_len = _max_model_len(namespace.max_model_len, found)
+    config = EngineConfig(
+        model=namespace.model,
+        shapes=found,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=namespace.max_num_batched_tokens or max(DEFAULT_BATCHED_TOKENS, max_num_seqs),
+        block_size=namespace.block_size,
+        chunked_prefill=namespace.enable_chunked_prefill,
+        prefix_caching=namespace.enable_prefix_caching,
+        gpu_memory_utilization=namespace.gpu_memory_utilization,
+        kv_cache_memory_bytes=namespace.kv_cache_memory_bytes,
+        num_gpu_blocks_override=namespace.num_gpu_blocks_override,
+        cache_dtype=namespace.kv_cache_dtype,
+        data_parallel_size=namespace.data_parallel_size,
+        speculative=speculative,
+        drafting=behaviour,
+        captures=CaptureFlags(
+            eager=namespace.enforce_eager,
+            sizes=tuple(namespace.cudagraph_capture_sizes or ()),
+            largest=namespace.max_cudagraph_capture_size,
+        ),
+        scheduler_cls=namespace.scheduler_cls,
+        worker_extension_cls=namespace.worker_extension_cls,
+        async_scheduling=namespace.async_scheduling is not False,
+        request_metrics=namespace.per_request_spec_decode_metrics,
+        mfu_metrics=namespace.enable_mfu_metrics,
+        histogram_buckets=_histogram_buckets(namespace.custom_histogram_buckets),
+    )
+    _check_budget(config)
+    config.capture_sizes()
+    return config
+
+
+def _check_numbers(namespace: argparse.Namespace) -> None:
+    positive = ("max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size", "data_parallel_size")
+    problems = [
+        (name, "Input should be greater than or equal to 1", "greater_than_equal")
+        for name in positive
+        if getattr(namespace, name) is not None and getattr(namespace, name) < 1
+    ]
+    if not 0 < namespace.gpu_memory_utilization <= 1:
+        problems.append(("gpu_memory_utilization", "Input should be greater than 0 and at most 1", "less_than_equal"))
+    if namespace.shutdown_timeout < 0:
+        problems.append(("shutdown_timeout", "Input should be greater than or equal to 0", "greater_than_equal"))
+    if problems:
+        raise ValidationError("VllmConfig", problems)
+
+
+def _default_max_num_seqs(found: Shapes) -> int:
+    large = found.accelerator.memory_bytes >= LARGE_ACCELERATOR_BYTES and not found.accelerator.name.startswith("A100")
+    return 1024 if large else 256
+
+
+def _max_model_len(asked: int | None, found: Shapes) -> int:
+    derived = found.verifier.max_position or 32768
+    if asked is None or asked == -1:
+        return derived
+    if asked < 1:
+        raise ValidationError("ModelConfig", [("max_model_len", "Input should be greater than 0", "greater_than")])
+    if asked > derived:
+        raise ConfigError(
+            f"User-specified max_model_len ({asked}) is greater than the derived max_model_len"
+            f" (max_position_embeddings={derived} in model's config.json)."
+        )
+    return asked
+
+
+def _check_budget(config: EngineConfig) -> None:
+    budget = config.max_num_batched_tokens
+    if budget < config.max_num_seqs:
+        raise ConfigError(
+            f"max_num_batched_tokens ({budget}) must be greater than or equal to max_num_seqs ({config.max_num_seqs})."
+        )
+    if not config.chunked_prefill and budget < config.max_model_len:
+        raise ConfigError(
+            f"max_num_batched_tokens ({budget}) is smaller than max_model_len ({config.max_model_len})."
+            " Enable chunked prefill, increase `max_num_batched_tokens` or decrease `max_model_len`."
+        )
+    slots = _drafting_slots(config.speculative)
+    if budget <= slots:
+        raise ConfigError(f"max_num_batched_tokens ({budget}) must exceed the {slots} drafting slots of one request")
+
+
+def _drafting_slots(speculative: Speculative | None) -> int:
+    """Extra token slots that one request takes while drafting."""
+    if speculative is None:
+        return 0
+    method, k = speculative.method, speculative.k
+    if method == "dspark" or (speculative.parallel_drafting and method in ("eagle", "eagle3")):
+        return k - 1
+    if speculative.parallel_drafting:
+        return k
+    return 1 if method == "draft_model" else 0
+
+
+def _histogram_buckets(given: object) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    if given is None:
+        return ()
+    if not isinstance(given, dict):
+        raise ConfigError("--custom-histogram-buckets must be a JSON object of metric name -> list of upper bounds")
+    parsed = []
+    for name, bounds in given.items():
+        numeric = isinstance(bounds, list) and bounds and all(isinstance(bound, (int, float)) for bound in bounds)
+        if not numeric or sorted(set(bounds)) != bounds:
+            raise ConfigError(f"--custom-histogram-buckets[{name!r}]={bounds!r} must be ascending numbers")
+        parsed.append((str(name), tuple(float(bound) for bound in bounds)))
+    return tuple(parsed)

@@ -1,0 +1,176 @@
+"""Runs the engine core on the real clock: waits out each step, then books it and tells whoever waits.
+
+Made by `server`; `http` submits and aborts through it. The engine clock is the monotonic clock, except that a step
+begins where the last one ended: a timer that fires late shortens the next wait, so that mean speed is right. Only a lag
+beyond MAX_LAG (the machine is overloaded) is given up, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from speculative_lab.emulator.core import EngineCore, StepResult
+from speculative_lab.emulator.errors import EngineDeadError
+from speculative_lab.emulator.requests import FinishReason, Request
+
+MAX_LAG = 0.25
+"""Seconds by which the engine clock may trail the wall clock and still catch up."""
+
+log = logging.getLogger(__name__)
+
+
+class Ledger(Protocol):
+    """Where a dialect books what happens."""
+
+    def record(self, result: StepResult, running: int, waiting: int, kv_usage: float) -> None:
+        """One step has ended; the state after it. `kv_usage` is a share of the pool, 0..1."""
+
+    def gauges(self, running: int, waiting: int, kv_usage: float) -> None:
+        """The state changed between steps."""
+
+    def finish(self, request: Request, reason: FinishReason, now: float) -> None:
+        """A request ended at engine time `now`."""
+
+    def reject(self, reason: str) -> None:
+        """A request was turned away."""
+
+
+class Stepper(Protocol):
+    """Whoever runs the core's steps."""
+
+    def step(self, now: float) -> StepResult:
+        """One step that starts at engine time `now`."""
+
+    def finished(self, result: StepResult) -> None:
+        """The step's time is over."""
+
+
+class CoreStepper:
+    """The core itself."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+
+    def step(self, now: float) -> StepResult:
+        return self._core.step(now)
+
+    def finished(self, result: StepResult) -> None:
+        """Nobody else is told."""
+
+
+class EngineDriver:
+    """One running engine. Everything happens in one event loop."""
+
+    def __init__(
+        self,
+        core: EngineCore,
+        metrics: Ledger,
+        stepper: Stepper | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dead: EngineDeadError | None = None
+        self.given_up_seconds = 0.0
+        self._core = core
+        self._metrics = metrics
+        self._stepper = stepper or CoreStepper(core)
+        self._clock = clock
+        self._engine_time = clock()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._open: set[Request] = set()
+
+    @property
+    def now(self) -> float:
+        """Engine time as an arriving request sees it."""
+        return min(self._clock(), self._engine_time) if self._core.busy else self._clock()
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._open)
+
+    @property
+    def waiting_tokens(self) -> int:
+        return self._core.waiting_tokens
+
+    @property
+    def waiting(self) -> int:
+        return len(self._core.waiting)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; its listener hears of it. Raises EngineDeadError after the engine died."""
+        if self.dead is not None:
+            raise self.dead
+        self._open.add(request)
+        self._idle.clear()
+        self._core.add(request)
+        self._wake.set()
+
+    def abort(self, request: Request, reason: FinishReason = FinishReason.ABORT) -> None:
+        """End a request now; nothing happens when it has ended already."""
+        if self._core.abort(request):
+            self._end(request, reason, self.now)
+            self._metrics.gauges(self._core.running, len(self._core.waiting), self._core.kv_usage)
+
+    def abort_all(self) -> None:
+        for request in tuple(self._open):
+            self.abort(request)
+
+    async def drained(self) -> None:
+        """Return when no request is left."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Step for ever; returns only when the engine died (then `dead` says why)."""
+        while True:
+            if not self._core.busy:
+                self._wake.clear()
+                await self._wake.wait()
+                self._engine_time = self._clock()
+            try:
+                result = self._step()
+            except EngineDeadError as error:
+                self._die(error)
+                return
+            await self._wait_until(self._engine_time)
+            self._publish(result)
+
+    def _step(self) -> StepResult:
+        lag = self._clock() - self._engine_time
+        if lag > MAX_LAG:
+            self.given_up_seconds += lag
+            self._engine_time += lag
+        result = self._stepper.step(self._engine_time)
+        self._engine_time = result.end
+        return result
+
+    async def _wait_until(self, moment: float) -> None:
+        """Sleep, but always let the server run once."""
+        await asyncio.sleep(max(moment - self._clock(), 0.0))
+
+    def _publish(self, result: StepResult) -> None:
+        self._stepper.finished(result)
+        self._metrics.record(result, self._core.running, len(self._core.waiting), self._core.kv_usage)
+        for request, generated in result.progressed:
+            if request.listener is not None and not request.done:
+                request.listener.progress(generated)
+        for ended in result.finished:
+            self._end(ended.request, ended.reason, result.end)
+
+    def _end(self, request: Request, reason: FinishReason, now: float) -> None:
+        self._metrics.finish(request, reason, now)
+        self._open.discard(request)
+        if not self._open:
+            self._idle.set()
+        if request.listener is not None:
+            request.listener.finish(request, reason)
+
+    def _die(self, error: EngineDeadError) -> None:
+        log.error("EngineCore encountered a fatal error: %s", error)
+        self.dead = error
+        for request in tuple(self._open):
+            self._end(request, FinishReason.ERROR, self.now)

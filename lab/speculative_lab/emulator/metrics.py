@@ -1,0 +1,127 @@
+"""Counters, gauges and histograms of one engine with vLLM's semantics, exposed through prometheus_client.
+
+`record` is called by `driver` at the end of every step, `finish` for every request that ends; `collect` by a scrape.
+Nothing is looped per request but ends and first tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from speculative_lab.emulator.book import Book
+from speculative_lab.emulator.core import StepResult
+from speculative_lab.emulator.families import Family
+from speculative_lab.emulator.requests import FinishReason, Request
+
+_V = "vllm:"
+
+
+class EngineMetrics(Book):
+    """All families of one engine."""
+
+    def __init__(
+        self,
+        families: tuple[Family, ...],
+        model_name: str,
+        cache_info: Mapping[str, str],
+        max_k: int,
+        created: float,
+        flops_per_token: float = 0.0,
+        weight_bytes: float = 0.0,
+        kv_bytes_per_token: float = 0.0,
+    ) -> None:
+        """`created` is the unix time that the `_created` twins tell; the last three feed the MFU counters (0: off)."""
+        super().__init__(families, {"model_name": model_name, "engine": "0"}, created)
+        self._cache_info = dict(cache_info)
+        self._flops, self._weights, self._kv_bytes = flops_per_token, weight_bytes, kv_bytes_per_token
+        self.set(f"{_V}engine_sleep_state", 1.0, "awake")
+        self._speculates = self.has(f"{_V}spec_decode_num_drafts_total")
+        self._accepted = np.zeros(max_k, dtype=np.int64)
+
+    def record(self, result: StepResult, running: int, waiting: int, kv_usage: float) -> None:
+        """Book one step and the state after it."""
+        self._add("num_preemptions_total", result.preempted)
+        self._add("prefix_cache_queries_total", result.queried_tokens)
+        self._add("prompt_tokens_total", result.prompt_tokens)
+        self._add("prompt_tokens_by_source_total", result.prompt_tokens, "local_compute")
+        self._add("generation_tokens_total", result.generated_tokens)
+        self.histogram(f"{_V}inter_token_latency_seconds").observe_all(result.inter_token)
+        for seconds in result.time_to_first:
+            self.observe(f"{_V}time_to_first_token_seconds", seconds)
+        if result.has_output:
+            self.observe(f"{_V}iteration_tokens_total", result.prompt_tokens + result.generated_tokens)
+        if self._speculates and len(result.accepted):
+            self._record_drafts(result)
+        if self._flops:
+            self._record_work(result)
+        self.gauges(running, waiting, kv_usage)
+
+    def gauges(self, running: int, waiting: int, kv_usage: float) -> None:
+        """Set what is true now."""
+        self.set(f"{_V}num_requests_running", running)
+        self.set(f"{_V}num_requests_waiting", waiting)
+        self.set(f"{_V}num_requests_waiting_by_reason", waiting, "capacity")
+        self.set(f"{_V}kv_cache_usage_perc", kv_usage)
+
+    def finish(self, request: Request, reason: FinishReason, now: float) -> None:
+        """Book the end of a request at engine time `now`."""
+        self._add("request_success_total", 1, reason.value)
+        scheduled = now if request.scheduled is None else request.scheduled
+        first = scheduled if request.first_token is None else request.first_token
+        last = first if request.last_token is None else request.last_token
+        decode = last - first
+        observed = {
+            "request_prompt_tokens": request.prompt_tokens,
+            "request_generation_tokens": request.generated,
+            "request_max_num_generation_tokens": request.generated,
+            "request_params_n": 1,
+            "request_params_max_tokens": request.max_tokens,
+            "request_time_per_output_token_seconds": decode / (request.generated - 1) if request.generated > 1 else 0.0,
+            "e2e_request_latency_seconds": now - request.arrival,
+            "request_queue_time_seconds": max(scheduled - request.arrival, 0.0),
+            "request_inference_time_seconds": last - scheduled,
+            "request_prefill_time_seconds": first - scheduled,
+            "request_decode_time_seconds": decode,
+            "request_num_preemptions": request.preemptions,
+            "request_prefill_kv_computed_tokens": request.prompt_tokens,
+        }
+        for name, value in observed.items():
+            self.observe(_V + name, value)
+
+    def reject(self, reason: str) -> None:
+        """Book a request that a queue limit turned away."""
+        self._add("admission_rejections_total", 1, reason)
+
+    def _add(self, name: str, amount: float, label: str = "") -> None:
+        self.add(_V + name, amount, label)
+
+    def _record_drafts(self, result: StepResult) -> None:
+        counts = np.bincount(result.accepted, minlength=len(self._accepted) + 1)
+        reached = np.cumsum(counts[::-1])[::-1][1:]
+        self._accepted += reached
+        self._add("spec_decode_num_drafts_total", len(result.accepted))
+        self._add("spec_decode_num_draft_tokens_total", result.draft_tokens)
+        self._add("spec_decode_num_accepted_tokens_total", int(result.accepted.sum()))
+
+    def _record_work(self, result: StepResult) -> None:
+        tokens = result.prefill_tokens + result.draft_tokens + len(result.inter_token)
+        self._add("estimated_flops_per_gpu_total", self._flops * tokens)
+        self._add("estimated_read_bytes_per_gpu_total", self._weights + self._kv_bytes * result.context_tokens)
+        self._add("estimated_write_bytes_per_gpu_total", self._kv_bytes * tokens)
+
+    def series(self, family: Family) -> Iterator[tuple[str, float]]:
+        """As everywhere; accepted drafts are told by position."""
+        if family.label == "position":
+            yield from ((str(position), float(count)) for position, count in enumerate(self._accepted.tolist()))
+            return
+        yield from super().series(family)
+
+    def _collect(self, family: Family) -> Metric:
+        if family.name == f"{_V}cache_config_info":
+            info = GaugeMetricFamily(family.name, family.help)
+            info.add_sample(family.name, {**self._cache_info, "engine": "0"}, 1.0)
+            return info
+        return super()._collect(family)

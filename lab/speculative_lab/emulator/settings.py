@@ -1,0 +1,79 @@
+"""What the emulator itself is told through its environment: hardware, workload, seed, pace. Read once by `__main__`.
+
+Everything that a real vLLM would be told on its command line is not here but in `flags`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from speculative_lab.emulator.errors import ConfigError
+from speculative_operator.domain.spec import Workload
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Values of the EMULATOR_* variables."""
+
+    accelerator: str = "H100-SXM"
+    """EMULATOR_ACCELERATOR: name in the accelerator catalogue."""
+    workload: Workload = Workload.CHAT
+    """EMULATOR_WORKLOAD: acceptance class of requests that name none."""
+    seed: int = 0
+    """EMULATOR_SEED: of texts, acceptance and step noise."""
+    load_seconds: float = 1.0
+    """EMULATOR_LOAD_SECONDS: the port stays closed that long."""
+    step_noise: float = 0.05
+    """EMULATOR_STEP_NOISE: coefficient of variation of a step's time."""
+    acceptance_spread: float = 0.4
+    """EMULATOR_ACCEPTANCE_SPREAD: standard deviation, in log-odds, of acceptance between requests."""
+    verifier_shape: str = ""
+    """EMULATOR_VERIFIER: catalogue name to price the verifier as; needed where MODEL is a path."""
+    speculator_shape: str = ""
+    """EMULATOR_SPECULATOR: the same for the speculator."""
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Settings of the EMULATOR_* variables; raises ConfigError naming variable, value and remedy."""
+
+    def read(name: str, convert: Callable[[str], _Value], default: _Value, remedy: str) -> _Value:
+        text = environment.get(f"EMULATOR_{name}", "")
+        if not text:
+            return default
+        try:
+            return convert(text)
+        except ValueError:
+            raise ConfigError(f"EMULATOR_{name}={text!r} is not understood: {remedy}") from None
+
+    default = Settings()
+    return Settings(
+        accelerator=environment.get("EMULATOR_ACCELERATOR") or default.accelerator,
+        workload=read("WORKLOAD", workload, default.workload, "give one of " + ", ".join(Workload)),
+        seed=read("SEED", int, default.seed, "give a whole number"),
+        load_seconds=read("LOAD_SECONDS", _not_negative, default.load_seconds, "give seconds, 0 or more"),
+        step_noise=read("STEP_NOISE", _not_negative, default.step_noise, "give a ratio such as 0.05"),
+        acceptance_spread=read(
+            "ACCEPTANCE_SPREAD", _not_negative, default.acceptance_spread, "give log-odds such as 0.4, 0 for none"
+        ),
+        verifier_shape=environment.get("EMULATOR_VERIFIER", ""),
+        speculator_shape=environment.get("EMULATOR_SPECULATOR", ""),
+    )
+
+
+def workload(text: str) -> Workload:
+    """The workload class of that name, upper and lower case alike; ValueError for any other."""
+    for member in Workload:
+        if member.value.lower() == text.strip().lower():
+            return member
+    raise ValueError(text)
+
+
+def _not_negative(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(text)
+    return value

@@ -1,0 +1,236 @@
+"""`--speculative-config` as vLLM 0.32 takes it: keys, types, cross checks, error texts (pure).
+
+Called by `config`. The schedule inside is left raw: vLLM looks at it only after the weights are loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from speculative_lab.emulator.errors import ConfigError, ValidationError
+from speculative_lab.emulator.flags import SPECULATIVE_METHODS
+
+_INT, _BOOL, _TEXT, _NUMBER, _LIST, _MAP = "int", "bool", "str", "number", "list", "dict"
+
+KEYS: dict[str, str] = {
+    "num_speculative_tokens": _INT,
+    "method": _TEXT,
+    "model": _TEXT,
+    "revision": _TEXT,
+    "code_revision": _TEXT,
+    "draft_tensor_parallel_size": _INT,
+    "tensor_parallel_size": _INT,
+    "max_model_len": _INT,
+    "quantization": _TEXT,
+    "moe_backend": _TEXT,
+    "attention_backend": _TEXT,
+    "kv_cache_dtype": _TEXT,
+    "draft_load_config": _MAP,
+    "enforce_eager": _BOOL,
+    "prompt_lookup_min": _INT,
+    "prompt_lookup_max": _INT,
+    "suffix_decoding_max_tree_depth": _INT,
+    "suffix_decoding_max_cached_requests": _INT,
+    "suffix_decoding_max_spec_factor": _NUMBER,
+    "suffix_decoding_min_token_prob": _NUMBER,
+    "num_speculative_tokens_per_batch_size": _LIST,
+    "parallel_drafting": _BOOL,
+    "disable_padded_drafter_batch": _BOOL,
+    "use_heterogeneous_vocab": _BOOL,
+    "disable_eagle_block_drop": _BOOL,
+    "rejection_sample_method": _TEXT,
+    "synthetic_acceptance_rates": _LIST,
+    "synthetic_acceptance_length": _NUMBER,
+    "draft_sample_method": _TEXT,
+    "enable_adaptive_verification": _BOOL,
+    "index_share_for_mtp_iteration": _BOOL,
+    "use_local_argmax_reduction": _BOOL,
+    "dspark_draft_topk": _INT,
+}
+"""Key -> form of its value. None (null) is allowed everywhere."""
+
+_POSITIVE = (
+    "num_speculative_tokens",
+    "draft_tensor_parallel_size",
+    "max_model_len",
+    "prompt_lookup_min",
+    "prompt_lookup_max",
+)
+_CHOICES = {
+    "method": SPECULATIVE_METHODS,
+    "rejection_sample_method": ("standard", "synthetic", "block"),
+    "draft_sample_method": ("greedy", "probabilistic"),
+}
+_NO_MODEL_NEEDED = frozenset({"ngram", "ngram_gpu", "suffix", "mtp", "dspark"})
+_NOT_EMULATED = frozenset({"custom_class", "extract_hidden_states"})
+_EXPECTED = {_INT: "integer", _BOOL: "boolean", _TEXT: "string", _NUMBER: "number", _LIST: "list", _MAP: "dictionary"}
+_TYPES: dict[str, tuple[type, ...]] = {
+    _INT: (int,),
+    _BOOL: (bool,),
+    _TEXT: (str,),
+    _NUMBER: (int, float),
+    _LIST: (object,),
+    _MAP: (dict,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Speculative:
+    """A checked speculative configuration."""
+
+    method: str
+    k: int
+    """Largest K: `num_speculative_tokens`."""
+    model: str | None = None
+    schedule: object = None
+    """Raw `num_speculative_tokens_per_batch_size`; None when there is none."""
+    has_schedule: bool = False
+    draft_tensor_parallel_size: int = 1
+    kv_cache_dtype: str | None = None
+    parallel_drafting: bool = False
+    heterogeneous_vocab: bool = False
+    adaptive_verification: bool = False
+    synthetic_survival: tuple[float, ...] | None = None
+    """S_1..S_K of `rejection_sample_method: synthetic`."""
+
+
+def raw_config(namespace: argparse.Namespace) -> dict[str, Any] | None:
+    """The JSON object together with the `--spec-*` shorthands; None when speculation is not asked for.
+
+    Dashes in keys count as underscores. Raises ConfigError when a shorthand repeats a key, or the value is no object.
+    """
+    given = namespace.speculative_config
+    if given is not None and not isinstance(given, Mapping):
+        raise ValidationError(
+            "SpeculativeConfig", [("speculative_config", "Input should be a valid dictionary", "dict_type")]
+        )
+    config = {str(key).replace("-", "_"): value for key, value in (given or {}).items()}
+    shorthands = (
+        ("--spec-method", "method", namespace.spec_method),
+        ("--spec-model", "model", namespace.spec_model),
+        ("--spec-tokens", "num_speculative_tokens", namespace.spec_tokens),
+    )
+    for flag, key, value in shorthands:
+        if value is None:
+            continue
+        if key in config:
+            raise ConfigError(f"{flag} and --speculative-config['{key}'] are mutually exclusive")
+        config[key] = value
+    return config or None
+
+
+def checked(raw: Mapping[str, Any], tensor_parallel_size: int) -> Speculative:
+    """A `Speculative` from the raw object. Raises ValidationError or ConfigError with vLLM's text where it is known."""
+    _check_schema(raw)
+    values = {key: value for key, value in raw.items() if value is not None}
+    if "tensor_parallel_size" in values:
+        raise ConfigError(
+            "'tensor_parallel_size' is not a valid argument in the speculative_config."
+            " Please pass 'draft_tensor_parallel_size' instead."
+        )
+    method = values.get("method") or _detected(values.get("model"))
+    if method is None or (values.get("model") is None and method not in _NO_MODEL_NEEDED):
+        raise ConfigError("num_speculative_tokens was provided but without speculative model.")
+    k = values.get("num_speculative_tokens")
+    if k is None:
+        raise ConfigError("A speculative model was provided, but `num_speculative_tokens` was not provided")
+    if method in _NOT_EMULATED:
+        raise ConfigError(f"method {method} is not emulated; use one of the methods that draft tokens")
+    _check_lookup(method, values)
+    draft_tp = int(values.get("draft_tensor_parallel_size", tensor_parallel_size))
+    if draft_tp not in (1, tensor_parallel_size):
+        raise ConfigError(
+            f"draft_tensor_parallel_size={draft_tp} cannot be other than 1 or target model tensor_parallel_size"
+        )
+    return Speculative(
+        method=method,
+        k=int(k),
+        model=values.get("model"),
+        schedule=values.get("num_speculative_tokens_per_batch_size"),
+        has_schedule="num_speculative_tokens_per_batch_size" in values,
+        draft_tensor_parallel_size=draft_tp,
+        kv_cache_dtype=values.get("kv_cache_dtype"),
+        parallel_drafting=bool(values.get("parallel_drafting")) or method in ("dflash", "dspark"),
+        heterogeneous_vocab=bool(values.get("use_heterogeneous_vocab")),
+        adaptive_verification=bool(values.get("enable_adaptive_verification")),
+        synthetic_survival=_synthetic(values, int(k)),
+    )
+
+
+def _check_schema(raw: Mapping[str, Any]) -> None:
+    problems: list[tuple[str, str, str]] = []
+    for key, value in raw.items():
+        if key not in KEYS:
+            problems.append((key, "Unexpected keyword argument", "unexpected_keyword_argument"))
+        elif value is not None:
+            problems += _check_value(key, value)
+    if problems:
+        raise ValidationError("SpeculativeConfig", problems)
+
+
+def _check_value(key: str, value: Any) -> list[tuple[str, str, str]]:
+    form = KEYS[key]
+    number: Any = value
+    wrong_bool = isinstance(value, bool) and form in (_INT, _NUMBER)
+    if wrong_bool or not isinstance(value, _TYPES[form]):
+        return [(key, f"Input should be a valid {_EXPECTED[form]}", f"{form}_type")]
+    if key in _POSITIVE and number <= 0:
+        return [(key, "Input should be greater than 0", "greater_than")]
+    allowed = _CHOICES.get(key)
+    if allowed and value not in allowed:
+        shown = ", ".join(f"'{word}'" for word in allowed[:-1])
+        return [(key, f"Input should be {shown} or '{allowed[-1]}'", "literal_error")]
+    return []
+
+
+def _detected(model: str | None) -> str | None:
+    """vLLM guesses the method from the model's name; without a telling name it is a draft model."""
+    if model is None:
+        return None
+    name = model.lower()
+    for word in ("ngram", "suffix", "eagle3", "eagle", "medusa", "dflash", "dspark", "mtp"):
+        if word in name:
+            return word
+    return "draft_model"
+
+
+def _check_lookup(method: str, values: Mapping[str, Any]) -> None:
+    if method not in ("ngram", "ngram_gpu"):
+        return
+    low, high = values.get("prompt_lookup_min"), values.get("prompt_lookup_max")
+    low, high = low or high or 5, high or low or 5
+    if low > high:
+        raise ConfigError(f"prompt_lookup_min={low} must be <= prompt_lookup_max={high}")
+
+
+def _synthetic(values: Mapping[str, Any], k: int) -> tuple[float, ...] | None:
+    rates, length = values.get("synthetic_acceptance_rates"), values.get("synthetic_acceptance_length")
+    if values.get("rejection_sample_method") != "synthetic":
+        if rates is not None or length is not None:
+            raise ConfigError("synthetic_acceptance_* requires rejection_sample_method='synthetic'")
+        return None
+    if (rates is None) == (length is None):
+        raise ConfigError("Exactly one of synthetic_acceptance_rates and synthetic_acceptance_length must be given")
+    return _from_rates(rates, k) if length is None else _from_length(float(length), k)
+
+
+def _from_rates(rates: Any, k: int) -> tuple[float, ...]:
+    if not isinstance(rates, list) or len(rates) != k:
+        raise ConfigError(f"synthetic_acceptance_rates must be a list of length num_speculative_tokens={k}")
+    if not all(isinstance(rate, (int, float)) and 0 <= rate <= 1 for rate in rates):
+        raise ConfigError("synthetic_acceptance_rates must each lie in [0, 1]")
+    if any(later > earlier for earlier, later in pairwise(rates)):
+        raise ConfigError("synthetic_acceptance_rates must be non-increasing")
+    return tuple(float(rate) for rate in rates)
+
+
+def _from_length(length: float, k: int) -> tuple[float, ...]:
+    """The vector of least variance: as many certain positions as fit, one partial, the rest never."""
+    if not 1 <= length <= k + 1:
+        raise ConfigError(f"synthetic_acceptance_length must lie in [1, {k + 1}]")
+    extra = length - 1
+    return tuple(min(max(extra - position, 0.0), 1.0) for position in range(k))

@@ -1,0 +1,90 @@
+"""Seconds of one engine step, from the cost model. Called by `core` once per step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from speculative_lab.emulator.config import EngineConfig
+from speculative_lab.emulator.errors import ConfigError
+from speculative_lab.emulator.shapes import Shapes
+from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.physics.calibration import calibrated, calibrated_verifier
+from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, padded, roofline, step_parts
+
+
+@dataclass(frozen=True)
+class StepTimer:
+    """Prices steps; the noise is lognormal with mean 1."""
+
+    costs: StepCosts
+    knobs: KnobSpace
+    speculates: bool
+    noise: float
+    """Coefficient of variation."""
+
+    @cached_property
+    def ungraphed(self) -> KnobSpace:
+        """The knobs without graphs: sizes and ceiling are applied to what a step really decodes."""
+        return replace(self.knobs, capture_ceiling_tokens=None, capture_sizes=())
+
+    def seconds(
+        self, batch: int, k: int, verified: int, context: float, prefill: int, *, drafter: bool = True
+    ) -> float:
+        """Noise-free seconds of a step.
+
+        `batch` decoding requests with `context` tokens each verify `verified` draft tokens together, `prefill` prompt
+        tokens are computed, and `k` tokens per request are drafted for the next step. What is decoded runs as the next
+        captured size, or eagerly above the largest. `verified` differs from batch x k where K just changed and where
+        a look-up found no match. `drafter`: False where its pass is left out.
+        """
+        if not self.speculates:
+            return float(hard_off_seconds(self.costs, batch, context, prefill, self.knobs))
+        costs, decoded = self.costs, batch + verified
+        run = float(padded(self.knobs, np.asarray(decoded)))
+        further = run - batch * (k + 1)
+        fixed, tokens, attended, drafting, filled = step_parts(costs, self.ungraphed, batch, k, context, prefill)
+        verifier = float(fixed + tokens + attended) + costs.per_token * further
+        if decoded > (self.knobs.capture_ceiling_tokens or 0):
+            verifier = max(verifier, costs.eager_floor)
+        return verifier + float(filled + drafting if drafter else costs.per_token * prefill)
+
+    def pass_seconds(self, tokens: int, held: int) -> float:
+        """Noise-free seconds of a pass of the drafter alone over `tokens`, of requests that hold `held`."""
+        costs = self.costs
+        return costs.draft_fixed + costs.draft_per_token * tokens + costs.draft_per_kv_token * held
+
+    def noisy(self, seconds: float, rng: np.random.Generator) -> float:
+        """`seconds` times lognormal noise."""
+        if self.noise <= 0:
+            return seconds
+        sigma = math.sqrt(math.log1p(self.noise**2))
+        return seconds * math.exp(sigma * rng.standard_normal() - sigma * sigma / 2)
+
+
+def step_timer(config: EngineConfig, noise: float) -> StepTimer:
+    """The timer of an engine: published calibration where the pair has one, else the roofline of its shapes."""
+    shapes, knobs = config.shapes, config.knobs()
+    facts = PairFacts(shapes.verifier, shapes.speculator, shapes.accelerator, shapes.tensor_parallel_size)
+    costs = roofline(facts, knobs)
+    if costs is None:
+        raise ConfigError("the shapes of model and accelerator do not suffice to price a step")
+    return StepTimer(_pinned(costs, shapes), knobs, config.speculative is not None, noise)
+
+
+def _pinned(prior: StepCosts, shapes: Shapes) -> StepCosts:
+    """The prior, with what publications pin: the whole pair, or the verifier alone, on one accelerator at 16 bits."""
+    verifier, accelerator = shapes.verifier, shapes.accelerator
+    if shapes.tensor_parallel_size > 1 or verifier.bytes_per_parameter != 2.0 or verifier.kv_bytes_per_value != 2.0:
+        return prior
+    pair = calibrated(verifier.name, shapes.speculator.name, accelerator.name) if shapes.speculator else None
+    if pair is not None:
+        return pair
+    alone = calibrated_verifier(verifier.name, accelerator.name)
+    if alone is None:
+        return prior
+    return replace(prior, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)

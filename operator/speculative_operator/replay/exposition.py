@@ -1,0 +1,134 @@
+"""Prometheus' text exposition of one pod -> the samples that an adapter wants. Called by `session`.
+
+Of the 43 families of a vLLM exposition a reader wants a dozen, and the label sets of a pod hardly ever change: what
+stands before the last space of a line is judged once for each distinct text, so that a scrape costs a look-up a line.
+Everything out of the ordinary goes to `prometheus_client`'s parser, to which a property test holds this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+LARGEST_MEMORY = 65_536
+"""Distinct texts before a value that are remembered: the lines of 100 pods."""
+
+
+class ExpositionError(ValueError):
+    """A wanted line that is no sample, or a series with two values. The message quotes the line."""
+
+
+class SeriesKey(NamedTuple):
+    """Identity of a time series: name, and labels sorted by name."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+
+
+class Exposition:
+    """Parses expositions for the series called `names`, and remembers what their lines begin with."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+        self._heads: dict[str, SeriesKey | None] = {}
+        """What stands before a value -> the series; None: no wanted one, or not told by the beginning alone."""
+
+    def parse(self, text: str) -> dict[SeriesKey, float]:
+        """Value of every wanted series in `text`; timestamps and exemplars are dropped.
+
+        Values are as written, NaN and infinities included. Lines of other names are not looked at. Raises
+        ExpositionError.
+        """
+        found: dict[SeriesKey, float] = {}
+        heads = self._heads
+        for line in text.split("\n"):
+            head, _, tail = line.rpartition(" ")
+            try:
+                key = heads[head]
+            except KeyError:
+                key = self._learn(head)
+            if key is None:
+                if head not in heads:
+                    self._put_odd(found, line.strip())
+                continue
+            value = _plain_number(tail)
+            if value is None:
+                self._put_odd(found, line.strip())
+            else:
+                self._put(found, key, value, line)
+        return found
+
+    def _learn(self, head: str) -> SeriesKey | None:
+        """The series that `head` names; remembered when that, or that there is none, follows from `head` alone."""
+        if len(self._heads) >= LARGEST_MEMORY:
+            self._heads.clear()
+        plain = head.strip()
+        if plain and not self._concerns(plain):
+            self._heads[head] = None
+            return None
+        whole = _parsed(f"{plain} 0") if plain else None
+        if whole is None or whole.value != 0 or whole.timestamp is not None:
+            return None
+        self._heads[head] = key = _identity(whole) if whole.name in self._names else None
+        return key
+
+    def _concerns(self, line: str) -> bool:
+        """False only when the line can be no sample of a wanted name; a name may also stand within the braces."""
+        if line[0] == "#":
+            return False
+        name, brace, _ = line.partition("{")
+        return (bool(brace) and not name.strip()) or name.split(maxsplit=1)[0] in self._names
+
+    def _put_odd(self, found: dict[SeriesKey, float], line: str) -> None:
+        """A line that its beginning does not explain: with a timestamp, tabs, an exemplar, or broken."""
+        if not line or not self._concerns(line):
+            return
+        sample = _parsed(line)
+        if sample is None:
+            raise ExpositionError(f"not a sample: {_shown(line)}")
+        if sample.name in self._names:
+            self._put(found, _identity(sample), _finite_or_inf(sample.value), line)
+
+    @staticmethod
+    def _put(found: dict[SeriesKey, float], key: SeriesKey, value: float, line: str) -> None:
+        before = found.setdefault(key, value)
+        if before is not value and before != value:
+            raise ExpositionError(f"two values of one series: {_shown(line)}")
+
+
+def _identity(sample: Sample) -> SeriesKey:
+    return SeriesKey(sample.name, tuple(sorted(sample.labels.items())))
+
+
+def _parsed(line: str) -> Sample | None:
+    try:
+        families = list(text_string_to_metric_families(line))
+    except (ValueError, IndexError):
+        return None
+    return next((sample for family in families for sample in family.samples), None)
+
+
+def _plain_number(text: str) -> float | None:
+    """The number that `text` is; None for what the parser has to judge. Python alone would take 1_000."""
+    if "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _finite_or_inf(value: float) -> float:
+    """As a float: the parser keeps whole numbers of any length."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _shown(line: str) -> str:
+    text = line.strip()
+    return text if len(text) <= 120 else f"{text[:117]}..."

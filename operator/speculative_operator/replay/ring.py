@@ -1,0 +1,73 @@
+"""The last scrapes of one pod, kept until a window was cut from them. Used by `session`.
+
+A window joins the one before it: scrapes older than its end go. A bad scrape must not spoil what comes after it, so
+one is skipped, and from the second in a row on everything before is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.replay.exposition import SeriesKey
+
+HORIZON_SECONDS = 600.0
+"""Scrapes older than this begin no window: the tuner believes none that is much longer."""
+_WAITING = frozenset({Reason.STARTING, Reason.COLLECTING})
+
+
+class Ring:
+    """Scrapes of one pod, oldest first."""
+
+    def __init__(self, pod: str) -> None:
+        self.since: float | None = None
+        """Unix time at which the last window ended; None before the first."""
+        self._pod = pod
+        self._scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = deque()
+        self._labels: dict[SeriesKey, dict[str, str]] = {}
+        self._failures = 0
+
+    def add(self, time: float, values: Mapping[SeriesKey, float]) -> None:
+        """Keep a scrape made at `time`, which is later than all before."""
+        self._scrapes.append((time, values))
+        while self._scrapes[0][0] < time - HORIZON_SECONDS:
+            self._scrapes.popleft()
+
+    def series(self) -> list[Series]:
+        """What is kept, as a Prometheus would answer it, with the label `pod`."""
+        samples: dict[SeriesKey, list[tuple[float, float]]] = {}
+        for time, values in self._scrapes:
+            for key, value in values.items():
+                samples.setdefault(key, []).append((time, value))
+        return [Series(key.name, self._labelled(key), tuple(found)) for key, found in samples.items()]
+
+    def settle(self, result: PodWindow | Gap) -> None:
+        """Forget what the outcome of reading `series` has made useless."""
+        if isinstance(result, PodWindow):
+            self.since, self._failures = result.end, 0
+            while self._scrapes and self._scrapes[0][0] < result.end:
+                self._scrapes.popleft()
+        elif result.reason is Reason.COUNTER_RESET:
+            self._begin_anew()
+        elif result.reason not in _WAITING and self._scrapes:
+            self._failures += 1
+            if self._failures > 1:
+                self._begin_anew()
+            else:
+                self._scrapes.pop()
+
+    def _begin_anew(self) -> None:
+        """Only the newest scrape stays: the next one makes a window with it."""
+        newest = self._scrapes[-1]
+        self._scrapes.clear()
+        self._scrapes.append(newest)
+        self._labels.clear()
+        self._failures = 0
+
+    def _labelled(self, key: SeriesKey) -> dict[str, str]:
+        found = self._labels.get(key)
+        if found is None:
+            found = self._labels[key] = {**dict(key.labels), "pod": self._pod}
+        return found
