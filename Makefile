@@ -133,4 +133,4 @@ image: $(STAMP) ## images of operator and emulator on a base by digest, with pro
 	@$(PY) -m release image $(ARGS)
 
 clean: ## remove build output and the virtual environment (caches outside the tree stay)
-	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build lab/build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
