@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from speculative_operator.cli import tables
 from speculative_operator.cli.errors import FAILED, OK, UsageError
@@ -17,7 +17,7 @@ from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Metho
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix import markdown
 from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
-from speculative_operator.engines.matrix.version import Version, parse, show
+from speculative_operator.engines.matrix.version import parse, show
 
 EPILOG = """examples:
   speculative engines
@@ -27,7 +27,19 @@ EPILOG = """examples:
 
 exit status: 0 served, 1 every row asked for is refused, 2 wrong use of the command line"""
 
-_HEADERS = ("engine", "release", "method", "runner", "K changes", "data parallel", "passes at 0", "smaller K", "proven")
+_HEADERS = (
+    *("engine", "release", "method", "runner", "K changes", "data parallel", "passes at 0", "smaller K", "proven"),
+    *("K live", "off live"),
+)
+"""The last two: how each was shown, where the engine does it without a rollout."""
+
+
+class _Row(NamedTuple):
+    release: str
+    """As it was asked for: a release candidate is not the release that it names."""
+    alone: Answer
+    parallel: Answer
+    """The same under data parallelism."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,17 +68,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "markdown":
         sys.stdout.write("\n".join(markdown.section(engine) for engine in engines))
         return OK
-    pairs = [pair for engine in engines for pair in _pairs(engine, _version(engine, arguments.version), vendor, method)]
-    if not pairs:
+    rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
+    if not rows:
         raise UsageError(f"--method {method}: no engine asked for knows it", f"name one of {', '.join(Method)}")
     if arguments.output == "json":
-        for one, parallel in pairs:
-            print(json.dumps(_object(one, parallel)))
+        for row in rows:
+            print(json.dumps(_object(row)))
     elif method is not None:
-        _explain(pairs)
+        _explain(rows)
     else:
-        _list(pairs)
-    return FAILED if all(one.refused for one, _ in pairs) else OK
+        _list(rows)
+    return FAILED if all(row.alone.refused for row in rows) else OK
 
 
 def _named(kind: Any, text: str, what: str) -> Any:
@@ -77,59 +89,57 @@ def _named(kind: Any, text: str, what: str) -> Any:
     raise UsageError(f"{what} is {text!r}", f"name one of {', '.join(kind)}")
 
 
-def _version(engine: EngineType, given: str | None) -> Version:
-    text = given or DEFAULT_VERSIONS[engine]
-    version = parse(text)
+def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method | None) -> list[_Row]:
+    release = given or DEFAULT_VERSIONS[engine]
+    version = parse(release)
     if version is None:
-        raise UsageError(f"--version is {text!r}", "write a release such as 0.32.0")
-    return version
+        raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
+    both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
+    return [_Row(release, *pair) for pair in both if method in (None, pair[0].asked.method)]
 
 
-def _pairs(engine: EngineType, version: Version, vendor: Vendor, method: Method | None) -> list[tuple[Answer, Answer]]:
-    """Each answer, with the one under data parallelism."""
-    alone, parallel = (answers(engine, version, vendor, size) for size in (1, 2))
-    return [pair for pair in zip(alone, parallel, strict=True) if method in (None, pair[0].asked.method)]
+def _list(rows: list[_Row]) -> None:
+    tables.write(sys.stdout, _HEADERS, [_cells(row) for row in rows if not row.alone.refused], frozenset((6,)))
+    for release, one, _ in rows:
+        if one.refused:
+            print(f"refused: {one.asked.engine} {release}: {one.refused}")
 
 
-def _list(pairs: list[tuple[Answer, Answer]]) -> None:
-    served = [pair for pair in pairs if not pair[0].refused]
-    tables.write(sys.stdout, _HEADERS, [_cells(*pair) for pair in served], frozenset((6,)))
-    for one in (pair[0] for pair in pairs if pair[0].refused):
-        print(f"refused: {one.asked.engine} {show(one.asked.version)}: {one.refused}")
-
-
-def _cells(one: Answer, parallel: Answer) -> tuple[str, ...]:
-    asked = one.asked
+def _cells(row: _Row) -> tuple[str, ...]:
+    release, one, parallel = row
     return (
-        asked.engine,
-        show(asked.version),
-        markdown.name(asked.method, asked.variant),
-        asked.runner or "-",
+        one.asked.engine,
+        release,
+        markdown.name(one.asked.method, one.asked.variant),
+        one.asked.runner or "-",
         one.actuator,
         "refused" if parallel.refused else parallel.actuator,
         markdown.passes(one),
         "drafts less" if one.follows_k else "verifies less",
         one.proven,
+        one.live or "-",
+        one.off or "-",
     )
 
 
-def _explain(pairs: list[tuple[Answer, Answer]]) -> None:
+def _explain(rows: list[_Row]) -> None:
     """Every field of each answer, one a line."""
-    for place, (one, parallel) in enumerate(pairs):
-        shown = _object(one, parallel)
+    for place, row in enumerate(rows):
+        shown = _object(row)
         width = max(map(len, shown))
-        print(("\n" if place else "") + f"{one.asked.engine} {show(one.asked.version)}, {shown['method']}")
+        print(("\n" if place else "") + f"{shown['engine']} {row.release}, {shown['method']}")
         for key, value in shown.items():
             if key not in ("engine", "version", "method") and value not in (None, "", []):
                 print(f"  {key.ljust(width)}  {', '.join(value) if isinstance(value, list) else value}")
 
 
-def _object(one: Answer, parallel: Answer) -> dict[str, Any]:
+def _object(row: _Row) -> dict[str, Any]:
+    release, one, parallel = row
     asked, cell = one.asked, None if one.refused else one.cell
     served = cell is not None
     return {
         "engine": asked.engine.value,
-        "version": show(asked.version),
+        "version": release,
         "method": markdown.name(asked.method, asked.variant),
         "vendor": asked.vendor.value,
         "runner": asked.runner,
@@ -144,5 +154,7 @@ def _object(one: Answer, parallel: Answer) -> dict[str, Any]:
         "plugin": one.platform.plugin if one.platform else "",
         "note": cell.note if cell else "",
         "proven": one.proven.value,
+        "liveProven": one.live.value if one.live else None,
+        "offLiveProven": one.off.value if one.off else None,
         "source": one.source,
     }

@@ -85,6 +85,45 @@ def test_live_rows_are_the_proven_lines() -> None:
             assert cell.before <= vllm_forms.UNPROVEN
 
 
+def test_what_is_live_says_how_it_was_shown() -> None:
+    for cell in EVERY:
+        assert (cell.live is not None) == (cell.actuator is Actuator.LIVE), shown(cell)
+        line = cell.since[:2]
+        ran = cell.live is Proven.REAL_ENGINE
+        assert not ran or cell.method is not Method.NGRAM or line == (0, 32), "only make e2e-vllm runs ngram"
+        assert not ran or line in capability.OFF_PROVEN
+        if cell.off is not None:
+            assert (cell.runner, line in capability.OFF_PROVEN) == ("V1", True), shown(cell)
+            assert cell.method in capability.RESTS
+            assert cell.off is cell.live, "one run asserts both"
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "runner", "live", "off"),
+    [
+        ((0, 24, 0), Method.DRAFT_MODEL, "V1", Proven.CLASSES, None),
+        ((0, 24, 0), Method.EAGLE3, "V1", Proven.SOURCE, None),
+        ((0, 25, 1), Method.DRAFT_MODEL, "V1", Proven.REAL_ENGINE, Proven.REAL_ENGINE),
+        ((0, 29, 0), Method.EAGLE3, "V1", Proven.REAL_ENGINE, Proven.REAL_ENGINE),
+        ((0, 29, 0), Method.NGRAM, "V1", Proven.SOURCE, None),
+        ((0, 30, 0), Method.DRAFT_MODEL, "V1", Proven.CLASSES, None),
+        ((0, 32, 0), Method.NGRAM, "V1", Proven.REAL_ENGINE, None),
+        ((0, 33, 0), Method.EAGLE, "V1", Proven.SOURCE, Proven.SOURCE),
+        ((0, 33, 0), Method.MTP, "V1", Proven.SOURCE, None),
+        ((0, 32, 0), Method.EAGLE3, "V2", Proven.SOURCE, None),
+        ((0, 31, 0), Method.EAGLE3, "V2", None, None),
+        ((0, 34, 0), Method.DRAFT_MODEL, "V1", None, None),
+    ],
+)
+def test_how_each_release_was_shown(
+    version: Version, method: Method, runner: str, live: Proven | None, off: Proven | None
+) -> None:
+    one = answer(Question(EngineType.VLLM, version, method, runner))
+    assert (one.live, one.off) == (live, off)
+    beside = answer(Question(EngineType.VLLM, version, method, runner, data_parallel_size=2))
+    assert (beside.live, beside.off) == (None, None)
+
+
 @pytest.mark.parametrize("first", VERSIONS)
 def test_at_most_one_platform_row(first: Version) -> None:
     for engine, vendor in itertools.product(EngineType, Vendor):

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from speculative_operator.engines.vllm.capability import OFF_PROVEN
-from speculative_operator.engines.vllm.plan import RESTS
+from speculative_operator.engines.vllm.capability import OFF_PROVEN, RESTS
 from speculative_operator.payload import speculative_off as off
 from speculative_operator.payload import speculative_worker as worker
 

@@ -68,6 +68,16 @@ class Answer:
         return Proven.SOURCE if self.cell is None or plugged else self.cell.proven
 
     @property
+    def live(self) -> Proven | None:
+        """How live changes of K were shown; None where K changes otherwise."""
+        return self.cell.live if self.cell is not None and self.actuator is Actuator.LIVE else None
+
+    @property
+    def off(self) -> Proven | None:
+        """How it was shown that the drafter is left out live; None where it is not."""
+        return self.cell.off if self.cell is not None and self.actuator is Actuator.LIVE else None
+
+    @property
     def source(self) -> str:
         """Where the row was read or shown; for a plug-in, where its own was."""
         if self.platform is not None and (self.platform.plugin or self.cell is None):

@@ -24,6 +24,8 @@ class Proven(StrEnum):
 
     REAL_ENGINE = "RealEngine"
     """An end-to-end run on the real engine asserts it; the source names the make target."""
+    CLASSES = "Classes"
+    """What the operator mounts ran in the release's own scheduler classes; no model did."""
     EMULATED = "Emulated"
     """The whole loop runs so against the emulator, whose behaviour was read from the engine's source."""
     SOURCE = "Source"
@@ -115,6 +117,10 @@ class Cell:
     refused: str = ""
     """Remedy, for what cannot be served: a clause such as `use eagle3 or mtp`, preceded by the reason."""
     proven: Proven = Proven.SOURCE
+    live: Proven | None = None
+    """How it was shown that K changes while the engine runs, on whatever accelerator; None: it does not."""
+    off: Proven | None = None
+    """How it was shown that nothing of the drafter runs while K = 0 lasts; None: something does, or it is a rollout."""
     note: str = ""
     """What else a user should know, one sentence: it becomes a footnote."""
 

@@ -45,6 +45,7 @@ __all__ = [
     "METHODS",
     "OFF_PROVEN",
     "OLDEST",
+    "RESTS",
     "SCHEDULE_SINCE",
     "SHUTDOWN_TIMEOUT_SINCE",
     "V2_SCHEDULE_SINCE",
@@ -56,17 +57,32 @@ __all__ = [
     "runner_under_schedule",
 ]
 
-LIVE_PROVEN: tuple[tuple[int, int], ...] = tuple((0, minor) for minor in range(24, 34))
-"""Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere. By
-`realengine.matrix`; 0.24 and 0.30 by their scheduler classes alone, for their builds for CPUs cannot verify drafts."""
-OFF_PROVEN: tuple[tuple[int, int], ...] = tuple(line for line in LIVE_PROVEN if line not in ((0, 24), (0, 30)))
+
+def _lines(*proofs: Proven) -> tuple[tuple[int, int], ...]:
+    """Release lines on which the V1 runner's K is live, by what the mounted scheduler ran in there."""
+    return tuple(
+        (0, minor)
+        for one in RELEASES
+        if one.actuator is Actuator.LIVE and one.runner is Runner.V1 and one.proven in proofs
+        for minor in range(one.since[1], (one.before or one.since)[1])
+    )
+
+
+LIVE_PROVEN = _lines(*Proven)
+"""Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere."""
+OFF_PROVEN = _lines(Proven.REAL_ENGINE)
 """Release lines on which workers left the drafter out. The payload's worker holds the same list."""
+RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
+"""Methods whose drafter a worker of the V1 runner leaves out; the payload holds the same list."""
 EMULATED: Version = (0, 32, 0)
 """The release that the emulator imitates; a test holds the rows of this release to it."""
 
 _TRUSTED = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.STEP_TIME})
 _REAL = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
 """Methods whose live changes of K the end-to-end run on the real engine asserts: CPU, V1 runner, one process."""
+_MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
+"""Methods whose K was changed, and whose drafter was left out, in the real engine of every release that has a build."""
+_IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
 _NO_PIPELINE = "speculation does not work with pipeline parallelism before 0.15.0; use a newer engine.version"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
@@ -114,8 +130,23 @@ def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
         passes_at_zero=form.passes_at_zero,
         follows_k=form.follows,
         metrics=cell.metrics | ({Figure.K_IN_FORCE} if live else set()),
+        live=_live(cell, release) if live else None,
+        off=_off(cell, release) if live else None,
     )
     yield replace(cell, data=Extent.MANY, note=_DEADLOCK, source="vLLM 0.32.0 config/vllm.py; vllm#44185, vllm#45963")
+
+
+def _live(cell: Cell, release: Release) -> Proven:
+    """How live changes of K were shown."""
+    ran = _IN_CLASSES if release.proven is Proven.CLASSES else _REAL if release.since == EMULATED else _MATRIX
+    return release.proven if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
+
+
+def _off(cell: Cell, release: Release) -> Proven | None:
+    """How it was shown that workers leave the drafter out; None where they do not."""
+    if cell.method not in RESTS or release.proven is not Proven.REAL_ENGINE:
+        return None
+    return Proven.REAL_ENGINE if cell.method in _MATRIX and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
 def _graded(cell: Cell) -> tuple[Cell, ...]:

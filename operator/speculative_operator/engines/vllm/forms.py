@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Method
-from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.cell import Proven, Variant
 from speculative_operator.engines.matrix.version import Version
 
 OLDEST: Version = (0, 11, 0)
@@ -140,18 +140,24 @@ class Release:
     since: Version
     before: Version | None
     actuator: Actuator
+    proven: Proven = Proven.SOURCE
+    """Live: what the mounted scheduler ran in there."""
 
 
 RELEASES: tuple[Release, ...] = (
     Release(_V1, OLDEST, SCHEDULE_SINCE, Actuator.RESTART),
-    Release(_V1, SCHEDULE_SINCE, (0, 32, 0), Actuator.LIVE),
-    Release(_V1, (0, 32, 0), (0, 33, 0), Actuator.LIVE),
-    Release(_V1, (0, 33, 0), UNPROVEN, Actuator.LIVE),
+    Release(_V1, SCHEDULE_SINCE, (0, 25, 0), Actuator.LIVE, Proven.CLASSES),
+    Release(_V1, (0, 25, 0), (0, 30, 0), Actuator.LIVE, Proven.REAL_ENGINE),
+    Release(_V1, (0, 30, 0), (0, 31, 0), Actuator.LIVE, Proven.CLASSES),
+    Release(_V1, (0, 31, 0), (0, 32, 0), Actuator.LIVE, Proven.REAL_ENGINE),
+    Release(_V1, (0, 32, 0), (0, 33, 0), Actuator.LIVE, Proven.REAL_ENGINE),
+    Release(_V1, (0, 33, 0), UNPROVEN, Actuator.LIVE, Proven.REAL_ENGINE),
     Release(_V1, UNPROVEN, None, Actuator.TABLE),
     Release(_V2, OLDEST, V2_SCHEDULE_SINCE, Actuator.RESTART),
     Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE),
     Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE),
     Release(_V2, UNPROVEN, None, Actuator.TABLE),
 )
-"""That of the end-to-end run apart from others. Newer releases than the proven ones are held to what the newest known
-one does without the mounted scheduler."""
+"""That of the end-to-end run, 0.32, apart from others. `realengine.matrix` ran those: 0.24 and 0.30 by their scheduler
+classes alone, for their builds for CPUs cannot verify drafts; 0.33 is its Python over the kernels of 0.32. Newer ones
+are held to what the newest known one does without the mounted scheduler."""

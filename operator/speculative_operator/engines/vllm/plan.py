@@ -73,23 +73,17 @@ def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
     return method is Method.NGRAM and planned.runner is Runner.V1 and spec.verifier.pipeline_parallel_size == 1
 
 
-RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
-"""Methods whose drafter a worker of the V1 runner leaves out; the payload holds the same list."""
-
-
 def rests(spec: DeploymentSpec, planned: Plan) -> bool:
     """True when pods can leave the drafter out while K = 0 lasts: where workers are changed live and K = 0 is a row."""
     verifier, speculator = spec.verifier, spec.speculator
     ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
-    live = planned.actuator is Actuator.LIVE and planned.runner is Runner.V1 and 0 in planned.ks
-    return (
-        live
-        and planned.version[:2] in capability.OFF_PROVEN
-        and ranks == 1
-        and speculator is not None
-        and speculator.method in RESTS
-        and not speculator.parallel_drafting
+    if speculator is None or ranks > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
+        return False
+    vendor = spec.accelerator.vendor
+    cell = capability.cell_of(
+        speculator.method, planned.version, planned.runner, vendor=vendor, variant=planned.variant
     )
+    return cell is not None and cell.off is not None
 
 
 def leaves_out(spec: DeploymentSpec, planned: Plan) -> bool:
