@@ -49,10 +49,7 @@ class Ask:
 
 SERVED = (
     Ask("sglang", {"engine": {"type": "SGLang"}, "speculator": _HEAD, "speculation": _SCHEDULE}),
-    Ask(
-        "tensorrt-llm",
-        {"engine": {"type": "TensorRTLLM", "version": "1.3.0"}, "speculator": _HEAD, "speculation": _SCHEDULE},
-    ),
+    Ask("tensorrt-llm", {"engine": {"type": "TensorRTLLM"}, "speculator": _HEAD, "speculation": _SCHEDULE}),
     Ask("tgi", {"engine": {"type": "TGI"}, "speculator": {"method": "ngram"}}),
 )
 REFUSED = (
@@ -68,7 +65,7 @@ REFUSED = (
     ),
     Ask("suffix-on-old-vllm", {"engine": {"version": "0.11.0"}, "speculator": {"method": "suffix"}}),
     Ask("rising-on-trt", {
-        "engine": {"type": "TensorRTLLM", "version": "1.3.0"},
+        "engine": {"type": "TensorRTLLM"},
         "speculator": _HEAD,
         "speculation": {"mode": "Static", "schedule": [[1, 8, 2], [9, 64, 4]]},
     }),

@@ -33,13 +33,12 @@ PARSERS: dict[EngineType, Parser] = {
     EngineType.TENSORRT_LLM: parse_tensorrt_llm,
     EngineType.TGI: parse_tgi,
 }
-NEW = {EngineType.TENSORRT_LLM: "1.3.0"}
 TABLE = KTable.from_rows([[1, 4, 4], [5, 256, 1]])
 
 
 def deployments() -> list[DeploymentSpec]:
     """Every method that an engine does not refuse, in every mode, on the releases that differ."""
-    kinds = [(kind, "") for kind in PARSERS] + [(EngineType.TENSORRT_LLM, "1.3.0")]
+    kinds = [(kind, "") for kind in PARSERS] + [(EngineType.TENSORRT_LLM, "1.2.0")]
     found = []
     for kind, version in kinds:
         for method in (None, *Method):
@@ -90,7 +89,7 @@ def test_every_rendered_command_line_starts(subject: DeploymentSpec, tmp_path: P
 @pytest.mark.parametrize("kind", [EngineType.SGLANG, EngineType.TENSORRT_LLM])
 def test_a_table_is_what_the_engine_does(kind: EngineType, tmp_path: Path) -> None:
     """K by the number of requests, through the file; SGLang pads batches to the sizes of its graphs."""
-    subject = of(kind, Method.EAGLE3, version=NEW.get(kind, ""))
+    subject = of(kind, Method.EAGLE3)
     engine = engine_for(subject)
     assert engine.knobs(subject).actuator is Actuator.TABLE
     program, _ = started(subject, TABLE, tmp_path)
@@ -102,7 +101,7 @@ def test_a_table_is_what_the_engine_does(kind: EngineType, tmp_path: Path) -> No
 @pytest.mark.parametrize("streams", [True, False])
 def test_the_reader_sees_what_happened(kind: EngineType, streams: bool, tmp_path: Path) -> None:
     """Within what the engine's metrics can tell: they lag, and SGLang's steps are derived."""
-    subject = of(kind, Method.EAGLE3, version=NEW.get(kind, ""))
+    subject = of(kind, Method.EAGLE3)
     program, _ = started(subject, KTable.constant(3, 256), tmp_path)
     run = dialect_run(kind, program)
     feed(run, seconds=8.0, streams=streams)
@@ -122,7 +121,7 @@ def test_the_reader_sees_what_happened(kind: EngineType, streams: bool, tmp_path
 
 def test_without_a_speculator_the_readers_say_so(tmp_path: Path) -> None:
     for kind in (EngineType.SGLANG, EngineType.TENSORRT_LLM):
-        subject = of(kind, None, version=NEW.get(kind, ""))
+        subject = of(kind, None)
         run = dialect_run(kind, started(subject, KTable.constant(0, 256), tmp_path)[0])
         feed(run, seconds=4.0, streams=False)
         first = scraped(run, 1000.0)

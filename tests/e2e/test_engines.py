@@ -81,7 +81,7 @@ CASES = (
     ),
     Case(
         "tensorrt",
-        {"type": "TensorRTLLM", "version": "1.3.0"},
+        {"type": "TensorRTLLM"},
         HEAD,
         {"mode": "Static", "schedule": [[1, 64, 5]]},
         {"mode": "Static", "schedule": [[1, 8, 4], [9, 64, 2]]},

@@ -18,6 +18,8 @@ LABEL_PAIR = f"{GROUP}/pair"
 LABEL_JOB = f"{GROUP}/job"
 """On Jobs and their pods: what they are for, a value of `domain.jobs.Purpose`."""
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_VERSION = "app.kubernetes.io/version"
+"""On pods: the engine's release that they were made for."""
 
 ANNOTATION_HASH = f"{GROUP}/rendered-hash"
 """On every child: hash of the manifest as rendered, so that an unchanged child costs no call."""

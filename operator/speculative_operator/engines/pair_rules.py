@@ -6,6 +6,8 @@ read: a later one may have learned more.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method
 from speculative_operator.engines.matrix.cell import Variant
@@ -54,6 +56,9 @@ auxiliary hidden states; for the others "Model does not support EAGLE3 interface
 SAME_SIZE_SINCE: Version = (0, 14, 0)
 """draft_model came back to vLLM with the check of `vocab_size` (vllm#24322)."""
 
+SGLANG_READ: Version = (0, 5, 23)
+"""SGLang release whose speculative/standalone_worker_v2.py refuses a draft model of another `vocab_size`."""
+
 
 def rules_of(spec: DeploymentSpec) -> EngineRules:
     """The rules of the engine and release that `spec` names. Never raises for a spec that has passed the API."""
@@ -64,6 +69,8 @@ def rules_of(spec: DeploymentSpec) -> EngineRules:
     k = max(engine.knobs(spec).ks, default=0) if spec.speculates else 0
     plain = EngineRules(spec.engine.type, spec.engine.version, refused, k or None)
     version = parse(spec.engine.version)
+    if spec.engine.type is EngineType.SGLANG:
+        return replace(plain, same_vocabulary_size=version == SGLANG_READ)
     if spec.engine.type is not EngineType.VLLM or version is None:
         return plain
     return _vllm(plain, version)

@@ -164,7 +164,7 @@ def _made(turn: _Turn, pairing: Pairing, choice: Effective, beside: tuple[Notice
     verdict = consider(held, observation, policy, in_force, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _leaving(world, turn, policy, own)
     said = _said(turn.world, pairing, choice)
-    made_of = upgrade.made_of(choice, policy, verdict.in_force)
+    made_of = _made_of(turn, choice, policy, verdict.in_force)
     try:
         desired = desired_children(world, engine, verdict.in_force, made_of, own, leaving)
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
@@ -197,6 +197,18 @@ def _made(turn: _Turn, pairing: Pairing, choice: Effective, beside: tuple[Notice
     room_for = _template(desired) if asks and world.room is None else None
     tried_anew = verdict.in_force.why is Reason.TRIES_CHANGED
     return Outcome(actions, status, told, verdict.memory, tried_anew, room_for, memories), others
+
+
+def _made_of(turn: _Turn, choice: Effective, policy: Policy, in_force: InForce) -> str:
+    """What pods are made of (`upgrade.made_of`). Those that run may be of the release that was the default before, on
+    which K changed otherwise: where nobody named a release, another default asks for no other pods."""
+    asked, engine = upgrade.made_of(choice, policy, in_force), choice.named.engine
+    former = upgrade.release_of_pods(turn.world)
+    if engine.version_named or former in ("", engine.version):
+        return asked
+    knobs = turn.engine.knobs(replace(choice.named, engine=replace(engine, version=former)))
+    before = upgrade.made_of(choice, replace(policy, knobs=knobs), in_force)
+    return asked if upgrade.asks_for_others(turn.world, before) else before
 
 
 def _policy(turn: _Turn, pairing: Pairing, choice: Effective) -> Policy:

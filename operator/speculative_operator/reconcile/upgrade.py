@@ -92,6 +92,11 @@ def asks_anew(world: World) -> bool:
     return _borne(world.deployment, names.ANNOTATION_ADOPT) != world.spec.adopt
 
 
+def release_of_pods(world: World) -> str:
+    """The engine's release that pods were made for; empty where there are none, or they do not say."""
+    return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_VERSION)
+
+
 def kept(world: World, planned: Plan) -> Plan:
     """What of a plan leaves pods as they were made: what is missing beside them or was changed by others is put right,
     the table and the number of replicas follow."""

@@ -44,7 +44,7 @@ def of_pods(spec: DeploymentSpec) -> dict[str, str]:
         names.LABEL_PAIR: pair_hash(spec),
     }
     version = label_value(spec.engine.version)
-    return {**labels, "app.kubernetes.io/version": version} if version else labels
+    return {**labels, names.LABEL_VERSION: version} if version else labels
 
 
 def owner(spec: DeploymentSpec) -> dict[str, Any]:

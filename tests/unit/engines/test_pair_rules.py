@@ -54,6 +54,11 @@ def test_of_other_engines_nothing_is_claimed_that_was_not_read(engine: EngineTyp
     assert not any((rules.same_vocabulary_size, rules.divisible_heads, rules.checks_lengths, rules.parallel_token))
 
 
+@pytest.mark.parametrize(("version", "refuses"), [("0.5.23", True), ("0.5.24", False)])
+def test_a_draft_model_of_another_vocabulary_does_not_start_in_sglang(version: str, refuses: bool) -> None:
+    assert rules_of(replace(spec(), engine=at(version, EngineType.SGLANG))).same_vocabulary_size is refuses
+
+
 def test_a_version_that_cannot_be_read_claims_nothing() -> None:
     assert rules_of(replace(spec(), engine=at("latest"))).mtp_types is None
 

@@ -33,7 +33,15 @@ _SEEN = frozenset({Figure.ACCEPTED, Figure.STEP_TIME, Figure.K_IN_FORCE})
 _HOOK = "SGLang 0.5.23 arg_groups/speculative_hook.py"
 _ADAPTIVE = "SGLang 0.5.23 speculative/adaptive_spec_params.py"
 _PIPELINE = "SGLang 0.5.23 arg_groups/validation_hook.py, check_pipeline_parallel_compat"
-_NOTE = "A batch is padded to the next CUDA-graph size before its K is looked up, so a band may begin a size early."
+_NOTE = (
+    "A slot of the adaptive file has one candidate, so that K goes by the table and not by the engine's own law, which "
+    "knows no costs; a batch is padded to the next CUDA-graph size first, so a band may begin a size early."
+)
+_MODULES = (
+    " Where the checkpoint has several modules (MiMo-V2, Step 3.5, GigaChat 3.5) the engine drops the table with a "
+    "warning and drafts its largest K at every load."
+)
+_STATIC = "The engine's adaptive mode, which takes a table, is for EAGLE and EAGLE-3 alone: K changes by a rollout."
 
 
 def _adaptive(method: Method) -> tuple[Cell, ...]:
@@ -42,7 +50,8 @@ def _adaptive(method: Method) -> tuple[Cell, ...]:
     cells = [
         Cell(
             EngineType.SGLANG, method, OLDEST, Actuator.TABLE, _ADAPTIVE,
-            data=Extent.ONE, pipeline=Extent.ONE, metrics=_SEEN, note=_NOTE,
+            data=Extent.ONE, pipeline=Extent.ONE, metrics=_SEEN,
+            note=_NOTE + (_MODULES if method is Method.MTP else ""),
         ),
         Cell(
             EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE,
@@ -59,12 +68,12 @@ def _adaptive(method: Method) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _fixed(method: Method, source: str = _HOOK, block_drafter: bool = False) -> tuple[Cell, ...]:
+def _fixed(method: Method, block_drafter: bool = False) -> tuple[Cell, ...]:
     """Methods whose K is fixed at start."""
     return (
         Cell(
-            EngineType.SGLANG, method, OLDEST, Actuator.RESTART, source, pipeline=Extent.ONE,
-            passes_at_zero=0.0, block_drafter=block_drafter, metrics=_SEEN,
+            EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE,
+            passes_at_zero=0.0, block_drafter=block_drafter, metrics=_SEEN, note=_STATIC,
         ),
         _no_pipeline(method),
     )  # fmt: skip

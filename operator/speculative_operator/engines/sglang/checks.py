@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
+from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.version import parse
 from speculative_operator.engines.sglang.capability import OFFER, WITH_LORA
-from speculative_operator.engines.sglang.user_arguments import FLAGS, LOSSY_FLAGS
+from speculative_operator.engines.sglang.user_arguments import FLAGS, LOSSY_FLAGS, SAMPLING_FLAG
 from speculative_operator.engines.shared.checks import UNSUPPORTED, common, unreadable_version
 
 
@@ -25,8 +26,8 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-    """Relaxed acceptance, which a user can only ask for through engine.args."""
-    return tuple(_notices(spec))
+    """Output that may not be the verifier's: asked for through engine.args, or what is left of sampling on AMD."""
+    return (*_notices(spec), *_greedy_on_amd(spec))
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
@@ -51,6 +52,22 @@ def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
             if not _is_one(value):
                 message = f"engine.args sets {flag} {value}: outputs may differ from the verifier's own; remove it"
                 yield Notice(Reason.LOSSY, message)
+
+
+def _greedy_on_amd(spec: DeploymentSpec) -> Iterator[Notice]:
+    """SGLang 0.5.23 speculative/eagle_utils.py, _verify_uses_greedy, and arg_groups/speculative_hook.py."""
+    method = spec.speculator.method if spec.speculator is not None and spec.speculates else None
+    if spec.accelerator.vendor is not Vendor.AMD or method not in (Method.EAGLE3, Method.DRAFT_MODEL):
+        return
+    if method is Method.EAGLE3 and any(FLAGS.name(one) == SAMPLING_FLAG for one in spec.engine.args):
+        return
+    message = (
+        f"speculator.method {method}: on AMD SGLang verifies it by the likeliest token alone, so that requests get "
+        "the answer of temperature 0 whatever they ask for; use eagle, mtp or engine.type: vLLM"
+    )
+    if method is Method.EAGLE3:
+        message += f", or give {SAMPLING_FLAG} in engine.args where the drafter has the verifier's whole vocabulary"
+    yield Notice(Reason.LOSSY, message)
 
 
 def _is_one(value: str) -> bool:

@@ -6,6 +6,8 @@ from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags
 
 LOSSY_FLAGS = ("--speculative-accept-threshold-single", "--speculative-accept-threshold-acc")
 """Below 1.0 they accept drafts that the verifier would not have written."""
+SAMPLING_FLAG = "--speculative-use-rejection-sampling"
+"""Has drafts verified by their probability on AMD too, where a release does so for eagle and mtp only by itself."""
 
 FLAGS = Flags(
     owned={

@@ -16,6 +16,9 @@ OLDEST: Version = (3, 0, 0)
 DEFAULT_MAX_BATCH = 128
 """TGI's own limit of concurrent requests; more are answered 429."""
 
+NOTHING_TUNED = (
+    "With TGI nothing is tuned: K stays what it is when a pod starts, for no metric tells how many tokens were drafted"
+)
 _SOURCE = "text-generation-inference 3.3.7 launcher/src/main.rs"
 _REMEDY = "TGI has ngram and medusa only; use one of them or engine.type: vLLM"
 
@@ -24,7 +27,7 @@ def _served(method: Method) -> Cell:
     return Cell(
         EngineType.TGI, method, OLDEST, Actuator.RESTART, _SOURCE, passes_at_zero=0.0,
         block_drafter=method is Method.MEDUSA,
-        note="TGI is in maintenance mode; its metrics do not tell how many tokens were drafted.",
+        note=f"{NOTHING_TUNED}. TGI is in maintenance mode.",
     )  # fmt: skip
 
 

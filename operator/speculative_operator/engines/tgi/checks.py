@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.version import parse
 from speculative_operator.engines.shared.checks import UNSUPPORTED, common, unreadable_version
-from speculative_operator.engines.tgi.capability import OFFER
+from speculative_operator.engines.tgi.capability import NOTHING_TUNED, OFFER
 from speculative_operator.engines.tgi.user_arguments import FLAGS
 
 
@@ -25,12 +25,12 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-    """TGI's state of maintenance (its README since 2025-12-11)."""
-    message = (
-        "TGI is in maintenance mode: only small fixes are accepted, and K is fixed when a pod starts; "
-        "engine.type: vLLM or SGLang is maintained"
-    )
-    return (Notice(Reason.ENGINE_UNMAINTAINED, message),)
+    """That nothing is tuned where that is asked for, and TGI's state of maintenance (its README since 2025-12-11)."""
+    unmaintained = "TGI is in maintenance mode: small fixes only; engine.type: vLLM or SGLang is maintained"
+    found = (Notice(Reason.ENGINE_UNMAINTAINED, unmaintained),)
+    if not spec.speculates or spec.speculation.mode not in (Mode.AUTO, Mode.RECOMMEND):
+        return found
+    return (Notice(Reason.UNSUPPORTED_BY_ENGINE, f"{NOTHING_TUNED}; set speculation.mode: Static, or use vLLM"), *found)
 
 
 def _verifier(spec: DeploymentSpec) -> Iterator[Refusal]:

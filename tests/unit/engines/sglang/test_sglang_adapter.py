@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.unit.engines.kinds import of, refused
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
+    AcceleratorRequest,
     EngineType,
     LoraLimits,
     Method,
@@ -301,3 +303,20 @@ def test_relaxed_acceptance_is_never_set_and_said_aloud() -> None:
     assert "0.8" in found[0].message
     assert ENGINE.notices(sglang(args=("--speculative-accept-threshold-acc", "1.0"))) == ()
     assert ENGINE.notices(sglang()) == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "said"),
+    [
+        (Method.EAGLE3, (), 1), (Method.DRAFT_MODEL, (), 1), (Method.EAGLE, (), 0), (Method.MTP, (), 0),
+        (Method.EAGLE3, ("--speculative-use-rejection-sampling",), 0),
+        (Method.DRAFT_MODEL, ("--speculative-use-rejection-sampling",), 1),
+    ],
+)  # fmt: skip
+def test_that_amd_ignores_temperature_is_said(method: Method, args: tuple[str, ...], said: int) -> None:
+    nvidia = sglang(method, args=args)
+    amd = replace(nvidia, accelerator=AcceleratorRequest("amd.com/gpu"))
+    assert ENGINE.notices(nvidia) == ()
+    assert [notice.reason for notice in ENGINE.notices(amd)] == [Reason.LOSSY] * said
+    off = replace(amd, speculation=replace(amd.speculation, mode=Mode.OFF))
+    assert ENGINE.notices(off) == ()

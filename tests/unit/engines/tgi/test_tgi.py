@@ -47,10 +47,19 @@ def test_without_a_drafter() -> None:
 
 
 def test_the_state_of_the_engine_is_said_for_every_spec() -> None:
-    for subject in (tgi(), tgi(None), tgi(mode=Mode.OFF)):
-        (notice,) = ENGINE.notices(subject)
+    for subject in (tgi(), tgi(None), tgi(mode=Mode.OFF), tgi(mode=Mode.STATIC, num_speculative_tokens=3)):
+        *_, notice = ENGINE.notices(subject)
         assert notice.reason is Reason.ENGINE_UNMAINTAINED
         assert "vLLM or SGLang" in notice.message
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.RECOMMEND])
+def test_that_nothing_is_tuned_is_said_where_it_is_asked_for(mode: Mode) -> None:
+    notice, _ = ENGINE.notices(tgi(mode=mode))
+    assert notice.reason is Reason.UNSUPPORTED_BY_ENGINE
+    assert "nothing is tuned" in notice.message
+    for subject in (tgi(None), tgi(mode=Mode.OFF), tgi(mode=Mode.STATIC, num_speculative_tokens=3)):
+        assert len(ENGINE.notices(subject)) == 1
 
 
 def test_nothing_is_measured() -> None:
