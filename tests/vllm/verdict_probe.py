@@ -1,8 +1,9 @@
 """Run by vLLM's own interpreter: does vLLM start with these command lines, and what does it accept of what it drafts?
-Called by test_verdicts.py, reads and writes JSON.
+Called by test_verdicts.py and test_quantized.py, reads and writes JSON.
 
 Standard input: a list of objects `name`, `args`, `prompts`, `tokens`. Standard output, last line: the same number of
-objects with `name`, and either `problem` or `drafts`, `drafted`, `accepted`, `texts`. vLLM is imported once; each
+objects with `name`, and either `problem` or `drafts`, `drafted`, `accepted`, `texts`, `loaded`: of each model, verifier
+first, what was read of its weights before kernels lay them out anew. vLLM is imported once; each
 command line has a fork of this process to itself, in which models are loaded and texts generated.
 """
 # mypy: disable-error-code="import-not-found,unused-ignore,import-untyped"
@@ -20,6 +21,7 @@ import vllm.v1.engine.llm_engine
 import vllm.v1.worker.cpu_worker  # noqa: F401  (imported once for all forks)
 from vllm.engine.arg_utils import EngineArgs
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.model_executor.model_loader import base_loader
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from vllm import LLM, SamplingParams
@@ -29,6 +31,19 @@ COUNTERS = {
     "vllm:spec_decode_num_draft_tokens": "drafted",
     "vllm:spec_decode_num_accepted_tokens": "accepted",
 }
+LOADED: list[dict[str, Any]] = []
+_lay_out = base_loader.process_weights_after_loading
+
+
+def look_and_lay_out(model: Any, config: Any, device: Any) -> None:
+    """What vLLM calls when a model's weights are read."""
+    schemes = {type(module.scheme).__name__ for module in model.modules() if hasattr(module, "scheme")}
+    stored = sum(one.numel() * one.element_size() for one in model.parameters())
+    LOADED.append({"quantization": config.quantization, "schemes": sorted(schemes), "bytes": stored})
+    _lay_out(model, config, device)
+
+
+base_loader.process_weights_after_loading = look_and_lay_out
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +59,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     for metric in model.get_metrics():
         if name := COUNTERS.get(metric.name):
             found[name] += int(metric.value)
-    return {**found, "texts": [one.outputs[0].text for one in told]}
+    return {**found, "texts": [one.outputs[0].text for one in told], "loaded": LOADED}
 
 
 def forked(asked: dict[str, Any]) -> dict[str, Any]:
