@@ -92,7 +92,10 @@ class Fleet:
         }
         with (self.out / "operator.log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "speculative_operator"], env=environment, stdout=log, stderr=subprocess.STDOUT
+                [sys.executable, "-m", "speculative_operator", "--kubeconfig", environment["KUBECONFIG"]],
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
             try:
                 yield process.pid

@@ -101,7 +101,7 @@ class Operator:
             **self.variables,
         }  # fmt: skip
         with self.log.open("ab") as out:
-            command = [sys.executable, "-m", "speculative_operator"]
+            command = [sys.executable, "-m", "speculative_operator", "--kubeconfig", environment["KUBECONFIG"]]
             self._process = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
         self.starts += 1
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
+import os
 import random
 import sys
 import time
@@ -42,13 +44,27 @@ EXIT_SETTINGS = 2
 EXIT_LOST = 3
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the operator; the exit status: 0 asked to stop, 1 failed, 2 bad settings, 3 lost the Lease."""
+    kubeconfig = _parser().parse_args(argv).kubeconfig
+    if not kubeconfig and not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        sys.stderr.write(
+            "speculative-operator runs in a pod, where its chart installs it. To run it from here, name the cluster "
+            "that it may change: --kubeconfig FILE. It takes neither KUBECONFIG nor the current context by itself\n"
+        )
+        return EXIT_SETTINGS
+    if kubeconfig:
+        os.environ["KUBECONFIG"] = kubeconfig
     try:
         chosen = settings.load()
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_SETTINGS
+    return _serve(chosen)
+
+
+def _serve(chosen: Settings) -> int:
+    """Run until asked to stop; the exit status."""
     logs.configure(chosen.log_level, chosen.log_format)
     log.info("speculative-operator %s", __version__)
     try:
@@ -64,6 +80,19 @@ def main() -> int:
         log.exception("the operator ends")
         return 1
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="speculative-operator",
+        description="Reconciles SpeculativeDeployments until it is stopped. Its settings are environment variables "
+        f"{settings.PREFIX}...: docs/settings.md. The command line tool for people is `speculative`.",
+    )
+    parser.add_argument("--version", action="version", version=f"speculative-operator {__version__}")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="outside a pod: the cluster to change, by the current context of FILE"
+    )
+    return parser
 
 
 async def _run(chosen: Settings) -> None:

@@ -134,7 +134,7 @@ class OperatorLab:
             **{f"SPECULATIVE_{name.upper()}": value for name, value in settings.items()},
         }
         with log.open("wb") as out:
-            command = [sys.executable, "-m", "speculative_operator"]
+            command = [sys.executable, "-m", "speculative_operator", "--kubeconfig", environment["KUBECONFIG"]]
             return Process(subprocess.Popen(command, env=environment, stdout=out, stderr=out), port, log)
 
     def _config(self, account: str, namespace: str) -> Path:

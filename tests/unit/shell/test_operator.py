@@ -261,7 +261,7 @@ def test_bad_settings_end_the_program_with_status_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SPECULATIVE_TICK_SECONDS", "often")
-    assert app.main() == app.EXIT_SETTINGS
+    assert app.main(["--kubeconfig", "named"]) == app.EXIT_SETTINGS
     assert "SPECULATIVE_TICK_SECONDS='often'" in capsys.readouterr().err
 
 
