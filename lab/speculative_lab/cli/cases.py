@@ -26,7 +26,7 @@ EPILOG = """examples:
   speculative cases cases.csv --json | tail -1
   speculative cases cases.csv --leave-one-out
 
-exit status: 0 predicted, 1 the file cannot be read or holds no rows, 2 wrong use of the command line"""
+exit status: 0 predicted, 1 the file holds no rows, 2 it cannot be read, or wrong use of the command line"""
 
 _LARGEST = 64 * 2**20
 _KNOWN = frozenset(("model", "gpu", "method", "speedup"))

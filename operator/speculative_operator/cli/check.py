@@ -1,15 +1,17 @@
 """Tell whether a speculator fits its verifier, as the operator would, before anything is deployed.
 
 SPEC is a file with a SpeculativeDeployment (or what is below its spec). Or name the models: VERIFIER and SPECULATOR are
-local folders or URIs (hf://organisation/model@revision, oci://, s3://, pvc://claim/path with --claims-at). Only
-configuration, tokenizer and tensor headers are read. Without --method the speculator's files tell the method. Where
-SPEC leaves the speculator to the operator (auto: true), one is picked as the operator would, and said.
+local folders or URIs (hf://organisation/model@revision, oci://, s3://, pvc://claim/path with --claims-at); what is no
+folder and has the form ORGANISATION/MODEL is a model of the hub. Only configuration, tokenizer and tensor headers are
+read. Without --method the speculator's files tell the method. Where SPEC leaves the speculator to the operator (auto:
+true), one is picked as the operator would, and said.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +35,8 @@ EPILOG = """examples:
 
 exit status: 0 compatible (warnings included), 1 an Error was found, 2 something could not be read or wrong use"""
 
+_OF_A_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?")
+"""A model as hubs name it: ORGANISATION/MODEL, and a revision."""
 _FILES = (".yaml", ".yml", ".json")
 
 
@@ -172,15 +176,18 @@ def _method(sides: Mapping[str, ModelFacts]) -> str:
 
 def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts:
     """Facts of a folder or a URI."""
+    from speculative_operator.domain.reasons import Reason
     from speculative_operator.domain.spec import SOURCES, ModelSource, Scheme
+    from speculative_operator.weights.errors import WeightsError
 
-    scheme, mark, location = text.partition("://")
-    if not mark:
+    if Path(text).is_dir():
         return _facts(Path(text), side, arguments.claims_at)
+    scheme, _, location = (f"hf://{text}" if _OF_A_HUB.fullmatch(text) else text).partition("://")
     location, _, revision = location.partition("@")
     if scheme not in SOURCES or not location:
         known = ", ".join(f"{one.value}://" for one in SOURCES)
-        raise UsageError(f"{side} {text}", f"name a folder, or a URI that starts with one of {known}")
+        remedy = f"name a folder, or a URI that starts with one of {known}"
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{side} {text}: there is no such folder", remedy=remedy, side=side)
     return _facts(ModelSource(Scheme(scheme), location.rstrip("/"), revision), side, arguments.claims_at)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from speculative_operator.cli.errors import CommandError
+from speculative_operator.cli.errors import UsageError
 
 _LARGEST = 16 * 2**20
 
 
 def document(path: str, option: str) -> Any:
-    """What a YAML or JSON file holds: one document. Raises CommandError."""
+    """What a YAML or JSON file holds: one document. Raises UsageError."""
     import yaml
 
     try:
@@ -20,17 +20,17 @@ def document(path: str, option: str) -> Any:
         place = getattr(problem, "problem_mark", None)
         where = f", line {place.line + 1}" if place is not None else ""
         said = getattr(problem, "problem", None) or str(problem).partition("\n")[0]
-        raise CommandError(f"{option} {path}{where} is no YAML: {said}", "give one YAML or JSON document") from None
+        raise UsageError(f"{option} {path}{where} is no YAML: {said}", "give one YAML or JSON document") from None
 
 
 def text(path: str, option: str, largest: int) -> str:
-    """The text of a file of at most `largest` bytes. Raises CommandError."""
+    """The text of a file of at most `largest` bytes. Raises UsageError."""
     file = Path(path)
     try:
         if file.stat().st_size > largest:
-            raise CommandError(f"{option} {path} is larger than {largest // 2**20} MiB", "give a smaller file")
+            raise UsageError(f"{option} {path} is larger than {largest // 2**20} MiB", "give a smaller file")
         return file.read_text(encoding="utf-8-sig")
     except OSError as problem:
-        raise CommandError(f"{option} {path}: {problem.strerror}", "name a file that can be read") from None
+        raise UsageError(f"{option} {path}: {problem.strerror}", "name a file that can be read") from None
     except UnicodeDecodeError:
-        raise CommandError(f"{option} {path} is not UTF-8", "give a text file") from None
+        raise UsageError(f"{option} {path} is not UTF-8", "give a text file") from None

@@ -91,7 +91,7 @@ def test_a_file_that_is_none_is_told_in_one_line(
 
 
 def test_a_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cases", str(tmp_path / "none.csv")]) == 1
+    assert main(["cases", str(tmp_path / "none.csv")]) == 2
     assert "none.csv" in capsys.readouterr().err
 
 

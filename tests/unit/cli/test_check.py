@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from tests.unit.weights import made
 
-from speculative_operator.cli import findings
+from speculative_operator.cli import check, findings
 from speculative_operator.cli.main import main
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing import codes, report
 from speculative_operator.pairing.findings import Kind, Level
+from speculative_operator.weights.errors import WeightsError
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pairs.md").read_text(encoding="utf-8")
 LLAMA = {
@@ -154,9 +156,34 @@ def test_without_a_speculator(capsys: pytest.CaptureFixture[str], tmp_path: Path
 )
 def test_what_cannot_be_read(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     status, out, err = run(capsys, *words)
-    assert (status if words != ("nowhere.yaml",) else 2, out) == (2, "")
+    assert (status, out) == (2, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+
+
+def test_a_model_of_the_hub_needs_no_scheme(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def read(place: Any, side: str, _: str) -> Any:
+        asked.append(getattr(place, "uri", place))
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{side} is not there")
+
+    monkeypatch.setattr(check, "_facts", read)
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "Qwen/Qwen3-8B@main")[0] == 2
+    (tmp_path / "mine" / "llama").mkdir(parents=True)
+    assert run(capsys, "mine/llama")[0] == 2
+    assert asked == ["hf://Qwen/Qwen3-8B", Path("mine/llama")]
+
+
+def test_a_field_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    spec = tmp_path / "typo.yaml"
+    spec.write_text("spec:\n  verifier: {model: 'hf://a/b'}\n  speculator: {method: ngram, promptLookup: {mim: 2}}\n")
+    status, out, err = run(capsys, str(spec))
+    assert (status, out) == (2, "")
+    assert "spec.speculator.promptLookup.mim is 2: there is no such field: write min" in err
 
 
 def test_what_cannot_be_read_as_an_object(capsys: pytest.CaptureFixture[str], verifier: str) -> None:

@@ -85,7 +85,7 @@ def test_a_wrong_row_is_told_with_its_place(capsys: pytest.CaptureFixture[str], 
     assert (status, out) == (2, "")
     assert err.startswith(f"error: --catalogue {file}, row 3, column method: 'eagle9': use one of ")
     assert err.count("\n") == 1
-    assert run(capsys, "--catalogue", str(tmp_path / "absent.csv"))[0] == 1
+    assert run(capsys, "--catalogue", str(tmp_path / "absent.csv"))[0] == 2
 
 
 def test_an_unknown_verifier_has_its_status(capsys: pytest.CaptureFixture[str]) -> None:

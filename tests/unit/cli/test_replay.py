@@ -212,8 +212,8 @@ def test_nothing_found(server: PrometheusServer, spec: Path, capsys: pytest.Capt
         ({"--prometheus": "localhost:9090"}, "--prometheus is 'localhost:9090'; write http://", 2),
         ({"--ran": "50"}, "--ran is 50; this deployment can run K 0, 1,", 2),
         ({"--pod-regex": "("}, "--pod-regex '('", 2),
-        ({"--spec": "/nowhere.yaml"}, "--spec /nowhere.yaml: No such file", 1),
-        ({"--spec": "BROKEN"}, "line 1 is no YAML", 1),
+        ({"--spec": "/nowhere.yaml"}, "--spec /nowhere.yaml: No such file", 2),
+        ({"--spec": "BROKEN"}, "line 1 is no YAML", 2),
         ({"--spec": "BAD"}, "spec.verifier is not set: it is required", 1),
     ],
 )

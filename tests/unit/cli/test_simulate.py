@@ -200,7 +200,7 @@ def test_a_scenario_brings_all_of_its_own() -> None:
         (["--trace", "TRACE", "--speed-up", "0"], "--speed-up is 0", 2),
         (["--trace", "TRACE", "--replicas", "0"], "--replicas is 0", 2),
         (["--trace", "TRACE", "--seconds", "long"], "--seconds is 'long'", 2),
-        (["--trace", "/nowhere"], "--trace /nowhere: No such file", 1),
+        (["--trace", "/nowhere"], "--trace /nowhere: No such file", 2),
         (["--trace", "TRACE", "--format", "csv"], "could be the time column", 1),
         (["--trace", "TRACE", "--verifier", "someone/unheard-of", "--method", "ngram"], "state their shapes", 1),
         (["--trace", "TRACE", "--verifier", "Qwen/Qwen3-8B"], "spec.speculator.model", 1),
@@ -210,7 +210,7 @@ def test_a_scenario_brings_all_of_its_own() -> None:
             "no room",
             1,
         ),
-        (["--trace", "TRACE", "--spec", "/nowhere"], "--spec /nowhere: No such file", 1),
+        (["--trace", "TRACE", "--spec", "/nowhere"], "--spec /nowhere: No such file", 2),
     ],
 )
 def test_wrong_use(trace: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str, status: int) -> None:
