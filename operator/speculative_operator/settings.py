@@ -1,12 +1,11 @@
 """Every setting of the operator, read once from the environment, each with its unit and its reason.
 
-`app.main` reads it, `shell` uses it; docs/settings.md is `reference()` (`python -m speculative_operator.settings`).
+`app.main` reads it, `shell` uses it; docs/settings.md is made from it by `settings_page`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -126,6 +125,19 @@ class Settings(BaseSettings):
         default=30.0,
         gt=0.0,
         description="seconds: a pod whose newest sample is older counts as unseen, and nothing is changed for it.",
+    )
+    pod_monitor_labels: str = Field(
+        default="",
+        description="JSON object of labels for the PodMonitors of serving pods, by which your Prometheus chooses them. "
+        "They go before those that the operator finds in the podMonitorSelector of the cluster's Prometheus objects, "
+        "which it reads where it serves all namespaces.",
+    )
+    pod_monitor_seconds: int = Field(
+        default=5,
+        ge=2,
+        le=15,
+        description="seconds between two scrapes of a serving pod by its PodMonitor. A window needs two scrapes, and "
+        "a sample is stale after half a minute.",
     )
     leader_election: bool = Field(
         default=True,
@@ -247,6 +259,17 @@ class Settings(BaseSettings):
             raise ValueError(f"must be a JSON list of objects with the keys {', '.join(sorted(known))}")
         return value
 
+    @field_validator("pod_monitor_labels")
+    @classmethod
+    def _monitor_labels(cls, value: str) -> str:
+        try:
+            labels = json.loads(value or "{}")
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"is no JSON ({error})") from None
+        if not isinstance(labels, dict) or not all(isinstance(one, str) for one in labels.values()):
+            raise ValueError('must be a JSON object of texts, such as {"release": "kube-prometheus-stack"}')
+        return value
+
     @field_validator("prometheus_url")
     @classmethod
     def _url(cls, value: str) -> str:
@@ -332,6 +355,12 @@ class Settings(BaseSettings):
         return tuple(json.loads(self.step_metrics_from or "[]"))
 
     @property
+    def monitor_labels(self) -> Mapping[str, str]:
+        """Labels of PodMonitors of serving pods."""
+        labels: dict[str, str] = json.loads(self.pod_monitor_labels or "{}")
+        return labels
+
+    @property
     def namespace_list(self) -> tuple[str, ...]:
         """Namespaces to serve; empty means all."""
         return tuple(self.namespaces.split(",")) if self.namespaces else ()
@@ -352,31 +381,3 @@ def _explain(location: tuple[int | str, ...], message: str, value: object) -> st
     if location:
         text = f"{PREFIX}{str(location[0]).upper()}={value!r}: {text[:1].lower()}{text[1:]}"
     return without_credentials(text)
-
-
-def reference() -> str:
-    """The whole of docs/settings.md."""
-    lines = [
-        "# Settings of the operator",
-        "",
-        "Read once at start from the environment. Generated from `settings.py` by",
-        "`python -m speculative_operator.settings > docs/settings.md`.",
-        "",
-        "| Variable | Default | What, unit and why |",
-        "| --- | --- | --- |",
-    ]
-    for name, field in Settings.model_fields.items():
-        default = field.default
-        shown = str(default).lower() if isinstance(default, bool) else str("" if default is None else default)
-        lines.append(f"| `{PREFIX}{name.upper()}` | {f'`{shown}`' if shown else 'empty'} | {field.description} |")
-    lines += [
-        "",
-        "`POD_NAME` (from the downward API) is the operator's identity in the Lease: a container that is restarted in",
-        "the same pod goes on at once instead of waiting for its own Lease to run out.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -15,7 +15,7 @@ import yaml
 
 from devcluster import Cluster
 from devcluster.errors import DevClusterError
-from speculative_operator.api import manifests
+from speculative_operator.api import manifests, rbac
 from speculative_operator.domain import names
 from speculative_operator.reconcile.world import catalogue_of
 from speculative_operator.settings import Settings
@@ -128,7 +128,9 @@ def test_named_namespaces_get_roles_and_nothing_cluster_wide(cluster: Cluster) -
     assert not {kind for kind in kinds if kind.startswith("Cluster")}
     roles = [item for item in objects if item["kind"] == "Role"]
     assert {item["metadata"]["namespace"] for item in roles} == {"models", "more", NAMESPACE}
-    wide = [rule for rule in one(rendered(cluster), "ClusterRole")["rules"] if rule["resources"] != ["nodes"]]
+    only_wide = {permission.resource for permission in rbac.CLUSTER}
+    rules = one(rendered(cluster), "ClusterRole")["rules"]
+    wide = [rule for rule in rules if not only_wide.issuperset(rule["resources"])]
     assert all(role["rules"] == wide for role in roles if role["metadata"]["namespace"] != NAMESPACE)
     assert environment(objects)["SPECULATIVE_NAMESPACES"] == "models,more"
 

@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},
     "payload": set(),
     "settings": {"domain"},
+    "settings_page": {"settings"},
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {

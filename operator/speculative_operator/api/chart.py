@@ -57,6 +57,16 @@ class Authority(Wire):
     """Key in it."""
 
 
+class ServingPodMonitors(Wire):
+    """PodMonitors of the serving pods, which the operator makes where prometheus-operator runs."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels by which your Prometheus chooses them, such as release: kube-prometheus-stack. Where the operator serves
+    all namespaces it finds them itself, in the podMonitorSelector of the Prometheus objects."""
+    interval_seconds: Annotated[int, Field(ge=2, le=15)] = 5
+    """Seconds between two scrapes."""
+
+
 class Prometheus(Wire):
     """Where the metrics of the serving pods are read."""
 
@@ -66,6 +76,8 @@ class Prometheus(Wire):
     """Bearer token for Prometheus; without either none is sent."""
     ca: Authority = Authority()
     """Certificate authority of Prometheus; empty: the system's."""
+    pod_monitors: ServingPodMonitors = ServingPodMonitors()
+    """PodMonitors of the serving pods, which the operator makes where prometheus-operator runs."""
 
 
 class ServiceAccount(Wire):

@@ -65,6 +65,13 @@ CLUSTER: tuple[Permission, ...] = (
     Permission(
         "", "nodes", ("list",), "whether one more pod fits, before pods are replaced; works without, see ADR 16"
     ),
+    Permission(
+        "monitoring.coreos.com",
+        "prometheuses",
+        ("list",),
+        "labels by which Prometheus chooses PodMonitors; works without, see settings",
+    ),
+    Permission("monitoring.coreos.com", "prometheusagents", ("list",), "the same"),
 )
 """Where all namespaces are served: what other pods take of nodes cannot be seen from a few."""
 

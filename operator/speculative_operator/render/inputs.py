@@ -17,6 +17,10 @@ class Capabilities:
 
     pod_monitor: bool = False
     """The kind PodMonitor (monitoring.coreos.com/v1) is served."""
+    monitor_labels: tuple[tuple[str, str], ...] = ()
+    """Labels by which Prometheus chooses PodMonitors."""
+    monitor_seconds: int = 5
+    """Between two scrapes of a serving pod."""
     assigns_uids: bool = True
     """The platform gives each pod a user id of its own, as OpenShift does: then none may be asked for. Set to False
     where it is known not to (the group security.openshift.io is absent): the stock image, which would start as root,

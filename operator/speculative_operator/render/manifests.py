@@ -40,7 +40,7 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     if spec.replicas > 1 or not inp.owns_replicas:
         children.append(hashed(parsed("poddisruptionbudget", common)))
     if inp.capabilities.pod_monitor:
-        children.append(hashed(parsed("podmonitor", reached)))
+        children.append(hashed(parsed("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
     return tuple(children)
 
 

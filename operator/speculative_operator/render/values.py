@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
@@ -36,6 +36,16 @@ def network(inp: RenderInput) -> dict[str, Any]:
     if len(open_to_all) < len(ports):
         rules.append({"ports": [one for one in ports if one not in open_to_all], "peers": _scrapers(inp)})
     return {"ports": ports, "rules": rules}
+
+
+def scraping(inp: RenderInput, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the PodMonitor beside its ports: its labels, and how often pods are scraped."""
+    seconds = inp.capabilities.monitor_seconds
+    return {
+        "monitor_labels": {**dict(inp.capabilities.monitor_labels), **labels},
+        "interval": f"{seconds}s",
+        "timeout": f"{seconds - 1}s",
+    }
 
 
 def _scrapers(inp: RenderInput) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.monitors import wanted_labels
 from speculative_operator.shell.resources import CHILD_SELECTOR, CHILDREN, OWNER, POD, POD_MONITOR, Resource
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class Resync:
         self.asked = asyncio.Event()
         """Set by whoever has reason to think that the cache is not the truth: a watch that listed anew, an optional
         kind that is gone."""
+        self.monitor_labels: dict[str, str] = {}
+        """By which the cluster's Prometheus servers choose PodMonitors."""
         self.assigns_uids = True
         """True on OpenShift, and until it is known better."""
 
@@ -57,6 +60,8 @@ class Resync:
         groups = await self._kube.groups()
         self.assigns_uids = OPENSHIFT in groups
         found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._served(kind)]
+        if POD_MONITOR in found and not self._settings.namespace_list:
+            self.monitor_labels = await wanted_labels(self._kube, self.monitor_labels)
         lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
         for resource in lost:
@@ -75,6 +80,8 @@ class Resync:
         """The same for render."""
         return Capabilities(
             pod_monitor=POD_MONITOR in self.optional,
+            monitor_labels=tuple(sorted({**self.monitor_labels, **self._settings.monitor_labels}.items())),
+            monitor_seconds=self._settings.pod_monitor_seconds,
             assigns_uids=self.assigns_uids,
             check_pairs=self._settings.check_pairs,
             job_image=self._settings.job_image,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speculative_operator import settings
+from speculative_operator import settings, settings_page
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,7 +22,7 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_documentation_is_generated_from_the_code() -> None:
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == settings.reference(), "run: python -m speculative_operator.settings > docs/settings.md"
+    assert written == settings_page.reference(), "run: python -m speculative_operator.settings_page > docs/settings.md"
 
 
 def test_every_setting_says_what_it_is_for() -> None:
