@@ -21,7 +21,7 @@ from speculative_operator.reconcile.tick import World, tick
 from speculative_operator.render import Capabilities, RenderInput, render
 from speculative_operator.tuner import Memory, decide, initial_table
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "speculative-deployment.yaml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "emulator" / "speculative-deployment.yaml"
 NOW = 1_800_000_000.0
 TICK_SECONDS = 10.0
 

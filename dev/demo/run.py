@@ -135,7 +135,7 @@ class Demo:
     def _serve(self) -> float:
         """Apply the objects and wait until all are Ready; seconds that the example took."""
         assert self.cluster is not None
-        self._say("kubectl apply -f examples/speculative-deployment.yaml")
+        self._say("kubectl apply -f examples/emulator/speculative-deployment.yaml")
         apply(self.cluster, self._variants)
         seconds = wait_ready(self.cluster, self._variants[0].name, 120)
         for variant in self._variants[1:]:

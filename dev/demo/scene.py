@@ -18,7 +18,7 @@ from devcluster.options import ClusterOptions, Image
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "models"
-EXAMPLE = ROOT / "examples" / "speculative-deployment.yaml"
+EXAMPLE = ROOT / "examples" / "emulator" / "speculative-deployment.yaml"
 OPERATOR_NAMESPACE = "speculative-system"
 OPERATOR = "deployment/speculative-operator"
 CHECK_PAIRS = "SPECULATIVE_CHECK_PAIRS"

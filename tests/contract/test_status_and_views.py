@@ -306,5 +306,5 @@ def test_explains(bare_cluster: Cluster, installed: dict[str, Any]) -> None:
 
 
 def test_examples_are_accepted(bare_cluster: Cluster, installed: dict[str, Any]) -> None:
-    shown = bare_cluster.kubectl("apply", "--dry-run=server", "-f", "examples/", "-o", "json").stdout
+    shown = bare_cluster.kubectl("apply", "--dry-run=server", "-R", "-f", "examples/", "-o", "json").stdout
     assert len(json.loads(shown)["items"]) >= 6
