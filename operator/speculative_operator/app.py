@@ -33,6 +33,7 @@ from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.room import Room
 from speculative_operator.shell.rounds import Rounds
+from speculative_operator.shell.scraper import Scraper, WithPods
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import Turns
 from speculative_operator.shell.visit import Sources, Tick, Visitor
@@ -116,7 +117,9 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
         for key in keys:
             queue.add(key, spread * random.random())  # noqa: S311  spreads load only
 
-    rounds = Rounds(chosen, Prometheus(chosen), telemetry, cache.observed, cache.addresses, arrived)
+    prometheus = Prometheus(chosen)
+    figures = WithPods(prometheus, Scraper(chosen)) if chosen.read_pods else prometheus
+    rounds = Rounds(chosen, figures, telemetry, cache.observed, cache.addresses, arrived)
     resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)

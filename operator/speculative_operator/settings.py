@@ -121,6 +121,11 @@ class Settings(BaseSettings):
         "together with the memory limit. One namespace may take two fifths; larger ones are asked for without "
         "latencies and step telemetry, then less often.",
     )
+    read_pods: bool = Field(
+        default=True,
+        description="boolean: read `/metrics` of serving pods themselves, 32 of them at most, while Prometheus cannot "
+        "be reached or has no series of any pod of a namespace for a minute. Off: tuning waits for Prometheus.",
+    )
     stale_after_seconds: float = Field(
         default=30.0,
         gt=0.0,

@@ -48,6 +48,7 @@ def test_kubectl_shows_and_explains(served: Stage) -> None:
     assert shown.splitlines()[0].split() == [
         "NAME",
         "READY",
+        "MODE",
         "METHOD",
         "K",
         "ACCEPT",
@@ -56,7 +57,7 @@ def test_kubectl_shows_and_explains(served: Stage) -> None:
         "REPLICAS",
         "AGE",
     ]
-    assert shown.splitlines()[1].split()[:3] == [NAME, "True", "draft_model"]
+    assert shown.splitlines()[1].split()[:4] == [NAME, "True", "Auto", "draft_model"]
     explained = served.cluster.kubectl("explain", "specdep.spec.speculation").stdout
     for field in ("mode", "maxSpeculativeTokens", "offPolicy", "objective"):
         assert field in explained

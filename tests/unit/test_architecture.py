@@ -30,8 +30,8 @@ MAY_IMPORT = {
     "payload": set(),
     "settings": {"domain"},
     "settings_page": {"settings"},
-    "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
-    "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
+    "shell": {"domain", "engines", "replay", "render", "reconcile", "tuner", "api", "settings"},
+    "app": {"domain", "engines", "replay", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
         "domain", "physics", "tuner", "engines", "pairing", "weights", "replay", "render", "reconcile", "api",
         "settings", "shell",

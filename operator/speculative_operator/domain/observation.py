@@ -222,6 +222,8 @@ class Observation:
     """Version of the table that pods were last told: windows say which one they run, where the payload tells it."""
     newcomers: frozenset[str] = frozenset()
     """Pods that became ready a moment ago: that they have no figures yet is nothing to wait for."""
+    direct: str = ""
+    """Why figures were read from the pods themselves; empty where Prometheus told them."""
 
     @property
     def windows(self) -> dict[str, PodWindow]:

@@ -28,7 +28,9 @@ def engine_for(spec: DeploymentSpec) -> Engine:
     return ENGINES[spec.engine.type]
 
 
-_BUCKETS = {name for engine in ENGINES.values() for name in engine.metric_names if name.endswith("_bucket")}
+NAMES = frozenset(name for engine in ENGINES.values() for name in engine.metric_names)
+"""Series that any reader looks at."""
+_BUCKETS = {name for name in NAMES if name.endswith("_bucket")}
 CELLS = (frozenset(telemetry.NAMES) - {pieces.INFO, telemetry.TABLE_VERSION}) | _BUCKETS
 """Names with a series for each K and batch bucket, position, tried K or bucket of latency: a hundred or more of a pod,
 without which all works."""
@@ -59,7 +61,7 @@ def query(
     each pod has some forty series at most. With `address_label` only targets at the pods' addresses are asked for;
     `matchers` are added as they stand.
     """
-    wanted = sorted({name for engine in ENGINES.values() for name in engine.metric_names if cells or name not in CELLS})
+    wanted = sorted(name for name in NAMES if cells or name not in CELLS)
     seconds = max(1, math.ceil(range_seconds))
     parts = [f'__name__=~"{"|".join(wanted)}"', f'namespace="{quoted(namespace)}"', f'pod=~"{quoted(one_of(pods))}"']
     if address_label:

@@ -12,6 +12,7 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
+from speculative_operator.reconcile.conditions import LONGEST_MESSAGE
 from speculative_operator.reconcile.found import behind
 from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.view import View
@@ -106,7 +107,8 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
     if gap is None:
         if not observation.pods:
             return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
-        return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, _without(seen))
+        direct = f" The operator reads them from the pods: {observation.direct}" if observation.direct else ""
+        return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, f"{_without(seen)}{direct}"[:LONGEST_MESSAGE])
     if gap.reason in _HARMLESS:
         return _kept(kind, before, gap.reason, gap.message)
     return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. No new table is sought meanwhile")

@@ -34,6 +34,8 @@ class Answer:
     """Pod -> its series."""
     gaps: Mapping[str, Gap] = field(default_factory=dict)
     """Pod -> why it has none."""
+    direct: str = ""
+    """Why pods were read themselves; empty where Prometheus told of them."""
 
 
 def host_of(address: str) -> str:

@@ -57,6 +57,8 @@ class Round:
         """Why nothing is known of any pod."""
         self.gaps: Mapping[str, Gap] = {} if isinstance(result, Gap) else result.gaps
         """Pod -> why nothing is known of it."""
+        self.direct = "" if isinstance(result, Gap) else result.direct
+        """Why pods were read themselves; empty where Prometheus told of them."""
         self._series = {} if isinstance(result, Gap) else dict(result.series)
         self._room = room
         if room is not None:
@@ -75,7 +77,7 @@ class Round:
 
 
 class Source(Protocol):
-    """What a round reads from: `prometheus.Prometheus`, or a fake."""
+    """What a round reads from: `prometheus.Prometheus`, `scraper.WithPods`, or a fake."""
 
     def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap: ...
 

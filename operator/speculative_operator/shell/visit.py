@@ -257,7 +257,7 @@ class Visitor:
             else:
                 self._telemetry.gap(window.reason)
         young = (pod["metadata"]["name"] for pod in snapshot.pods if found.time - ready_since(pod) < NEW_SECONDS)
-        return Observation(found.time, windows, newcomers=frozenset(young))
+        return Observation(found.time, windows, direct=found.direct, newcomers=frozenset(young))
 
     async def _report(self, owner: Body, state: _State, outcome: Outcome, now: float) -> None:
         old = owner.get("status") or {}
