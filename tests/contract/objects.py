@@ -15,10 +15,10 @@ VERIFIER = "hf://Qwen/Qwen3-8B"
 DRAFT = "hf://Qwen/Qwen3-0.6B"
 ABSENT = object()
 
-NO_ARGUMENT = "remove it, a field of the spec says it"
+NO_ARGUMENT = "remove it and set the field of the spec instead"
 URI_REMEDY = "write one of hf://ORGANISATION/MODEL"
 DURATION_REMEDY = "write a duration above 0 and up to 10m"
-FIXED_K = "set speculation.numSpeculativeTokens in its place"
+FIXED_K = "set speculation.numSpeculativeTokens instead"
 
 
 def specdep(changes: Mapping[str, Any] | None = None, name: str = "pair") -> dict[str, Any]:

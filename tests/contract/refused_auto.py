@@ -22,7 +22,7 @@ AUTO: tuple[Bad, ...] = (
         {"speculator": {}},
         "spec.speculator.method",
         "method is not set",
-        "set auto: true to have a speculator picked, or set method",
+        "set auto: true to let the operator pick a speculator, or set method",
         rule="method-or-auto",
     ),
     Bad(
@@ -30,7 +30,7 @@ AUTO: tuple[Bad, ...] = (
         {"speculator": {"auto": False}},
         "spec.speculator.method",
         "auto is not true",
-        "set auto: true to have a speculator picked, or set method",
+        "set auto: true to let the operator pick a speculator, or set method",
         rule="method-or-auto",
     ),
     Bad(
@@ -38,7 +38,7 @@ AUTO: tuple[Bad, ...] = (
         {"speculator.auto": True},
         "spec.speculator.method",
         "method is draft_model but auto is true",
-        "remove one of them",
+        "remove one of the two",
         rule="method-without-auto",
     ),
     Bad(
@@ -55,8 +55,8 @@ AUTO: tuple[Bad, ...] = (
             {"speculator": {"auto": True, field: value}},
             f"spec.speculator.{field}",
             f"{field} {shown} but auto is true",
-            f"remove {field}, the catalogue says it",
-            "the catalogue says it: remove it",
+            f"remove {field}, which the catalogue sets",
+            "auto is true and the catalogue sets this: remove it",
             rule=f"auto-without-{field.lower()}",
         )
         for field, value, shown in BESIDE
@@ -66,7 +66,7 @@ AUTO: tuple[Bad, ...] = (
         {"speculator": {"auto": True}, "speculation.mode": "Static"},
         "spec.speculation.numSpeculativeTokens",
         "is not set but speculation.mode is Static",
-        "set it, or give a schedule",
+        "set it, or set a schedule",
         rule="static-needs-k",
     ),
 )

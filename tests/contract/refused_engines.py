@@ -103,7 +103,7 @@ COMBINATIONS: tuple[Combination, ...] = (
         TICK,
         {"speculator.heterogeneousVocabulary": True, "speculator.parallelDrafting": True},
         "speculator.heterogeneousVocabulary",
-        ("true", "remove one of them"),
+        ("true", "remove one of the two"),
         "SpecInvalid",
     ),
     Combination(

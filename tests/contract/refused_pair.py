@@ -31,7 +31,7 @@ PAIR: tuple[Bad, ...] = (
         {"verifier.model": "pvc://w/q", "verifier.revision": "main"},
         "spec.verifier.revision",
         '"main" but model is "pvc://w/q"',
-        "remove revision, it applies to hf:// only",
+        "remove revision, which applies to hf:// only",
         rule="revision-of-hf",
     ),
     Bad(
@@ -63,7 +63,7 @@ PAIR: tuple[Bad, ...] = (
         {"speculator": {"model": DRAFT}},
         "spec.speculator.method",
         "method is not set and auto is not true",
-        "set auto: true to have a speculator picked, or set method",
+        "set auto: true to let the operator pick a speculator, or set method",
         rule="method-or-auto",
     ),
     Bad(
@@ -110,7 +110,7 @@ PAIR: tuple[Bad, ...] = (
         {**EAGLE, "verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 2},
         "spec.speculator.tensorParallelSize",
         "tensorParallelSize is 2",
-        "write 1 or verifier.tensorParallelSize, 4",
+        "write 1 or verifier.tensorParallelSize (4)",
         rule="draft-tp",
     ),
     Bad(
@@ -126,7 +126,7 @@ PAIR: tuple[Bad, ...] = (
         {"speculator.model": VERIFIER},
         "spec.speculator.model",
         f'"{VERIFIER}"',
-        "name a smaller model, not the verifier itself",
+        "set a smaller model",
         rule="draft-is-another",
     ),
     *(
@@ -135,8 +135,8 @@ PAIR: tuple[Bad, ...] = (
             {**EAGLE, "speculator.model": VERIFIER, "speculator.revision": "v2", **verifier},
             "spec.speculator.revision",
             '"v2" but speculator and verifier are one checkpoint',
-            "write it as verifier.revision, and remove it here",
-            "write it as verifier.revision, and remove it here",
+            "set verifier.revision instead, and remove",
+            "set verifier.revision instead, and remove",
             rule="one-checkpoint-one-revision",
         )
         for name, verifier in {"elsewhere": {}, "twice": {"verifier.revision": "v1"}}.items()
@@ -158,7 +158,7 @@ PAIR: tuple[Bad, ...] = (
             {"speculator.method": method, "speculator.parallelDrafting": True},
             "spec.speculator.parallelDrafting",
             f"parallelDrafting is true but method is {method}",
-            "remove it, it applies to draft_model, eagle and eagle3",
+            "remove it, because it applies to draft_model, eagle and eagle3",
             rule="parallel-drafting-method",
         )
         for method in ("mtp", "dflash", "medusa")
@@ -168,7 +168,7 @@ PAIR: tuple[Bad, ...] = (
         {**EAGLE, "speculator.heterogeneousVocabulary": True},
         "spec.speculator.heterogeneousVocabulary",
         "heterogeneousVocabulary is true but method is eagle3",
-        "remove it, it applies to draft_model",
+        "remove it, because it applies to draft_model",
         rule="heterogeneous-vocabulary-method",
     ),
     *(
@@ -177,7 +177,7 @@ PAIR: tuple[Bad, ...] = (
             {"speculator": {"method": method, "promptLookup": {"max": 4}}},
             "spec.speculator.promptLookup",
             f"promptLookup is set but method is {method}",
-            "remove it, it applies to ngram and ngram_gpu",
+            "remove it, because it applies to ngram and ngram_gpu",
             rule="prompt-lookup-method",
         )
         for method in ("suffix", "mtp")
@@ -187,7 +187,7 @@ PAIR: tuple[Bad, ...] = (
         {"speculator": {"method": "ngram", "promptLookup": {"min": 5, "max": 4}}},
         "spec.speculator.promptLookup.min",
         "min is 5",
-        "write at most max, 4, or raise that",
+        "write at most max (4), or raise max",
         rule="prompt-lookup-order",
     ),
     Bad(

@@ -52,7 +52,7 @@ REST: tuple[Bad, ...] = (
         {"engine.env": [{"name": "SPECULATIVE_TABLE_FILE", "value": "x"}]},
         "spec.engine.env[0].name",
         "SPECULATIVE_TABLE_FILE",
-        "the operator sets these: use another name",
+        "the operator owns names that begin with SPECULATIVE_: use another name",
         rule="env-reserved",
     ),
     Bad(
@@ -60,7 +60,7 @@ REST: tuple[Bad, ...] = (
         {"engine.env": [{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]},
         "spec.engine.env[0].value",
         '"x"',
-        "keep one of them",
+        "keep one of the two",
         rule="env-one-value",
     ),
     Bad(
@@ -77,7 +77,7 @@ REST: tuple[Bad, ...] = (
         "spec.engine.env[1]",
         '"A"',
         "Duplicate value",
-        "name each variable once",
+        "set each variable once",
     ),
     Bad("resource", {"accelerator.resource": "gpu"}, "spec.accelerator.resource", "gpu", "such as nvidia.com/gpu"),
     Bad(
@@ -160,7 +160,7 @@ REST: tuple[Bad, ...] = (
         {"weights.cache": {}},
         "spec.weights.cache.size",
         "no claimName and no size",
-        "name a claim that exists, or give the size of one to be made",
+        "set claimName to an existing claim, or set size to create one",
         rule="cache-claim",
     ),
     Bad(
@@ -168,7 +168,7 @@ REST: tuple[Bad, ...] = (
         {"weights.cache": {"claimName": "models", "storageClassName": "fast"}},
         "spec.weights.cache.storageClassName",
         '"fast"',
-        "set size, or remove it, the claim exists",
+        "set size to create a claim, or remove this",
         rule="cache-class-of-new",
     ),
     Bad(
@@ -176,7 +176,7 @@ REST: tuple[Bad, ...] = (
         {"weights.cache": {"claimName": "models", "accessMode": "ReadWriteOnce"}},
         "spec.weights.cache.accessMode",
         "ReadWriteOnce",
-        "set size, or remove it, the claim exists",
+        "set size to create a claim, or remove this",
         rule="cache-access-of-new",
     ),
     *(
@@ -270,7 +270,7 @@ REST: tuple[Bad, ...] = (
         {"engine.compileCache": {}},
         "spec.engine.compileCache.size",
         "no claimName and no size",
-        "name a claim that exists, or give the size of one to be made",
+        "set claimName to an existing claim, or set size to create one",
         rule="compile-cache-claim",
     ),
     Bad(
@@ -278,7 +278,7 @@ REST: tuple[Bad, ...] = (
         {"engine.compileCache": {"claimName": "code", "storageClassName": "fast"}},
         "spec.engine.compileCache.storageClassName",
         '"fast"',
-        "set size, or remove it, the claim exists",
+        "set size to create a claim, or remove this",
         rule="compile-cache-class-of-new",
     ),
     Bad(
@@ -286,7 +286,7 @@ REST: tuple[Bad, ...] = (
         {"engine.compileCache": {"claimName": "code", "accessMode": "ReadWriteOnce"}},
         "spec.engine.compileCache.accessMode",
         "ReadWriteOnce",
-        "set size, or remove it, the claim exists",
+        "set size to create a claim, or remove this",
         rule="compile-cache-access-of-new",
     ),
     Bad(
@@ -294,7 +294,7 @@ REST: tuple[Bad, ...] = (
         {"engine.compileCache": {"claimName": "models"}, "weights.cache": {"claimName": "models"}},
         "spec.engine.compileCache.claimName",
         '"models"',
-        "name another one, pods write to it",
+        "set another one, because pods write to it",
         rule="compile-cache-apart",
     ),
     Bad("cache-size", {"weights.cache.size": "500GB"}, "spec.weights.cache.size", "500GB", "write a quantity above 0"),
@@ -318,7 +318,7 @@ REST: tuple[Bad, ...] = (
         {"weights.env": [{"name": "SPECULATIVE_X", "value": "x"}]},
         "spec.weights.env[0].name",
         "SPECULATIVE_X",
-        "the operator sets these: use another name",
+        "the operator owns names that begin with SPECULATIVE_: use another name",
         rule="env-reserved",
     ),
     Bad(

@@ -43,7 +43,7 @@ SPECULATION: tuple[Bad, ...] = (
         {"speculation.numSpeculativeTokens": 12},
         "spec.speculation.numSpeculativeTokens",
         "numSpeculativeTokens is 12",
-        "write at most maxSpeculativeTokens, 8, or raise that",
+        "write at most maxSpeculativeTokens (8), or raise maxSpeculativeTokens",
         rule="k-within-max",
     ),
     Bad(
@@ -67,7 +67,7 @@ SPECULATION: tuple[Bad, ...] = (
         STATIC,
         "spec.speculation.numSpeculativeTokens",
         "is not set but speculation.mode is Static",
-        "set it, or give a schedule",
+        "set it, or set a schedule",
         rule="static-needs-k",
     ),
     Bad(
@@ -75,7 +75,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled(),
         "spec.speculation.numSpeculativeTokens",
         "is not set",
-        "set it, or give a schedule",
+        "set it, or set a schedule",
         rule="static-needs-k",
     ),
     *(
@@ -94,7 +94,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([5, 256, 3]),
         "spec.speculation.schedule",
         "schedule starts at 5",
-        "let its first band start at 1",
+        "start the first row at 1",
         rule="schedule-starts-at-1",
     ),
     Bad(
@@ -102,7 +102,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([0, 256, 3]),
         "spec.speculation.schedule",
         "schedule starts at 0",
-        "let its first band start at 1",
+        "start the first row at 1",
         rule="schedule-starts-at-1",
     ),
     Bad(
@@ -110,7 +110,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([1, 16, 4], [18, 256, 2]),
         "spec.speculation.schedule",
         "[18, 256, 2]",
-        "let each band start one above the end of the one before",
+        "start each row one above the end of the previous row",
         rule="schedule-contiguous",
     ),
     Bad(
@@ -118,7 +118,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([1, 16, 4], [16, 256, 2]),
         "spec.speculation.schedule",
         "[16, 256, 2]",
-        "let each band start one above the end of the one before",
+        "start each row one above the end of the previous row",
         rule="schedule-contiguous",
     ),
     Bad(
@@ -126,8 +126,8 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([1, 16, 4], [65, 256, 0], [17, 64, 2]),
         "spec.speculation.schedule",
         "3 band(s)",
-        "sort them by their first number, each band once",
-        "let each band start one above the end of the one before",
+        "sort the rows by their first number, each row once",
+        "start each row one above the end of the previous row",
         rule="schedule-ascending",
     ),
     Bad(
@@ -135,8 +135,8 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([1, 16, 4], [17, 64, 2], [17, 256, 2]),
         "spec.speculation.schedule",
         "3 band(s)",
-        "sort them by their first number, each band once",
-        "let each band start one above the end of the one before",
+        "sort the rows by their first number, each row once",
+        "start each row one above the end of the previous row",
         rule="schedule-ascending",
     ),
     Bad(
@@ -152,7 +152,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([1, 16, 9], [17, 256, 2]),
         "spec.speculation.schedule",
         "[1, 16, 9]",
-        "let its K be at most maxSpeculativeTokens, 8, or raise that",
+        "write a K of at most maxSpeculativeTokens (8), or raise maxSpeculativeTokens",
         rule="schedule-within-max",
     ),
     Bad(
@@ -177,7 +177,7 @@ SPECULATION: tuple[Bad, ...] = (
         "spec.speculation.schedule[0]",
         "2",
         "should have at least 3 items",
-        "give at least 3 items, not 2",
+        "use at least 3 items, not 2",
     ),
     Bad(
         "schedule-text",
@@ -193,7 +193,7 @@ SPECULATION: tuple[Bad, ...] = (
         "spec.speculation.schedule",
         "65",
         "must have at most 64 items",
-        "give at most 64 items, not 65",
+        "use at most 64 items, not 65",
     ),
     *(
         Bad(

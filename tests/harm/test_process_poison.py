@@ -70,7 +70,7 @@ def test_what_nests_too_deep_is_refused_by_name(levels: int) -> None:
     if levels <= 60:
         to_domain(nested)
         return
-    with pytest.raises(SpecError, match=r"^spec\.template\.spec\.x.* is .*64 levels.*: nest at most 64 levels"):
+    with pytest.raises(SpecError, match=r"^spec\.template\.spec\.x.* is .*64 levels.*: use at most 64 levels"):
         to_domain(nested)
 
 

@@ -14,7 +14,7 @@ def _not_beside_auto(field: str, shown: str) -> Rule:
     return Rule(
         f"auto-without-{field.lower()}",
         f"!({_AUTO}) || has(self.method) || !has(self.{field})",
-        f"{field} is {shown} but auto is true: remove {field}, the catalogue says it; or remove auto and set method",
+        f"{field} is {shown} but auto is true: remove {field}, which the catalogue sets; or remove auto and set method",
         field,
         "FieldValueForbidden",
     )
@@ -24,15 +24,15 @@ AUTO_RULES = (
     Rule(
         "method-or-auto",
         f"has(self.method) || ({_AUTO})",
-        "method is not set and auto is not true: set auto: true to have a speculator picked, or set method, and model "
-        "where it drafts with weights of its own",
+        "method is not set and auto is not true: set auto: true to let the operator pick a speculator, or set method "
+        "(and model, if the method needs weights of its own)",
         "method",
         "FieldValueRequired",
     ),
     Rule(
         "method-without-auto",
         f"!has(self.method) || !({_AUTO})",
-        "method is {self.method} but auto is true: remove one of them",
+        "method is {self.method} but auto is true: remove one of the two",
         "method",
         "FieldValueForbidden",
     ),

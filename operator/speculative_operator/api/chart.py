@@ -20,131 +20,134 @@ class Image(Wire):
     """Image of the operator."""
 
     repository: Text = "speculative-operator"
-    """Registry and name."""
+    """Registry and name of the image."""
     tag: Text = ""
-    """Tag; empty: the chart's appVersion."""
+    """Tag of the image; empty: the chart's appVersion."""
     digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = ""
-    """Digest, sha256:...; wins over the tag."""
+    """Digest of the image, sha256:...; it takes precedence over the tag."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When the kubelet pulls it."""
+    """When the kubelet pulls the image."""
     pull_secrets: list[Text] = Field(default_factory=list)
-    """Names of Secrets for the registry."""
+    """Names of Secrets with credentials for the registry."""
 
 
 class Token(Wire):
-    """Bearer token for Prometheus; without either none is sent."""
+    """Bearer token for Prometheus; the operator sends none unless ownServiceAccount or secretName is set."""
 
     own_service_account: bool = False
-    """Send a token of the operator's ServiceAccount, made for Prometheus alone: not the one for the API server."""
+    """Send a token of the operator's ServiceAccount that is valid for Prometheus only, not for the API server."""
     audience: Annotated[str, Field(min_length=1)] = "prometheus"
-    """Audience of that token, which the proxy before Prometheus must ask for (kube-rbac-proxy:
-    --auth-token-audiences). With the API server's own audience whoever reads the token has the operator's permissions:
-    prefer a Secret with the token of a ServiceAccount that may only read metrics."""
+    """Audience of that token, which the proxy in front of Prometheus must require (kube-rbac-proxy:
+    --auth-token-audiences). Do not use the API server's audience: whoever reads such a token has the operator's
+    permissions. Use a Secret with the token of a ServiceAccount that may only read metrics instead."""
     over_http: bool = False
-    """Send a token though prometheus.url is http://, readable for everybody on the way."""
+    """Send the token even if prometheus.url is http://, where everybody on the network path can read it."""
     secret_name: Text = ""
-    """Or: a Secret of the release's namespace."""
+    """Alternatively: name of a Secret in the release's namespace that holds the token."""
     key: Text = "token"
-    """Key in the Secret."""
+    """Key of the token in the Secret."""
 
 
 class Authority(Wire):
-    """Certificate authority of Prometheus; empty: the system's."""
+    """Certificate authority of Prometheus; empty: the system's authorities."""
 
     config_map_name: Text = ""
-    """ConfigMap of the release's namespace."""
+    """ConfigMap in the release's namespace that holds the authority; empty: the system's authorities."""
     key: Text = "ca.crt"
-    """Key in it."""
+    """Key of the authority in the ConfigMap."""
 
 
 class ServingPodMonitors(Wire):
-    """PodMonitors of the serving pods, which the operator makes where prometheus-operator runs."""
+    """PodMonitors of the serving pods, which the operator creates if prometheus-operator is installed."""
 
     labels: dict[str, str] = Field(default_factory=dict)
-    """Labels by which your Prometheus chooses them, such as release: kube-prometheus-stack. Where the operator serves
-    all namespaces it finds them itself, in the podMonitorSelector of the Prometheus objects."""
+    """Labels by which your Prometheus selects them, such as release: kube-prometheus-stack. If the operator serves all
+    namespaces, it finds the labels itself in the podMonitorSelector of the Prometheus objects."""
     interval_seconds: Annotated[int, Field(ge=2, le=15)] = 5
-    """Seconds between two scrapes."""
+    """Seconds between two scrapes of a pod."""
 
 
 class Prometheus(Wire):
-    """Where the metrics of the serving pods are read."""
+    """The Prometheus from which the operator reads the metrics of serving pods."""
 
     url: Annotated[str, Field(pattern="^https?://")] = "http://prometheus-operated.monitoring.svc:9090"
-    """Prometheus, or anything with its query API."""
+    """Address of Prometheus, or of anything with its query API."""
     token: Token = Token()
-    """Bearer token for Prometheus; without either none is sent."""
+    """Bearer token for Prometheus; the operator sends none unless ownServiceAccount or secretName is set."""
     ca: Authority = Authority()
-    """Certificate authority of Prometheus; empty: the system's."""
+    """Certificate authority of Prometheus; empty: the system's authorities."""
     pod_monitors: ServingPodMonitors = ServingPodMonitors()
-    """PodMonitors of the serving pods, which the operator makes where prometheus-operator runs."""
+    """PodMonitors of the serving pods, which the operator creates if prometheus-operator is installed."""
 
 
 class ServiceAccount(Wire):
-    """Who the operator is in the cluster."""
+    """ServiceAccount of the operator."""
 
     create: bool = True
-    """Make the ServiceAccount."""
+    """Create the ServiceAccount."""
     name: Text = ""
-    """Its name; empty: that of the release."""
+    """Name of the ServiceAccount; empty: the release's name."""
     annotations: dict[str, str] = Field(default_factory=dict)
-    """Annotations of it."""
+    """Annotations to add."""
 
 
 class Rbac(Wire):
-    """Permissions."""
+    """Permissions of the operator."""
 
     create: bool = True
-    """Make roles and bindings for the operator: for the whole cluster, or for watchNamespaces alone."""
+    """Create roles and bindings for the operator: for the whole cluster, or for watchNamespaces only."""
     aggregate: bool = True
-    """Let the built-in roles view, edit and admin see and change SpeculativeDeployments."""
+    """Add access to SpeculativeDeployments to the built-in roles view, edit and admin."""
 
 
 class AdmissionPolicy(Wire):
-    """A ValidatingAdmissionPolicy: the operator's ServiceAccount writes what is its own, and nothing else."""
+    """A ValidatingAdmissionPolicy that limits the operator's ServiceAccount to writing its own objects."""
 
     enabled: bool = True
-    """Make it. Off where nobody may make objects of the cluster's scope."""
+    """Create the policy. Set false if you may not create cluster-scoped objects."""
     namespaces: list[Text] = Field(default=["kube-system", "kube-public", "kube-node-lease"])
-    """Namespaces in which it writes nothing, beside all whose names begin with kube-."""
+    """Namespaces in which the operator may write nothing, in addition to all whose names begin with kube-."""
 
 
 class Crds(Wire):
-    """The definition of SpeculativeDeployment."""
+    """The CRD SpeculativeDeployment."""
 
     install: bool = True
-    """Install and upgrade it with the release. It stays when the release goes, and with it every object."""
+    """Install and upgrade the CRD with the release. Uninstalling the release keeps the CRD and all objects."""
 
 
 class MetricsService(Wire):
     """A Service in front of /metrics."""
 
     enabled: bool = True
-    """Make it."""
+    """Create the Service."""
     annotations: dict[str, str] = Field(default_factory=dict)
-    """Annotations of it."""
+    """Annotations to add."""
 
 
 class PodMonitor(Wire):
     """Scraping of the operator's own metrics by prometheus-operator."""
 
     enabled: bool = False
-    """Make it; needs the kind PodMonitor."""
+    """Create the PodMonitor; the cluster must have that kind."""
     interval: Annotated[str, Field(pattern="^[0-9]+(ms|s|m)$")] = "30s"
-    """How often."""
+    """Scrape interval."""
     labels: dict[str, str] = Field(default_factory=dict)
-    """Labels by which your Prometheus chooses it."""
+    """Labels by which your Prometheus selects PodMonitors."""
 
 
 class Pairs(Wire):
-    """What is done about verifier and speculator before pods are made of them."""
+    """Checks of verifier and speculator before pods are created."""
 
     check: bool = True
-    """Read both in a Job (of the operator's image) and refuse pairs that do not fit. Needs a way to their source."""
+    """Inspect both models in a Job (with the operator's image) and refuse pairs that do not fit. Jobs need network
+    access to the models' sources."""
     catalogue: Text = ""
-    """Known speculators of your own for speculator.auto, as CSV text (docs/catalogue.md): made into a ConfigMap."""
+    """Your own rows of the catalogue for speculator.auto, as CSV text (docs/catalogue.md); the chart creates a
+    ConfigMap from it."""
     catalogue_config_map: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")] = ""
-    """Or: a ConfigMap of the release's namespace with the key catalogue.csv; empty: RELEASE-NAME-catalogue, if any."""
+    """Alternatively: a ConfigMap in the release's namespace with the key catalogue.csv; empty: RELEASE-NAME-catalogue,
+    if it exists."""
 
 
 class Metrics(Wire):
@@ -157,40 +160,42 @@ class Metrics(Wire):
 
 
 class NetworkPolicy(Wire):
-    """Who may reach the operator's port 8080 (/metrics; nothing else listens). The kubelet always may."""
+    """Access to the operator's port 8080, which serves /metrics only. The kubelet always has access."""
 
     enabled: bool = True
-    """Make a NetworkPolicy. It is made where it is known who asks: from is given, or prometheus.url names a Service."""
+    """Create a NetworkPolicy, if from is set or prometheus.url names a Service."""
     from_: list[Anything] = Field(default_factory=list, alias="from")
-    """Peers as in NetworkPolicy; empty: the namespace of the Service in prometheus.url, and that of the release."""
+    """Peers that may connect, as in a NetworkPolicy; empty: the namespace of the Service in prometheus.url, and the
+    release's."""
 
 
 class Pod(Wire):
     """The operator's pod."""
 
     run_as_user: Annotated[int, Field(ge=1)] | None = None
-    """User id; null: the image's, or on OpenShift the namespace's."""
+    """User id of the pod; null: the image's, or on OpenShift the namespace's."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations added."""
     labels: dict[str, str] = Field(default_factory=dict)
-    """Labels added."""
+    """Labels to add to the pod."""
     node_selector: dict[str, str] = Field(default_factory=dict)
-    """Nodes to run on."""
+    """Labels of nodes on which the pod may run."""
     tolerations: list[Anything] = Field(default_factory=list)
-    """Taints to bear."""
+    """Taints of nodes that the pod tolerates."""
     affinity: Anything = Field(default_factory=dict)
-    """Affinity."""
+    """Affinity rules of the pod."""
     priority_class_name: Text = ""
-    """Priority class."""
+    """Priority class of the pod."""
 
 
 class Resources(Wire):
-    """Resources of the operator: 200 MiB carry some 400 objects, 384 MiB some 1,000; for more, raise both."""
+    """Resources of the operator's container: 200 MiB suffice for about 400 objects, 384 MiB for about 1,000; for more
+    objects, raise both."""
 
     requests: dict[str, Text | int] = Field(default={"cpu": "100m", "memory": "200Mi"})
-    """Reserved."""
+    """Resources that the scheduler reserves for the container."""
     limits: dict[str, Text | int] = Field(default={"memory": "384Mi"})
-    """Bound. None on CPU: a throttled operator reacts late, and what it takes beyond its request is idle anyway."""
+    """Limits of the container. CPU has no limit by default, because a throttled operator reacts late."""
 
 
 class Values(Wire):
@@ -199,48 +204,52 @@ class Values(Wire):
     image: Image = Image()
     """Image of the operator."""
     replicas: Annotated[int, Field(ge=0, le=2)] = 1
-    """Operator pods. One works at a time; a second one only waits, which saves seconds when a node dies."""
+    """Number of operator pods. One works at a time; a second one waits and takes over within seconds if a node
+    fails."""
     watch_namespaces: list[Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]] = Field(
         default_factory=list
     )
-    """Namespaces to serve; empty: all. With names given, the operator holds Roles in these and nothing more."""
+    """Namespaces that the operator serves; empty: all. If names are given, the operator has Roles in these namespaces
+    only."""
     template_privileges: list[PrivilegeName] = Field(default_factory=list)
-    """What spec.template may ask for beyond the level baseline of Pod Security, such as [hostPath]; '*' allows all of
-    it. Empty: who may create SpeculativeDeployments gets no more by it than pods of that level (docs/security.md)."""
+    """Privileges that spec.template may request beyond the Pod Security level baseline, such as [hostPath]; '*' allows
+    all. Empty: users who may create SpeculativeDeployments get no pods beyond that level (docs/security.md)."""
     node_folders: list[Annotated[str, Field(pattern="^/")]] = Field(default_factory=list)
-    """Folders of nodes below which weights.cache.nodePath may lie; empty: any that is not the system's."""
+    """Folders of nodes below which weights.cache.nodePath must be; empty: any folder that does not belong to the
+    system."""
     prometheus: Prometheus = Prometheus()
-    """Where the metrics of the serving pods are read."""
+    """The Prometheus from which the operator reads the metrics of serving pods."""
     pairs: Pairs = Pairs()
-    """What is done about verifier and speculator before pods are made of them."""
+    """Checks of verifier and speculator before pods are created."""
     tick_seconds: Seconds = 10
-    """Seconds between two looks at each object."""
+    """Seconds between two reconciles of each object."""
     leader_election: bool = True
-    """Hold a Lease before writing anything."""
+    """Write only while holding a Lease."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """Lowest level that is logged."""
+    """Lowest level of log messages."""
     log_format: Literal["json", "text"] = "json"
-    """json: one object per line; text: for people."""
+    """json: one object per line for machines; text: lines for people."""
     settings: dict[str, Text | int | float | bool] = Field(default_factory=dict)
     """Any other variable of docs/settings.md, without its prefix: {WORKERS: 32}."""
     service_account: ServiceAccount = ServiceAccount()
-    """Who the operator is in the cluster."""
+    """ServiceAccount of the operator."""
     rbac: Rbac = Rbac()
-    """Permissions."""
+    """Permissions of the operator."""
     admission_policy: AdmissionPolicy = AdmissionPolicy()
-    """A ValidatingAdmissionPolicy: the operator's ServiceAccount writes what is its own, and nothing else."""
+    """A ValidatingAdmissionPolicy that limits the operator's ServiceAccount to writing its own objects."""
     crds: Crds = Crds()
-    """The definition of SpeculativeDeployment."""
+    """The CRD SpeculativeDeployment."""
     metrics: Metrics = Metrics()
     """The operator's own metrics."""
     network_policy: NetworkPolicy = NetworkPolicy()
-    """Who may reach the operator's port 8080 (/metrics; nothing else listens). The kubelet always may."""
+    """Access to the operator's port 8080, which serves /metrics only. The kubelet always has access."""
     resources: Resources = Resources()
-    """Resources of the operator: 200 MiB carry some 400 objects, 384 MiB some 1,000; for more, raise both."""
+    """Resources of the operator's container: 200 MiB suffice for about 400 objects, 384 MiB for about 1,000; for more
+    objects, raise both."""
     pod: Pod = Pod()
     """The operator's pod."""
     fullname_override: Text = ""
-    """Name of all objects of the release; empty: made of release and chart name."""
+    """Name of all objects of the release; empty: release and chart name."""
     # Helm hands this to every chart.
     global_: Anything | None = Field(default=None, alias="global", exclude=True)
 

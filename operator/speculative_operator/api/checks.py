@@ -48,7 +48,7 @@ def _revisions(spec: Spec) -> Iterator[Problem]:
         if part.model is None:
             yield f"{name}.revision", part.revision, "set model, or remove revision"
         elif not part.model.startswith("hf://"):
-            yield f"{name}.revision", part.revision, "remove revision, it applies to hf:// only"
+            yield f"{name}.revision", part.revision, "remove revision, which applies to hf:// only"
 
 
 def _auto(spec: Spec) -> Iterator[Problem]:
@@ -57,15 +57,15 @@ def _auto(spec: Spec) -> Iterator[Problem]:
         return
     if not speculator.auto:
         if speculator.method is None:
-            yield "speculator.method", None, "set auto: true to have a speculator picked, or set method"
+            yield "speculator.method", None, "set auto: true to let the operator pick a speculator, or set method"
         return
     if speculator.method is not None:
-        yield "speculator.method", speculator.method, "auto is true: remove one of them"
+        yield "speculator.method", speculator.method, "auto is true: remove one of the two"
     for name, field in Speculator.model_fields.items():
         value = getattr(speculator, name)
         if name not in ("auto", "method") and value is not None:
             shown = value.model_dump(exclude_none=True) if isinstance(value, Wire) else value
-            yield f"speculator.{field.alias}", shown, "auto is true, and the catalogue says it: remove it"
+            yield f"speculator.{field.alias}", shown, "auto is true and the catalogue sets this: remove it"
 
 
 def _drafting_weights(spec: Spec) -> Iterator[Problem]:
@@ -74,13 +74,13 @@ def _drafting_weights(spec: Spec) -> Iterator[Problem]:
         return
     method, model = speculator.method, speculator.model
     if method in rules.OWN_WEIGHTS and model is None:
-        remedy = f"{method} drafts with weights of its own: set model, such as hf://ORGANISATION/MODEL"
+        remedy = f"{method} needs weights of its own: set model, such as hf://ORGANISATION/MODEL"
         yield "speculator.model", None, remedy
     if model is not None and model == spec.verifier.model:
         if method is Method.DRAFT_MODEL:
-            yield "speculator.model", model, "name a smaller model, not the verifier itself"
+            yield "speculator.model", model, "set a smaller model than the verifier"
         if speculator.revision not in (None, spec.verifier.revision):
-            remedy = "speculator and verifier are one checkpoint: write it as verifier.revision, and remove it here"
+            remedy = "speculator and verifier are one checkpoint: set verifier.revision instead, and remove this"
             yield "speculator.revision", speculator.revision, remedy
     if method.draft_free:
         weights = (
@@ -99,17 +99,18 @@ def _drafting_options(spec: Spec) -> Iterator[Problem]:
         return
     method = speculator.method
     if speculator.parallel_drafting and method not in rules.IN_ONE_PASS:
-        yield "speculator.parallelDrafting", True, f"remove it, it applies to {rules.spoken(rules.IN_ONE_PASS)}"
+        remedy = f"remove it, because it applies to {rules.spoken(rules.IN_ONE_PASS)} only"
+        yield "speculator.parallelDrafting", True, remedy
     if speculator.heterogeneous_vocabulary and method is not Method.DRAFT_MODEL:
-        yield "speculator.heterogeneousVocabulary", True, f"remove it, it applies to {Method.DRAFT_MODEL}"
+        yield "speculator.heterogeneousVocabulary", True, f"remove it, because it applies to {Method.DRAFT_MODEL} only"
     lookup = speculator.prompt_lookup
     if lookup is None:
         return
     if method not in rules.LOOKS_UP:
         shown = lookup.model_dump(exclude_none=True)
-        yield "speculator.promptLookup", shown, f"remove it, it applies to {rules.spoken(rules.LOOKS_UP)}"
+        yield "speculator.promptLookup", shown, f"remove it, because it applies to {rules.spoken(rules.LOOKS_UP)} only"
     if lookup.min is not None and lookup.max is not None and lookup.min > lookup.max:
-        yield "speculator.promptLookup.min", lookup.min, f"write at most max, {lookup.max}, or raise that"
+        yield "speculator.promptLookup.min", lookup.min, f"write at most max ({lookup.max}), or raise max"
 
 
 def _drafting_parallelism(spec: Spec) -> Iterator[Problem]:
@@ -119,9 +120,9 @@ def _drafting_parallelism(spec: Spec) -> Iterator[Problem]:
         return
     verifiers = spec.verifier.tensor_parallel_size
     if given not in (1, verifiers):
-        yield field, given, f"write 1 or verifier.tensorParallelSize, {verifiers}"
+        yield field, given, f"write 1 or verifier.tensorParallelSize ({verifiers})"
     elif spec.speculator.method is Method.DRAFT_MODEL and given != verifiers:
-        yield field, given, f"method draft_model needs that of the verifier: write {verifiers}, or remove it"
+        yield field, given, f"method draft_model needs the verifier's: write {verifiers}, or remove it"
 
 
 def _tokens(spec: Spec) -> Iterator[Problem]:
@@ -130,9 +131,9 @@ def _tokens(spec: Spec) -> Iterator[Problem]:
     if k == 0:
         yield field, k, 'write 1 or more, or set mode: "Off" to serve without drafts'
     if k is not None and k > most:
-        yield field, k, f"write at most maxSpeculativeTokens, {most}, or raise that"
+        yield field, k, f"write at most maxSpeculativeTokens ({most}), or raise maxSpeculativeTokens"
     if speculation.mode is Mode.STATIC and spec.speculator is not None and k is None and not speculation.schedule:
-        yield field, None, "mode is Static: set it, or give a schedule"
+        yield field, None, "mode is Static: set it, or set a schedule"
 
 
 def _schedule(spec: Spec) -> Iterator[Problem]:
@@ -147,7 +148,7 @@ def _schedule(spec: Spec) -> Iterator[Problem]:
     yield from ((field, value, remedy) for value, remedy in _bands(speculation))
 
 
-_ONE_K = "set speculation.numSpeculativeTokens in its place"
+_ONE_K = "set speculation.numSpeculativeTokens instead"
 
 
 def _without_table(spec: Spec) -> Iterator[str]:
@@ -165,9 +166,7 @@ def _bands(speculation: Speculation) -> Iterator[tuple[object, str]]:
         band = [first, last, k]
         if first != expected:
             join = (
-                "let its first band start at 1"
-                if expected == 1
-                else "let each band start one above the end of the one before"
+                "start the first row at 1" if expected == 1 else "start each row one above the end of the previous row"
             )
             yield band, join
         if last < first:
@@ -175,13 +174,14 @@ def _bands(speculation: Speculation) -> Iterator[tuple[object, str]]:
         if k > speculation.max_speculative_tokens:
             yield (
                 band,
-                f"let its K be at most maxSpeculativeTokens, {speculation.max_speculative_tokens}, or raise that",
+                f"write a K of at most maxSpeculativeTokens ({speculation.max_speculative_tokens}), or raise "
+                "maxSpeculativeTokens",
             )
         if k == 0 and speculation.off_policy is OffPolicy.NEVER:
-            yield band, "let its K be 1 or more, or set offPolicy: Soft"
+            yield band, "set its K to 1 or more, or set offPolicy: Soft"
         expected = last + 1
     if all(row[2] == 0 for row in rows):
-        yield rows, 'give one of them 1 or more, or set mode: "Off"'
+        yield rows, 'set one K to 1 or more, or set mode: "Off"'
 
 
 def _engine(spec: Spec) -> Iterator[Problem]:
@@ -189,7 +189,7 @@ def _engine(spec: Spec) -> Iterator[Problem]:
     if engine.type is EngineType.VLLM:
         for argument in engine.args or ():
             if _flag(argument) in rules.RESERVED_FLAGS:
-                yield "engine.args", argument, "remove it, a field of the spec says it"
+                yield "engine.args", argument, "remove it and set the field of the spec instead"
     yield from _environment("engine.env", engine.env)
 
 
@@ -209,21 +209,21 @@ def _weights(spec: Spec) -> Iterator[Problem]:
 def _cache(cache: Cache) -> Iterator[Problem]:
     of_claim = any((cache.claim_name, cache.size, cache.storage_class_name, cache.access_mode))
     if cache.size is None:
-        exists = "size is not set: set size, or remove it, the claim exists"
+        exists = "size is not set: set size to create a claim, or remove this"
         if not any((cache.claim_name, cache.node_path, cache.empty_dir)):
-            yield "weights.cache.size", None, "name a claim that exists, or give the size of one to be made"
+            yield "weights.cache.size", None, "set claimName to an existing claim, or set size to create one"
         if cache.storage_class_name is not None:
             yield "weights.cache.storageClassName", cache.storage_class_name, exists
         if cache.access_mode is not None:
             yield "weights.cache.accessMode", str(cache.access_mode), exists
     if cache.node_path is not None and (of_claim or cache.empty_dir is not None):
-        yield "weights.cache.nodePath", cache.node_path, "a claim or emptyDir is named too: keep one of the three"
+        yield "weights.cache.nodePath", cache.node_path, "a claim or emptyDir is set too: keep one of the three"
     if cache.empty_dir is not None and of_claim:
-        yield "weights.cache.emptyDir", cache.empty_dir.size_limit, "a claim is named too: keep one of the two"
+        yield "weights.cache.emptyDir", cache.empty_dir.size_limit, "a claim is set too: keep one of the two"
     if cache.empty_dir is not None and cache.collect:
-        yield "weights.cache.collect", True, "emptyDir is set: remove collect, an emptyDir goes with its pod"
+        yield "weights.cache.collect", True, "emptyDir is set: remove collect, an emptyDir is deleted with its pod"
     if cache.reserve_percent is not None and cache.node_path is None:
-        remedy = "nodePath is not set: remove it, it is of disks of nodes"
+        remedy = "nodePath is not set: remove it, because it applies to disks of nodes only"
         yield "weights.cache.reservePercent", cache.reserve_percent, remedy
 
 
@@ -232,15 +232,15 @@ def _compile_cache(spec: Spec) -> Iterator[Problem]:
     if cache is None:
         return
     if cache.size is None:
-        exists = "size is not set: set size, or remove it, the claim exists"
+        exists = "size is not set: set size to create a claim, or remove this"
         if cache.claim_name is None:
-            yield "engine.compileCache.size", None, "name a claim that exists, or give the size of one to be made"
+            yield "engine.compileCache.size", None, "set claimName to an existing claim, or set size to create one"
         if cache.storage_class_name is not None:
             yield "engine.compileCache.storageClassName", cache.storage_class_name, exists
         if cache.access_mode is not None:
             yield "engine.compileCache.accessMode", str(cache.access_mode), exists
     if cache.claim_name is not None and weights is not None and weights.claim_name == cache.claim_name:
-        remedy = "it is the claim of weights.cache: name another one, pods write to it"
+        remedy = "it is the claim of weights.cache: set another one, because pods write to it"
         yield "engine.compileCache.claimName", cache.claim_name, remedy
 
 
@@ -249,7 +249,7 @@ def _environment(path: str, variables: tuple[EnvVar, ...] | None) -> Iterator[Pr
     for index, variable in enumerate(variables or ()):
         field = f"{path}[{index}]"
         if variable.name in seen:
-            yield f"{field}.name", variable.name, "name each variable once"
+            yield f"{field}.name", variable.name, "set each variable once"
         seen.add(variable.name)
         yield from _variable(field, variable)
 
@@ -257,11 +257,11 @@ def _environment(path: str, variables: tuple[EnvVar, ...] | None) -> Iterator[Pr
 def _variable(field: str, variable: EnvVar) -> Iterator[Problem]:
     source = variable.value_from
     if variable.name.startswith("SPECULATIVE_"):
-        yield f"{field}.name", variable.name, "the operator sets these: use another name"
+        yield f"{field}.name", variable.name, "the operator owns names that begin with SPECULATIVE_: use another name"
     if source is None:
         return
     if variable.value is not None:
-        yield f"{field}.value", variable.value, "it also has valueFrom: keep one of them"
+        yield f"{field}.value", variable.value, "it also has valueFrom: keep one of the two"
     given = [name for name in type(source).model_fields if getattr(source, name) is not None]
     if len(given) != 1:
         options = "configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef"
@@ -282,7 +282,7 @@ def accelerators_needed(verifier: Verifier) -> int:
 
 def _rollout(spec: Spec) -> Iterator[Problem]:
     if spec.rollout.window is not None and spec.rollout.tuning is not Tuning.INTERRUPT:
-        remedy = "set tuning: Interrupt, or remove window, in which nothing more would be allowed"
+        remedy = "set tuning: Interrupt, or remove window, which has no effect without it"
         yield "rollout.window", spec.rollout.window, remedy
 
 

@@ -14,22 +14,22 @@ from speculative_operator.domain import names
 from speculative_operator.domain.spec import AccessMode
 
 _CLAIM = (
-    "Name of the claim; another one than that of weights.cache. Without size it must exist. With size it is made where "
-    "it does not, for all objects of the namespace that name it, and is never deleted. Default: "
-    f"{names.COMPILED_CLAIM}."
+    "Name of the claim, which must differ from that of weights.cache. Without size it must exist. With size the "
+    "operator creates it if it is missing, for all objects of the namespace that name it, and never deletes it. "
+    f"Default: {names.COMPILED_CLAIM}."
 )
 
 
 class CompileCache(Wire):
-    """A claim that keeps what engines compile at their start, for pods that come later."""
+    """A claim that stores what engines compile at their start, for later pods."""
 
     model_config = ruled(*COMPILE_CACHE_RULES)
 
     claim_name: scalars.ObjectName | None = Field(default=None, description=_CLAIM)
     size: scalars.Quantity | None = None
-    """Size of the claim to be made, such as 20Gi. Left out: the claim exists already."""
+    """Size of the claim that the operator creates, such as 20Gi. If it is left out, the claim must exist."""
     storage_class_name: scalars.ObjectName | None = None
-    """Storage class of the claim to be made. Default: the cluster's."""
+    """Storage class of the claim that the operator creates. Default: the cluster's."""
     access_mode: AccessMode | None = None
-    """Access mode of the claim to be made. ReadWriteOnce holds all pods that use it on one node. Default:
+    """Access mode of the claim that the operator creates. ReadWriteOnce keeps all its pods on one node. Default:
     ReadWriteMany."""

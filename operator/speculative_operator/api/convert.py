@@ -74,7 +74,7 @@ def _check_depth(given: Any) -> None:
         below = [(_named(path, name, level), value) for path, one in below for name, value in _inner(one)]
         if not below:
             return
-    raise SpecError(below[0][0], _TOO_DEEP, f"nest at most {_DEEPEST} levels in spec.template")
+    raise SpecError(below[0][0], _TOO_DEEP, f"use at most {_DEEPEST} levels in spec.template")
 
 
 def _inner(value: Any) -> Iterable[tuple[str, Any]]:
@@ -221,12 +221,12 @@ def _plain(given: Wire | None) -> dict[str, Any]:
 
 _REMEDIES = {
     "missing": "it is required: set it",
-    "extra_forbidden": "there is no such field: remove it or correct its spelling (kubectl explain specdep.spec)",
+    "extra_forbidden": "the field does not exist: remove it or correct its spelling (kubectl explain specdep.spec)",
     "enum": "use one of {expected}",
     "greater_than_equal": "use {ge} or more",
     "less_than_equal": "use {le} or less",
-    "too_long": "give at most {max_length} items, not {actual_length}",
-    "too_short": "give at least {min_length} items, not {actual_length}",
+    "too_long": "use at most {max_length} items, not {actual_length}",
+    "too_short": "use at least {min_length} items, not {actual_length}",
     "int_type": "use a whole number",
     "bool_type": "use true or false",
     "string_type": "use a string",

@@ -22,7 +22,7 @@ class KeyReference(Wire):
     key: Key
     """Key in it."""
     optional: bool | None = Field(default=None, strict=True)
-    """True: the pod starts without the variable where object or key is missing."""
+    """True: the pod starts without the variable if the object or key is missing."""
 
 
 class FieldReference(Wire):
@@ -46,7 +46,7 @@ class ResourceFieldReference(Wire):
 
 
 class EnvSource(Wire):
-    """Where a variable's value comes from: exactly one of these."""
+    """Source of a variable's value: exactly one of these fields."""
 
     model_config = ruled(*SOURCE_RULES)
 
@@ -61,14 +61,14 @@ class EnvSource(Wire):
 
 
 class EnvVar(Wire):
-    """An environment variable, as of any container."""
+    """An environment variable of a container."""
 
     model_config = ruled(*ENV_RULES)
 
     name: EnvName
     """Name of the variable."""
     value: KeyValue | None = None
-    """Its value; $(OTHER) refers to a variable before it."""
+    """Value; $(OTHER) refers to a variable before it."""
     value_from: EnvSource | None = None
     """Source of the value, in place of `value`."""
 
@@ -78,21 +78,21 @@ Annotations = Annotated[dict[Key, KeyValue], Field(max_length=32, json_schema_ex
 
 
 class TemplateMetadata(Wire):
-    """Labels and annotations added to the serving pods."""
+    """Labels and annotations to add to the serving pods."""
 
     labels: Labels | None = None
-    """Labels added. The operator's own cannot be changed."""
+    """Labels to add. The operator's own labels cannot be changed."""
     annotations: Annotations | None = None
-    """Annotations added."""
+    """Annotations to add."""
 
 
 class Template(Wire):
-    """A pod template, merged last into the one that the operator makes: the way to what has no field here."""
+    """A pod template that the operator merges last into its own, for everything without a field in this object."""
 
     metadata: TemplateMetadata | None = None
-    """Labels and annotations added to the serving pods."""
+    """Labels and annotations to add to the serving pods."""
     spec: Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})] | None = (
         None
     )
-    """Pod spec, merged strategically: lists of named things by name, other lists replaced. The engine's container is
-    named `engine`. What the API server refuses in it shows as the reason RenderInvalid."""
+    """Pod spec, merged strategically: named list items by name, other lists as a whole. The engine's container is named
+    `engine`. If the API server refuses the result, the object reports RenderInvalid."""

@@ -9,13 +9,13 @@ ENV_RULES = (
     Rule(
         "env-one-value",
         "!(has(self.value) && has(self.valueFrom))",
-        'env "{self.name}" has value "{self.value}" and also valueFrom: keep one of them',
+        'env "{self.name}" has value "{self.value}" and also valueFrom: keep one of the two',
         "value",
     ),
     Rule(
         "env-reserved",
         "!self.name.startsWith('SPECULATIVE_')",
-        'env is named "{self.name}" but the operator sets these: use another name',
+        'env is named "{self.name}" but the operator owns names that begin with SPECULATIVE_: use another name',
         "name",
         "FieldValueForbidden",
     ),
@@ -36,7 +36,7 @@ KEY_RULES = (
     Rule(
         "key-form",
         f"self.all(key, {_KEY_FITS})",
-        'key "{r}" is no key of a label or annotation: write NAME or DOMAIN/NAME',
+        'key "{r}" is not a valid key of a label or annotation: write NAME or DOMAIN/NAME',
         among=f"self.filter(key, !{_KEY_FITS})",
     ),
 )

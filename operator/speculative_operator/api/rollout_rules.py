@@ -8,8 +8,8 @@ ROLLOUT_RULES = (
     Rule(
         "window-of-interrupt",
         "!has(self.window) || (has(self.tuning) && self.tuning == 'Interrupt')",
-        'window is "{self.window}" but tuning is not Interrupt: set tuning: Interrupt, or remove window, in which '
-        "nothing more would be allowed",
+        'window is "{self.window}" but tuning is not Interrupt: set tuning: Interrupt, or remove window, which '
+        "has no effect without it",
         "window",
         "FieldValueForbidden",
     ),

@@ -9,51 +9,51 @@ from speculative_operator.api.wire import Wire
 
 
 class RolloutProposal(Wire):
-    """A rollout that would pay, but not without a loss of serving capacity while it lasts."""
+    """A rollout that is expected to pay, but would reduce serving capacity while it lasts."""
 
     accept: Line
-    """Value of the annotation serving.speculative.dev/accept that has exactly this rollout made, once."""
+    """Value of the annotation serving.speculative.dev/accept that accepts exactly this rollout, once."""
     table: Rows
-    """Table that pods would get; with hardOff the one that would wait."""
+    """Table that pods would get; with hardOff the table for the return of the speculator."""
     hard_off: bool | None = Field(default=None, strict=True)
     """True: pods would run without the speculator."""
     table_version: Long
-    """Version of the table in force, which it was proposed for."""
+    """Version of the active table at the time of the proposal."""
     reason: Line
     """Reason of the decision, of docs/reasons.md."""
     message: Sentence
-    """The decision in a sentence."""
+    """The decision in one sentence."""
     time: Time
-    """When it was proposed."""
+    """Time of the proposal."""
 
 
 class OwnRollout(Wire):
-    """The last rollout that the operator made for reasons of its own, and what to go back to."""
+    """The last rollout that the tuner started, and the state before it."""
 
     table_version: Long
-    """Version of the table that it brought."""
+    """Version of the table that it introduced."""
     generation: Long
-    """Generation of the spec then."""
+    """Generation of the spec at that time."""
     time: Time
-    """When it was decided."""
+    """Time of the decision."""
     table: Rows
-    """Table before it."""
+    """Table before the rollout."""
     hard_off: bool | None = Field(default=None, strict=True)
-    """True where pods ran without the speculator before it."""
+    """True if pods ran without the speculator before it."""
     keeps_capacity: bool | None = Field(default=None, strict=True)
-    """True where it was made because a new pod was proven to fit beside the old ones."""
+    """True if it was started because a new pod was proven to fit beside the old ones."""
     rate: Line | None = None
-    """Output tokens per second of one request before it."""
+    """Output tokens per second of one request before the rollout."""
     requests: Line | None = None
     """Requests scheduled per step and replica at that rate."""
 
 
 class RolloutStatus(Wire):
-    """Rollouts that nobody asked for: those that the tuner wants."""
+    """Rollouts that the tuner wants or has started."""
 
     proposal: RolloutProposal | None = None
-    """What waits for your word: see the warning RolloutNeedsApproval for the command."""
+    """The rollout that waits for your approval; the warning RolloutNeedsApproval has the command."""
     last: OwnRollout | None = None
-    """What is watched: it goes back by itself where it stalls or its pods are slower."""
+    """The rollout that the operator watches and undoes if it stalls or its pods are slower."""
     held_until: Time | None = None
-    """None is made before, because the last one went back."""
+    """Time before which the tuner starts no rollout, because the last one was undone."""

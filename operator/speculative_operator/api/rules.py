@@ -87,7 +87,7 @@ LOOKUP_RULES = (
     Rule(
         "prompt-lookup-order",
         "!has(self.min) || !has(self.max) || self.min <= self.max",
-        "min is {#self.min}: write at most max, {#self.max}, or raise that",
+        "min is {#self.min}: write at most max ({#self.max}), or raise max",
         "min",
     ),
 )
@@ -96,8 +96,8 @@ MODEL_RULES = (
     Rule(
         "revision-of-hf",
         "!has(self.revision) || !has(self.model) || self.model.startsWith('hf://')",
-        'revision is "{self.revision}" but model is "{self.model}": remove revision, it applies to hf:// only; '
-        "elsewhere the address names the version",
+        'revision is "{self.revision}" but model is "{self.model}": remove revision, which applies to hf:// only; '
+        "other addresses include the version",
         "revision",
         "FieldValueForbidden",
     ),
@@ -109,7 +109,8 @@ SPECULATOR_RULES = (
     Rule(
         "method-needs-model",
         f"!has(self.method) || !(self.method in {_listed(OWN_WEIGHTS)}) || has(self.model)",
-        "model is not set but method is {self.method}, which drafts with weights of its own: set model, such as hf://ORGANISATION/MODEL",
+        "model is not set but method is {self.method}, which needs weights of its own: set model, such as "
+        "hf://ORGANISATION/MODEL",
         "model",
         "FieldValueRequired",
     ),
@@ -140,7 +141,8 @@ SPECULATOR_RULES = (
         "parallel-drafting-method",
         "!has(self.method) || !has(self.parallelDrafting) || !self.parallelDrafting || "
         f"self.method in {_listed(IN_ONE_PASS)}",
-        f"parallelDrafting is true but method is {{self.method}}: remove it, it applies to {spoken(IN_ONE_PASS)}",
+        f"parallelDrafting is true but method is {{self.method}}: remove it, because it applies to "
+        f"{spoken(IN_ONE_PASS)} only",
         "parallelDrafting",
         "FieldValueForbidden",
     ),
@@ -148,14 +150,15 @@ SPECULATOR_RULES = (
         "heterogeneous-vocabulary-method",
         "!has(self.method) || !has(self.heterogeneousVocabulary) || !self.heterogeneousVocabulary || "
         f"self.method == '{Method.DRAFT_MODEL}'",
-        f"heterogeneousVocabulary is true but method is {{self.method}}: remove it, it applies to {Method.DRAFT_MODEL}",
+        f"heterogeneousVocabulary is true but method is {{self.method}}: remove it, because it applies to "
+        f"{Method.DRAFT_MODEL} only",
         "heterogeneousVocabulary",
         "FieldValueForbidden",
     ),
     Rule(
         "prompt-lookup-method",
         f"!has(self.method) || !has(self.promptLookup) || self.method in {_listed(LOOKS_UP)}",
-        f"promptLookup is set but method is {{self.method}}: remove it, it applies to {spoken(LOOKS_UP)}",
+        f"promptLookup is set but method is {{self.method}}: remove it, because it applies to {spoken(LOOKS_UP)} only",
         "promptLookup",
         "FieldValueForbidden",
     ),
@@ -192,21 +195,21 @@ SPECULATION_RULES = (
     Rule(
         "k-within-max",
         "!has(self.numSpeculativeTokens) || self.numSpeculativeTokens <= self.maxSpeculativeTokens",
-        "numSpeculativeTokens is {#self.numSpeculativeTokens}: write at most maxSpeculativeTokens, "
-        "{#self.maxSpeculativeTokens}, or raise that",
+        "numSpeculativeTokens is {#self.numSpeculativeTokens}: write at most maxSpeculativeTokens "
+        "({#self.maxSpeculativeTokens}), or raise maxSpeculativeTokens",
         "numSpeculativeTokens",
     ),
     Rule(
         "schedule-static",
         f"!({_ROWS}) || self.mode == 'Static'",
-        "schedule has {#size(self.schedule)} band(s) but mode is {self.mode}: set mode: Static, or remove schedule",
+        "schedule has {#size(self.schedule)} row(s) but mode is {self.mode}: set mode: Static, or remove schedule",
         "schedule",
         "FieldValueForbidden",
     ),
     Rule(
         "schedule-starts-at-1",
         f"!({_ROWS}) || self.schedule[0][0] == 1",
-        "schedule starts at {#self.schedule[0][0]}: let its first band start at 1, so that every load has a K",
+        "schedule starts at {#self.schedule[0][0]}: start the first row at 1, so that every load has a K",
         "schedule",
     ),
     Rule(
@@ -220,36 +223,36 @@ SPECULATION_RULES = (
         "schedule-ascending",
         f"!({_ROWS}) || (self.schedule.map(r, r[0]).isSorted() && "
         "self.schedule.all(r, self.schedule.exists_one(q, q[0] == r[0])))",
-        "schedule is not in order or names a start twice, it has {#size(self.schedule)} band(s): "
-        "sort them by their first number, each band once",
+        "schedule is not in order or names a start twice, it has {#size(self.schedule)} row(s): "
+        "sort the rows by their first number, each row once",
         "schedule",
     ),
     Rule(
         "schedule-contiguous",
         f"!({_ROWS}) || self.schedule.all(r, !({_UNJOINED}))",
         f"schedule holds {_BAND}, before which there is a gap or an overlap: "
-        "let each band start one above the end of the one before",
+        "start each row one above the end of the previous row",
         "schedule",
         among=_bands(_UNJOINED),
     ),
     Rule(
         "schedule-within-max",
         f"!({_ROWS}) || self.schedule.all(r, r[2] <= self.maxSpeculativeTokens)",
-        f"schedule holds {_BAND}: let its K be at most maxSpeculativeTokens, "
-        "{#self.maxSpeculativeTokens}, or raise that",
+        f"schedule holds {_BAND}: write a K of at most maxSpeculativeTokens "
+        "({#self.maxSpeculativeTokens}), or raise maxSpeculativeTokens",
         "schedule",
         among=_bands(_DEEP),
     ),
     Rule(
         "schedule-drafts",
         f"!({_ROWS}) || self.schedule.exists(r, r[2] > 0)",
-        'schedule has K 0 in all of its {#size(self.schedule)} band(s): give one of them 1 or more, or set mode: "Off"',
+        'schedule has K 0 in all of its {#size(self.schedule)} row(s): set one K to 1 or more, or set mode: "Off"',
         "schedule",
     ),
     Rule(
         "schedule-never-off",
         f"!({_ROWS}) || self.offPolicy != 'Never' || self.schedule.all(r, r[2] > 0)",
-        f"schedule holds {_BAND} but offPolicy is Never: let its K be 1 or more, or set offPolicy: Soft",
+        f"schedule holds {_BAND} but offPolicy is Never: set its K to 1 or more, or set offPolicy: Soft",
         "schedule",
         among=_bands("r[2] == 0"),
     ),
@@ -262,7 +265,7 @@ ENGINE_RULES = (
     Rule(
         "reserved-flags",
         f"self.type != 'vLLM' || !has(self.args) || !self.args.exists(a, {_RESERVED})",
-        f'args holds "{{self.args.filter(a, {_RESERVED})[0]}}": remove it, a field of the spec says it '
+        f'args holds "{{self.args.filter(a, {_RESERVED})[0]}}": remove it and set the field of the spec instead '
         "(docs/api.md names the field)",
         "args",
         "FieldValueForbidden",
@@ -282,7 +285,7 @@ SPEC_RULES = (
         "static-needs-k",
         "self.speculation.mode != 'Static' || !has(self.speculator) || has(self.speculation.numSpeculativeTokens) || "
         f"!({_UNSCHEDULED})",
-        "speculation.numSpeculativeTokens is not set but speculation.mode is Static: set it, or give a schedule",
+        "speculation.numSpeculativeTokens is not set but speculation.mode is Static: set it, or set a schedule",
         "speculation.numSpeculativeTokens",
         "FieldValueRequired",
     ),
@@ -290,17 +293,17 @@ SPEC_RULES = (
         "schedule-method",
         f"{_OTHER_ENGINE} || {_UNSCHEDULED} || !has(self.speculator) || "
         f"!has(self.speculator.method) || !(self.speculator.method in {_listed(NO_TABLE)})",
-        "speculation.schedule has {#size(self.speculation.schedule)} band(s) but K of {self.speculator.method} "
-        "is fixed when vLLM starts: set speculation.numSpeculativeTokens in its place",
+        "speculation.schedule has {#size(self.speculation.schedule)} row(s) but K of {self.speculator.method} "
+        "is fixed when vLLM starts: set speculation.numSpeculativeTokens instead",
         "speculation.schedule",
         "FieldValueForbidden",
     ),
     Rule(
         "schedule-data-parallel",
         f"{_OTHER_ENGINE} || {_UNSCHEDULED} || self.verifier.dataParallelSize == 1",
-        "speculation.schedule has {#size(self.speculation.schedule)} band(s) but verifier.dataParallelSize is "
+        "speculation.schedule has {#size(self.speculation.schedule)} row(s) but verifier.dataParallelSize is "
         "{#self.verifier.dataParallelSize}, and vLLM ignores schedules under data parallelism: "
-        "set speculation.numSpeculativeTokens in its place, or raise replicas and not dataParallelSize",
+        "set speculation.numSpeculativeTokens instead, or raise replicas instead of dataParallelSize",
         "speculation.schedule",
         "FieldValueForbidden",
     ),
@@ -308,14 +311,14 @@ SPEC_RULES = (
         "draft-tp",
         f"{_NO_DRAFT_TP} || {_DRAFT_TP} in [1, {_VERIFIERS_TP}]",
         f"speculator.tensorParallelSize is {{#{_DRAFT_TP}}}: "
-        f"write 1 or verifier.tensorParallelSize, {{#{_VERIFIERS_TP}}}",
+        f"write 1 or verifier.tensorParallelSize ({{#{_VERIFIERS_TP}}})",
         "speculator.tensorParallelSize",
     ),
     Rule(
         "draft-model-tp",
         f"{_NO_DRAFT_TP} || !has(self.speculator.method) || self.speculator.method != 'draft_model' || "
         f"{_DRAFT_TP} != 1 || {_VERIFIERS_TP} == 1",
-        "speculator.tensorParallelSize is 1 but method draft_model needs that of the verifier: "
+        "speculator.tensorParallelSize is 1 but method draft_model needs the verifier's: "
         f"write {{#{_VERIFIERS_TP}}}, or remove it",
         "speculator.tensorParallelSize",
     ),
@@ -324,7 +327,7 @@ SPEC_RULES = (
         "!has(self.speculator) || !has(self.speculator.model) || self.speculator.model != self.verifier.model || "
         f"!has(self.speculator.method) || self.speculator.method != '{Method.DRAFT_MODEL}'",
         'speculator.model is "{self.speculator.model}", the verifier, which cannot draft faster than it verifies: '
-        "name a smaller model, not the verifier itself",
+        "set a smaller model",
         "speculator.model",
     ),
     Rule(
@@ -333,7 +336,7 @@ SPEC_RULES = (
         "!has(self.speculator.revision) || "
         "(has(self.verifier.revision) && self.speculator.revision == self.verifier.revision)",
         'speculator.revision is "{self.speculator.revision}" but speculator and verifier are one checkpoint: '
-        "write it as verifier.revision, and remove it here",
+        "set verifier.revision instead, and remove speculator.revision",
         "speculator.revision",
     ),
     Rule(

@@ -19,7 +19,7 @@ DECISIONS_KEPT = 10
 
 
 class Condition(Wire):
-    """One observation of the deployment, as every Kubernetes condition."""
+    """One observation of the object, as in every Kubernetes API."""
 
     type: Annotated[str, Field(max_length=316)]
     """Ready, Progressing, WeightsReady, PairCompatible, MemoryFits, Available, MetricsAvailable, SpeculationActive,
@@ -29,127 +29,127 @@ class Condition(Wire):
     reason: Annotated[str, Field(max_length=1024)]
     """One CamelCase word of docs/reasons.md."""
     message: Annotated[str, Field(max_length=32768)]
-    """What is so, with the figures behind it, and what to do where something is wrong."""
+    """Explanation with its figures, and the remedy if something is wrong."""
     last_transition_time: Time
-    """When `status` last changed."""
+    """Time of the last change of `status`."""
     observed_generation: Long | None = None
-    """Generation of the spec that the condition speaks of."""
+    """Generation of the spec that the condition describes."""
 
 
 class PinStatus(Wire):
-    """One model and the version of it that was found."""
+    """One model and the version to which it is pinned."""
 
     uri: Annotated[str, Field(max_length=1024)]
-    """Where it is, as in the spec."""
+    """Address of the model, as in the spec."""
     asked: Line | None = None
-    """Revision that the spec asks for; left out: the source's default."""
+    """Revision in the spec; left out for the source's default."""
     resolved: Line | None = None
-    """What that was when it was looked up: a commit of hf://, a digest of oci://, a hash over all files elsewhere. Left
-    out until it is known."""
+    """Version to which the revision resolved: a commit of hf://, a digest of oci://, a hash over all files for other
+    sources. Left out until it is known."""
     newest: Line | None = None
-    """What it has become since; left out while it is the same."""
+    """Version to which the revision resolves now; left out if it is the same."""
     key: Line | None = None
     """Folder of this version in a cache, below `.speculative-cache/models/`."""
 
 
 class Failure(Wire):
-    """Why a Job that reads or fetches weights came to nothing."""
+    """Why a Job that inspects or fetches weights failed."""
 
     reason: Line
     """One CamelCase word of docs/reasons.md."""
     message: Sentence
-    """What happened, and what to do."""
+    """What happened, and the remedy."""
     time: Time
-    """When it was noticed; another Job is made a while later."""
+    """Time at which the operator noticed it; it creates another Job later."""
     job: Line | None = None
     """uid of the Job."""
 
 
 class Pair(Wire):
-    """Verifier and speculator, which are rolled together or not at all."""
+    """Verifier and speculator, which a rollout replaces together."""
 
     verifier: Annotated[str, Field(max_length=1024)]
-    """URI and revision of the verifier: the pinned one where it is known."""
+    """URI and revision of the verifier, pinned if the pin is known."""
     speculator: Annotated[str, Field(max_length=1024)] | None = None
-    """URI and revision of the speculator; the method alone where no weights draft."""
+    """URI and revision of the speculator; the method alone if it has no weights."""
     hash: Line | None = None
-    """Short hash of both, equal to the label serving.speculative.dev/pair of the pods, unless those are in hard off:
-    then the label names the verifier alone."""
+    """Short hash of both, equal to the label serving.speculative.dev/pair of the pods. In hard off the label names the
+    verifier alone."""
     verifier_pin: PinStatus | None = None
     """Version of the verifier."""
     speculator_pin: PinStatus | None = None
     """Version of the speculator."""
     verdict: Line | None = None
-    """Compatible, Doubtful or Incompatible; left out where nothing was compared."""
+    """Compatible, Doubtful or Incompatible; left out if nothing was compared."""
     checked_at: Time | None = None
-    """When the sources were last asked."""
+    """Time of the last request to the sources."""
     repin: Line | None = None
-    """Value of the annotation serving.speculative.dev/repin that the pins were looked up for."""
+    """Value of the annotation serving.speculative.dev/repin for which the pins were resolved."""
     cache: Line | None = None
-    """Claim, or folder of the node, and the folder in its root in which both lie complete and verified."""
+    """Claim or node folder, and the folder in its root, that holds both models, complete and verified."""
     cached_at: Time | None = None
-    """When a Job last found both there, or brought them."""
+    """Time at which a Job last found or fetched both models there."""
     previous: Annotated[tuple[Line, ...], Field(max_length=4)] = ()
-    """Folders of the versions before, which the cache keeps for a way back."""
+    """Folders of previous versions, which the cache keeps so that you can go back."""
     facts: Annotated[str, Field(max_length=16384)] | None = None
-    """What was read of both, packed. For the operator alone: its form may change at any time."""
+    """Facts about both models in packed form. Only the operator uses it; its form may change at any time."""
     failure: Failure | None = None
-    """Why the last Job for this pair came to nothing."""
+    """Why the last Job for this pair failed."""
 
 
 class PassedOver(Wire):
-    """An entry of the catalogue that was tried for this verifier and does not do."""
+    """A row of the catalogue that the operator tried for this verifier and that does not work."""
 
     speculator: Annotated[str, Field(max_length=1024)] | None = None
-    """Where it is; left out: part of the verifier."""
+    """Address of the speculator; left out if it is part of the verifier."""
     method: Line
-    """How it drafts."""
+    """Method of drafting."""
     why: Sentence
-    """What was found."""
+    """Reason why it does not work."""
 
 
 class Picked(Wire):
-    """What speculator.auto has picked from the catalogue. It stays until the verifier changes, the annotation
-    serving.speculative.dev/repin has a new value, or it turns out not to be servable."""
+    """The speculator that the operator picked from the catalogue for speculator.auto. It stays until the verifier or
+    the annotation serving.speculative.dev/repin changes, or it cannot be served."""
 
     verifier: Annotated[str, Field(max_length=1024)]
-    """URI of the verifier that it was picked for."""
+    """URI of the verifier for which it was picked."""
     speculator: Annotated[str, Field(max_length=1024)] | None = None
-    """Where the drafting weights are, as speculator.model would say it. Left out where they are part of the verifier,
-    and where nothing was picked."""
+    """Address of the speculator's weights, as in speculator.model. Left out if they are part of the verifier, or if
+    nothing was picked."""
     method: Line | None = None
-    """How they draft. Left out where nothing was picked: the verifier is served alone."""
+    """Method of drafting. Left out if nothing was picked: the engine then serves the verifier alone."""
     parallel_drafting: bool | None = Field(default=None, strict=True)
-    """True: all tokens are drafted in one pass."""
+    """True: the speculator drafts all tokens in one pass."""
     k: Count | None = None
-    """K that its source serves it with, where tuning starts."""
+    """K that its source recommends, with which tuning starts."""
     source: Annotated[str, Field(max_length=1024)] | None = None
-    """Where it is documented."""
+    """Source that documents the pair."""
     reason: Sentence
-    """Why this one, or why nothing, in a sentence."""
+    """Why the operator picked this one or none."""
     basis: Line | None = None
-    """What the verifier was found by: Name, or Card where its model card was read, too."""
+    """How the catalogue found the verifier: Name, or Card if its model card was needed."""
     repin: Line | None = None
-    """Value of the annotation serving.speculative.dev/repin that it was picked for."""
+    """Value of the annotation serving.speculative.dev/repin for which it was picked."""
     time: Time | None = None
-    """When it was picked."""
+    """Time of the pick."""
     generation: Long | None = None
-    """Generation of the spec that pods were last made for with it."""
+    """Generation of the spec for which pods were last created with it."""
     passed_over: Annotated[tuple[PassedOver, ...], Field(max_length=16)] = ()
-    """Entries that stood before it and do not do."""
+    """Rows before it in the catalogue that do not work."""
 
 
 class Download(Wire):
-    """How far the weights are on their way into the cache."""
+    """Progress of the weights on their way into the cache."""
 
     text: Line | None = None
-    """In a few words, such as `61%, 3m left` or `16.4GB`."""
+    """Progress in short form, such as `61%, 3m left` or `16.4GB`."""
     bytes: Long | None = None
-    """Bytes that are there, of both models together."""
+    """Bytes fetched so far, of both models together."""
     total_bytes: Long | None = None
-    """Bytes in all."""
+    """Total bytes of both models."""
     rate: Line | None = None
-    """Bytes per second of late, such as `512MB/s`."""
+    """Current rate, such as `512MB/s`."""
     left: Line | None = None
     """Time left at this rate, such as `3m`."""
 
@@ -162,23 +162,23 @@ class StartRecord(Wire):
     started: Time
     """When its container started."""
     seconds: Long
-    """From then until the pod was ready."""
+    """Seconds from then until the pod was ready."""
     bytes: Long | None = None
-    """Weights of the pair that it loaded; left out where their files were not read."""
+    """Bytes of weights that it loaded; left out if their files were not inspected."""
 
 
 class Startup(Wire):
-    """How long engines take to start, and what their startup probe gives them for it."""
+    """Duration of engine starts, and the budget of the startup probe."""
 
     load_seconds: Long | None = None
     """Median of the starts below: loading, compiling and capturing graphs together."""
     rate: Line | None = None
-    """Bytes of weights per second of such a start, such as `320MB/s`: their median."""
+    """Median of the bytes of weights per second of such a start, such as `320MB/s`."""
     budget_seconds: Long | None = None
-    """Budget of the startup probe of the pods' template. What is measured changes it with the next change of the
-    template, never by itself."""
+    """Budget of the startup probe in the pods' template. Measurements change it together with the next change of the
+    template, never alone."""
     template: Line | None = None
-    """Tells that template from others. For the operator alone."""
+    """Identifies that template. Only the operator uses it."""
     starts: Annotated[tuple[StartRecord, ...], Field(max_length=8)] = ()
     """The last starts, the latest first."""
 
@@ -195,88 +195,90 @@ class GainPercent(Wire):
 
 
 class Caution(Wire):
-    """Something to know of a spec that is served."""
+    """A warning about a spec that is served."""
 
     reason: Line
     """One CamelCase word of docs/reasons.md."""
     message: Sentence
-    """What is so, and what to do about it."""
+    """Explanation and remedy."""
 
 
 class EngineStatus(Wire):
-    """The engine as its pods report it, where they do: vLLM with tables that it re-reads."""
+    """What the pods report about the engine; present for vLLM with tables that it re-reads."""
 
     asked: Annotated[str, Field(max_length=1024)] | None = None
-    """Type, version and image of the engine that the spec asks for, which the report is about."""
+    """Type, version and image of the engine in the spec to which the report belongs."""
     version: Line | None = None
     """Version that every ready pod reports."""
     live: bool | None = Field(default=None, strict=True)
-    """True: pods re-read their table. False: the engine serves, but no new table reaches it while it runs."""
+    """True: pods re-read their table. False: the engine serves, but a new table does not reach it while it runs."""
     since: Time | None = None
-    """When the pods' report last changed."""
+    """Time of the last change in the pods' report."""
     fallback: bool | None = Field(default=None, strict=True)
-    """True: pods were found not to re-read their table and, as the annotation adopt asks, are served accordingly: K
-    changes by a rollout. A change of version or image in the spec ends this, or the value engine-as-in-spec."""
+    """True: pods do not re-read their table, and as the annotation adopt asks, K changes by rollouts. Another version
+    or image in the spec ends this, and so does the value engine-as-in-spec."""
     table_version_in_pods: Long | None = None
-    """Lowest version of the table that a serving pod has put in force."""
+    """Lowest version of the table that is active in a serving pod."""
 
 
 class LeavingTable(Wire):
-    """The table of pods of a former pair, which serve on while pods of the new one come up."""
+    """The table of pods of a previous pair, which serve until pods of the new pair are ready."""
 
     pair: Line
     """Value of the label serving.speculative.dev/pair of these pods."""
     config_map: Line
-    """Name of the ConfigMap that they read it from."""
+    """Name of the ConfigMap from which they read it."""
     table: Rows
-    """Table in force in them, as [first, last, K] by number of scheduled requests."""
+    """Their active table, as [first, last, K] by number of scheduled requests."""
     table_version: Long
-    """Its version."""
+    """Version of that table."""
     prepared_k: Annotated[tuple[Count, ...], Field(max_length=256)] = ()
-    """K that they are known to be able to draft."""
+    """K that these pods can draft."""
     per_request: bool | None = Field(default=None, strict=True)
-    """True while the table lets them withhold the drafts of single requests."""
+    """True while that table lets the pods withhold the drafts of single requests."""
     reason: Line | None = None
-    """Why the tuner changed it last, since they are being replaced."""
+    """Reason of the tuner's last change since their replacement began."""
 
 
 class SpeculationStatus(Wire):
-    """Speculation as it is now, at the load seen in the last window."""
+    """Speculation at the load of the last window."""
 
     state: Line | None = None
     """On, SoftOff (K is 0 at this load), HardOff (pods run without a speculator) or Holding (no evidence)."""
     method: Line | None = None
-    """Method in force."""
+    """Active method of drafting."""
     actuator: Line | None = None
     """How a new table reaches the engine: Live (nothing restarts), Table or Restart (by a rollout), None."""
     table: Rows | None = None
-    """Table in force, as [first, last, K] by number of scheduled requests, both ends included. In hard off: the table
-    that waits for the pods' return."""
+    """Active table, as [first, last, K] by number of scheduled requests, both ends included. In hard off: the table for
+    the return of the speculator."""
     table_version: Long | None = None
-    """Version of what is in force; it grows by one with each new table and with the speculator's removal or return."""
+    """Version of the active table; it grows by one with each new table and with the removal or return of the
+    speculator."""
     hard_off: bool | None = None
-    """True while pods run without the speculator because the tuner found it to be dead weight (offPolicy Hard)."""
+    """True while pods run without the speculator because the tuner found it useless (offPolicy Hard)."""
     per_request: bool | None = Field(default=None, strict=True)
-    """True while the table lets pods withhold the drafts of single requests (perRequest Auto)."""
+    """True while the active table lets pods withhold the drafts of single requests (perRequest Auto)."""
     rows_version: Long | None = None
-    """Version with which the table came, where later ones changed only what is tried beside it."""
+    """Version in which the rows of the table last changed; later versions changed only the candidates."""
     tries: Annotated[str, Field(max_length=1024)] | None = None
-    """K that pods try for single blocks of steps while the table is in force, and the largest share of blocks that it
-    takes: `5-6: 3 5 (5 %)` tries 3 and 5 at 5 to 6 requests. The share falls by itself as blocks are compared."""
+    """Candidate K that pods try for single blocks of steps, and the largest share of blocks for them: `5-6: 3 5 (5 %)`
+    tries 3 and 5 at 5 to 6 requests. The share falls by itself as blocks are compared."""
     table_text: Annotated[str, Field(max_length=16384)] | None = None
-    """Table in force, for people: `1-16:4 17-256:0`; `none` in hard off."""
+    """Active table for people: `1-16:4 17-256:0`; `none` in hard off."""
     table_since: Time | None = None
-    """When tableVersion came into force."""
+    """Time at which tableVersion became active."""
     proposed_table: Rows | None = None
-    """mode Recommend: the table that Auto would put in force. Auto: the one that waits for your word, see rollout."""
+    """Mode Recommend: the table that Auto would activate. Mode Auto: the table that waits for your approval, see
+    rollout."""
     k: Line | None = None
-    """Tokens drafted per step (K) at the current load."""
+    """Draft tokens per request and step (K) at the current load."""
     acceptance_rate: Line | None = None
-    """Share of drafted tokens that the verifier accepts, such as `71%`."""
+    """Share of draft tokens that the verifier accepts, such as `71%`."""
     acceptance_length: Line | None = None
-    """Tokens per verification, the verifier's own included."""
+    """Mean tokens per verification, the verifier's own token included (acceptance length)."""
     concurrency: Line | None = None
-    """Requests scheduled per step and replica."""
+    """Mean number of requests per step and replica."""
     tpot: Line | None = None
     """Mean time per output token, such as `8.1ms`."""
     tpot_off: Line | None = None
@@ -284,19 +286,19 @@ class SpeculationStatus(Wire):
     tokens_per_second: Line | None = None
     """Output tokens per second of all replicas together."""
     gain: Line | None = None
-    """Estimated gain in tokens per second over no speculation, such as `+31.2%`."""
+    """Estimated gain in tokens per second over serving without speculation, such as `+31.2%`."""
     gain_range: Line | None = None
     """80 % interval of the gain, such as `+22% to +40%`."""
     gain_percent: GainPercent | None = None
     """The same gain with its interval, as whole numbers."""
     hard_off_gain: Line | None = None
-    """Estimated gain in tokens per second of pods without speculator over the table in force, at the loads of late."""
+    """Estimated gain in tokens per second of pods without speculator over the active table, at recent loads."""
     hard_off_gain_range: Line | None = None
     """80 % interval of that gain."""
     hard_off_gain_percent: GainPercent | None = None
     """The same gain with its interval, as whole numbers."""
     proposed_gain: Line | None = None
-    """mode Recommend: the gain expected of the proposed table."""
+    """Mode Recommend: expected gain of the proposed table."""
     proposed_gain_range: Line | None = None
     """80 % interval of that gain."""
     cost_per_1k_tokens: Line | None = Field(default=None, alias="costPer1kTokens")
@@ -304,32 +306,33 @@ class SpeculationStatus(Wire):
     reason: Line | None = None
     """Reason of the last decision, of docs/reasons.md."""
     message: Sentence | None = None
-    """The last decision in a sentence."""
+    """The last decision in one sentence."""
     observed_at: Time | None = None
-    """End of the window that the figures come from."""
+    """End of the window from which the figures come."""
 
 
 class DecisionRecord(Wire):
-    """One change that was decided, with what it rests on."""
+    """One decided change with its figures."""
 
     time: Time
-    """When it was decided, to the microsecond."""
+    """Time of the decision, to the microsecond."""
     from_: Sentence | None = Field(default=None, alias="from")
-    """Table before, for people."""
+    """Previous table, for people."""
     to: Sentence
-    """Table after."""
+    """New table, for people."""
     table_version: Long | None = None
-    """Version of the table after."""
+    """Version of the new table."""
     reason: Line
     """Reason, of docs/reasons.md."""
     message: Sentence | None = None
     """The decision in a sentence."""
     numbers: Annotated[dict[str, Line], Field(max_length=32)] | None = None
-    """Figures behind it, with their units."""
+    """Figures behind the decision, with their units."""
 
 
 class Status(Wire):
-    """What is so. Written by the operator when something that matters changes; figures at most every 30 seconds."""
+    """The observed state. The operator writes it when something important changes, and figures at most every 30
+    seconds."""
 
     conditions: Annotated[
         tuple[Condition, ...],
@@ -337,42 +340,43 @@ class Status(Wire):
             max_length=32, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
         ),
     ] = ()
-    """Conditions, one of each type. Ready sums them up."""
+    """Conditions, one of each type. Ready summarizes them."""
     observed_generation: Long | None = None
-    """Generation of the spec that the operator last acted on."""
+    """Generation of the spec on which the operator last acted."""
     replicas: Count | None = None
-    """Pods that exist."""
+    """Number of pods."""
     ready_replicas: Count | None = None
-    """Pods that are ready to serve."""
+    """Number of ready pods."""
     updated_replicas: Count | None = None
-    """Pods that run the current template."""
+    """Number of pods with the current template."""
     selector: Annotated[str, Field(max_length=1024)] | None = None
     """Label selector of the pods, for autoscalers."""
     url: Annotated[str, Field(max_length=1024)] | None = None
-    """Where clients in the cluster reach the API of the engine."""
+    """Address of the engine's API for clients in the cluster."""
     pair: Pair | None = None
-    """Verifier and speculator that the pods run, or are made of first."""
+    """Verifier and speculator that the pods run, or the first pair from which pods will be created."""
     next_pair: Pair | None = None
-    """The pair that the spec asks for, while pods still run another: it is being read or fetched, or was refused."""
+    """The pair in the spec while pods still run another one: it is being inspected or fetched, or was refused."""
     picked: Picked | None = None
-    """What speculator.auto has picked, and why."""
+    """The pick of speculator.auto, and its reason."""
     weights: Download | None = None
-    """The weights in the cache, where spec.weights.cache names one."""
+    """Progress of the weights in the cache, if spec.weights.cache is set."""
     startup: Startup | None = None
-    """How long starts take, once a pod was ready."""
+    """Duration of starts, once a pod has been ready."""
     engine: EngineStatus | None = None
-    """The engine as its pods report it."""
+    """What the pods report about the engine."""
     warnings: Annotated[tuple[Caution, ...], Field(max_length=16)] = ()
-    """What a user should know of a spec that is served, such as an option that changes what the model says."""
+    """Warnings about a spec that is served, such as an option that changes the model's output."""
     speculation: SpeculationStatus | None = None
-    """Speculation as it is now."""
+    """Current speculation."""
     rollout: RolloutStatus | None = None
-    """Rollouts that nobody asked for: those that the tuner wants."""
+    """Rollouts that the tuner wants or has started."""
     leaving: Annotated[tuple[LeavingTable, ...], Field(max_length=4)] = ()
-    """Tables of former pairs whose pods serve on, for as long as there are such pods."""
+    """Tables of previous pairs whose pods still serve."""
     decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=DECISIONS_KEPT)] = ()
     """The last decisions, newest first."""
     memory: (
         Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})] | None
     ) = None
-    """What the tuner needs after a restart of the operator. For the operator alone: its form may change at any time."""
+    """Memory of the tuner across restarts of the operator. Only the operator uses it; its form may change at any
+    time."""

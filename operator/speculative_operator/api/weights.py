@@ -17,74 +17,73 @@ from speculative_operator.domain import names
 from speculative_operator.domain.spec import AccessMode, Check, Medium
 
 _CLAIM = (
-    "Name of the claim. Without size it must exist. With size it is made where it does not, for all objects of the "
-    f"namespace that name it, and is never deleted. Default: {names.CACHE_CLAIM}."
+    "Name of the claim. Without size it must exist. With size the operator creates it if it is missing, for all "
+    f"objects of the namespace that name it, and never deletes it. Default: {names.CACHE_CLAIM}."
 )
 
 
 class EmptyDir(Wire):
-    """A folder of each pod's own, which is made with the pod and goes with it."""
+    """A folder that each pod creates for itself and that is deleted with the pod."""
 
     size_limit: scalars.Quantity
-    """Largest size of what lies in it, such as 100Gi: room for both models. It is asked of the node as ephemeral
-    storage, or as memory."""
+    """Maximum size, such as 100Gi: room for both models. The pod requests it as ephemeral storage, or as memory."""
     medium: Medium | None = None
-    """Memory: it lies in the node's memory. Left out: on its disk."""
+    """Memory: the folder is in the node's memory. Default: on the node's disk."""
 
 
 class Cache(Wire):
-    """Where weights are kept: a claim, which a Job fills, or else nodePath or emptyDir, which each pod fills before its
-    engine starts. Engines mount it read-only."""
+    """Storage for weights: a claim, which a Job fills, or nodePath or emptyDir, which each pod fills before its engine
+    starts. Engines mount it read-only."""
 
     model_config = ruled(*CACHE_RULES)
 
     claim_name: scalars.ObjectName | None = Field(default=None, description=_CLAIM)
     size: scalars.Quantity | None = None
-    """Size of the claim to be made, such as 500Gi. Left out: the claim exists already."""
+    """Size of the claim that the operator creates, such as 500Gi. If it is left out, the claim must exist."""
     storage_class_name: scalars.ObjectName | None = None
-    """Storage class of the claim to be made. Default: the cluster's."""
+    """Storage class of the claim that the operator creates. Default: the cluster's."""
     access_mode: AccessMode | None = None
-    """Access mode of the claim to be made. ReadWriteOnce holds all pods that use it on one node. Default:
+    """Access mode of the claim that the operator creates. ReadWriteOnce keeps all its pods on one node. Default:
     ReadWriteMany."""
     node_path: scalars.NodePath | None = None
-    """Folder of each node, shared by all pods there, made where it is missing. The namespace must admit hostPath
-    volumes (Pod Security level privileged)."""
+    """Folder of each node that all its pods share; it is created if missing. The namespace must admit hostPath volumes
+    (Pod Security level privileged)."""
     empty_dir: EmptyDir | None = None
-    """A copy of each pod's own."""
+    """A copy for each pod."""
     collect: bool | None = None
-    """True: models that this object brought may be removed once no object has used them for 30 days, and each fetch of
-    this object removes those. What an object without it brought is never removed, nor anything that the operator did
-    not put there. Default: false."""
+    """True: models that this object fetched may be removed once no object has used them for 30 days; each fetch of this
+    object removes them. The operator never removes models of objects without this field, or files that it did not
+    write. Default: false."""
     reserve_percent: Annotated[int, scalars.whole(0, 90)] | None = None
-    """Share of the disk of nodePath that stays free, in percent: where less would be left, nothing is fetched. Default:
+    """Share of the disk of nodePath that stays free, in percent; a fetch that would leave less does not start. Default:
     20, above the thresholds at which kubelets evict pods (10 % on the disk of pods, 15 % on that of images)."""
 
 
 class Weights(Wire):
-    """How weights reach the pods, and what is looked at before any pod is made."""
+    """How weights reach the pods, and whether the pair is checked before pods are created."""
 
     secret_name: scalars.ObjectName | None = None
-    """Secret of the same namespace with credentials: key HF_TOKEN for hf://; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-    AWS_SESSION_TOKEN and AWS_REGION for s3://; .dockerconfigjson for oci://. Of these the engine itself gets HF_TOKEN
-    alone; the others are for the Jobs that read and fetch weights, and for the containers of pods that do."""
+    """Secret in the same namespace with credentials: key HF_TOKEN for hf://; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN and AWS_REGION for s3://; .dockerconfigjson for oci://. The engine gets HF_TOKEN only; Jobs and
+    init containers that inspect or fetch weights get all."""
     check: Check | None = None
-    """Auto: a Job reads configuration, tokenizer and tensor headers of both models, pins their versions and compares
-    them before pods are made; a pair that cannot work gets none. "Off": nothing is compared; in YAML it needs the
-    quotes. The operator's setting for all objects comes first. Default: Auto."""
+    """Auto: before pods are created, a Job reads configuration, tokenizer and tensor headers of both models, pins their
+    versions and compares them; a pair that cannot work gets no pods. "Off": nothing is compared; write the quotes. The
+    operator's own setting for all objects takes precedence. Default: Auto."""
     cache: Cache | None = None
-    """Where weights are kept between pods. A change of either model then waits until both lie there. Left out: the
-    engine fetches them when a pod starts."""
+    """Storage for weights between pods. After a change of a model, pods are replaced only once both models are there.
+    Default: the engine downloads weights when a pod starts."""
     hub_endpoint: scalars.Endpoint | None = None
-    """Address of a hub in place of huggingface.co, for hf://. Jobs and engines that fetch weights themselves use it; so
-    for proxy, noProxy and caConfigMap."""
+    """Address of a hub to use instead of huggingface.co for hf://. Like proxy, noProxy and caConfigMap, it applies to
+    Jobs and to engines that download weights themselves."""
     s3_endpoint: scalars.Endpoint | None = None
-    """Address of an S3 service in place of Amazon's, for s3://."""
+    """Address of an S3 service to use instead of Amazon's for s3://."""
     proxy: scalars.Endpoint | None = None
-    """Proxy through which sources are reached."""
+    """Proxy for all requests to sources."""
     no_proxy: Annotated[tuple[scalars.Destination, ...], Field(max_length=64)] | None = None
-    """Destinations that are reached without it: hosts, domains with a leading dot, networks."""
+    """Destinations to reach without the proxy: hosts, domains with a leading dot, networks."""
     ca_config_map: scalars.ObjectName | None = None
-    """ConfigMap of the same namespace whose key ca-bundle.crt holds every certificate authority to trust, in place of
+    """ConfigMap in the same namespace whose key ca-bundle.crt holds all trusted certificate authorities; it replaces
     the image's own."""
     env: (
         Annotated[
@@ -96,4 +95,4 @@ class Weights(Wire):
         ]
         | None
     ) = None
-    """Environment variables of the Jobs that read and fetch weights, and of the containers of pods that do."""
+    """Environment variables of the Jobs and init containers that inspect and fetch weights."""

@@ -221,7 +221,7 @@ def test_refuses_what_the_server_refuses(bad: Bad) -> None:
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_refuses_unknown_fields(case: str) -> None:
     changes, field = UNKNOWN[case]
-    with pytest.raises(SpecError, match="there is no such field"):
+    with pytest.raises(SpecError, match="the field does not exist"):
         to_domain(specdep(changes))
     with pytest.raises(SpecError) as caught:
         to_domain(specdep(changes))

@@ -170,7 +170,7 @@ def test_cost_and_hard_off_are_spelt_out() -> None:
         ({"spec": {"metadata": {"annotations": 5}, "spec": SPEC}}, "is 5", "metadata.annotations"),
         ({"spec": {}}, "spec is not set", "spec"),
         ({"spec": {"spec": {}}}, "spec.verifier is not set: it is required", "spec.verifier"),
-        ({"spec": {**SPEC, "replicaz": 1}}, "spec.replicaz is 1: there is no such field", "spec.replicaz"),
+        ({"spec": {**SPEC, "replicaz": 1}}, "spec.replicaz is 1: the field does not exist", "spec.replicaz"),
         (
             {"spec": {**SPEC, "speculation": {"mode": "Sometimes"}}},
             'spec.speculation.mode is "Sometimes": use one of',
@@ -178,7 +178,7 @@ def test_cost_and_hard_off_are_spelt_out() -> None:
         ),
         (
             {"spec": {**SPEC, "speculation": {"numSpeculativeTokens": 9, "maxSpeculativeTokens": 4}}},
-            "is 9: write at most maxSpeculativeTokens, 4",
+            "is 9: write at most maxSpeculativeTokens (4)",
             "spec.speculation.numSpeculativeTokens",
         ),
         ({"spec": {**SPEC, "engine": {"type": "TGI"}}}, "TGI has ngram and medusa only", "spec.speculator.method"),
