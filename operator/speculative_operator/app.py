@@ -78,7 +78,7 @@ def _serve(chosen: Settings) -> int:
         log.error("%s", error)
         return 1
     except Exception:
-        log.exception("the operator ends")
+        log.exception("the operator stops")
         return 1
     return 0
 

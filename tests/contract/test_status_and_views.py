@@ -291,7 +291,7 @@ def test_explains(bare_cluster: Cluster, installed: dict[str, Any]) -> None:
             break
         time.sleep(0.2)
     assert "enum: Auto, Recommend, Static, Off" in shown.stdout
-    assert "Tokens drafted per step (K)." in shown.stdout
+    assert "Draft tokens per request and step" in shown.stdout
     tree = bare_cluster.kubectl("explain", "specdep", "--recursive").stdout
     assert "gpuMemoryUtilizationPercent\t<integer>" in tree
 

@@ -54,7 +54,7 @@ def test_a_queue_that_does_not_turn_over_still_fails_the_liveness_probe() -> Non
     for _ in range(500):
         queue.pop()
     clock.now += 10_000.0
-    assert "no visit of any has ended" in operator(queue).healthy()
+    assert "no reconcile has ended" in operator(queue).healthy()
 
 
 async def test_a_visit_never_goes_on_for_ever() -> None:

@@ -88,7 +88,7 @@ def stuck(pods: Iterable[Mapping[str, Any]], pairs: Collection[str]) -> str:
         if waiting in _CANNOT_START:
             return f"pod {name} does not start ({waiting})"
         if not engine.get("ready") and isinstance(restarts, int) and restarts >= RESTARTS:
-            return f"pod {name} does not start (its engine ended again and again)"
+            return f"pod {name} does not start (its engine keeps ending)"
     return ""
 
 
@@ -97,8 +97,8 @@ def refused(cache: Cache, why: str) -> tuple[Reason, str] | None:
     if not cache.node_path or "hostPath" not in why:
         return None
     message = (
-        f"no pod is made: {_POD_NAME.sub('pods', why)}; weights.cache.nodePath needs a namespace that admits hostPath "
-        "volumes, by the label pod-security.kubernetes.io/enforce: privileged; or use emptyDir or a claim"
+        f"no pod can be created: {_POD_NAME.sub('pods', why)}; for weights.cache.nodePath set the namespace's label "
+        "pod-security.kubernetes.io/enforce: privileged, or use emptyDir or a claim"
     )
     return Reason.CACHE_UNWRITABLE, message
 
@@ -111,16 +111,16 @@ def too_small(cache: Cache, models: tuple[ModelFacts, ...]) -> str:
     if limit is None or cache.empty_dir is None or not size or limit >= needed:
         return ""
     return (
-        f"weights.cache.emptyDir.sizeLimit {cache.empty_dir.size_limit} is too small: both models together are "
-        f"{formats.size(size)}; make it {-(-needed // (1 << 30))}Gi or more"
+        f"weights.cache.emptyDir.sizeLimit {cache.empty_dir.size_limit} is too small for both models, which "
+        f"need {formats.size(size)}; set it to {-(-needed // (1 << 30))}Gi or more"
     )
 
 
 def worded(place: str) -> str:
     """The place of a cache, for people."""
     if place.startswith("/"):
-        return f"folder {place} of the node"
-    return "an emptyDir of each pod" if place == EMPTY_DIR else f"claim {place}"
+        return f"folder {place} on the node"
+    return "the emptyDir of each pod" if place == EMPTY_DIR else f"claim {place}"
 
 
 def _alive(pod: Mapping[str, Any]) -> bool:
@@ -156,11 +156,11 @@ def _failure(cache: Cache, state: Mapping[str, Any]) -> tuple[Reason, str] | Non
 def _remedied(cache: Cache, reason: str) -> dict[str, str]:
     """The remedy for a cache that is no claim, of which the program speaks."""
     if reason == Reason.CACHE_FULL.value and cache.empty_dir is not None:
-        more = ", or leave medium out" if cache.empty_dir.medium is Medium.MEMORY else ", on nodes that have as much"
+        more = ", or remove medium" if cache.empty_dir.medium is Medium.MEMORY else ", on nodes with that much disk"
         return {"remedy": f"raise spec.weights.cache.emptyDir.sizeLimit{more}"}
     if reason == Reason.CACHE_FULL.value:
-        return {"remedy": f"make room below {cache.node_path} on that node, or name a folder of a larger disk"}
+        return {"remedy": f"free space below {cache.node_path} on that node, or set nodePath to a larger disk"}
     if reason == Reason.CACHE_UNWRITABLE.value and cache.node_path:
-        owned = f"let root of the node own {cache.node_path}, on a disk that can be written to"
+        owned = f"make the node's root user the owner of {cache.node_path}, on a writable disk"
         return {"remedy": f"{owned}; where SELinux is enforced, label it container_file_t"}
     return {}

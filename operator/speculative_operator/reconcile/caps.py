@@ -28,16 +28,16 @@ def unused(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
 def _why(spec: DeploymentSpec, knobs: KnobSpace) -> str:
     if spec.engine.type is not EngineType.VLLM:
         return (
-            f"drafts are withheld by what vLLM's pods are given, and {spec.engine.type} takes nothing like it; remove "
-            "it, or set engine.type: vLLM and speculator.method: ngram"
+            f"only the plug-in in vLLM can withhold drafts, and engine.type is {spec.engine.type}; remove perRequest, "
+            "or set engine.type: vLLM and speculator.method: ngram"
         )
     if knobs.actuator is not Actuator.LIVE:
         return (
-            f"it comes with a table that pods re-read, and here K is fixed at their start (actuator {knobs.actuator}); "
-            "remove it, or see docs/engines.md for where tables are live"
+            "it needs pods that re-read their table, and K of these pods is fixed at their start (actuator "
+            f"{knobs.actuator}); remove perRequest, or use a combination of docs/engines.md with live tables"
         )
     method = spec.speculator.method if spec.speculator is not None else ""
     return (
-        "it needs drafts that pass through the scheduler, as those of ngram do without pipeline parallelism, and not "
-        f"those of {method} here; remove it, or set speculator.method: ngram"
+        "it needs drafts that pass through vLLM's scheduler, as those of ngram without pipeline parallelism do; the "
+        f"method is {method}; remove perRequest, or set speculator.method: ngram"
     )

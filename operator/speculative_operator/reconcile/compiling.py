@@ -33,11 +33,11 @@ def unused(spec: DeploymentSpec, world: World) -> tuple[Notice, ...]:
         return ()
     if spec.engine.type not in KEEPING:
         why = (
-            f"{spec.engine.type} compiles nothing at its start that another start could use; remove it, or use one of "
+            f"{spec.engine.type} compiles nothing that a later start could reuse; remove compileCache, or use one of "
             f"{', '.join(sorted(KEEPING))}"
         )
     elif not world.capabilities.job_image:
-        why = "the operator does not know its own image, which keeps the code beside the engine: set its job image"
+        why = "the operator does not know its own image, which manages the cache; set its setting SPECULATIVE_JOB_IMAGE"
     else:
         return ()
     return (Notice(Reason.COMPILE_CACHE_UNUSED, f"engine.compileCache has no effect: {why}"),)

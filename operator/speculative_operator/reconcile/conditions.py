@@ -20,7 +20,7 @@ LONGEST_MESSAGE = 2000
 _WEIGHTS = Condition(
     ConditionType.WEIGHTS_READY, Truth.UNKNOWN, Reason.ENGINE_LOADS, "the engine loads the weights when a pod starts"
 )
-_MEMORY = Condition(ConditionType.MEMORY_FITS, Truth.UNKNOWN, Reason.NOT_CHECKED, "memory is not checked")
+_MEMORY = Condition(ConditionType.MEMORY_FITS, Truth.UNKNOWN, Reason.NOT_CHECKED, "the operator does not check memory")
 UNDER_WAY = frozenset({Reason.INSPECTING, Reason.DOWNLOADING})
 """Reasons to wait that pass by themselves."""
 
@@ -82,7 +82,7 @@ def _ready(view: View) -> Condition:
     if hindrance is not None:
         return Condition(ConditionType.READY, Truth.FALSE, hindrance[0], _with_trouble(view, hindrance[1]))
     if view.rollout.wanted == 0:
-        return Condition(ConditionType.READY, Truth.TRUE, Reason.SCALED_TO_ZERO, "replicas is 0: nothing serves")
+        return Condition(ConditionType.READY, Truth.TRUE, Reason.SCALED_TO_ZERO, "spec.replicas is 0: no pod serves")
     return Condition(ConditionType.READY, Truth.TRUE, Reason.ALL_READY, _count(view))
 
 
@@ -101,7 +101,7 @@ def _hindrance(view: View) -> tuple[Reason, str] | None:
 def _progressing(view: View) -> Condition:
     kind, rollout = ConditionType.PROGRESSING, view.rollout
     if view.spec.paused:
-        return Condition(kind, Truth.FALSE, Reason.PAUSED, "paused by annotation: nothing is changed or decided")
+        return Condition(kind, Truth.FALSE, Reason.PAUSED, "the annotation paused is set: the operator waits")
     if view.problems:
         return Condition(kind, Truth.FALSE, view.problems[0].reason, view.problems[0].message)
     if view.hold is not None:
@@ -110,7 +110,7 @@ def _progressing(view: View) -> Condition:
     if rollout.stalled:
         return Condition(kind, Truth.FALSE, Reason.ROLLOUT_STALLED, rollout.stalled)
     if rollout.exists and rollout.complete:
-        return Condition(kind, Truth.FALSE, Reason.ROLLED_OUT, "every pod runs the current template")
+        return Condition(kind, Truth.FALSE, Reason.ROLLED_OUT, "all pods run the current template")
     return Condition(kind, Truth.TRUE, Reason.ROLLING_OUT, _updated(view))
 
 
@@ -122,7 +122,7 @@ def _available(view: View) -> Condition:
         reason = Reason.ALL_READY if rollout.ready >= rollout.wanted else Reason.PODS_NOT_READY
         return Condition(kind, Truth.TRUE, reason, _count(view))
     if rollout.wanted == 0:
-        return Condition(kind, Truth.FALSE, Reason.SCALED_TO_ZERO, "replicas is 0: nothing serves")
+        return Condition(kind, Truth.FALSE, Reason.SCALED_TO_ZERO, "spec.replicas is 0: no pod serves")
     return Condition(kind, Truth.FALSE, Reason.PODS_NOT_READY, _with_trouble(view, _count(view)))
 
 
@@ -133,15 +133,15 @@ def _rollout_healthy(view: View) -> Condition:
     if rollout.stalled:
         return Condition(kind, Truth.FALSE, Reason.ROLLOUT_STALLED, _with_trouble(view, rollout.stalled))
     if rollout.complete:
-        return Condition(kind, Truth.TRUE, Reason.ROLLED_OUT, "every pod runs the current template")
-    return Condition(kind, Truth.TRUE, Reason.ROLLING_OUT, "pods are being replaced within the deadline")
+        return Condition(kind, Truth.TRUE, Reason.ROLLED_OUT, "all pods run the current template")
+    return Condition(kind, Truth.TRUE, Reason.ROLLING_OUT, "the Deployment is replacing its pods within the deadline")
 
 
 def _pair(view: View) -> Condition:
     if not view.spec.speculates:
-        message = "no speculator is in use: nothing to compare"
+        message = "the verifier is served alone: no pair to compare"
         return Condition(ConditionType.PAIR_COMPATIBLE, Truth.UNKNOWN, Reason.NO_SPECULATOR, message)
-    message = "verifier and speculator are not compared before they are served; the engine does when it starts"
+    message = "the operator does not compare verifier and speculator; the engine does when it starts"
     return Condition(ConditionType.PAIR_COMPATIBLE, Truth.UNKNOWN, Reason.NOT_CHECKED, message)
 
 

@@ -145,7 +145,7 @@ def _leaving_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
     for one in mappings(new, "leaving"):
         pair, version, reason = text(one, "pair"), whole(one, "tableVersion"), _reason(one)
         if reason is not None and before.get(pair, version) != version:
-            message = f"table {version} of the pods of pair {pair}, which are being replaced: {one.get('table')}"
+            message = f"table {version} for the pods of pair {pair}, which are being replaced: {one.get('table')}"
             yield Event(WARNING if reason is Reason.GUARD else NORMAL, reason, message)
 
 

@@ -141,11 +141,11 @@ def found_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notic
     """What a user should know of what pods tell, such as another release than the spec's."""
     version, wanted = text(block, "version"), spec.engine.version
     inert = at(block, "live") is False
-    how = f" and do not re-read their table, so that {_consequence(spec, block)}" if inert else ""
+    how = f" and do not re-read their table, so {_consequence(spec, block)}" if inert else ""
     if version and not same_release(version, wanted):
         message = (
             f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
-            "or spec.engine.image to one of the release meant"
+            f"or spec.engine.image to an image of {wanted}"
         )
         return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
     if inert:
@@ -156,12 +156,12 @@ def found_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notic
 
 def _consequence(spec: DeploymentSpec, block: Mapping[str, Any]) -> str:
     if at(block, "fallback") is True:
-        return "K changes by a rollout"
+        return "K changes by rollouts"
     annotate = f"kubectl annotate specdep {spec.name} -n {spec.namespace} --overwrite {names.ANNOTATION_ADOPT}"
     value = acceptance(text(block, "version"))
     return (
-        f"K stays that of their start; `{annotate}={value}` replaces them by pods whose K changes by a rollout, and "
-        f"the value {AS_IN_SPEC} takes that back"
+        f"K stays as it was at their start; `{annotate}={value}` replaces them by pods whose K changes by rollouts, "
+        f"and the value {AS_IN_SPEC} undoes that"
     )
 
 
@@ -191,10 +191,10 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
         if window.steps <= 0 or window.live is None or window.start < since or window.end - since < CERTAIN_SECONDS:
             continue
         if window.live is False:
-            return f"{pod} does not re-read its table, so table {in_force.version} is not in force in it"
+            return f"{pod} does not re-read its table, so table {in_force.version} is not active in it"
         if (window.table_version or 0) < in_force.least_version:
-            has = f"table {window.table_version}" if window.table_version else "the table of its start"
-            return f"{pod} serves with {has}: it has not put table {in_force.version} in force"
+            has = f"table {window.table_version}" if window.table_version else "the table from its start"
+            return f"{pod} serves with {has} and has not activated table {in_force.version}"
     return ""
 
 

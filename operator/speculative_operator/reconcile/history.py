@@ -50,7 +50,7 @@ def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, An
 def _of_the_spec(in_force: InForce, why: Reason) -> str:
     if in_force.before is None or in_force.before != in_force.table:
         return EXPLANATIONS[why]
-    return f"the same table, {'from now on' if in_force.per_request else 'no longer'} with caps by request"
+    return f"the same table, {'now' if in_force.per_request else 'no longer'} with caps by request"
 
 
 def _shown(table: KTable | None) -> str:

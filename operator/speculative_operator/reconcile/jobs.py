@@ -27,7 +27,7 @@ from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, 
 KIND = "Job"
 OVERDUE_SECONDS = 600.0
 """Twice the deadline of a Job that reads."""
-_NO_RESULT = "the Job ended without a result; see the log of its pod"
+_NO_RESULT = "the Job ended without a result; read the log of its pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: floa
         return _missing(world, wanted, failure, now, waits=waits)
     uid = text(child, "metadata", "uid")
     if not is_ours(world, child):
-        message = f"{KIND} {name} exists and is not this object's; delete or rename it"
+        message = f"{KIND} {name} exists and does not belong to this object; delete or rename it"
         return Attempt(failure=_same(failure, Failure(Reason.NAME_CONFLICT, message, now, uid)))
     if text(child, "metadata", "deletionTimestamp"):
         return Attempt(failure=failure)
     if text(child, "metadata", "annotations", names.ANNOTATION_WANTED) != wanted.wanted:
-        return Attempt((_deletion(child, "was made for something else"),))
+        return Attempt((_deletion(child, "was created for other inputs"),))
     seen = next((one for one in world.jobs if one.name == name), None)
     if seen is None or seen.phase is Phase.RUNNING:
         return Attempt(seen=seen, failure=failure or _overdue(child, wanted.purpose, seen, now))
@@ -136,7 +136,7 @@ def _overdue(child: Mapping[str, Any], purpose: Purpose, seen: JobSeen | None, n
     if purpose is not Purpose.INSPECT or made is None or now - made < OVERDUE_SECONDS:
         return None
     name = text(child, "metadata", "name")
-    why = seen.trouble if seen is not None and seen.trouble else "it does not run"
+    why = seen.trouble if seen is not None and seen.trouble else "it is not running"
     message = f"{KIND} {name} has not ended for {OVERDUE_SECONDS / 60:.0f} minutes: {why}"
     return Failure(Reason.PAIR_UNREAD, message, now, text(child, "metadata", "uid"))
 
@@ -148,7 +148,7 @@ def _ended(child: Mapping[str, Any], seen: JobSeen, failure: Failure | None, now
     uid = text(child, "metadata", "uid")
     if failure is None or failure.job != uid:
         return Attempt(failure=_told(seen, uid, now))
-    return Attempt(failure=failure) if waits else Attempt((_deletion(child, "is tried again"),), failure=failure)
+    return Attempt(failure=failure) if waits else Attempt((_deletion(child, "failed and is retried"),), failure=failure)
 
 
 def _told(seen: JobSeen, uid: str, now: float) -> Failure:

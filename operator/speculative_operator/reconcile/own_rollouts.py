@@ -111,16 +111,16 @@ def _hindrance(
     spec: DeploymentSpec, rollout: Rollout, room: Room | None, known: OwnRollouts, now: float
 ) -> tuple[str, bool]:
     if known.held_until is not None and now < known.held_until <= now + HELD_SECONDS:
-        return f"the last rollout of this kind went back: none is made before {timestamp(known.held_until)}", False
+        return f"the last rollout was undone: the tuner starts no other before {timestamp(known.held_until)}", False
     if rollout.wanted == 0:
         return "", False
     if spec.rollout_tuning is Tuning.INTERRUPT and (spec.rollout_window is None or spec.rollout_window.holds(now)):
         return "", False
     if spec.rollout_strategy is RolloutStrategy.RECREATE:
-        return "rollout.strategy Recreate ends pods before others serve", False
+        return "rollout.strategy Recreate stops pods before others serve", False
     if room is Room.FREE:
         return "", False
-    return "no node is proven to have room for one more pod, so that pods would end before others serve", room is None
+    return "no node has proven room for one more pod, so pods would stop before others serve", room is None
 
 
 def takes_rollout(decision: Decision, policy: Policy, in_force: InForce) -> bool:
@@ -155,7 +155,7 @@ def find_order(memory: Memory, permission: Permission, in_force: InForce, rollou
     if last is not None and rollout.stalled:
         return _back(last, f"the rollout of table {last.version} stalled: {rollout.stalled}")
     if last is not None and rollout.complete and memory.speed.slower_than(last.speed) and not permission.hindrance:
-        rates = f"{memory.speed.rate:.1f} tokens/s of one request, {last.speed.rate:.1f} before"
+        rates = f"{memory.speed.rate:.1f} tokens/s per request, before the rollout {last.speed.rate:.1f}"
         return _back(last, f"pods with table {last.version} are slower: {rates}")
     if proposal is None or permission.accept != proposal.accept or not (rollout.exists and rollout.complete):
         return None
@@ -216,7 +216,7 @@ def notices(spec: DeploymentSpec, known: OwnRollouts) -> tuple[Notice, ...]:
 
 
 def _back(last: Last, why: str) -> Decision:
-    return _decision(last.table, last.hard_off, Reason.ROLLOUT_UNDONE, f"{why}; pods are made as before again")
+    return _decision(last.table, last.hard_off, Reason.ROLLOUT_UNDONE, f"{why}; the previous pods are restored")
 
 
 def _decision(table: KTable, hard_off: bool, reason: Reason, message: str) -> Decision:

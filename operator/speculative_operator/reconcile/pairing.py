@@ -139,7 +139,7 @@ class _Way:
         self._actions += tried.actions
         facts = _facts(tried.result, self._wanted)
         if tried.result is not None and facts is None:
-            message = "the Job's result cannot be read: operator and Job may be of two releases"
+            message = "the operator cannot read the Job's result; operator and Job may be different releases"
             tried = replace(tried, failure=Failure(Reason.PAIR_UNREAD, message, self._now, ""))
         if record.known is not None:
             self._looked_again(facts, failed=tried.failure is not None)

@@ -151,7 +151,7 @@ def _condition(condition: dict[str, Any], pick: Pick) -> dict[str, Any]:
         return condition
     if pick.method is None:
         return condition | {"reason": Reason.NOTHING_KNOWN.value, "message": pick.reason[:LONGEST_MESSAGE]}
-    message = f"the verifier is served alone until the picked {pick.named} was read; see PairCompatible"
+    message = f"the verifier is served alone until a Job has inspected the pick {pick.named}; see PairCompatible"
     return condition | {"reason": Reason.PAIR_UNREAD.value, "message": message}
 
 
@@ -200,7 +200,7 @@ def _kept(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
     why = hindrance(held.drawn(spec), engine_for(spec)) if held.generation != spec.generation else ""
     if why:
         choice = choose(spec, world.catalogue, card or (), without=_keys(held.passed_over))
-        instead = replace(choice, reason=f"{choice.reason}; in place of {held.named}: {why}")
+        instead = replace(choice, reason=f"{choice.reason}; instead of {held.named}: {why}")
         return pick_of(instead, spec, _basis(card), now, held.passed_over)
     if card is None or held.basis is Basis.CARD or held.generation:
         return held
@@ -216,7 +216,7 @@ def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ..
     why = "; ".join(f"passed over {one.named}: {one.why}" for one in over)
     choice = choose(spec, world.catalogue, card or (), without=_keys(over))
     if choice.entry is None or len(over) >= MOST_PASSED_OVER:
-        reason = f"no speculator that is known for {spec.verifier.source.uri} does: {REMEDY}. {_again()}. {why}"
+        reason = f"no known speculator for {spec.verifier.source.uri} works: {REMEDY}. {_again()}. {why}"
         return pick_of(Choice(None, reason), spec, _basis(card), now, over[:MOST_PASSED_OVER])
     return pick_of(replace(choice, reason=f"{choice.reason}; {why}"), spec, _basis(card), now, over)
 
@@ -229,12 +229,12 @@ def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Not
     best = choose(spec, world.catalogue, card or (), without=_keys(pick.passed_over))
     if best.entry is None or key_of(best.entry) == pick.key:
         return ()
-    message = f"the catalogue would now have {best.reason.removeprefix('picked ')}. {pick.named} stays. {_again()}"
+    message = f"the catalogue now prefers {best.reason.removeprefix('picked ')}. {pick.named} stays. {_again()}"
     return (Notice(Reason.BETTER_KNOWN, message),)
 
 
 def _again() -> str:
-    return f"A new value of the annotation {names.ANNOTATION_REPIN} picks anew"
+    return f"A new value of the annotation {names.ANNOTATION_REPIN} makes the operator pick again"
 
 
 def _keys(over: tuple[PassedOver, ...]) -> frozenset[tuple[str, Method]]:
@@ -314,7 +314,7 @@ def _unread(condition: Condition, pick: Pick | None) -> Condition:
     if condition.type is not ConditionType.PAIR_COMPATIBLE or pick is None:
         return condition
     message = (
-        f"{condition.message}. The picked {pick.named} is served once it was read, the verifier alone until then; "
-        "weights.check: Off serves it unread"
+        f"{condition.message}. The verifier is served alone until a Job has inspected the pick {pick.named}; set "
+        'weights.check: "Off" to serve the pick unchecked'
     )
     return replace(condition, message=message)

@@ -126,10 +126,8 @@ def _conflicts(world: World, manifest: Mapping[str, Any]) -> Iterator[tuple[tupl
     if found is None or is_ours(world, found):
         return
     owner = next((one for one in mappings(found, "metadata", "ownerReferences") if one.get("controller") is True), None)
-    whose = f"belongs to {text(owner, 'kind')} {text(owner, 'name')}" if owner else "belongs to nobody"
-    message = (
-        f"{key[0]} {key[1]} exists and {whose}; it is left alone. Delete or rename it, or give this object another name"
-    )
+    whose = f"belongs to {text(owner, 'kind')} {text(owner, 'name')}" if owner else "has no owner"
+    message = f"{key[0]} {key[1]} exists and {whose}, so the operator leaves it. Delete or rename it, or this object"
     yield key, Condition(ConditionType.READY, Truth.FALSE, Reason.NAME_CONFLICT, message)
 
 
@@ -153,7 +151,7 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
         surplus = "" if difference else first_surplus(manifest, found)
         return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {_verb(difference)}")
     if difference:
-        return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was not as rendered")
+        return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was changed by somebody else")
     return None
 
 

@@ -66,7 +66,7 @@ def _pod(pod: Mapping[str, Any]) -> Pod:
 
 
 def _late(outlasted: int) -> str:
-    return f"was ended by its startup probe: it was not ready within {outlasted} s" if outlasted else ""
+    return f"was stopped by its startup probe: it was not ready within {outlasted} s" if outlasted else ""
 
 
 def _trouble(pod: Mapping[str, Any]) -> str:

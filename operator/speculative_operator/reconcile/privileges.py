@@ -66,7 +66,7 @@ def refused(world: World) -> tuple[Condition, ...]:
 def notices(world: World) -> tuple[Notice, ...]:
     """What pods keep that no others would be given."""
     return tuple(
-        Notice(Reason.PRIVILEGES_KEPT, f"{_sentence(one)}. Pods that run with it stay")
+        Notice(Reason.PRIVILEGES_KEPT, f"{_sentence(one)}. Running pods keep it")
         for one in _beyond(world)
         if one in _running(world)
     )
@@ -107,9 +107,9 @@ def _running(world: World) -> tuple[Asked, ...]:
 
 def _sentence(one: Asked) -> str:
     return (
-        f"spec.template.{one.field} is {one.value}, which gives pods more than the level baseline of Pod Security; "
-        f"remove it, or have whoever installed the operator add {one.privilege} to its setting "
-        "SPECULATIVE_TEMPLATE_PRIVILEGES (templatePrivileges of the chart)"
+        f"spec.template.{one.field} is {one.value}, which exceeds the Pod Security level baseline; remove it, or "
+        f"ask the operator's administrator to add {one.privilege} to the setting SPECULATIVE_TEMPLATE_PRIVILEGES "
+        "(templatePrivileges of the chart)"
     )
 
 
@@ -122,9 +122,9 @@ def _folder(world: World) -> tuple[Condition, ...]:
     if any(one.privilege is Privilege.HOST_PATH and one.value == path for one in _running(world)):
         return ()
     message = (
-        f"spec.weights.cache.nodePath is {path}, which lies in none of {', '.join(allowed)}; name a folder in one of "
-        "these, or have whoever installed the operator add it to its setting SPECULATIVE_NODE_FOLDERS (nodeFolders of "
-        "the chart)"
+        f"spec.weights.cache.nodePath is {path}, which is outside of {', '.join(allowed)}; set it to a folder in one "
+        "of these, or ask the operator's administrator to add it to the setting SPECULATIVE_NODE_FOLDERS (nodeFolders "
+        "of the chart)"
     )
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.SPEC_INVALID, message),)
 

@@ -17,7 +17,7 @@ from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.reading import mapping, mappings, text, whole
 from speculative_operator.reconcile.world import Event, Outcome
 
-_UNSEEN = "the object was refused before this could be known"
+_UNSEEN = "the operator refused the object before it could check this"
 
 
 def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tuple[Condition, ...]:
@@ -27,7 +27,7 @@ def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tupl
         for refused in engine.refusals(spec)
     ]
     if spec.target is not Target.DEPLOYMENT:
-        message = f"spec.target {spec.target} is not available in this release; use target: {Target.DEPLOYMENT}"
+        message = f"spec.target {spec.target} is not supported by this release; set target: {Target.DEPLOYMENT}"
         found.insert(0, Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message))
     found += [] if jobs or found else _unfetched(spec)
     return tuple(found)
@@ -39,14 +39,14 @@ def _unfetched(spec: DeploymentSpec) -> list[Condition]:
     if cache is not None and cache.in_pods:
         kind = f"nodePath {cache.node_path}" if cache.node_path else "emptyDir"
         message = (
-            f"spec.weights.cache.{kind} is filled by an init container of the operator's image, which the operator "
-            "does not know; set its setting SPECULATIVE_JOB_IMAGE, or remove weights.cache"
+            f"spec.weights.cache.{kind} needs an init container with the operator's image, which the operator does not "
+            "know; set its setting SPECULATIVE_JOB_IMAGE, or remove weights.cache"
         )
         return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, message)]
     sources = (spec.verifier.source, spec.speculator.source if spec.speculator is not None else None)
     uris = [source.uri for source in sources if source is not None and source.scheme is Scheme.S3]
     message = (
-        "is fetched by a Job of the operator's image, which the operator does not know; set its setting "
+        "must be fetched by a Job with the operator's image, which the operator does not know; set its setting "
         "SPECULATIVE_JOB_IMAGE"
     )
     return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{uri} {message}") for uri in uris]

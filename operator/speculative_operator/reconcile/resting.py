@@ -7,7 +7,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, OffPolicy
 from speculative_operator.engines.base import Notice
 
-_NO_EFFECT = "speculation.offPolicy Live does no more than Soft here"
+_NO_EFFECT = "speculation.offPolicy Live works as Soft"
 
 
 def unused(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
@@ -19,14 +19,14 @@ def unused(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
 
 def _why(spec: DeploymentSpec, knobs: KnobSpace) -> str:
     if spec.engine.type is not EngineType.VLLM:
-        return f"{spec.engine.type} has no place where its drafter could be left out; set offPolicy: Soft, or Hard"
+        return f"{spec.engine.type} cannot skip its speculator at K 0; set offPolicy: Soft, or Hard"
     if knobs.actuator is not Actuator.LIVE:
         return (
-            f"it comes with a table that pods re-read, and here K is fixed at their start (actuator {knobs.actuator}); "
-            "set offPolicy: Soft, or Hard, or see docs/engines.md for where tables are live"
+            "it needs pods that re-read their table, and K of these pods is fixed at their start (actuator "
+            f"{knobs.actuator}); set offPolicy: Soft or Hard, or use a combination of docs/engines.md with live tables"
         )
     method = spec.speculator.method if spec.speculator is not None else ""
     return (
-        "it is there for draft_model, eagle and eagle3 on vLLM's V1 runner (0.25 to 0.33 without 0.30), on one "
-        f"accelerator and with K 0 in reach, and not for {method} here; set offPolicy: Soft, or Hard"
+        "vLLM can skip the speculator for draft_model, eagle and eagle3 on its V1 runner (0.25 to 0.33 without 0.30), "
+        f"on one accelerator and with K 0 allowed, but not for {method} in this object; set offPolicy: Soft, or Hard"
     )

@@ -25,8 +25,8 @@ def moved(record: Record) -> Iterator[Notice]:
     for (uri, asked), newest, facts in zip(record.asked, record.newest, known.models if known else (), strict=False):
         if newest:
             message = (
-                f"{uri} {asked or 'as it is by default'} is {newest[:19]} now; pods keep {facts.pin.resolved[:19]} "
-                f"until revision in the spec, or the annotation {names.ANNOTATION_REPIN}, asks for another"
+                f"{uri} at {asked or 'its default revision'} is now {newest[:19]}; pods keep {facts.pin.resolved[:19]} "
+                f"until you change revision in the spec or the annotation {names.ANNOTATION_REPIN}"
             )
             yield Notice(Reason.NEW_REVISION, message)
 
@@ -34,8 +34,8 @@ def moved(record: Record) -> Iterator[Notice]:
 def not_followed(failure: Failure) -> Notice:
     """Of newer versions that were asked for and could not be read."""
     message = (
-        f"the annotation {names.ANNOTATION_REPIN} asks for versions anew, and they could not be read; pods keep theirs "
-        f"until they can be, which is tried again every few minutes: {failure.message}"
+        f"the annotation {names.ANNOTATION_REPIN} asks for new versions, which the operator could not resolve; pods "
+        f"keep theirs, and the operator retries every few minutes: {failure.message}"
     )
     return Notice(Reason.VERSIONS_UNREAD, message)
 
@@ -43,7 +43,7 @@ def not_followed(failure: Failure) -> Notice:
 def not_known(failure: Failure) -> Notice:
     """Of pods whose versions stand in their template only."""
     message = (
-        "which versions pods run was lost from status and is told by their template; they keep them, and the pair is "
-        f"read again: {failure.message}"
+        "status has lost the versions that pods run; the operator keeps those of the pods' template and inspects the "
+        f"pair again: {failure.message}"
     )
     return Notice(Reason.VERSIONS_UNREAD, message)

@@ -89,9 +89,9 @@ def scaling_notices(deployment: Mapping[str, Any] | None) -> tuple[Notice, ...]:
         return ()
     name, namespace = (text(deployment, "metadata", part) for part in ("name", "namespace"))
     message = (
-        f"{who} sets the replicas of Deployment {name} itself, so spec.replicas is not used; point autoscalers at the "
-        "SpeculativeDeployment. Where that one is gone, take its word back by another number than there is now, and "
-        f"spec.replicas follows: kubectl scale -n {namespace} deployment {name} --replicas=NUMBER"
+        f"{who} sets the replicas of Deployment {name}, so the operator ignores spec.replicas; point autoscalers at "
+        "the SpeculativeDeployment. If that writer no longer exists, set another number than the current one, and "
+        f"spec.replicas applies again: kubectl scale -n {namespace} deployment {name} --replicas=NUMBER"
     )
     return (Notice(Reason.SCALED_ELSEWHERE, message),)
 

@@ -59,14 +59,14 @@ class Stages:
         if self.stage is Stage.READY or self.goes_on:
             return None
         if self.stage is Stage.READING:
-            return _not_ready(Reason.INSPECTING, f"pods wait until both models were read{_trouble(self.job)}")
+            return _not_ready(Reason.INSPECTING, f"pods wait until a Job has inspected both models{_trouble(self.job)}")
         if self.stage is Stage.FETCHING:
             stalled = _stalled(self.job)
             reason = Reason.DOWNLOAD_STALLED if stalled else Reason.DOWNLOADING
-            return _not_ready(reason, f"pods wait until the weights lie in {worded(self.place)}; see WeightsReady")
+            return _not_ready(reason, f"pods wait until the weights are in {worded(self.place)}; see WeightsReady")
         if self.stage is Stage.MISMATCH and self.judged is not None:
             found = verdicts.mismatch(self.judged)
-            return _not_ready(found.reason, f"no pod is made of this pair: {found.message}")
+            return _not_ready(found.reason, f"no pod is created for this pair: {found.message}")
         failure = self.failure
         reason, why = (failure.reason, failure.message) if failure is not None else (Reason.UNKNOWN, "")
         return _not_ready(reason, why)
@@ -101,7 +101,7 @@ class Stages:
                 return Condition(kind, Truth.UNKNOWN, self.failure.reason, self.failure.message)
             message = f"nothing was compared: {self.failure.message}"
             return Condition(kind, Truth.UNKNOWN, Reason.PAIR_UNREAD, message)
-        message = "configuration, tokenizer and tensor headers of both models are being read"
+        message = "a Job reads configuration, tokenizer and tensor headers of both models"
         return Condition(kind, Truth.UNKNOWN, Reason.INSPECTING, message + _trouble(self.job))
 
     def _memory(self) -> Condition | None:
@@ -114,7 +114,7 @@ class Stages:
         if failure is not None or self.doubt:
             return self._not_there(failure)
         if self.stage is Stage.READING:
-            return Condition(kind, Truth.FALSE, Reason.INSPECTING, "both models are read before they are fetched")
+            return Condition(kind, Truth.FALSE, Reason.INSPECTING, "a Job inspects both models before it fetches them")
         if self.stage is Stage.MISMATCH:
             return Condition(kind, Truth.FALSE, Reason.PAIR_MISMATCH, "nothing is fetched for a pair that does not fit")
         if self.stage is Stage.FETCHING:
@@ -125,8 +125,8 @@ class Stages:
         kind = ConditionType.WEIGHTS_READY
         if failure is not None and not self.doubt:
             return Condition(kind, Truth.FALSE, failure.reason, failure.message)
-        what = failure.message if failure is not None else "a Job looks, and brings what is missing"
-        message = f"{self.doubt}: it may not find its weights in {worded(self.place)}; {what}"
+        what = failure.message if failure is not None else "a Job checks the cache and fetches what is missing"
+        message = f"{self.doubt}: its weights may be missing from {worded(self.place)}; {what}"
         return Condition(kind, Truth.FALSE, Reason.WEIGHTS_MISSING, message)
 
     def _there(self) -> Condition:
@@ -176,20 +176,20 @@ def _arriving(arrival: Arrival) -> Condition:
     if arrival.reason is not None:
         return Condition(kind, Truth.FALSE, arrival.reason, arrival.message)
     if not arrival.pods:
-        message = f"each pod fetches them before its engine starts, into {worded(arrival.place)}; there is no pod yet"
+        message = f"each pod fetches the weights into {worded(arrival.place)} before it starts; no pod exists yet"
         return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, message)
-    have = f"{arrival.there} of {arrival.pods} pods have theirs in {worded(arrival.place)}"
+    have = f"{arrival.there} of {arrival.pods} pods have their weights in {worded(arrival.place)}"
     if arrival.progress is None:
         return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, f"{have}; each fetches them before its engine starts")
-    return _downloading(arrival.progress, "The pod", f"{have}; the next: ")
+    return _downloading(arrival.progress, "The pod", f"{have}; next pod: ")
 
 
 def _downloading(progress: Progress, who: str, first: str = "") -> Condition:
     kind = ConditionType.WEIGHTS_READY
     if progress.stalled_seconds >= STALLED_SECONDS:
         message = (
-            f"{first}no byte of {progress.file or 'any file'} came for a while; "
-            f"{formats.size(progress.bytes)} of {formats.size(progress.total)} are there. {who} keeps trying"
+            f"{first}no byte of {progress.file or 'any file'} has arrived for a while; the cache has "
+            f"{formats.size(progress.bytes)} of {formats.size(progress.total)}. {who} keeps trying"
         )
         return Condition(kind, Truth.FALSE, Reason.DOWNLOAD_STALLED, message)
     figures = _figures(progress)

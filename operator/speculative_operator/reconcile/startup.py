@@ -119,10 +119,10 @@ def late(pod: str, seconds: int) -> Notice:
     failures = math.ceil(MARGIN * seconds / STARTUP_PERIOD_SECONDS)
     probe = f"{{containers: [{{name: {names.CONTAINER}, startupProbe: {{failureThreshold: {failures}}}}}]}}"
     message = (
-        f"pod {pod}: its engine was ended by the startup probe, not being ready within {seconds} s. Look at its log "
-        f"(kubectl logs --previous). If it was still loading, give it more time: spec.template.spec: {probe}, and for "
-        f"vLLM VLLM_ENGINE_READY_TIMEOUT_S {failures * STARTUP_PERIOD_SECONDS} in spec.engine.env; or keep the weights "
-        "nearer, with spec.weights.cache"
+        f"pod {pod}: the startup probe stopped its engine, which was not ready within {seconds} s. Read its log "
+        f"(kubectl logs --previous). If it was still loading, give it more time with spec.template.spec: {probe}, and "
+        f"for vLLM VLLM_ENGINE_READY_TIMEOUT_S {failures * STARTUP_PERIOD_SECONDS} in spec.engine.env; or shorten the "
+        "download with spec.weights.cache"
     )
     return Notice(Reason.START_TIMED_OUT, message)
 

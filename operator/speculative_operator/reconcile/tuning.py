@@ -100,18 +100,18 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
     kind, observation = ConditionType.METRICS_AVAILABLE, view.observation
     if observation is None:
         if any(pod.ready for pod in view.pods):
-            return _unchanged(kind, before, Reason.STARTING, "no window was seen yet")
-        return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
+            return _unchanged(kind, before, Reason.STARTING, "there is no window of metrics yet")
+        return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so there are no metrics yet")
     seen = view.sight or sight(observation, {}, None, observation.time)
     gap = metrics_gap(observation, seen)
     if gap is None:
         if not observation.pods:
-            return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so nothing was asked")
+            return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so there are no metrics yet")
         direct = f" The operator reads them from the pods: {observation.direct}" if observation.direct else ""
         return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, f"{_without(seen)}{direct}"[:LONGEST_MESSAGE])
     if gap.reason in _HARMLESS:
         return _kept(kind, before, gap.reason, gap.message)
-    return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. No new table is sought meanwhile")
+    return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. The tuner waits until there are metrics")
 
 
 def _active(view: View, before: Mapping[str, Any]) -> Condition:

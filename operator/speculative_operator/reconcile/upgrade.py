@@ -110,23 +110,23 @@ def notice(world: World, planned: Plan) -> Notice:
     wanted = next(one.manifest["spec"]["template"] for one in _applied(planned) if one.manifest["kind"] == "Deployment")
     where = first_difference(wanted, found) or first_surplus(wanted, found)
     message = (
-        f"the operator would make pods differently by now, though nobody asked for other ones (spec.template.{where}); "
-        f"those that run stay. A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the "
-        "next edit that makes other pods"
+        f"this release of the operator would render the pods differently (spec.template.{where}); running pods stay. "
+        f"A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes "
+        "pods"
     )
     lost = sorted(set(mounted(found).values()) - {name for kind, name in world.children if kind == "ConfigMap"})
     ours = [name for name in lost if name.startswith(f"{names.child(world.spec.name)}-payload")]
     if ours:
-        message += f". ConfigMap {ours[0]}, which they mount, is gone: one of them that is made anew waits for it"
+        message += f". ConfigMap {ours[0]}, which they mount, no longer exists: a new one of these pods cannot start"
     return Notice(Reason.UPGRADE_WAITS, message)
 
 
 def live_notice(spec: DeploymentSpec) -> Notice:
     """K could change without a rollout in pods that were made anew."""
     message = (
-        f"pods of {spec.engine.type} {spec.engine.version} could re-read their table by now, so that K would change "
-        "without a rollout; those that run were made before that, and stay. A new value of the annotation "
-        f"{names.ANNOTATION_ADOPT} replaces them, and so does the next edit that makes other pods"
+        f"new pods of {spec.engine.type} {spec.engine.version} would re-read their table, so K would change without a "
+        "rollout; the running pods were created before that, and stay. A new value of the annotation "
+        f"{names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes pods"
     )
     return Notice(Reason.UPGRADE_WAITS, message)
 

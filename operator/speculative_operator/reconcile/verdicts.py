@@ -72,7 +72,7 @@ def compatible(found: Judged, spec: DeploymentSpec) -> Condition:
     if not verdict.compatible:
         return mismatch(found)
     if not spec.speculates:
-        return Condition(kind, Truth.UNKNOWN, Reason.NO_SPECULATOR, "no speculator is in use: nothing to compare")
+        return Condition(kind, Truth.UNKNOWN, Reason.NO_SPECULATOR, "the verifier is served alone: no pair to compare")
     outlook = f"{verdict.kind}{_expected(verdict.expected)}"
     if verdict.warnings:
         return Condition(kind, Truth.TRUE, Reason.PAIR_DOUBTFUL, f"{_listed(verdict.warnings)}. {outlook}")
@@ -131,6 +131,6 @@ def _expected(expected: Expected | None) -> str:
     if expected is None:
         return ""
     return (
-        f"; by {expected.profiles} published profiles, {expected.length:.1f} tokens per verification are to be "
-        f"expected at K {expected.k} ({expected.low:.1f} to {expected.high:.1f})"
+        f"; {expected.profiles} published profiles predict {expected.length:.1f} tokens per verification at K "
+        f"{expected.k} ({expected.low:.1f} to {expected.high:.1f})"
     )

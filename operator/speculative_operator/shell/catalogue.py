@@ -48,25 +48,25 @@ class CatalogueFile:
         except (FileNotFoundError, NotADirectoryError):
             found = b""  # an optional ConfigMap that is not there, or no longer
         except OSError as error:
-            found = f"{path}: {error.strerror}; let the operator read it"
+            found = f"{path}: {error.strerror}; give the operator read permission"
         if found == self._read:
             return
         self._read = found
         problem = found if isinstance(found, str) else self._take(path, found)
         if problem:
-            log.error("rows of the catalogue: %s. Those before stay in force", problem)
+            log.error("cannot read your rows of the catalogue: %s. The previous rows are still used", problem)
         self._telemetry.catalogue(sum(one.added for one in self._rows.entries), bad=bool(problem))
 
     def _take(self, path: Path, content: bytes) -> str:
         """Puts the rows in force; why not, where they cannot be read."""
         if len(content) > LARGEST:
-            return f"{path}: more than {LARGEST} bytes: leave rows out"
+            return f"{path}: the file has more than {LARGEST} bytes: remove rows"
         try:
             self._rows = catalogue_of(content.decode("utf-8"), path.name)
         except UnicodeDecodeError as error:
-            return f"{path.name}, byte {error.start}: no UTF-8: save it as such"
+            return f"{path.name}, byte {error.start}: the file is not UTF-8: save it as UTF-8"
         except CatalogueError as error:
             return str(error)
         own = sum(one.added for one in self._rows.entries)
-        log.info("rows of the catalogue: %d of %s before %d of the package", own, path, len(packaged().entries))
+        log.info("catalogue: %d rows from %s before the %d built-in rows", own, path, len(packaged().entries))
         return ""

@@ -19,9 +19,10 @@ def condition(action: ApplyChild, found: Mapping[str, Any]) -> Condition:
     """What is told once repairs have ended. `found`: the Deployment with its managed fields."""
     name = action.manifest["metadata"]["name"]
     message = (
-        f"{action.why}. It was put back {MOST_REPAIRS} times and changed again each time, by {_writers(found)}; each "
-        "repair replaces pods, so the Deployment stays as it is. Have spec.template of this object say what is meant, "
-        f"or have the other leave Deployment {name} alone and give the annotation {names.ANNOTATION_ADOPT} a new value"
+        f"{action.why}. The operator restored it {MOST_REPAIRS} times, and each time it was changed again, by "
+        f"{_writers(found)}; each restore replaces pods, so the operator stops. Write the change into spec.template of "
+        f"this object, or stop the other writer of Deployment {name} and set the annotation {names.ANNOTATION_ADOPT} "
+        "to a new value"
     )
     return Condition(ConditionType.READY, Truth.FALSE, Reason.CHANGED_BACK, message)
 
@@ -35,4 +36,4 @@ def _writers(found: Mapping[str, Any]) -> str:
     ]
     entries.sort(key=lambda one: str(one.get("time") or ""), reverse=True)
     told = [f"{one.get('manager')} (last at {one.get('time')})" for one in entries[:3]]
-    return ", ".join(told) or "a webhook or somebody who takes the operator's name"
+    return ", ".join(told) or "a webhook, or a writer that uses the operator's name"

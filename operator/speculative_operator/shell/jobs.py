@@ -94,9 +94,9 @@ class Jobs:
                 text = await self._kube.last_line(meta["namespace"], meta["name"], names.JOB_CONTAINER)
         except ForbiddenError as error:
             self._not_before = now + FORBIDDEN_PAUSE
-            log.warning("downloads show no progress: %s", error)
+            log.warning("cannot show the progress of downloads: %s", error)
         except (ApiError, TimeoutError) as error:
-            log.debug("no progress of %s: %s", meta["name"], error)
+            log.debug("cannot read the progress of pod %s: %s", meta["name"], error)
         else:
             line.progress = progress_of(text) or line.progress
         return line.progress
@@ -120,7 +120,7 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
     """A Job of ours and its pods, but for its progress; `now` in unix seconds. Raises ValueError for another Job."""
     meta, purpose = job["metadata"], purpose_of(job)
     if purpose is None:
-        raise ValueError(f"Job {meta['name']} bears no label {names.LABEL_JOB}")
+        raise ValueError(f"Job {meta['name']} has no label {names.LABEL_JOB}")
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
     phase = _ended(job, newest, now)
     result = next(filter(None, (_result(pod) for pod in newest)), None) if phase is not Phase.RUNNING else None
@@ -177,7 +177,7 @@ def _trouble(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str
     if phase is Phase.FAILED and end is not None:
         return f"{end.get('reason', 'Failed')}: {end.get('message', '')}".removesuffix(": ")
     if phase is Phase.SUCCEEDED:
-        return "it ended well but left no result"
+        return "it succeeded but left no result"
     return "" if newest else _unmade(job, now)
 
 
@@ -188,7 +188,7 @@ def _unmade(job: Body, now: float) -> str:
         return f"Job {meta['name']} is suspended"
     if now - _unix(meta.get("creationTimestamp"), now) < NO_POD_AFTER:
         return ""
-    return f"no pod was made of it; see: kubectl describe job {meta['name']} -n {meta['namespace']}"
+    return f"it has no pod; see: kubectl describe job {meta['name']} -n {meta['namespace']}"
 
 
 def _waiting(pod: Body) -> str:

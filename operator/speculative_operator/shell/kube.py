@@ -228,7 +228,7 @@ class Kube:
                 with deadline.stopped():
                     await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
-                raise OutdatedError(verb, what, "it is no longer to be done")
+                raise OutdatedError(verb, what, "the write is no longer wanted")
             return await self._send(verb, path, what, query or {}, body, CONTENT.get(verb, "application/json"))
 
     async def _send(

@@ -68,10 +68,10 @@ class Leader:
         told = False
         while not await self._attempt():
             if not told:
-                log.info("the Lease %s/%s is held by %s; waiting", self._namespace, self._name, self._holder())
+                log.info("waiting for the Lease %s/%s, which %s holds", self._namespace, self._name, self._holder())
                 told = True
             await asyncio.sleep(self._retry)
-        log.info("leading as %s", self._me)
+        log.info("leading as %s, which holds the Lease", self._me)
 
     async def keep(self) -> None:
         """Renew until cancelled. Raises LostLeadershipError when the Lease could not be renewed in time."""
@@ -102,7 +102,7 @@ class Leader:
             spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
             await self._kube.replace(LEASE, self._namespace, self._name, {**lease, "spec": spec})
         except ApiError as error:
-            log.info("the Lease was not given back: %s", error)
+            log.info("cannot release the Lease: %s", error)
 
     async def _attempt(self) -> bool:
         """One try to take or renew; False when somebody else holds the Lease or it could not be asked."""
@@ -123,7 +123,7 @@ class Leader:
             self._lease = await self._reread()
             return False
         except ApiError as error:
-            log.warning("the Lease cannot be had: %s", error)
+            log.warning("cannot get the Lease: %s", error)
             return False
         # Counted from before the request: the record may be older than its answer.
         self._renewed_at = started

@@ -34,7 +34,7 @@ async def configuration() -> Any:
         await load_kube_config(config_file=path, client_configuration=config)
     except (ConfigException, OSError) as error:
         where = f"KUBECONFIG={named}" if named else "the pod's ServiceAccount and ~/.kube/config"
-        raise LoginError(f"no way to the API server by {where}: {error}") from error
+        raise LoginError(f"cannot log in to the API server by {where}: {error}") from error
     return config
 
 

@@ -46,7 +46,7 @@ def entries(pieces: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
             head, text = text[: found.end()], text[found.end() :]
             break
         if len(text) > LARGEST_ENVELOPE:
-            raise BadAnswerError("the answer is no range vector: is the URL that of Prometheus?")
+            raise BadAnswerError("the answer is not a range vector; check that the URL is that of Prometheus")
     at = 0
     while head:
         at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
@@ -57,7 +57,7 @@ def entries(pieces: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
         except (ValueError, RecursionError) as error:
             more = next(texts, "")
             if not more or len(text) - at > LARGEST_SERIES or isinstance(error, RecursionError):
-                raise BadAnswerError("the answer ends within a series, or holds none") from error
+                raise BadAnswerError("the answer ends within a series, or has none") from error
             text, at = text[at:] + more, 0
         else:
             yield entry
@@ -80,7 +80,7 @@ def check(text: str) -> None:
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadAnswerError("the answer is not JSON: is the URL that of Prometheus?") from error
+        raise BadAnswerError("the answer is not JSON; check that the URL is that of Prometheus") from error
     if not isinstance(answer, dict) or answer.get("status") != "success":
         said = answer.get("error") if isinstance(answer, dict) else None
         raise BadAnswerError(f"the query failed: {str(said or 'no status success')[:200]}")
@@ -88,7 +88,7 @@ def check(text: str) -> None:
         raise BadAnswerError(f"the answer may be partial: {str(answer.get('warnings') or 'isPartial')[:200]}")
     data = answer.get("data")
     if not isinstance(data, dict) or data.get("resultType") != "matrix" or not isinstance(data.get("result"), list):
-        raise BadAnswerError("the answer holds no range vector")
+        raise BadAnswerError("the answer has no range vector")
 
 
 def labels_of(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -96,9 +96,9 @@ def labels_of(entry: Mapping[str, Any]) -> dict[str, str]:
     try:
         labels = {str(name): str(value) for name, value in entry["metric"].items()}
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadAnswerError("the answer holds a malformed series") from error
+        raise BadAnswerError("the answer has a malformed series") from error
     if "__name__" not in labels:
-        raise BadAnswerError("the answer holds a series without a name")
+        raise BadAnswerError("the answer has a series without a name")
     return labels
 
 
@@ -107,7 +107,7 @@ def samples_of(entry: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
     try:
         return tuple((float(moment), float(value)) for moment, value in entry.get("values") or ())
     except (TypeError, ValueError) as error:
-        raise BadAnswerError(f"the answer holds a malformed series: {error}") from error
+        raise BadAnswerError(f"the answer has a malformed series: {error}") from error
 
 
 def series_of(entry: Mapping[str, Any]) -> Series:

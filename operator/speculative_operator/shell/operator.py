@@ -78,14 +78,14 @@ class Operator:
         # One object that takes long is its own trouble, and its visit has an end. No visit that ends at all is ours.
         limit = self.settings.visit_seconds + 3.0 * self.settings.tick_seconds
         stalled = self.queue.stalled if self._synced.is_set() else 0.0
-        return f"objects are due, and no visit of any has ended for {stalled:.0f} s" if stalled > limit else ""
+        return f"objects are due, but no reconcile has ended for {stalled:.0f} s" if stalled > limit else ""
 
     def ready(self) -> str:
         """What is not up yet, empty when the watches run and, for a leader, everything was listed once."""
         if not self.informer.started.is_set():
-            return "the watches have not started"
+            return "the watches have not started yet"
         if self.leads() and not self._synced.is_set():
-            return "the first listing is under way"
+            return "the first listing has not ended yet"
         return ""
 
     async def run(self, endpoints: Endpoints) -> None:
@@ -116,16 +116,14 @@ class Operator:
         told = ""
         while True:
             try:
-                wrong = (
-                    "" if await self.resync.installed() else "the definition of SpeculativeDeployment is not installed"
-                )
+                wrong = "" if await self.resync.installed() else "the CRD SpeculativeDeployment is not installed"
                 if not wrong:
                     await self.resync.discover()
                     return
             except ApiError as error:
                 wrong = str(error)
             if wrong != told:
-                log.warning("waiting: %s", wrong)
+                log.warning("waiting for the API server: %s", wrong)
                 told = wrong
             await asyncio.sleep(PATIENCE)
 
@@ -144,7 +142,7 @@ class Operator:
                 if self.stop.is_set():
                     raise
                 # Not the end of the process: what is not watched is still listed.
-                log.error("the watches ended: %s: %s; again in %.0f s", type(error).__name__, error, pause)
+                log.error("the watches ended: %s: %s; restarting them in %.0f s", type(error).__name__, error, pause)
                 self.resync.asked.set()
                 await asyncio.sleep(pause)
                 pause = min(2.0 * pause, LONGEST_PAUSE)
@@ -154,7 +152,7 @@ class Operator:
                 pause = PATIENCE
             finally:
                 settle.cancel()
-            log.info("watching anew: %s", ", ".join(resource.plural for resource in self.resync.resources()))
+            log.info("restarting watches: %s", ", ".join(resource.plural for resource in self.resync.resources()))
 
     async def _lead(self) -> None:
         """Become leader, list everything, let the workers go; keep the Lease until the end."""
@@ -200,7 +198,7 @@ class Operator:
             log.exception("listing failed")
         missing = self.resync.missing()
         if missing != self._missing:
-            log.warning("no object is visited while these cannot be listed: %s", missing or "none any more")
+            log.warning("reconciling nothing until these can be listed: %s", missing or "none, reconciling again")
             self._missing = missing
         if not missing:
             self._catch_up()
@@ -249,18 +247,18 @@ class Operator:
         except ApiError as error:
             wait = self.queue.failed(key, error.retry_after or 0.0)
             self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
-            log.warning("%s; again in %.0f s", error, wait, extra=tags)
+            log.warning("%s; retrying in %.0f s", error, wait, extra=tags)
         except TimeoutError:
             wait = self.queue.failed(key)
             self.telemetry.tick("failed", "Deadline")
-            log.warning("a visit did not end within %.0f s; again in %.0f s", limit, wait, extra=tags)
+            log.warning("a reconcile did not end within %.0f s; retrying in %.0f s", limit, wait, extra=tags)
         except asyncio.CancelledError:
             # By us at the end, or by kopf when its watches are started anew.
             self.queue.failed(key)
         except Exception:
             wait = self.queue.failed(key)
             self.telemetry.tick("failed", "Unexpected")
-            log.exception("a visit failed; again in %.0f s", wait, extra=tags)
+            log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags)
         else:
             self._done(key, again)
 

@@ -70,14 +70,14 @@ class PodSeries:
                 continue
             own = self._series.setdefault(pod, [])
             if len(own) >= SERIES_OF_A_POD:
-                message = f"it exports more than {SERIES_OF_A_POD} series under the names of an engine's metrics"
+                message = f"the pod exports more than {SERIES_OF_A_POD} series with names of an engine's metrics"
                 self.gaps[pod] = Gap(Reason.METRICS_ABSURD, message)
                 self._room += units(self._series.pop(pod))
                 continue
             track = Series(labels["__name__"], self._shared(labels), samples_of(entry))
             self._room -= units((track,))
             if self._room < 0:
-                raise TooLargeError("the namespace has more series than may be held")
+                raise TooLargeError("the namespace has more series than SPECULATIVE_PROMETHEUS_SERIES allows")
             own.append(track)
 
     @property

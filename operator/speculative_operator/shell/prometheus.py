@@ -119,7 +119,7 @@ def _pieces(response: requests.Response, until: float, limit: int) -> Iterator[b
         if size > limit:
             raise TooLargeError(f"the answer is larger than {limit / 2**20:g} MiB")
         if time.monotonic() > until:
-            raise TooSlowError("the answer came too slowly")
+            raise TooSlowError("the answer arrived too slowly")
         yield piece
 
 
@@ -166,7 +166,7 @@ class Prometheus:
             try:
                 return self._fetch(namespace, pods, now, most, cells=True)
             except TooLargeError as error:
-                log.info("%s: doing without latencies and step telemetry", error, extra={"namespace": namespace})
+                log.info("%s: asking without histograms and step telemetry", error, extra={"namespace": namespace})
                 self._plain_until[namespace] = self._clock() + PLAIN_SECONDS
         try:
             found = self._fetch(namespace, pods, now, most, cells=False)
@@ -183,7 +183,7 @@ class Prometheus:
     def _pause(self, namespace: str, error: TooLargeError) -> Gap:
         before = self._pauses.get(namespace)
         seconds = min(2 * before.seconds, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
-        gap = Gap(Reason.PROMETHEUS_ERROR, self._says(f"{error}; the namespace is asked for less often"))
+        gap = Gap(Reason.PROMETHEUS_ERROR, self._says(f"{error}; the operator asks for this namespace less often"))
         log.warning("%s", gap.message, extra={"namespace": namespace})
         self._pauses[namespace] = _Pause(self._clock() + seconds, seconds, gap)
         return gap
@@ -206,7 +206,7 @@ class Prometheus:
         return found.answer()
 
     def _late(self) -> Gap:
-        message = "the pods of the namespace could not all be asked for within a tick"
+        message = "the queries for the pods of the namespace took longer than a tick"
         return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(message))
 
     def _ask(
@@ -257,7 +257,7 @@ class Prometheus:
             try:
                 self._ask(namespace, asked, now, read, cells=False, label="", limit=FEW_BYTES)
             except TooLargeError:
-                log.debug("there is more than was looked at", extra={"namespace": namespace})
+                log.debug("the answer about other addresses was cut off", extra={"namespace": namespace})
             gaps = {pod: _from_elsewhere(label, address, asked[pod]) for pod, address in seen.items()}
             known = self._looks[namespace] = _Look(self._clock(), gaps)
         return {pod: gap for pod, gap in known.gaps.items() if pod in pods}
@@ -338,9 +338,9 @@ def batches(pods: Addresses) -> Iterator[Addresses]:
 
 def _from_elsewhere(label: str, address: str, addresses: Iterable[str]) -> Gap:
     message = (
-        f"Prometheus has series of this pod, but from {label} {address[:80]!r}, and the pod's address is "
-        f"{' or '.join(addresses)}; if Prometheus rewrites that label, name the one that holds the address in "
-        f"{PREFIX}PROMETHEUS_ADDRESS_LABEL"
+        f"Prometheus has series of this pod with {label} {address[:80]!r}, but the pod's address is "
+        f"{' or '.join(addresses)}; if Prometheus rewrites that label, set {PREFIX}PROMETHEUS_ADDRESS_LABEL to the "
+        "label with the address"
     )
     return Gap(Reason.METRICS_FOREIGN, message)
 

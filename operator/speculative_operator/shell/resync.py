@@ -73,7 +73,7 @@ class Resync:
         try:
             return await self._kube.served(resource)
         except ApiError as error:
-            log.warning("cannot tell whether there are %s: %s", resource.plural, error)
+            log.warning("cannot find out whether the kind %s exists: %s", resource.plural, error)
             return resource in self.optional
 
     def capabilities(self) -> Capabilities:
@@ -159,7 +159,7 @@ class Resync:
             key = self._cache.remove(body)
             if key is None:
                 continue
-            log.info("missed the deletion of %s %s/%s", resource.kind, *_name(body))
+            log.info("found the missed deletion of %s %s/%s", resource.kind, *_name(body))
             self._stale(key)
 
 

@@ -63,10 +63,10 @@ class Room:
                 found = await self._look(key, need)
         except ForbiddenError as error:
             self._forbidden_until = self._clock() + FORBIDDEN_SECONDS
-            log.info("free accelerators are not counted: %s", error)
+            log.info("cannot count free accelerators: %s", error)
             return None
         except (ApiError, TimeoutError) as error:
-            log.debug("free accelerators cannot be counted now: %s", error)
+            log.debug("cannot count free accelerators for now: %s", error)
             found = None
         if found is not Found.FREE:
             self._next[key] = self._clock() + AGAIN_SECONDS

@@ -213,11 +213,11 @@ class Rounds:
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._source.fetch, namespace, pods, now, most)
         done, _ = await asyncio.wait({work}, timeout=seconds)
         if not done:
-            self._tell(namespace, now, Gap(Reason.PROMETHEUS_TIMEOUT, f"no answer within {seconds:g} s"))
+            self._tell(namespace, now, Gap(Reason.PROMETHEUS_TIMEOUT, f"no answer of Prometheus in {seconds:g} s"))
             await asyncio.wait({work})
         error = work.exception()
         if error is not None:
-            log.error("reading metrics failed", exc_info=error, extra={"namespace": namespace})
+            log.error("cannot read metrics", exc_info=error, extra={"namespace": namespace})
             gap = Gap(Reason.PROMETHEUS_ERROR, f"{type(error).__name__} while reading metrics")
             self._tell(namespace, now, gap)
         elif done:

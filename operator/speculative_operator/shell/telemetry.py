@@ -23,8 +23,8 @@ class Telemetry:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # not annotated
         self.registry = CollectorRegistry()
         self._seen: dict[str, float] = {}
-        self._ticks = self._counter("ticks", "Visits of an object.", "outcome", "reason")
-        self._phases = self._histogram("tick_phase_seconds", "Seconds of a visit, by phase.", FAST, "phase")
+        self._ticks = self._counter("ticks", "Reconciles of an object.", "outcome", "reason")
+        self._phases = self._histogram("tick_phase_seconds", "Seconds of a reconcile, by phase.", FAST, "phase")
         self._api = self._counter("api_requests", "Requests to the API server; code 0: no answer.", "verb", "code")
         self._api_seconds = self._histogram(
             "api_request_seconds", "Seconds of a request to the API server.", SLOW, "verb"
@@ -33,15 +33,15 @@ class Telemetry:
         self._gaps = self._counter("gaps", "Objects whose metrics could not be read, by reason.", "reason")
         self._actions = self._counter("actions", "Changes made in the cluster.", "action", "kind")
         self._decisions = self._counter(
-            "decisions", "Decisions of the tuner that were recorded, and probes, which are not.", "reason"
+            "decisions", "Decisions that the tuner recorded, and probes, which it does not record.", "reason"
         )
         self._events = self._counter("events", "Kubernetes Events posted.", "type", "reason")
-        self._queue = self._gauge("queue_depth", "Objects waiting to be visited.")
+        self._queue = self._gauge("queue_depth", "Objects that wait to be reconciled.")
         self._objects = self._gauge("objects", "SpeculativeDeployments known.")
         self._leader = self._gauge("leader", "1 while this process holds the Lease.")
-        self._own_rows = self._gauge("catalogue_own_rows", "Rows of the user's own that speculators are picked from.")
-        self._bad_rows = self._gauge("catalogue_bad", "1 while the user's rows cannot be read, and those before stay.")
-        self._age = self._gauge("watch_age_seconds", "Seconds since a watch last brought an event.", "kind")
+        self._own_rows = self._gauge("catalogue_own_rows", "The user's own rows of the catalogue.")
+        self._bad_rows = self._gauge("catalogue_bad", "1 while the user's rows cannot be read.")
+        self._age = self._gauge("watch_age_seconds", "Seconds since a watch last delivered an event.", "kind")
         self._unwatched = self._gauge(
             "unwatched", "1 while a kind cannot be watched and is listed instead.", "resource"
         )

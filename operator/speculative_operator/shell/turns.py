@@ -120,9 +120,7 @@ def queued(name: str, waited: float | None) -> tuple[JobSeen, ...]:
     if waited is None:
         return ()
     job = names.child(name, Purpose.INSPECT.value)
-    return (
-        JobSeen(job, Purpose.INSPECT, "", Phase.RUNNING, trouble="waits for its turn after those of other objects"),
-    )
+    return (JobSeen(job, Purpose.INSPECT, "", Phase.RUNNING, trouble="waits for the Jobs of other objects"),)
 
 
 def late(name: str, waited: float | None, *, at_ease: bool) -> tuple[Condition, ...]:
@@ -130,8 +128,8 @@ def late(name: str, waited: float | None, *, at_ease: bool) -> tuple[Condition, 
     if waited is None or at_ease or waited < LONGEST:
         return ()
     message = (
-        f"{JOB.kind} {names.child(name, Purpose.INSPECT.value)} has waited {LONGEST / 60:.0f} minutes for its turn "
-        "after those of other objects; the operator's setting SPECULATIVE_INSPECT_JOBS says how many run at a time"
+        f"{JOB.kind} {names.child(name, Purpose.INSPECT.value)} has waited {LONGEST / 60:.0f} minutes for the "
+        "Jobs of other objects; the operator's setting SPECULATIVE_INSPECT_JOBS limits how many run at a time"
     )
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.PAIR_UNREAD, message),)
 

@@ -92,7 +92,7 @@ class Watches:
         new = key[0] not in self.failing
         self._failures[key] = self._failures.get(key, 0) + 1
         if new:
-            log.warning("cannot %s: %s; it is listed now and then until it can be watched", key[1], problem)
+            log.warning("cannot %s: %s; listing the kind every minute until it can be watched", key[1], problem)
             self._changed(key[0], True)
 
     def _works(self, key: tuple[str, str]) -> None:

@@ -48,8 +48,8 @@ FOREIGN_PAUSE = 60.0
 FOREIGN_CLAIM_PAUSE = 600.0
 """The same for a claim, which serves as well as one of ours."""
 NO_IMAGES = (
-    "the API server drops image volumes, by which pods have models of oci:// (feature gate ImageVolume; Kubernetes "
-    "before 1.35 has it off or not at all): set spec.weights.cache, and a Job pulls them, or turn the gate on"
+    "the API server drops image volumes, which oci:// models need (feature gate ImageVolume; off or missing before "
+    "Kubernetes 1.35): set spec.weights.cache, so that a Job fetches the models, or enable the feature gate"
 )
 PATIENCE = 3
 """Equal applies in a row before they are spaced out: somebody keeps changing the child back. Failures in a row before
@@ -251,9 +251,7 @@ class Writer:
         self._telemetry.action("apply", slot[0])
         healed = slot in ledger.problems
         if ledger.note_applied(slot, digest, now) == PATIENCE:
-            log.warning(
-                "%s %s is changed back by somebody again and again; applying it less often", *slot, extra=_tags(key)
-            )
+            log.warning("another writer keeps changing %s %s back; applying it less often", *slot, extra=_tags(key))
         log.info("applied %s %s: %s", *slot, action.why, extra={**_tags(key), "reason": str(action.reason)})
         return Report(acted=1, refused=healed)
 

@@ -67,7 +67,7 @@ def test_a_table_that_pods_do_not_take_is_not_claimed_to_be_in_force() -> None:
     cluster.tick(serving(cluster, 1))
     assert said(cluster) == BEHIND
     message = cluster.condition("SpeculationActive")["message"]
-    assert "demo-t1-0 serves with table 1: it has not put table 2 in force" in message
+    assert "demo-t1-0 serves with table 1 and has not activated table 2" in message
     cluster.tick()
     assert said(cluster) == BEHIND, "between two looks it stands"
     cluster.tick(serving(cluster, 2))

@@ -191,4 +191,4 @@ def test_a_job_of_somebody_else_is_left_alone() -> None:
     assert cluster.serves()
     condition = cluster.condition("PairCompatible")
     assert condition["reason"] == "PairUnread"
-    assert "exists and is not this object's" in condition["message"]
+    assert "exists and does not belong to this object" in condition["message"]

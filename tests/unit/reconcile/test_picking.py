@@ -198,7 +198,7 @@ def test_rows_move_no_pick_but_are_told_once(spec: Any) -> None:
     assert told(outcome) == [("Normal", "BetterSpeculatorKnown")]
     assert outcome.actions == ()
     (warning,) = cluster.status["warnings"]
-    assert warning["message"].startswith(f"the catalogue would now have {DRAFT} (draft_model): made for")
+    assert warning["message"].startswith(f"the catalogue now prefers {DRAFT} (draft_model): made for")
     assert "serving.speculative.dev/repin" in warning["message"]
     cluster.forget()
     cluster.edit(replicas=3)
@@ -341,7 +341,7 @@ def test_an_engine_that_does_not_serve_the_pick_gets_another() -> None:
     outcome = cluster.tick()
     assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")
     assert ("Normal", "SpeculatorPicked") in told(outcome)
-    assert "in place of me/block (dflash): " in cluster.picked["reason"]
+    assert "instead of me/block (dflash): " in cluster.picked["reason"]
 
 
 # -- what does not do

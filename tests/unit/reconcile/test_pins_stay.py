@@ -188,7 +188,7 @@ def test_without_what_status_knew_pods_keep_their_versions(
     assert cluster.deployment["spec"]["template"] == template
     if weights.cache is None and reason == "SourceUnreachable":
         assert cluster.condition("Ready")["status"] == "True"
-        assert "told by their template" in warned(cluster)[0]
+        assert "keeps those of the pods' template" in warned(cluster)[0]
     cluster.now += 4000.0
     advance(cluster)
     cluster.settle()

@@ -81,7 +81,7 @@ def test_each_is_refused_by_its_name_and_allowed_by_it(privilege: Privilege, pod
     (condition,) = privileges.refused(world(pod))
     assert condition.reason == "SpecInvalid"
     assert condition.message.startswith("spec.template.spec.")
-    for word in (f"add {privilege} to its setting SPECULATIVE_TEMPLATE_PRIVILEGES", "remove it"):
+    for word in (f"add {privilege} to the setting SPECULATIVE_TEMPLATE_PRIVILEGES", "remove it"):
         assert word in condition.message
     assert privileges.refused(world(pod, (privilege.value,))) == ()
     assert privileges.refused(world(pod, (EVERY,))) == ()
@@ -123,7 +123,7 @@ def test_folders_of_nodes_are_bounded_where_the_operator_says_so() -> None:
 
     assert told() == told("/mnt") == told("/mnt/models") == told("/data", "/mnt/models") == ()
     (message,) = told("/mnt/model", "/mnt/models/deeper")
-    assert "nodePath is /mnt/models, which lies in none of /mnt/model, /mnt/models/deeper" in message
+    assert "nodePath is /mnt/models, which is outside of /mnt/model, /mnt/models/deeper" in message
     assert "SPECULATIVE_NODE_FOLDERS" in message
 
 

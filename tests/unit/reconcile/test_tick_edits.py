@@ -198,7 +198,7 @@ def test_a_taken_name_is_left_alone_and_said() -> None:
     assert ("Deployment", "demo", Reason.CREATED) in applies(outcome)
     ready = cluster.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "NameConflict")
-    assert "Service demo exists and belongs to nobody" in ready["message"]
+    assert "Service demo exists and has no owner" in ready["message"]
     assert Reason.NAME_CONFLICT in reasons(outcome)
 
 

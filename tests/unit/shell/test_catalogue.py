@@ -77,7 +77,7 @@ def test_rows_come_change_and_go_while_the_operator_runs(rows: Rows, caplog: pyt
         (HEADER + ONE.replace(",3,", ",0,"), "catalogue.csv, row 2, column k: '0': write a whole number from 1 to 64"),
         (HEADER + ONE.replace("eagle3", "egale3"), "catalogue.csv, row 2, column method: 'egale3': use one of"),
         ("\xe4".encode("latin-1").decode("latin-1"), "catalogue.csv, row 1"),
-        ("x" * (LARGEST + 1), "leave rows out"),
+        ("x" * (LARGEST + 1), "remove rows"),
     ],
     ids=["k", "method", "header", "size"],
 )
@@ -91,7 +91,7 @@ def test_bad_rows_are_told_once_and_the_good_ones_stay(
         assert rows.first() == "me/head"
     (told,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert said in told.getMessage()
-    assert "Those before stay in force" in told.getMessage()
+    assert "The previous rows are still used" in told.getMessage()
     assert rows.gauges() == (1.0, 1.0)
     rows.put(HEADER + TWO)
     assert rows.first() == "me/other"
@@ -106,4 +106,4 @@ def test_what_is_no_text_and_what_may_not_be_read(rows: Rows, caplog: pytest.Log
     rows.path.unlink()
     rows.path.mkdir()
     assert rows.first() == package
-    assert "let the operator read it" in caplog.text
+    assert "give the operator read permission" in caplog.text

@@ -83,7 +83,7 @@ def test_an_end_without_last_words_is_waited_for_and_then_believed(known: list[d
     """Job and pod come by two watches: the one's end may be seen before the other's."""
     assert job_seen(job("Complete"), known, NOW).phase is Phase.RUNNING
     late = job_seen(job("Complete", at=LONG_AGO), known, NOW)
-    assert (late.phase, late.result, late.trouble) == (Phase.SUCCEEDED, None, "it ended well but left no result")
+    assert (late.phase, late.result, late.trouble) == (Phase.SUCCEEDED, None, "it succeeded but left no result")
 
 
 def test_an_older_attempts_end_is_not_the_last_word() -> None:
@@ -99,7 +99,7 @@ def test_what_is_no_result_is_quoted_and_not_read() -> None:
 
 
 def test_a_job_of_somebody_else_is_refused() -> None:
-    with pytest.raises(ValueError, match="gemma-other bears no label"):
+    with pytest.raises(ValueError, match="gemma-other has no label"):
         job_seen(job(purpose="other"), [], NOW)
 
 

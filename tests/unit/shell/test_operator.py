@@ -236,7 +236,7 @@ async def test_a_stuck_worker_fails_the_liveness_probe(api: FakeApi, monkeypatch
         monkeypatch.setattr(run.operator.queue, "_clock", lambda: asyncio.get_running_loop().time() + 1e6)
         status, text = await run.get("/healthz")
         assert status == 503
-        assert "no visit of any has ended" in text
+        assert "no reconcile has ended" in text
 
 
 async def test_a_visit_that_breaks_is_logged_and_tried_again(

@@ -406,7 +406,7 @@ async def test_a_job_that_reads_waits_for_its_turn_and_says_so(rig: Rig) -> None
     await rig.visitor.visit(KEY)
     (seen,) = rig.seen[-1][0].jobs
     assert (seen.name, seen.phase) == ("gemma-inspect", Phase.RUNNING)
-    assert seen.trouble == "waits for its turn after those of other objects"
+    assert seen.trouble == "waits for the Jobs of other objects"
     rig.cache.remove(theirs)
     await rig.visitor.visit(KEY)
     assert {one["metadata"]["name"] for one in rig.api.find("Job")} == {"other-inspect", "gemma-inspect"}
@@ -430,7 +430,7 @@ async def test_a_turn_that_does_not_come_is_told_as_trouble_where_pods_wait(rig:
     rig.at += LONGEST
     await rig.visitor.visit(KEY)
     (problem,) = problems(rig)
-    assert problem.startswith("Job gemma-inspect has waited 10 minutes for its turn")
+    assert problem.startswith("Job gemma-inspect has waited 10 minutes for the")
     rig.cache.put(await rig.api.put(POD, pod()))
     await rig.visitor.visit(KEY)
     assert problems(rig) == [], "its pods serve: nobody waits"
