@@ -21,7 +21,7 @@ __all__ = [
     "Catalogue", "CatalogueError", "Choice", "Entry", "Match", "catalogue_of", "entries", "for_verifier", "packaged",
     "parse", "pick",
 ]  # fmt: skip
-REMEDY = "set speculator.method and speculator.model, or add a row of your own to the catalogue"
+REMEDY = "set speculator.method and speculator.model, or add your own row to the catalogue"
 """What to do where nothing is known."""
 
 
@@ -106,11 +106,11 @@ def pick(
     """
     known = (among or packaged()).known(verifier, tuple(base_models))
     if not known:
-        return Choice(None, f"no speculator is known for {_shown(verifier)}: {REMEDY}")
+        return Choice(None, f"the catalogue has no speculator for {_shown(verifier)}: {REMEDY}")
     served = [(match, one) for match, one in known if serves is None or serves(one)]
     if not served:
         unserved = ", ".join(sorted({one.method.value for _, one in known}))
-        reason = f"all that is known for {_shown(verifier)} is {unserved}, which this engine does not serve: {REMEDY}"
+        reason = f"the catalogue has only {unserved} for {_shown(verifier)}, which this engine does not serve: {REMEDY}"
         return Choice(None, reason)
     match, entry = served[0]
     place = _place(len(served), len(known), asked=serves is not None)

@@ -49,10 +49,10 @@ def said(
     verdict = {True: "Fits", False: "Does not fit", None: "Too close to call"}[fits]
     budget = f"{found.share:.0%} of {_gib(found.memory_bytes)} GiB is {_gib(found.memory_bytes * found.share)} GiB"
     left = found.cache_bytes
-    rest = f"less {weights} and reserve {_gib(found.reserve_bytes)}, leaves {_gib(left)} GiB for the KV cache"
+    rest = f"minus {weights} and reserve {_gib(found.reserve_bytes)}, leaves {_gib(left)} GiB for the KV cache"
     text = f"{verdict}: on {where} {budget}; that, {rest}; {_held(found, length, each)}."
     text += _cost(found, each)
-    return text + (f" Not certain: {'; '.join(unsure)}." if unsure else "")
+    return text + (f" Uncertain: {'; '.join(unsure)}." if unsure else "")
 
 
 def suggested(
@@ -63,7 +63,7 @@ def suggested(
         return tuple(_remedies(found, length, spec, accelerator))
     most, held = spec.verifier.max_num_seqs, found.requests(each)
     if most is not None and held < most:
-        why = f"{most} requests of {each:,} tokens do not fit at once: the engine would preempt some"
+        why = f"{most} requests of {each:,} tokens do not fit together: the engine would preempt some"
         return (Suggestion("verifier.maxNumSeqs", str(max(int(held), 1)), why),)
     return ()
 
@@ -80,7 +80,7 @@ def known_products(spec: DeploymentSpec) -> list[str]:
 def _held(found: Room, length: int, each: int) -> str:
     one = f"a request of {length:,} tokens (maxModelLen) takes {_gib(found.request_bytes(length))} GiB"
     if found.cache_bytes <= 0.0:
-        return f"the weights alone need more than there is, and {one}"
+        return f"the weights alone exceed the memory, and {one}"
     held = found.requests(length)
     if held < 1.0:
         return f"{one}, more than that: {found.longest():,} tokens would fit"
@@ -95,7 +95,7 @@ def _cost(found: Room, each: int) -> str:
         return ""
     return (
         f" Without the speculator the KV cache would hold {without:,} tokens instead of {now:,}: "
-        f"hard off gives back {without - now:,} ({(without - now) / without:.1%})."
+        f"hard off frees {without - now:,} ({(without - now) / without:.1%})."
     )
 
 

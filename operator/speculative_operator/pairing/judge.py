@@ -96,5 +96,5 @@ def _engine(rules: EngineRules) -> Iterator[Finding]:
 def _unread(verifier: ModelFacts, drafter: ModelFacts | None) -> Iterator[Finding]:
     for side, facts in (("verifier", verifier), ("speculator", drafter)):
         if facts is not None and not facts.config:
-            message = f"nothing could be read of the {side}'s configuration, so that little was compared"
+            message = f"the {side}'s configuration could not be read, so little was compared"
             yield info(Code.FACTS_MISSING, f"{side} config.json", (None, None), message)

@@ -134,10 +134,10 @@ def _unsure(verifier: ModelFacts, drafter: Holding | None, spec: DeploymentSpec,
     told = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
     arguments = [one for one in spec.engine.args if any(part in one for part in _OWN_MEMORY)]
     found = [
-        ("" if drafter is not None else "what the speculator holds is not known"),
-        ("" if told else f"what quantization {asked} makes of the weights is not known"),
+        ("" if drafter is not None else "the size of the speculator is unknown"),
+        ("" if told else f"the size of the weights under quantization {asked} is unknown"),
         ("" if not counted else "the weights were counted from config.json, not read from the files"),
-        ("" if "compress_ratios" not in config else "pages of compressed caches are larger than what they hold"),
+        ("" if "compress_ratios" not in config else "pages of compressed caches are larger than their content"),
         *(f"engine.args has {one.split('=')[0]}" for one in arguments),
     ]
     return tuple(one for one in found if one)
@@ -146,10 +146,8 @@ def _unsure(verifier: ModelFacts, drafter: Holding | None, spec: DeploymentSpec,
 def _untold(verifier: ModelFacts, length: int | None) -> str:
     named = verifier.pin.location or "the verifier"
     if length is None:
-        return (
-            f"{named}: config.json does not tell the longest context; set verifier.maxModelLen to have memory judged."
-        )
-    return f"{named}: config.json does not tell layers and KV heads in a form that is known here; memory is not judged."
+        return f"{named}: config.json does not state the longest context; set verifier.maxModelLen to check memory."
+    return f"{named}: config.json states layers and KV heads in an unknown form; memory is not checked."
 
 
 def _unknown_accelerator(own: Holding, drafter: Holding, spec: DeploymentSpec) -> Fit:
@@ -157,7 +155,7 @@ def _unknown_accelerator(own: Holding, drafter: Holding, spec: DeploymentSpec) -
     held = (own.weight_bytes + drafter.weight_bytes) / 2**30
     why = f"accelerator.product {asked} is not in the table" if asked else "accelerator.product is not set"
     message = (
-        f"{why}, so memory is not judged: the weights need {held:.1f} GiB on each accelerator; "
+        f"{why}, so memory is not checked: the weights need {held:.1f} GiB on each accelerator; "
         f"set it to one of {', '.join(known_products(spec))}."
     )
     return Fit(None, message, verifier_bytes=own.weight_bytes, speculator_bytes=drafter.weight_bytes)

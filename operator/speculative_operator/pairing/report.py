@@ -13,10 +13,10 @@ KINDS: Mapping[Kind, str] = {
     Kind.SAME_FAMILY: "a smaller model of the verifier's family drafts",
     Kind.QUANTIZED_TWIN: "the verifier's own weights in another number format draft",
     Kind.CROSS_FAMILY: "a model of another family drafts",
-    Kind.PURPOSE_TRAINED: "a drafter that was trained for one verifier",
+    Kind.PURPOSE_TRAINED: "a speculator that was trained for one verifier",
     Kind.IN_VERIFIER: "heads or modules of the verifier itself draft",
     Kind.DRAFT_FREE: "tokens are looked up in the text; no model drafts",
-    Kind.UNKNOWN: "the files do not tell",
+    Kind.UNKNOWN: "the files do not say",
 }
 """What each kind is; docs/pairs.md explains them."""
 
@@ -84,4 +84,4 @@ def _line(one: Finding) -> str:
 
 
 def _promised(expected: Expected | None) -> str:
-    return "no acceptance was published for it" if expected is None else f"expected: {expectation(expected)}"
+    return "no published acceptance" if expected is None else f"expected: {expectation(expected)}"

@@ -129,11 +129,11 @@ def test_only_what_the_engine_serves_is_picked() -> None:
     none = pick("zai-org/GLM-4.6", (), lambda one: one.method is Method.EAGLE3)
     assert none.entry is None
     assert none.reason.startswith(
-        "all that is known for zai-org/GLM-4.6 is mtp, which this engine does not serve: set speculator.method and"
+        "the catalogue has only mtp for zai-org/GLM-4.6, which this engine does not serve: set speculator.method and"
     )
     unknown = pick("org/unknown")
     assert (unknown.entry, unknown.others) == (None, 0)
-    assert unknown.reason.startswith("no speculator is known for org/unknown: set speculator.method")
+    assert unknown.reason.startswith("the catalogue has no speculator for org/unknown: set speculator.method")
 
 
 def test_drafters_for_one_language_go_last() -> None:

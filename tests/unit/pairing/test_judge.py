@@ -56,8 +56,8 @@ def test_an_error_tells_both_values_and_what_to_do() -> None:
         "speculator config.json hidden_size",
         "8192",
         "4096",
-        "the head reads hidden states 4096 wide, the verifier's are 8192 wide: the engine would fail",
-        "name a speculator that was trained for this verifier",
+        "the head reads hidden states of width 4096, but the verifier's width is 8192: the engine would fail",
+        "use a speculator that was trained for this verifier",
     )
 
 
@@ -252,7 +252,7 @@ def test_a_large_drafter_is_told() -> None:
 
     ours, theirs = "Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8"
     twin = judged(weighing(ours, 65_500_000_000), weighing(theirs, 34_000_000_000), Method.DRAFT_MODEL)
-    assert found(twin, Code.DRAFTER_LARGE).message.startswith("the drafter's weights are 52%")
+    assert found(twin, Code.DRAFTER_LARGE).message.startswith("the speculator's weights are 52%")
     small = judged(weighing(ours, 65_500_000_000), weighing("Qwen/Qwen3-0.6B", 1_500_000_000), Method.DRAFT_MODEL)
     assert small.warnings == ()
 
@@ -371,14 +371,15 @@ def test_other_engines_are_judged_by_files() -> None:
 def test_reasons_and_lines_for_conditions() -> None:
     good = judged(facts(LLAMA), facts("SpecForge/llama3-8B-eagle3"))
     assert report.reason(good) is Reason.PAIR_MATCHES
-    assert report.message(good).startswith("a drafter that was trained for one verifier; expected: ")
+    assert report.message(good).startswith("a speculator that was trained for one verifier; expected: ")
     doubtful = judged(facts("deepseek-ai/DeepSeek-R1-Distill-Llama-8B"), facts(NAMING))
     assert report.reason(doubtful) is Reason.PAIR_DOUBTFUL
     wrong = judged(facts("meta-llama/Llama-3.1-70B-Instruct"), facts(EAGLE3))
     assert report.reason(wrong) is Reason.PAIR_MISMATCH
     assert report.message(wrong) == (
-        "speculator config.json hidden_size: the head reads hidden states 4096 wide, the verifier's are 8192 wide: the "
-        "engine would fail (verifier 8192, speculator 4096); name a speculator that was trained for this verifier"
+        "speculator config.json hidden_size: the head reads hidden states of width 4096, but the verifier's width is "
+        "8192: the engine would fail (verifier 8192, speculator 4096); use a speculator that was trained for this "
+        "verifier"
     )
     first = report.findings(wrong)[0]
     assert (first["code"], first["verifier"], first["speculator"]) == ("HiddenSizeDiffers", "8192", "4096")

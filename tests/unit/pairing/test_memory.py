@@ -51,11 +51,11 @@ def test_every_term_by_value() -> None:
 
 def test_the_message_tells_the_arithmetic() -> None:
     message = judged(max_model_len=8192, context=2000).message
-    assert message.startswith("Fits: on H100-SXM 90% of 74.5 GiB is 67.1 GiB; that, less verifier 15.0, speculator 0.8")
+    assert message.startswith("Fits: on H100-SXM 90% of 74.5 GiB is 67.1 GiB; that, minus verifier 15.0, speculator")
     assert (
         "a request of 8,192 tokens (maxModelLen) takes 1.0 GiB, so 47 run at once, and 192 of 2,000 tokens" in message
     )
-    assert "hard off gives back 18,528 (4.6%)" in message
+    assert "hard off frees 18,528 (4.6%)" in message
 
 
 def test_what_hard_off_gives_back_is_what_the_drafter_costs() -> None:
@@ -83,7 +83,7 @@ def test_weights_alone_too_large() -> None:
     found = fit(large, None, spec(None, tensor_parallel_size=8), on("H100-SXM"))
     assert found.fits is False
     assert found.kv_bytes < 0 == found.requests
-    assert "the weights alone need more than there is" in found.message
+    assert "the weights alone exceed the memory" in found.message
     assert ("verifier.tensorParallelSize", "16") in {(one.field, one.value) for one in found.suggestions}
     assert not any(one.field == "verifier.maxModelLen" for one in found.suggestions)
 
@@ -119,7 +119,7 @@ def test_an_unknown_accelerator_is_not_judged() -> None:
     found = fit(VERIFIER, HEAD, spec(product=""), None)
     assert found.fits is None
     assert found.message.startswith(
-        "accelerator.product is not set, so memory is not judged: the weights need 15.7 GiB"
+        "accelerator.product is not set, so memory is not checked: the weights need 15.7 GiB"
     )
     assert "H100-SXM" in found.message
     assert "MI300X" not in found.message
@@ -129,9 +129,9 @@ def test_an_unknown_accelerator_is_not_judged() -> None:
 @pytest.mark.parametrize(
     ("verifier", "said"),
     [
-        (model({}), "does not tell the longest context"),
-        (model({"max_position_embeddings": 4096}), "does not tell layers and KV heads"),
-        (model(LLAMA_8B | {"block_configs": [{}]}), "does not tell layers and KV heads"),
+        (model({}), "does not state the longest context"),
+        (model({"max_position_embeddings": 4096}), "states layers and KV heads"),
+        (model(LLAMA_8B | {"block_configs": [{}]}), "states layers and KV heads"),
     ],
 )
 def test_what_a_config_does_not_tell_is_not_guessed(verifier: Any, said: str) -> None:
@@ -143,7 +143,7 @@ def test_what_a_config_does_not_tell_is_not_guessed(verifier: Any, said: str) ->
 @pytest.mark.parametrize(
     ("verifier", "drafter", "asked", "said"),
     [
-        (VERIFIER, None, spec(max_model_len=131072, product="L4"), "what the speculator holds is not known"),
+        (VERIFIER, None, spec(max_model_len=131072, product="L4"), "the size of the speculator is unknown"),
         (VERIFIER, HEAD, spec(max_model_len=131072, args=("--cpu-offload-gb=16",)), "engine.args has --cpu-offload-gb"),
         (VERIFIER, HEAD, spec(max_model_len=131072, quantization="torchao"), "quantization torchao"),
         (model(LLAMA_8B), HEAD, spec(max_model_len=131072), "counted from config.json"),

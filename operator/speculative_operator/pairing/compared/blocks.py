@@ -27,11 +27,15 @@ def _block(pair: Pair) -> Iterator[Finding]:
         return
     omni = reading.text(pair.verifier.config, "model_type") == _OMNI and pair.method is Method.DSPARK
     if omni and not pair.inside and pair.rules.divisible_modules and pair.k != trained:
-        message = f"{pair.rules.engine} takes this drafter with K {trained} only, its block; K reaches {pair.k}"
+        message = (
+            f"{pair.rules.engine} accepts this speculator only with K {trained}, its block size; K reaches {pair.k}"
+        )
         remedy = f"set spec.speculation.mode: Static and numSpeculativeTokens: {trained}"
         yield error(Code.BLOCK_EXCEEDED, _FIELD, (pair.k, trained), message, remedy)
     elif pair.k > trained:
-        message = f"K reaches {pair.k}, and the drafter was trained for blocks of {trained} drafts: later ones fail"
+        message = (
+            f"K reaches {pair.k}, but the speculator was trained for blocks of {trained} drafts: later drafts fail"
+        )
         remedy = f"set it to {trained} or less"
         yield warning(Code.BLOCK_EXCEEDED, _FIELD, (pair.k, trained), message, remedy)
 
@@ -39,5 +43,5 @@ def _block(pair: Pair) -> Iterator[Finding]:
 def _heads(pair: Pair) -> Iterator[Finding]:
     count = reading.first_whole(pair.drafter.config, ("medusa_num_heads", "num_heads", "n_predict"))
     if count is not None and pair.k > count:
-        message = f"K reaches {pair.k}, and config.json names {count} heads, each of which drafts one token"
+        message = f"K reaches {pair.k}, but config.json has {count} heads, each of which drafts one token"
         yield warning(Code.HEADS_EXCEEDED, _FIELD, (pair.k, count), message, f"set it to {count} or less")

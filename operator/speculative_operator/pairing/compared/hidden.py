@@ -14,7 +14,7 @@ from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Finding
 from speculative_operator.pairing.pair import BLOCKS, INNER, Pair, error, warning
 
-_REMEDY = "name a speculator that was trained for this verifier"
+_REMEDY = "use a speculator that was trained for this verifier"
 _STREAMS = ("hc_mult", "hc_count")
 """Keys of verifiers that keep several streams of hidden states: what a head reads of them is not `hidden_size`."""
 _EAGLE3_LAYERS = 3
@@ -38,7 +38,9 @@ def _width(pair: Pair) -> Iterator[Finding]:
     if ours is None or told is None or told[1] == ours:
         return
     field = told[0] if told[0].startswith("tensor") else f"config.json {told[0]}"
-    message = f"the head reads hidden states {told[1]} wide, the verifier's are {ours} wide: the engine would fail"
+    message = (
+        f"the head reads hidden states of width {told[1]}, but the verifier's width is {ours}: the engine would fail"
+    )
     yield error(Code.HIDDEN_SIZE_DIFFERS, f"speculator {field}", (ours, told[1]), message, _REMEDY)
 
 
@@ -61,7 +63,7 @@ def _projection(pair: Pair) -> Iterator[Finding]:
         return
     field = f"speculator tensor {found[0]}"
     message = (
-        f"its first projection takes {found[1][1]} values, and {inputs} hidden states of {ours} are {inputs * ours}"
+        f"its first projection takes {found[1][1]} values, but {inputs} hidden states of {ours} are {inputs * ours}"
     )
     yield error(Code.AUXILIARY_INPUT_DIFFERS, field, (inputs * ours, found[1][1]), message, _REMEDY)
 
@@ -88,12 +90,12 @@ def _layers(pair: Pair) -> Iterator[Finding]:
     if beyond:
         shift = 1 if key.endswith("target_layer_ids") else 0
         named = ", ".join(str(one - shift) for one in beyond)
-        message = f"the verifier has {count} layers: it never yields what the head reads of {named}"
+        message = f"the verifier has {count} layers: it has no layer {named}, which the head reads"
         field = f"speculator config.json {key}"
         yield error(Code.AUXILIARY_LAYERS_BEYOND, field, (f"{count} layers", named), message, _REMEDY)
     made_for = reading.whole(pair.drafter.config, "num_target_layers")
     if pair.method in BLOCKS and made_for is not None and made_for != count and not beyond:
-        message = f"the drafter was made for a verifier of {made_for} layers; this one has {count}"
+        message = f"the speculator was made for a verifier of {made_for} layers, but this one has {count}"
         yield warning(
             Code.LAYERS_DIFFER, "speculator config.json num_target_layers", (count, made_for), message, _REMEDY
         )

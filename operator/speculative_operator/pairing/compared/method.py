@@ -31,7 +31,7 @@ def _method(pair: Pair) -> Iterator[Finding]:
     values = (f"asked: {pair.method}", f"{found} ({pair.nature.told_by})")
     renamed = _renamed(pair)
     if renamed is not None:
-        message = f"{pair.rules.engine} takes it for {renamed} because of its name, whatever the spec says"
+        message = f"{pair.rules.engine} treats it as {renamed} because of its name, whatever the spec says"
         yield warning(Code.METHOD_DIFFERS, _FIELD, values, message, f"set spec.speculator.method: {renamed}")
         return
     message = f"the speculator is of method {found}, by its {pair.nature.told_by}: {pair.method} cannot load it"
@@ -63,7 +63,7 @@ def _format(pair: Pair) -> Iterator[Finding]:
         f"{pair.rules.engine} {pair.rules.version} reads speculators checkpoints of type {', '.join(sorted(known))}, "
         f"not {named}"
     )
-    remedy = "name a speculator in one of these formats, or its original, unconverted checkpoint"
+    remedy = "use a speculator in one of these formats, or its original, unconverted checkpoint"
     yield error(
         Code.FORMAT_UNSUPPORTED, "speculator config.json speculators_model_type", (None, named), message, remedy
     )
@@ -74,13 +74,13 @@ def _one_pass(pair: Pair) -> Iterator[Finding]:
     if pair.method in BLOCKS:
         return
     if pair.nature.parallel and not asked and pair.nature.method is pair.method:
-        message = "the drafter was trained to draft all tokens in one pass; drafting one by one, it drafts worse"
+        message = "the speculator was trained to draft all tokens in one pass and drafts worse one by one"
         values = ("false", pair.nature.told_by)
         yield warning(Code.PARALLEL_UNSET, _PARALLEL, values, message, "set it to true")
     told = drafter.filler(pair.drafter)
     if asked and not told and pair.rules.parallel_token and pair.drafter.config:
-        message = "drafting in one pass fills places with a token that config.json must name, and none is named"
-        remedy = "set it to false, or name a speculator that was trained for it"
+        message = "drafting in one pass needs a mask token, which config.json does not name"
+        remedy = "set it to false, or use a speculator that was trained for it"
         yield error(Code.PARALLEL_UNTRAINED, _PARALLEL, ("true", "no pard_token or ptd_token_id"), message, remedy)
 
 
@@ -89,8 +89,8 @@ def _inner_states(pair: Pair) -> Iterator[Finding]:
     if pair.method not in INNER or not named or named[0] not in pair.rules.no_inner_states:
         return
     message = (
-        f"{pair.rules.engine} {pair.rules.version} takes no hidden states from inside {named[0]}, which {pair.method} "
+        f"{pair.rules.engine} {pair.rules.version} cannot read hidden states inside {named[0]}, which {pair.method} "
         "needs"
     )
-    remedy = "use eagle, draft_model or ngram, or an image of the engine that has learned it"
+    remedy = "use eagle, draft_model or ngram, or an image of the engine that supports it"
     yield warning(Code.VERIFIER_UNSUPPORTED, "verifier config.json architectures", (named[0], None), message, remedy)

@@ -37,11 +37,13 @@ def findings(pair: Pair) -> Iterator[Finding]:
     key, count = found
     values, field = (f"{count} modules", None), f"{side} config.json {key}"
     if pair.k % count and pair.rules.divisible_modules:
-        message = f"K reaches {pair.k}, and {pair.rules.engine} takes at most {count}, or a multiple of it"
+        message = f"K reaches {pair.k}, and {pair.rules.engine} accepts at most {count}, or a multiple of it"
         remedy = f"set spec.speculation.maxSpeculativeTokens: {count}, or a Static K of {pair.k - pair.k % count}"
         yield error(Code.MODULES_NOT_DIVIDING, field, values, message, remedy)
     else:
-        message = f"K reaches {pair.k} with {count} module{'s' * (count > 1)}: they are run again on their own output"
+        message = (
+            f"K reaches {pair.k} with {count} module{'s' * (count > 1)}: the engine runs them again on their own output"
+        )
         yield info(Code.MODULES_REUSED, field, values, message)
 
 
@@ -58,10 +60,12 @@ def modules(facts: ModelFacts) -> tuple[str, int] | None:
 def _absent(pair: Pair) -> Iterator[Finding]:
     facts = pair.verifier
     family = reading.model_type(facts)
-    remedy = "use another method (eagle3, draft_model, ngram), or a checkpoint that has kept its modules"
+    remedy = "use another method (eagle3, draft_model, ngram), or a checkpoint that still has its modules"
     if modules(facts) is not None:
         if reading.headers_read(facts) and not _tensors(facts):
-            message = "config.json names mtp modules, and no tensor of them was seen: converted copies often drop them"
+            message = (
+                "config.json names mtp modules, but the checkpoint lacks their tensors, as converted copies often do"
+            )
             yield warning(Code.MODULES_ABSENT, "verifier weights", ("no mtp tensor", None), message, remedy)
         return
     if not facts.config or _tensors(facts):
@@ -70,7 +74,9 @@ def _absent(pair: Pair) -> Iterator[Finding]:
         message = "config.json says that the checkpoint has no modules that predict further tokens"
         yield error(Code.MODULES_ABSENT, f"{_FIELD} {_none_by_number(facts)}", ("0", None), message, remedy)
     elif pair.rules.mtp_types is not None and family and not _types(facts) & pair.rules.mtp_types:
-        message = f"{pair.rules.engine} {pair.rules.version} knows no mtp modules of a {family}, and config.json none"
+        message = (
+            f"{pair.rules.engine} {pair.rules.version} knows no mtp modules of a {family}, and config.json names none"
+        )
         yield error(Code.MODULES_ABSENT, f"{_FIELD} model_type", (family, None), message, remedy)
     else:
         message = "config.json names no modules that predict further tokens"

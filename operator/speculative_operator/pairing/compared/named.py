@@ -22,7 +22,7 @@ _QUANTIZED = re.compile(
 )
 """Ends of names that tell another number format of the same weights."""
 _VENDOR = re.compile(r"^meta-(?=llama)")
-_REMEDY = "name the speculator that was trained for this verifier; measure acceptance before relying on this one"
+_REMEDY = "use a speculator that was trained for this verifier, or measure acceptance before you rely on this one"
 
 
 def findings(pair: Pair) -> Iterator[Finding]:
@@ -39,16 +39,16 @@ def findings(pair: Pair) -> Iterator[Finding]:
         code, how = derived
         if code is Code.VERIFIER_QUANTIZED:
             message = f"{ours} is {how} {shown}, for which the speculator was trained: acceptance may be a little lower"
-            yield warning(code, field, values, message, "compare acceptance with that of the model it names")
+            yield warning(code, field, values, message, "compare acceptance with that of the model that it names")
             return
         message = (
-            f"{ours} is {how} {shown}, for which the speculator was trained: it writes other text by now, and "
+            f"{ours} is {how} {shown}, for which the speculator was trained: its text now differs, and "
             "acceptance may be near zero where tuning changed most"
         )
         yield warning(code, field, values, message, _REMEDY)
     elif pair.verifier.pin.scheme is not Scheme.HF and not pair.verifier.base_models:
-        message = f"the speculator was trained for {shown}; where our verifier lies does not tell whether it is that"
-        yield info(Code.VERIFIER_UNNAMED, field, values, message, "make sure that it is")
+        message = f"the speculator was trained for {shown}; this verifier's address does not show whether it is that"
+        yield info(Code.VERIFIER_UNNAMED, field, values, message, "make sure that it is that model")
     else:
         message = (
             f"the speculator was trained for {shown}, not for {ours}: it loads if the shapes agree, and acceptance may "

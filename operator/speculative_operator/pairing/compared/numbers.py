@@ -32,7 +32,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
     ours = pair.spec.verifier.dtype or reading.dtype(pair.verifier)
     theirs = reading.dtype(pair.drafter)
     if not pair.inside and ours and theirs and ours not in (theirs, "auto"):
-        message = f"its weights are {theirs} and are converted to {ours}, in which the verifier runs"
+        message = f"its weights are {theirs}, which the engine converts to {ours}, the verifier's format"
         yield info(Code.DTYPE_DIFFERS, "speculator config.json dtype", (ours, theirs), message)
     if pair.rules.checks_quantization:
         yield from _quantized("verifier", pair.spec.verifier.quantization, pair.verifier)
@@ -65,9 +65,11 @@ def _large(pair: Pair) -> Iterator[Finding]:
     if pair.inside or pair.method is not Method.DRAFT_MODEL or not _above_zero(ours) or not _above_zero(theirs):
         return
     if theirs >= LARGE * ours:
-        message = f"the drafter's weights are {theirs / ours:.0%} of the verifier's: drafting costs about what it saves"
+        message = (
+            f"the speculator's weights are {theirs / ours:.0%} of the verifier's: drafting costs about what it saves"
+        )
         values = (f"{ours} bytes", f"{theirs} bytes")
-        yield warning(Code.DRAFTER_LARGE, "speculator weights", values, message, "name a smaller model of the family")
+        yield warning(Code.DRAFTER_LARGE, "speculator weights", values, message, "use a smaller model of the family")
 
 
 def _above_zero(value: object) -> bool:

@@ -26,8 +26,8 @@ def findings(pair: Pair) -> Iterator[Finding]:
     if count is None or count % size == 0:
         return
     field = "speculator config.json num_attention_heads"
-    message = f"{count} attention heads do not divide by tensor parallel size {size}: the engine refuses to start"
-    remedy = f"set spec.verifier.tensorParallelSize to a divisor of {count}, or name another speculator"
+    message = f"{count} attention heads are not divisible by tensor parallel size {size}: the engine refuses to start"
+    remedy = f"set spec.verifier.tensorParallelSize to a divisor of {count}, or use another speculator"
     yield error(Code.HEADS_NOT_DIVISIBLE, field, (f"tensor parallel {size}", count), message, remedy)
 
 
@@ -36,7 +36,7 @@ def of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) 
     size, count = spec.verifier.tensor_parallel_size, _heads(verifier)
     if not rules.divisible_heads or count is None or count % size == 0:
         return
-    message = f"{count} attention heads do not divide by tensor parallel size {size}: the engine refuses to start"
+    message = f"{count} attention heads are not divisible by tensor parallel size {size}: the engine refuses to start"
     remedy = f"set it to a divisor of {count}"
     yield error(Code.HEADS_NOT_DIVISIBLE, "spec.verifier.tensorParallelSize", (count, None), message, remedy)
 

@@ -29,11 +29,11 @@ def findings(pair: Pair) -> Iterator[Finding]:
         return
     field, values = "speculator config.json max_position_embeddings", (longest, known)
     if pair.method in _OWN:
-        message = f"requests of up to {longest} tokens, and the drafter knows {known} positions: longer ones get none"
-        remedy = f"set spec.verifier.maxModelLen: {known}, or name a drafter for longer texts"
+        message = f"requests have up to {longest} tokens, but drafts end at the speculator's {known} positions"
+        remedy = f"set spec.verifier.maxModelLen: {known}, or use a speculator for longer texts"
         yield warning(Code.POSITIONS_SHORT, field, values, message, remedy)
     elif pair.method in _STRETCHED and pair.rules.stretches_positions:
-        message = f"the head was configured for {known} positions and is run beyond; it may draft worse there"
+        message = f"the head is configured for {known} positions and may draft worse beyond them"
         yield info(Code.POSITIONS_SHORT, field, values, message)
     elif pair.method in _STRETCHED:
         message = f"the head is configured for {known} positions; beyond them the engine may read out of bounds"
@@ -47,7 +47,7 @@ def beyond(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> It
     if asked is None or allowed is None or asked <= allowed or not rules.checks_lengths or _overridden(spec):
         return
     field = "spec.verifier.maxModelLen"
-    message = f"{asked} tokens, and config.json of the verifier allows {allowed}: {rules.engine} refuses to start"
+    message = f"{asked} tokens, but config.json of the verifier allows {allowed}: {rules.engine} refuses to start"
     remedy = f"set it to {allowed} or less"
     if _scaled(verifier):
         yield warning(Code.CONTEXT_BEYOND, field, (allowed, None), message, remedy)

@@ -24,7 +24,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
     if ours.added_hash and theirs.added_hash and ours.added_hash != theirs.added_hash:
         yield warning(
             Code.ADDED_TOKENS_DIFFER, "speculator tokenizer.json added_tokens", (ours.added_hash, theirs.added_hash),
-            "tokens for roles, tools or thinking differ: drafts around them will be refused",
+            "tokens for roles, tools or thinking differ: the verifier rejects drafts around them",
             "prefer a speculator of the verifier's own generation",
         )  # fmt: skip
     if pair.method is not Method.DRAFT_MODEL:
@@ -32,7 +32,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
     yield from _ends(ours.special, theirs.special)
     if ours.chat_template_hash and theirs.chat_template_hash and ours.chat_template_hash != theirs.chat_template_hash:
         values = (ours.chat_template_hash, theirs.chat_template_hash)
-        message = "the verifier's template is applied; the draft model was tuned on prompts of another form"
+        message = "the engine applies the verifier's template, but the draft model was trained with another one"
         yield info(Code.CHAT_TEMPLATE_DIFFERS, "speculator tokenizer_config.json chat_template", values, message)
 
 
@@ -42,5 +42,5 @@ def _ends(ours: Mapping[str, str], theirs: Mapping[str, str]) -> Iterator[Findin
         if one and other and one != other:
             yield info(
                 Code.SPECIAL_TOKENS_DIFFER, f"speculator tokenizer_config.json {name}", (one, other),
-                "the draft model ends or begins texts otherwise; drafts there are refused",
+                "the draft model begins or ends texts with other tokens; the verifier rejects drafts there",
             )  # fmt: skip

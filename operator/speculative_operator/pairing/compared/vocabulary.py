@@ -57,27 +57,29 @@ def _tokenizers(pair: Pair) -> Iterator[Finding]:
     if _akin(pair):
         yield warning(
             Code.VOCABULARY_DIFFERS, field, values,
-            "same family and size, but not every token is the same; drafts of the others are refused",
-            "compare the two tokenizers, and take the speculator made for this verifier",
+            "family and size are the same, but some tokens differ; the verifier rejects drafts of those",
+            "compare the two tokenizers, and use the speculator made for this verifier",
         )  # fmt: skip
         return
-    remedy = "name a speculator with the verifier's tokenizer"
+    remedy = "use a speculator with the verifier's tokenizer"
     if pair.method is Method.DRAFT_MODEL and pair.rules.heterogeneous:
         remedy += ", or set spec.speculator.heterogeneousVocabulary: true"
-    message = "token ids stand for other text than the verifier's: drafts would be accepted by chance only"
+    message = "token ids mean other text than the verifier's: drafts would be accepted only by chance"
     yield error(Code.VOCABULARY_DIFFERS, field, values, message, remedy)
 
 
 def _mapped(pair: Pair, different: bool | None, values: tuple[object, object]) -> Iterator[Finding]:
     field = "spec.speculator.heterogeneousVocabulary"
     if different is False and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.drafter):
-        message = "both models have one vocabulary; mapping it costs time in every step and rules out faster runners"
+        message = (
+            "both models have the same vocabulary; mapping it costs time in every step and excludes faster runners"
+        )
         yield warning(Code.MAPPING_UNNEEDED, field, values, message, "set it to false")
     elif different and pair.rules.heterogeneous is False:
         message = f"{pair.rules.engine} {pair.rules.version} cannot map one vocabulary to another"
-        yield error(Code.VOCABULARY_DIFFERS, field, values, message, "name a speculator with the verifier's tokenizer")
+        yield error(Code.VOCABULARY_DIFFERS, field, values, message, "use a speculator with the verifier's tokenizer")
     elif different:
-        message = "the vocabularies are mapped; what only one of them has is never drafted"
+        message = "vLLM maps the vocabularies; tokens that only one of them has are never drafted"
         yield info(Code.VOCABULARY_MAPPED, field, values, message)
 
 
@@ -88,14 +90,14 @@ def _sizes_of_models(pair: Pair) -> Iterator[Finding]:
     field, values = "speculator config.json vocab_size", (ours, theirs)
     if pair.rules.same_vocabulary_size:
         padding = " (the same tokenizer with other padding)" if differ(pair) is False else ""
-        remedy = "name a speculator with the verifier's vocab_size"
+        remedy = "use a speculator with the verifier's vocab_size"
         if pair.rules.heterogeneous:
             remedy += ", or set spec.speculator.heterogeneousVocabulary: true"
         message = f"{pair.rules.engine} refuses a draft model of another vocab_size{padding}"
         yield error(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, remedy)
     elif not padded(ours, theirs) and differ(pair) is None:
         message = "sizes differ by more than padding: the tokenizers are probably different"
-        yield warning(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, "name a speculator of the same family")
+        yield warning(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, "use a speculator of the same family")
     elif padded(ours, theirs):
         yield info(Code.VOCABULARY_SIZE_DIFFERS, field, values, "one is padded further than the other")
 
@@ -105,20 +107,20 @@ def _size_of_head(pair: Pair) -> Iterator[Finding]:
     if (own := _unmapped(pair)) is not None:
         message = (
             f"the head drafts {ours} tokens, as many as the verifier has, of a vocabulary of {own}: "
-            f"{pair.rules.engine} reads no map then, and ends at the first draft"
+            f"{pair.rules.engine} then reads no map, and ends at the first draft"
         )
-        remedy = "set its vocab_size to its draft_vocab_size, or name a speculator that was trained for this verifier"
+        remedy = "set its vocab_size to its draft_vocab_size, or use a speculator that was trained for this verifier"
         yield error(Code.VOCABULARY_SIZE_DIFFERS, "speculator config.json vocab_size", (ours, own), message, remedy)
         return
     for field, theirs in _sizes_of_head(pair):
         if ours is None or ours == theirs:
             continue
         if padded(ours, theirs):
-            message = "of one vocabulary with other padding, as it seems"
+            message = "probably of one vocabulary with other padding"
             yield info(Code.VOCABULARY_SIZE_DIFFERS, field, (ours, theirs), message)
             continue
         message = "the head was trained for another vocabulary: its token ids are not the verifier's"
-        remedy = "name a speculator that was trained for this verifier"
+        remedy = "use a speculator that was trained for this verifier"
         yield error(Code.VOCABULARY_SIZE_DIFFERS, field, (ours, theirs), message, remedy)
         return
 
@@ -147,8 +149,8 @@ def _draft_vocabulary(pair: Pair) -> Iterator[Finding]:
         return
     field = "speculator config.json draft_vocab_size"
     if ours is not None and drafts > ours and not padded(drafts, ours):
-        message = "the head may draft ids beyond the verifier's vocabulary, which no embedding has"
-        remedy = "name a speculator that was trained for this verifier"
+        message = "the head may draft ids beyond the verifier's vocabulary, which have no embedding"
+        remedy = "use a speculator that was trained for this verifier"
         yield error(Code.DRAFT_VOCABULARY_TOO_LARGE, field, (ours, drafts), message, remedy)
         return
     found = reading.shape(pair.drafter, *_MAP)
@@ -156,8 +158,8 @@ def _draft_vocabulary(pair: Pair) -> Iterator[Finding]:
         yield _misshaped(f"speculator tensor {found[0]}", (drafts,), found[1])
     partial = ours is not None and drafts < ours and not padded(drafts, ours)
     if found is None and partial and reading.headers_read(pair.drafter):
-        message = f"the head drafts {drafts} of {ours} tokens, and no tensor d2t tells which: ids would be misread"
-        remedy = "export the speculator again with its d2t map, or name another"
+        message = f"the head drafts {drafts} of {ours} tokens, without a tensor d2t that says which"
+        remedy = "export the speculator again with its d2t map, or use another"
         yield error(Code.DRAFT_MAP_MISSING, "speculator tensor d2t", (ours, drafts), message, remedy)
     head = reading.shape(pair.drafter, "lm_head.weight")
     if head is not None and len(head[1]) == 2 and not reading.quantization(pair.drafter) and head[1][0] != drafts:
@@ -165,8 +167,8 @@ def _draft_vocabulary(pair: Pair) -> Iterator[Finding]:
 
 
 def _misshaped(field: str, wanted: tuple[int, ...], found: tuple[int, ...]) -> Finding:
-    message = f"config.json promises {wanted[0]} drafted tokens (draft_vocab_size), which the tensor does not hold"
-    remedy = "take config.json and weights of one version of the speculator"
+    message = f"config.json promises {wanted[0]} drafted tokens (draft_vocab_size), which the tensor does not have"
+    remedy = "use config.json and weights of the same version of the speculator"
     return error(Code.DRAFT_MAP_SHAPE, field, (None, found), message, remedy)
 
 
