@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.command != "hold" and not options.verifier and not options.speculator:
-        parser.error("--verifier or --speculator is wanted: neither was given")
+        parser.error("neither --verifier nor --speculator is given: give at least one")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     os.umask(0o002)  # a claim shared by a group stays writable for its members
@@ -54,14 +54,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = inspected(options) if options.command == "inspect" else fetched(options, _tell, stop)
         return _left(options.result, found, Exit.DONE)
     except Stopped:
-        sys.stderr.write("ended before it was done; what has come is kept\n")
+        sys.stderr.write("stopped before it was done; downloaded bytes stay in the cache\n")
         return 128 + signals[0]
     except WeightsError as error:
         sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
         return _left(options.result, {"error": error.to_json()}, _exit(error))
     except Exception as error:
-        logging.exception("a defect of this program")
-        defect = WeightsError(Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="see the log of the Job")
+        logging.exception("unexpected error: this is a bug of speculative-weights")
+        defect = WeightsError(
+            Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log of the Job's pod and report it"
+        )
         return _left(options.result, {"error": defect.to_json()}, _exit(defect))
 
 
@@ -83,7 +85,7 @@ def _left(file: Path | None, found: Mapping[str, Any], status: int) -> int:
     try:
         message = encoded(found)
     except ValueError as error:
-        large = WeightsError(Reason.PAIR_UNREAD, f"what was read cannot be reported: {error}")
+        large = WeightsError(Reason.PAIR_UNREAD, f"cannot report the result: {error}")
         message, status = encoded({"error": large.to_json()}), _exit(large)
         sys.stderr.write(f"error: {large}\n")
     file.write_text(message, encoding="utf-8")
@@ -92,21 +94,24 @@ def _left(file: Path | None, found: Mapping[str, Any], status: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="speculative-weights", description="Read or fetch the models of a pair. What a Job of the operator runs."
+        prog="speculative-weights",
+        description="Inspect or fetch the models of a pair. The operator's Jobs run this program.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    inspecting = commands.add_parser("inspect", help="read what judging the pair needs; no weights")
-    fetching = commands.add_parser("fetch", help="bring both models, or one, into a cache")
+    inspecting = commands.add_parser("inspect", help="read what a check of the pair needs, without weights")
+    fetching = commands.add_parser("fetch", help="fetch both models, or one, into a cache")
     _sides(inspecting, alone=False)
     _sides(fetching, alone=True)
-    holding = commands.add_parser("hold", help="say until ended that versions of a cache are in use")
+    holding = commands.add_parser("hold", help="mark versions of a cache as used until this program ends")
     for command in (fetching, holding):
         command.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")
-        command.add_argument("--object", default="local/local", metavar="NAMESPACE/NAME", help="who wants the pair")
+        command.add_argument(
+            "--object", default="local/local", metavar="NAMESPACE/NAME", help="object that uses the pair"
+        )
         command.add_argument(
             "--collect",
             action="store_true",
-            help="the versions wanted may be removed once they are out of use; with fetch, remove those that are",
+            help="allow the removal of these versions once they are unused; with fetch, remove unused versions",
         )
     holding.add_argument(
         "--version", action="append", required=True, metavar="KEY", help="a version in use; may be repeated"
@@ -119,15 +124,24 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=GRACE_SECONDS,
         metavar="SECONDS",
-        help="with --collect: remove versions that nobody wanted for so long (default: %(default).0f)",
+        help="with --collect: remove versions unused for this time (default: %(default).0f)",
     )
     fetching.add_argument(
-        "--listed-at", type=float, metavar="UNIX", help="when --keep was listed; older than an hour, nothing is removed"
+        "--listed-at",
+        type=float,
+        metavar="UNIX",
+        help="time of the list in --keep; if it is older than an hour, nothing is removed",
     )
     fetching.add_argument(
-        "--reserve", type=_percent, default=0, metavar="PERCENT", help="of the disk, to stay free (default: 0)"
+        "--reserve",
+        type=_percent,
+        default=0,
+        metavar="PERCENT",
+        help="percent of the disk that stays free (default: 0)",
     )
-    fetching.add_argument("--parallel", type=_count, default=8, metavar="N", help="streams (default: %(default)s)")
+    fetching.add_argument(
+        "--parallel", type=_count, default=8, metavar="N", help="number of parallel streams (default: %(default)s)"
+    )
     return parser
 
 
@@ -138,10 +152,10 @@ def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
     command.add_argument("--speculator", metavar="URI")
     command.add_argument("--speculator-revision", metavar="REVISION")
     command.add_argument(
-        "--claims-at", type=Path, metavar="DIR", default=Path("/claims"), help="where claims are mounted"
+        "--claims-at", type=Path, metavar="DIR", default=Path("/claims"), help="folder below which claims are mounted"
     )
     command.add_argument(
-        "--result", type=Path, metavar="FILE", help=f"default: {TERMINATION_LOG}, or stdout where there is none"
+        "--result", type=Path, metavar="FILE", help=f"default: {TERMINATION_LOG}, or stdout if it does not exist"
     )
 
 

@@ -90,7 +90,7 @@ def _source(uri: str, revision: str) -> ModelSource:
     if scheme not in SOURCES or not location:
         raise WeightsError(
             Reason.UNSUPPORTED_SOURCE,
-            f"{uri} is no model source",
+            f"{uri} is not a model source",
             remedy="write hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY, s3://BUCKET/PREFIX or pvc://CLAIM/PATH",
         )
     if not revision and scheme == Scheme.HF:
@@ -146,12 +146,12 @@ def _collected(options: Namespace, keep: set[str]) -> tuple[str, ...]:
     if not options.collect:
         return ()
     if options.listed_at is not None and abs(time.time() - options.listed_at) > LIST_HOLDS_SECONDS:
-        _LOG.warning("nothing is removed: the list of what is in use is older than an hour")
+        _LOG.warning("removing nothing: the list of used versions is older than an hour")
         return ()
     try:
         return collect(options.cache, keep=keep, grace=options.grace)
     except WeightsError as error:
-        _LOG.warning("nothing is removed: %s", error)
+        _LOG.warning("removing nothing: %s", error)
         return ()
 
 

@@ -95,7 +95,7 @@ def _zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
         elif number == zstandard.MAGIC_NUMBER:
             yield from _frame(feed, magic, decompressor)
         else:
-            raise CompressionError("it is no zstd")
+            raise CompressionError("it is not zstd")
 
 
 def _frame(feed: Feed, magic: bytes, decompressor: zstandard.ZstdDecompressor) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ def _frame(feed: Feed, magic: bytes, decompressor: zstandard.ZstdDecompressor) -
     window = _window(header)
     if window > MOST_WINDOW:
         raise CompressionError(
-            f"to decompress it takes a window of {window} bytes of memory, and {MOST_WINDOW} are allowed",
+            f"its decompression needs a window of {window} bytes of memory, but only {MOST_WINDOW} are allowed",
             "push the layer uncompressed, or in zstd without `--long`: weights hardly compress",
         )
     frame = decompressor.decompressobj()
@@ -118,7 +118,7 @@ def _frame(feed: Feed, magic: bytes, decompressor: zstandard.ZstdDecompressor) -
     if header[4] & _CHECKSUM:
         frame.decompress(feed.whole(4))
     if not frame.eof:
-        raise CompressionError("a frame does not end where it says")
+        raise CompressionError("a frame does not end at its announced length")
 
 
 def _window(header: bytes) -> int:

@@ -146,7 +146,7 @@ class Crew:
             if run.part.kept(index):
                 self._meter.kept(end - at)
             else:
-                _LOG.warning("%s: bytes %d to %d did not survive; fetching them again", run.part.entry.path, at, end)
+                _LOG.warning("%s: bytes %d to %d are damaged; fetching them again", run.part.entry.path, at, end)
                 self._push([Run(run.part, at, end)])
 
     def _fetch(self, run: Run) -> None:
@@ -218,7 +218,7 @@ class Crew:
             error.message += f" (given up after {run.failures} failures in a row)" if run.failures > 1 else ""
             raise error
         pause = min(self._limits.pause * 2 ** (run.failures - 1), self._limits.longest_pause) * uniform(0.5, 1.0)  # noqa: S311  spreads load only
-        _LOG.warning("%s: %s; trying again in %.0f s", error.file, error.message, pause if asked is None else asked)
+        _LOG.warning("%s: %s; retrying in %.0f s", error.file, error.message, pause if asked is None else asked)
         if asked is not None or error.reason is Reason.SOURCE_THROTTLED:
             self._resume_at = max(self._resume_at, monotonic() + (pause if asked is None else asked))
         else:
@@ -252,12 +252,12 @@ class Crew:
         run = stream.run
         gained = run.at - stream.began >= self._limits.progress
         anew = Run(run.part, run.at, run.end, crc=run.crc, failures=1 if gained else run.failures + 1)
-        error = cut(run.part.entry.path, f"the source sent next to nothing for {self._limits.stall:.0f} s")
+        error = cut(run.part.entry.path, f"the source sent almost nothing for {self._limits.stall:.0f} s")
         if anew.failures >= self._limits.attempts:
             error.message += f", {anew.failures} times in a row"
             self._fail(error)
             return
-        _LOG.warning("%s: %s; asking again", error.file, error.message)
+        _LOG.warning("%s: %s; requesting it again", error.file, error.message)
         with self._change:
             self._active -= 1
         self._push([anew])

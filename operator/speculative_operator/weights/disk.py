@@ -103,12 +103,12 @@ def require_reserve(path: Path, reserve: float) -> None:
 def full(path: Path, needed: int, left: int, reserve: float = 0.0) -> WeightsError:
     """The error of a volume without room for `needed` more bytes."""
     left = max(left, 0)
-    beside = f" beside the {reserve:.0%} of the disk that stay free" if reserve else ""
+    beside = f" in addition to the {reserve:.0%} of the disk that must stay free" if reserve else ""
     return WeightsError(
         Reason.CACHE_FULL,
         f"the cache at {path} needs {needed} bytes more ({size(needed)}) and has {left} free ({size(left)}){beside}",
-        remedy=f"enlarge the claim by at least {size(max(needed - left, 1))}, or remove models that nothing uses;"
-        " what has come so far is kept",
+        remedy=f"enlarge the claim by at least {size(max(needed - left, 1))}, or remove unused models;"
+        " downloaded bytes stay in the cache",
     )
 
 
@@ -136,8 +136,8 @@ def _named(error: OSError, root: Path, file: str, missing: Callable[[], int]) ->
     if isinstance(error, ForeignError):
         return WeightsError(
             Reason.CACHE_FOREIGN,
-            f"the cache at {root} is not the operator's: {error}",
-            remedy=f"move {FOLDER} away where it is yours, or name another claim or folder in spec.weights.cache",
+            f"the folder in the cache at {root} was not created by the operator: {error}",
+            remedy=f"move {FOLDER} away if it is yours, or set spec.weights.cache to another claim or folder",
         )
     if error.errno in _FULL:
         found = full(root, max(missing(), 1), free(root))
@@ -145,15 +145,14 @@ def _named(error: OSError, root: Path, file: str, missing: Callable[[], int]) ->
         return found
     if error.errno in _FORBIDDEN:
         remedy = (
-            f"make a folder {FOLDER} in the root of the claim that user {os.getuid()}, group {os.getgid()} may write to"
+            f"create a folder {FOLDER} in the root of the claim, writable for user {os.getuid()}, group {os.getgid()}"
         )
     elif error.errno == errno.EROFS:
         remedy = (
-            "let the claim be mounted for writing, and look for a volume that the node remounted read-only after a"
-            " failure"
+            "mount the claim for writing, and check whether the node remounted the volume read-only after a failure"
         )
     else:
-        remedy = "look at the volume behind the claim"
+        remedy = "check the volume behind the claim"
     return WeightsError(
         Reason.CACHE_UNWRITABLE, f"writing to the cache at {root} fails: {said}", file=file, remedy=remedy
     )

@@ -97,7 +97,7 @@ def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
                 Reason.SOURCE_NOT_FOUND,
                 f"{source.pin.source.uri}: {index.path} names {len(absent)} files that are not there",
                 file=absent[0],
-                remedy="the upload is incomplete; take another revision, or publish the files",
+                remedy="the upload is incomplete; use another revision, or publish the files",
             )
     return [files[path] for path in top or names]
 

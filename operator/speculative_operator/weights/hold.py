@@ -38,6 +38,6 @@ def hold(
             try:
                 place.use(key, user, expires=expires)
             except WeightsError as error:
-                _LOG.warning("no mark on %s: %s", key, error)
+                _LOG.warning("cannot mark version %s as used: %s", key, error)
         if stop.wait(seconds):
             return

@@ -32,7 +32,7 @@ _LANDING_SECONDS = 300.0
 """Addresses in the store are signed for an hour or more."""
 _LIMIT = re.compile(r"[;\s]t=(\d+)")
 """Seconds until more may be asked, in the hub's header `RateLimit`."""
-_ADVICE = "put a token under the key HF_TOKEN into the Secret that the object names, or into the environment"
+_ADVICE = "put a token under the key HF_TOKEN into the Secret of spec.weights.secretName, or into the environment"
 
 
 @dataclass
@@ -101,7 +101,7 @@ def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource
     ]
     entries = needed(listed)
     if not info.sha or not entries:
-        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the repository holds no file of a model")
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the repository has no model files")
     pin = Pin(source.scheme, source.location, source.revision, info.sha)
     return HubSource(pin, entries, endpoint, transport)
 
@@ -120,8 +120,8 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
             except OfflineModeIsEnabled as error:
                 raise WeightsError(
                     Reason.SOURCE_UNREACHABLE,
-                    f"{source.uri}: HF_HUB_OFFLINE forbids to ask the hub",
-                    remedy="unset it and name a mirror in HF_ENDPOINT, or bring the model by pvc://, oci:// or s3://",
+                    f"{source.uri}: HF_HUB_OFFLINE forbids requests to the hub",
+                    remedy="unset it and set HF_ENDPOINT to a mirror, or use pvc://, oci:// or s3://",
                 ) from error
 
     try:
@@ -129,14 +129,14 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
     except HFValidationError as error:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"{source.uri} is no name of a model on a hub ({error})",
+            f"{source.uri} is not a model name on a hub ({error})",
             remedy="write hf://ORGANISATION/MODEL",
         ) from error
     except (ValueError, TypeError, KeyError) as error:
         raise WeightsError(
             Reason.SOURCE_UNREACHABLE,
-            f"{source.uri}: {endpoint} does not answer as a hub does ({str(error)[:200]})",
-            remedy="look at HF_ENDPOINT, and at pages that proxies put in between",
+            f"{source.uri}: {endpoint} does not answer like a hub ({str(error)[:200]})",
+            remedy="check HF_ENDPOINT, and whether a proxy answers with its own page",
         ) from error
 
 
@@ -151,12 +151,12 @@ def _refused(source: ModelSource, answer: Answer, file: str) -> WeightsError:
             "the token's account has no access to it" if known else "no token was given"
         )
         error.remedy = (
-            f"ask for access on the model's page, with the account of the token{'' if known else '; ' + _ADVICE}"
+            f"request access on the model's page with the account of the token{'' if known else '; ' + _ADVICE}"
         )
     elif code == "RevisionNotFound":
         error.reason = Reason.SOURCE_NOT_FOUND
         error.message = f"{source.uri} has no revision {source.revision!r}"
-        error.remedy = "name a branch, a tag or a whole commit of this repository"
+        error.remedy = "set revision to a branch, a tag or a full commit of this repository"
     elif code == "EntryNotFound":
         error.reason = Reason.SOURCE_NOT_FOUND
         error.message = f"{source.uri} has no such file at this commit"
@@ -164,9 +164,11 @@ def _refused(source: ModelSource, answer: Answer, file: str) -> WeightsError:
         # To whoever shows no token the hub tells private and absent models alike.
         error.reason = Reason.SOURCE_NOT_FOUND if code else Reason.SOURCE_UNAUTHORIZED
         error.message = f"{source.uri} does not exist at {host}, or is private"
-        error.remedy = "correct the name; if it is private, " + ("use a token that may read it" if known else _ADVICE)
+        error.remedy = "correct the name; if it is private, " + (
+            "use a token that may read the model" if known else _ADVICE
+        )
     elif error.reason is Reason.SOURCE_UNAUTHORIZED:
-        error.remedy = "the token in HF_TOKEN is refused: replace it, or give it the permission to read this repository"
+        error.remedy = "the hub refuses HF_TOKEN: replace it, or permit it to read this repository"
     elif error.reason is Reason.SOURCE_THROTTLED and error.retry_after is None:
         limit = _LIMIT.search(answer.headers.get("RateLimit", ""))
         error.retry_after = float(limit[1]) if limit else None

@@ -120,9 +120,9 @@ def _config(source: Source, files: Mapping[str, Entry], weights: str) -> dict[st
             return {}
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"{source.pin.source.uri}: there is no config.json among {len(files)} files",
+            f"{source.pin.source.uri}: none of its {len(files)} files is config.json",
             file="config.json",
-            remedy="name the folder or repository that holds the model itself",
+            remedy="use the folder or repository that has the model itself",
         )
     config = cut(reading.json_object(source, files["config.json"], _MOST_CONFIG))
     if "quantization_config" not in config and "hf_quant_config.json" in files:

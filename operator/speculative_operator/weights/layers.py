@@ -119,7 +119,7 @@ class PackedSource:
             return
         kept = self._kept.get(entry.path, _NOTHING)
         if end > kept.count:
-            raise self._unread(f"more of the file is needed than an inspection keeps ({end} bytes)", entry.path)
+            raise self._unread(f"an inspection would need more of the file than it may keep ({end} bytes)", entry.path)
         at = 0
         for block in kept.blocks():
             yield from filter(None, [block[max(start - at, 0) : max(end - at, 0)]])
@@ -128,7 +128,7 @@ class PackedSource:
     def _look(self) -> None:
         if self.total > self.most:
             raise self._unread(
-                f"its layers are compressed: an inspection would take {self.total} bytes, and may {self.most}"
+                f"its layers are compressed: an inspection would read {self.total} bytes, but may read only {self.most}"
             )
         self._until = monotonic() + self.seconds
         found: dict[str, tuple[int, _Kept]] = {}
@@ -147,7 +147,7 @@ class PackedSource:
             kept = _told_by(path, size, read)
             found[path], room = (size, kept), room - len(kept.packed)
             if room < 0:
-                raise self._unread(f"more than {_MOST_KEPT} bytes would have to be kept", path)
+                raise self._unread(f"an inspection would have to keep more than {_MOST_KEPT} bytes", path)
 
         walk(self.pin, layer, self._in_time(layer), visit, _MOST_INFLATED, Reason.PAIR_UNREAD)
         return found
@@ -155,7 +155,7 @@ class PackedSource:
     def _in_time(self, layer: Layer) -> Iterator[bytes]:
         for block in reading.steadily(self, layer.entry, 0, layer.size):
             if monotonic() > self._until:
-                raise self._unread(f"its layers are compressed, and did not come within {self.seconds:g} seconds")
+                raise self._unread(f"its layers are compressed and did not arrive within {self.seconds:g} seconds")
             yield block
 
     def _unread(self, what: str, file: str = "") -> WeightsError:
@@ -177,7 +177,7 @@ def chosen(pin: Pin, found: Mapping[str, int]) -> tuple[str, tuple[Entry, ...]]:
     home = home_of(found)
     entries = needed(Entry(path.removeprefix(home), size) for path, size in found.items() if path.startswith(home))
     if not entries:
-        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{pin.source.uri}: no layer holds a file of a model")
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{pin.source.uri}: no layer has a model file")
     return home, entries
 
 
@@ -215,7 +215,7 @@ def walk(
     except tars.MISREAD as error:
         stream.check()
         remedy = error.remedy if isinstance(error, CompressionError) else ""
-        raise stream.odd(f"cannot be unpacked ({str(error) or type(error).__name__})", remedy) from error
+        raise stream.odd(f"the layer cannot be unpacked ({str(error) or type(error).__name__})", remedy) from error
 
 
 class _Stream:
@@ -235,7 +235,7 @@ class _Stream:
         self.check()
         content = f"sha256:{self._content.hexdigest()}"
         if self._layer.content and content != self._layer.content:
-            raise self._mismatch(f"what is packed in it is {content} and should be {self._layer.content}")
+            raise self._mismatch(f"its unpacked content has the digest {content} instead of {self._layer.content}")
 
     def check(self) -> None:
         """Take the rest as it comes, and hold the layer against its digest."""
@@ -243,7 +243,7 @@ class _Stream:
             pass
         digest = f"sha256:{self._came.hexdigest()}"
         if digest != self._layer.digest:
-            raise self._mismatch(f"it is {digest} and should be {self._layer.digest}")
+            raise self._mismatch(f"its digest is {digest} instead of {self._layer.digest}")
 
     def _bounded(self) -> Iterator[bytes]:
         compressed = self._layer.packing in COMPRESSIONS
@@ -263,8 +263,8 @@ class _Stream:
     def _mismatch(self, what: str) -> WeightsError:
         return WeightsError(
             Reason.CHECKSUM_MISMATCH,
-            f"{self._pin.source.uri}: layer {self._layer.digest[:19]} did not come as it was pushed: {what}",
-            remedy="the registry, a proxy or a mirror changes what it delivers: compare the layer at its source",
+            f"{self._pin.source.uri}: layer {self._layer.digest[:19]} was not delivered as it was pushed: {what}",
+            remedy="the registry, a proxy or a mirror changed it: compare the layer at its source",
         )
 
     def odd(self, what: str, remedy: str) -> WeightsError:

@@ -50,7 +50,7 @@ class FolderSource:
                         Reason.CHECKSUM_MISMATCH,
                         f"{self.pin.source.uri}: the file ends at byte {at}, before byte {end}",
                         file=entry.path,
-                        remedy="it was changed while it was read; try again when nothing writes to the folder",
+                        remedy="the file changed while it was read; retry when nothing writes to the folder",
                     )
                 at += len(block)
                 yield block
@@ -63,8 +63,8 @@ def open_claim(source: ModelSource, claims_at: Path | None) -> FolderSource:
     if claims_at is None:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"{source.uri} is a claim, and no folder was named below which claims are mounted",
-            remedy="name it with --claims-at",
+            f"{source.uri} is a claim, but the folder below which claims are mounted is not given",
+            remedy="give it with --claims-at",
         )
     return _opened(source, claims_at / claim / path, claims_at / claim)
 
@@ -86,7 +86,7 @@ def _opened(source: ModelSource, root: Path, within: Path | None) -> FolderSourc
         with ThreadPoolExecutor(8) as pool:
             entries = tuple(pool.map(lambda entry: _summed(root, entry), listed))
     if not entries:
-        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the folder {root} holds no file of a model")
+        raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the folder {root} has no model files")
     pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
     return FolderSource(root, held(source, pin), entries)
 
@@ -105,8 +105,8 @@ def held(source: ModelSource, pin: Pin) -> Pin:
     if source.revision and source.revision != pin.resolved:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"{source.uri} holds {pin.resolved[:19]}... now, and {source.revision[:19]}... was asked for",
-            remedy="its files were changed: put the former ones back, or leave out the revision for the present ones",
+            f"{source.uri} is now {pin.resolved[:19]}..., but {source.revision[:19]}... was requested",
+            remedy="its files have changed: restore the previous files, or remove the revision to use the present ones",
         )
     return pin
 
@@ -121,7 +121,7 @@ def _listing(root: Path, within: Path | None) -> Iterator[Entry]:
             if within is not None and not path.resolve().is_relative_to(within.resolve()):
                 raise WeightsError(
                     Reason.UNSUPPORTED_SOURCE,
-                    f"{path} is a link that leaves its claim",
+                    f"{path} is a link to a place outside of its claim",
                     file=path.relative_to(root).as_posix(),
                     remedy="put the file itself there",
                 )
@@ -149,12 +149,12 @@ def _told(source: ModelSource, file: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason, remedy = _BY_KIND.get(type(error), (Reason.SOURCE_UNREACHABLE, "look at the volume behind the folder"))
+        reason, remedy = _BY_KIND.get(type(error), (Reason.SOURCE_UNREACHABLE, "check the volume behind the folder"))
         name = file or str(error.filename or "")
         raise WeightsError(reason, f"{source.uri}: {error.strerror or error}", file=name, remedy=remedy) from error
 
 
 _BY_KIND: dict[type[OSError], tuple[Reason, str]] = {
-    PermissionError: (Reason.SOURCE_UNAUTHORIZED, "make the files readable for group 0, which the pods run with"),
+    PermissionError: (Reason.SOURCE_UNAUTHORIZED, "make the files readable for group 0, with which the pods run"),
     FileNotFoundError: (Reason.SOURCE_NOT_FOUND, "it was removed while the folder was read"),
 }

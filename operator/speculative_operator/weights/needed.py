@@ -60,9 +60,9 @@ def check_path(path: str) -> None:
     if wrong:
         raise WeightsError(
             Reason.UNSUPPORTED_SOURCE,
-            f"the source lists a file under the name {path[:200]!r}, which is no path inside a folder",
+            f"the source lists a file under the name {path[:200]!r}, which is not a path inside the folder",
             file=path[:200],
-            remedy="use a source that you trust; this one was left alone",
+            remedy="use a source that you trust; nothing was fetched from this one",
         )
 
 

@@ -118,7 +118,7 @@ def _opened(
     if not opened.entries:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"oci://{reference.location}: no layer of {reference.asked} is a file of a model",
+            f"oci://{reference.location}: no layer of {reference.asked} is a model file",
             remedy="publish files as layers with the annotation org.opencontainers.image.title, as `oras push` does",
         )
     return opened
@@ -138,7 +138,7 @@ def _manifest(reference: Reference, asked: str, transport: Transport, login: Log
         if not isinstance(manifest, dict) or not {"layers", "manifests"} & manifest.keys():
             raise ValueError("neither layers nor manifests")
     except ValueError as error:
-        raise _odd(reference, f"what is answered is no manifest ({error})") from error
+        raise _odd(reference, f"the answer is not a manifest ({error})") from error
     return digest, manifest
 
 
@@ -182,7 +182,7 @@ def _contents(
     answer = ask(transport, login, f"{reference.base}/blobs/{digest}", "*/*")
     if digest != f"sha256:{hashlib.sha256(answer.content).hexdigest()}":
         raise WeightsError(
-            Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the configuration {digest} is another one"
+            Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the configuration does not have the digest {digest}"
         )
     try:
         told = [str(one) for one in json.loads(answer.content)["rootfs"]["diff_ids"]]
@@ -206,11 +206,11 @@ def _packed(source: RegistrySource, digest: str, size: int) -> Iterator[tuple[st
         with tars.opened(io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), "r:") as tar:
             for path, member in tars.files(tar):
                 if member.issparse():
-                    raise ValueError(f"{path} is a sparse file, whose bytes do not lie in one piece")
+                    raise ValueError(f"{path} is a sparse file, which cannot be read in one piece")
                 entry = Entry(path, member.size, "", f"{digest}@{member.offset_data}")
                 yield path, (entry, _Place(digest, member.offset_data))
     except tars.MISREAD as error:
-        raise _odd(source.reference, f"layer {digest[:19]} is no tar that can be read ({error})") from error
+        raise _odd(source.reference, f"layer {digest[:19]} is not a readable tar ({error})") from error
 
 
 def _at_home(found: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:

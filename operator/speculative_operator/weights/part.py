@@ -147,9 +147,9 @@ class Part:
             self.restart()
             raise WeightsError(
                 Reason.CHECKSUM_MISMATCH,
-                f"the {kind} is {found} and should be {wanted}",
+                f"the {kind} is {found} instead of {wanted}",
                 file=self.entry.path,
-                remedy="the source, a proxy or a mirror changes what it delivers: compare the file at its source",
+                remedy="the source, a proxy or a mirror changed the file: compare it at its source",
             )
         disk.sync(fd)
         with self._lock:

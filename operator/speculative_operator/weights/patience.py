@@ -61,6 +61,6 @@ def within(seconds: float, uri: str, call: Callable[[], Result]) -> Result:
         raise WeightsError(
             Reason.SOURCE_UNREACHABLE,
             f"{uri}: no complete answer within {seconds:g} seconds",
-            remedy="look at the network, the proxy, or the state of the source",
+            remedy="check the network, the proxy and the state of the source",
         )
     return outcome[0]

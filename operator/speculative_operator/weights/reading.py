@@ -22,7 +22,7 @@ def whole(source: Source, entry: Entry, most: int) -> bytes:
     if entry.size > most:
         raise WeightsError(
             Reason.PAIR_UNREAD,
-            f"{source.pin.source.uri}: a file of {entry.size} bytes where at most {most} are expected",
+            f"{source.pin.source.uri}: the file has {entry.size} bytes, but at most {most} are expected",
             file=entry.path,
         )
     return part(source, entry, 0, entry.size)
@@ -72,7 +72,7 @@ def understood(source: Source, entry: Entry) -> Iterator[None]:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise WeightsError(
             Reason.PAIR_UNREAD,
-            f"{source.pin.source.uri}: the file cannot be understood ({str(error)[:200] or type(error).__name__})",
+            f"{source.pin.source.uri}: cannot parse the file ({str(error)[:200] or type(error).__name__})",
             file=entry.path,
-            remedy="it was published damaged, or is another kind of file under this name",
+            remedy="the published file is damaged, or another kind of file has this name",
         ) from error

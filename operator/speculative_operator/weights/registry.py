@@ -109,8 +109,8 @@ class Login:
             except (requests.RequestException, OSError) as error:
                 raise WeightsError(
                     Reason.SOURCE_UNREACHABLE,
-                    f"oci://{self.reference.location}: no token to be had for {self.reference.registry} ({error})",
-                    remedy="look at the network, the proxy, and SSL_CERT_FILE",
+                    f"oci://{self.reference.location}: cannot get a token for {self.reference.registry} ({error})",
+                    remedy="check the network, the proxy and SSL_CERT_FILE",
                 ) from error
             except (ValueError, AttributeError, TypeError):
                 # The library expects a realm and a JSON answer; a registry that gives neither gives no token.
@@ -143,20 +143,20 @@ def refused(login: Login, answer: Answer, file: str) -> WeightsError:
     error = refusal(f"oci://{reference.location}", answer, file)
     codes = _codes(answer)
     if error.reason is Reason.SOURCE_UNAUTHORIZED and error.status != 407:
-        error.message = f"{reference.registry} refuses to give {reference.repository}" + (
-            " to the user of the credentials given" if login.known else ": no credentials were given"
+        error.message = f"{reference.registry} refuses access to {reference.repository}" + (
+            " for the user of the given credentials" if login.known else ": no credentials are given"
         )
         error.remedy = (
-            f"give that user the right to pull, or other credentials for {reference.registry}"
+            f"permit that user to pull, or use other credentials for {reference.registry}"
             if login.known
-            else f"put credentials for {reference.registry} into the Secret that the object names, under the key "
-            ".dockerconfigjson; a repository that does not exist is refused in the same way"
+            else f"put credentials for {reference.registry} into the Secret of spec.weights.secretName, under the key "
+            ".dockerconfigjson; registries answer the same for a repository that does not exist"
         )
     elif "NAME_UNKNOWN" in codes:
         error.message = f"{reference.registry} has no repository {reference.repository}"
     elif error.reason is Reason.SOURCE_NOT_FOUND and not file:
         error.message = f"oci://{reference.location} has no tag or digest {reference.asked!r}"
-        error.remedy = "name a tag or a digest of this repository"
+        error.remedy = "use a tag or a digest of this repository"
     return error
 
 

@@ -60,5 +60,5 @@ def runs_of(part: Part, longest: int) -> list[Run]:
 def cut(path: str, said: str) -> WeightsError:
     """The error of a connection that ended or went silent while `path` came."""
     return WeightsError(
-        Reason.SOURCE_UNREACHABLE, said, file=path, remedy="look at the network, the proxy and the state of the source"
+        Reason.SOURCE_UNREACHABLE, said, file=path, remedy="check the network, the proxy and the state of the source"
     )

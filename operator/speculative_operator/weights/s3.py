@@ -95,8 +95,8 @@ def open_bucket(source: ModelSource, patience: Patience | None = None) -> Bucket
     if not entries:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"{source.uri}: no file of a model lies below this prefix",
-            remedy="correct bucket or prefix; it names the folder that holds config.json",
+            f"{source.uri}: the prefix has no model files",
+            remedy="correct bucket or prefix; it must be the folder of config.json",
         )
     pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
     return BucketSource(held(source, pin), entries, prefix, store)
@@ -144,14 +144,14 @@ def _told(uri: str, file: str) -> Iterator[None]:
     except exceptions.PreconditionError as error:
         raise WeightsError(
             Reason.CHECKSUM_MISMATCH,
-            f"{uri}: the object was replaced since it was listed",
+            f"{uri}: the object was replaced after it was listed",
             file,
             412,
-            "start again: the model is being published anew under this prefix",
+            "retry: somebody publishes the model again under this prefix",
         ) from error
     except FileNotFoundError as error:
         raise WeightsError(
-            Reason.SOURCE_NOT_FOUND, f"{uri}: there is no such object", file, 404, "correct bucket or prefix"
+            Reason.SOURCE_NOT_FOUND, f"{uri}: the object does not exist", file, 404, "correct bucket or prefix"
         ) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         status = 401 if isinstance(error, exceptions.UnauthenticatedError) else 403
@@ -163,9 +163,9 @@ def _told(uri: str, file: str) -> Iterator[None]:
 def _unauthorized(uri: str, file: str, status: int) -> WeightsError:
     known = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
     remedy = (
-        f"{_KEYS} are refused: replace them, or allow them to list the bucket and get its objects"
+        f"S3 refuses {_KEYS}: replace them, or permit them to list the bucket and get its objects"
         if known
-        else f"put {_KEYS} into the Secret that the object names, or give the service account a role"
+        else f"put {_KEYS} into the Secret of spec.weights.secretName, or give the service account a role"
     )
     return WeightsError(Reason.SOURCE_UNAUTHORIZED, f"{uri}: access is denied", file, status, remedy)
 
@@ -180,9 +180,9 @@ def _other(uri: str, file: str, text: str) -> WeightsError:
     if code and code[1].startswith("NoSuch"):
         return WeightsError(Reason.SOURCE_NOT_FOUND, f"{uri}: {said}", file, status, "correct bucket or prefix")
     throttled = status == 429 or (code is not None and code[1] == "SlowDown")
-    remedy = "look at AWS_ENDPOINT_URL, AWS_REGION, the network and the proxy"
+    remedy = "check AWS_ENDPOINT_URL, AWS_REGION, the network and the proxy"
     if "certificate" in text.lower():
-        remedy = "put the certificate of the authority that signed it into a file, and its path into SSL_CERT_FILE"
+        remedy = "put the certificate of its authority into a file, and set SSL_CERT_FILE to the path"
     reason = Reason.SOURCE_THROTTLED if throttled else Reason.SOURCE_UNREACHABLE
     return WeightsError(reason, f"{uri}: {said}", file, status, remedy)
 

@@ -47,4 +47,4 @@ def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:
 
             return open_bucket(source)
         case Scheme.POD:
-            raise ValueError(f"{source.uri} is no source: a pod fills it")
+            raise ValueError(f"{source.uri} is not a source: a pod fills it")

@@ -34,8 +34,8 @@ _BLOCK = 256 << 10
 _CONNECTIONS = 64
 _MOST_REDIRECTS = 8
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
-_TRUST = "put the certificate of the authority that signed it into a file, and its path into SSL_CERT_FILE"
-_LOOK = "look at the network, the proxy settings and the address"
+_TRUST = "put the certificate of its authority into a file, and set SSL_CERT_FILE to the path"
+_LOOK = "check the network, the proxy settings and the address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Transport:
                 at += len(block)
                 yield block
                 if watch.too_slow(len(block)) and at < end:
-                    raise self._unreachable(file, f"fewer than {self.patience.least_rate:g} bytes come per second")
+                    raise self._unreachable(file, f"fewer than {self.patience.least_rate:g} bytes arrive per second")
 
     def _get(self, url: str, headers: Mapping[str, str], *, stream: bool) -> requests.Response:
         return self._session.get(url, headers=dict(headers), stream=stream, verify=trusted(), auth=_as_given)
@@ -119,14 +119,14 @@ class Transport:
                 f"{self.uri}: {Answer.of(answer).host} does not serve ranges of files",
                 file=file,
                 status=answer.status_code,
-                remedy="let the mirror or proxy pass Range requests through",
+                remedy="configure the mirror or proxy to pass Range requests through",
             )
         if int(told[2]) < end - 1:
             raise WeightsError(
                 Reason.CHECKSUM_MISMATCH,
-                f"{self.uri}: the file ends at byte {int(told[2]) + 1}, and {end} were announced",
+                f"{self.uri}: the file ends at byte {int(told[2]) + 1}, but {end} were announced",
                 file=file,
-                remedy="the mirror or proxy holds an incomplete copy: compare the file at its source",
+                remedy="the mirror or proxy has an incomplete copy: compare the file at its source",
             )
 
     def _unreachable(self, file: str, what: str, remedy: str = _LOOK) -> WeightsError:
@@ -142,7 +142,7 @@ class Transport:
         except (requests.RequestException, httpx.HTTPError, httpx.InvalidURL, urllib3.exceptions.HTTPError) as error:
             raise self._broken(error, file) from error
         except OSError as error:
-            raise self._unreachable(file, f"a file of certificates cannot be read ({error})", _TRUST) from error
+            raise self._unreachable(file, f"cannot read the file of certificates ({error})", _TRUST) from error
 
     def _waited(self, error: Exception) -> float:
         connecting = isinstance(error, httpx.ConnectTimeout | requests.ConnectTimeout)
@@ -151,13 +151,11 @@ class Transport:
     def _broken(self, error: Exception, file: str) -> WeightsError:
         text = str(error) or type(error).__name__
         if "certificate" in text.lower() or isinstance(error, requests.exceptions.SSLError):
-            return self._unreachable(file, f"no trust in the certificates ({_short(text)})", _TRUST)
+            return self._unreachable(file, f"the certificate is not trusted ({_short(text)})", _TRUST)
         if isinstance(error, httpx.ProxyError | requests.exceptions.ProxyError):
-            return self._unreachable(
-                file, f"the proxy cannot be used ({_short(text)})", "look at HTTPS_PROXY and NO_PROXY"
-            )
+            return self._unreachable(file, f"cannot use the proxy ({_short(text)})", "check HTTPS_PROXY and NO_PROXY")
         if isinstance(error, httpx.ConnectError | requests.ConnectionError):
-            return self._unreachable(file, f"cannot be reached ({_short(text)})")
+            return self._unreachable(file, f"cannot reach the source ({_short(text)})")
         return self._unreachable(file, f"the connection broke ({_short(text)})")
 
 
@@ -223,10 +221,10 @@ def refusal(uri: str, answer: Answer, file: str) -> WeightsError:
     wait = retry_after(answer.headers)
     if status == 429:
         later = f"; asks to wait {wait:.0f} seconds" if wait is not None else ""
-        remedy = "ask less at once, or with credentials: most sources allow more then"
+        remedy = "reduce requests, or use credentials: most sources then allow more"
         return WeightsError(Reason.SOURCE_THROTTLED, where + later, file, status, remedy, retry_after=wait)
     if status >= 500 or status == 408:
-        remedy = "nothing is to be done here: the source or a proxy before it fails"
+        remedy = "wait: the source or a proxy in front of it fails"
         return WeightsError(Reason.SOURCE_UNREACHABLE, where, file, status, remedy, retry_after=wait)
     if status == 416:
         return WeightsError(Reason.CHECKSUM_MISMATCH, f"{where}: the file is shorter than announced", file, status)

@@ -202,7 +202,7 @@ class Unpacking:
             error.message += f" (given up after {failures} failures in a row)" if failures > 1 else ""
             raise error
         pause = min(self._limits.pause * 2 ** (failures - 1), self._limits.longest_pause) * uniform(0.5, 1.0)  # noqa: S311  spreads load only
-        _LOG.warning("%s: %s; trying again", error.file, error.message)
+        _LOG.warning("%s: %s; retrying", error.file, error.message)
         if self._over.wait(pause if asked is None else asked):
             raise Stopped
 
@@ -222,9 +222,9 @@ class Unpacking:
                 there.replace(here)
             elif _size(here) != entry.size:
                 lost = True
-                _LOG.warning("%s did not survive; fetching its layer again", entry.path)
+                _LOG.warning("%s on the disk is damaged; fetching its layer again", entry.path)
                 if last:
-                    raise OSError(f"{entry.path} is not there after it was written")
+                    raise OSError(f"{entry.path} is missing after it was written")
                 shutil.rmtree(self._at(layer))
                 break
         return None if lost else entries

@@ -235,7 +235,7 @@ def test_a_source_that_drips_is_given_up(tmp_path: Path) -> None:
         Shelf(MODEL, lambda asked: dripping(asked) if asked.entry.path == FIRST else None), tmp_path, limits=limits
     )
     assert (error.reason, error.file) == (Reason.SOURCE_UNREACHABLE, FIRST)
-    assert "next to nothing" in error.message
+    assert "almost nothing" in error.message
 
 
 def corrupted(times: int) -> Fault:

@@ -67,7 +67,7 @@ def test_a_volume_that_fails_is_no_reason_to_end(tmp_path: Path, caplog: pytest.
     stop.set()
     (tmp_path / FOLDER).write_text("no folder")
     hold(tmp_path, (HELD,), "models/demo", stop)
-    assert "no mark on" in caplog.text
+    assert "cannot mark version" in caplog.text
 
 
 def test_marks_are_renewed_well_within_the_grace() -> None:

@@ -214,7 +214,7 @@ def test_a_tar_that_cannot_be_read(registry: RegistryServer, tmp_path: Path, lay
     before = len(registry.ledger.seen())
     error = refused(registry, "image")
     assert error.reason is Reason.UNSUPPORTED_SOURCE
-    assert "is no tar that can be read" in error.message
+    assert "is not a readable tar" in error.message
     assert len(registry.ledger.seen()) - before < 120, "nobody is asked again and again for the same bytes"
 
 

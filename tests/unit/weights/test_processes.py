@@ -113,7 +113,7 @@ def test_sigterm_ends_it_and_what_has_come_is_kept(server: Server, tmp_path: Pat
     at = time.monotonic()
     process.send_signal(signal.SIGTERM)
     status, _, err = ended(process)
-    assert (status, err.splitlines()[-1]) == (143, "ended before it was done; what has come is kept")
+    assert (status, err.splitlines()[-1]) == (143, "stopped before it was done; downloaded bytes stay in the cache")
     assert time.monotonic() - at < 20, "a pod has 30 seconds to end"
     assert not (tmp_path / "result").exists()
     assert sum(map(len, claimed(tmp_path, server).values())) * CHUNK > TOTAL // 4

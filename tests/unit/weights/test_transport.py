@@ -69,7 +69,7 @@ def test_a_proxy_that_is_not_there(hub: HubServer, monkeypatch: pytest.MonkeyPat
     with pytest.raises(WeightsError) as caught:
         open_hub(BASE, Patience(connect=5.0, read=30.0))
     assert caught.value.reason is Reason.SOURCE_UNREACHABLE
-    assert "look at the network, the proxy settings" in caught.value.remedy
+    assert "check the network, the proxy settings" in caught.value.remedy
 
 
 def test_a_mirror_without_ranges(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
