@@ -34,58 +34,63 @@ class Settings(BaseSettings):
 
     namespaces: str = Field(
         default="",
-        description="Comma-separated names of the namespaces to serve; empty serves all of them. With names given, "
-        "nothing is listed or watched outside them, so Roles are enough.",
+        description="Comma-separated names of the namespaces to serve; empty serves all. With names given, the "
+        "operator lists and watches nothing outside them, so Roles are enough.",
     )
     tick_seconds: float = Field(
         default=10.0,
         ge=1.0,
         le=300.0,
-        description="seconds: how often metrics are read and each object is looked at without being asked. A window "
-        "needs two scrapes, so less than the scrape interval brings nothing.",
+        description="seconds: interval at which the operator reads metrics and reconciles each object. A window of "
+        "metrics needs two scrapes, so less than the scrape interval gains nothing.",
     )
     workers: int = Field(
         default=500,
         ge=1,
         le=10000,
-        description="count: objects visited at once. A visit mostly waits for its turn at the API server; with few, "
-        "the last writes of old objects hold up the first ones of new objects. One namespace gets half at most.",
+        description="count: objects reconciled at the same time. A reconcile mostly waits for the API server; with "
+        "few workers, the last writes of old objects delay the first ones of new objects. One namespace gets at most "
+        "half.",
     )
     write_slots: int = Field(
         default=12,
         ge=1,
         le=256,
-        description="count: requests to the API server under way at once. What starts pods goes first in the queue "
-        "for a slot; more slots only move the queue into the API server. A request that hangs lends its slot to other "
-        "namespaces, up to 16 times this number.",
+        description="count: requests to the API server at the same time. Requests that start pods go first; more "
+        "slots only move the queue into the API server. A request that hangs lends its slot to other namespaces, up "
+        "to 16 times this number.",
     )
     resync_seconds: float = Field(
         default=600.0,
         ge=10.0,
-        description="seconds: how often all objects are listed to find what the watches missed, and which optional "
-        "kinds exist is asked again. Jittered by 10 %.",
+        description="seconds: interval at which the operator lists all objects to find what its watches missed, and "
+        "checks which optional kinds exist. Jittered by 10 %.",
     )
     connect_timeout_seconds: float = Field(
-        default=5.0, gt=0.0, description="seconds: to connect to the API server; a healthy one accepts at once."
+        default=5.0,
+        gt=0.0,
+        description="seconds: limit for connecting to the API server; a healthy one accepts at once.",
     )
     read_timeout_seconds: float = Field(
         default=30.0,
         gt=0.0,
-        description="seconds: for one whole request to the API server; watches have no such limit.",
+        description="seconds: limit for one request to the API server; watches have no such limit.",
     )
     prometheus_url: str = Field(
         default="http://prometheus-operated.monitoring.svc:9090",
         description="URL of Prometheus or of anything with its query API (Thanos, Mimir). The default is the Service "
-        "that prometheus-operator makes.",
+        "that prometheus-operator creates.",
     )
     prometheus_token_file: str = Field(
         default="",
-        description="path: bearer token for Prometheus, re-read for each request as tokens rotate; empty sends none.",
+        description="path: bearer token for Prometheus, read again for each request because tokens rotate; empty "
+        "sends none.",
     )
     prometheus_token_over_http: bool = Field(
         default=False,
-        description="boolean: send the token, or the user and password of the URL, to an http:// address too, readable "
-        "for everybody on the way. Off: the operator does not start with such settings; loopback needs no leave.",
+        description="boolean: send the token, or the user and password of the URL, to an http:// address too, where "
+        "everybody on the network path can read it. Off: the operator refuses to start with such settings, except for "
+        "loopback.",
     )
     prometheus_ca_file: str = Field(
         default="", description="path: CA bundle that signed Prometheus' certificate; empty uses the system's."
@@ -93,20 +98,22 @@ class Settings(BaseSettings):
     prometheus_timeout_seconds: float = Field(
         default=5.0,
         gt=0.0,
-        description="seconds: for one whole query, connection included. Less than a tick, so that none pile up.",
+        description="seconds: limit for one query, connection included. It must be less than a tick, so that queries "
+        "do not pile up.",
     )
     prometheus_range_seconds: int = Field(
         default=60,
         ge=10,
         le=3600,
-        description="seconds of raw samples that a query asks for: at least two scrape intervals, or no window closes.",
+        description="seconds of raw samples that a query asks for: at least two scrape intervals, or no window is "
+        "complete.",
     )
     prometheus_address_label: str = Field(
         default="instance",
         pattern="^([a-zA-Z_][a-zA-Z0-9_]*)?$",
-        description="label that holds the address of a scrape target, HOST or HOST:PORT. Series count as a pod's when "
-        "it holds the pod's IP. Name another one where Prometheus rewrites it; `none` believes the labels `namespace` "
-        "and `pod` alone, which is safe only where Prometheus lets no target set them.",
+        description="label with the address of a scrape target, HOST or HOST:PORT. Series belong to a pod if this "
+        "label has the pod's IP. Set another label if Prometheus rewrites it; `none` trusts the labels `namespace` "
+        "and `pod` alone, which is safe only if Prometheus lets no target set them.",
     )
     prometheus_matchers: str = Field(
         default="",
@@ -116,10 +123,10 @@ class Settings(BaseSettings):
     prometheus_series: int = Field(
         default=100_000,
         ge=5_000,
-        description="count: series held at once, over all namespaces; a pod has 40 of the engine, as many of its "
-        "latencies and 200 or more of step telemetry. One with up to 16 samples takes about 2 KiB, so raise it "
-        "together with the memory limit. One namespace may take two fifths; larger ones are asked for without "
-        "latencies and step telemetry, then less often.",
+        description="count: series held in memory, over all namespaces; a pod has 40 of the engine, as many of its "
+        "histograms and 200 or more of step telemetry. A series with up to 16 samples takes about 2 KiB, so raise the "
+        "memory limit together with this. One namespace may take two fifths; for larger ones the operator leaves out "
+        "histograms and step telemetry, then asks less often.",
     )
     read_pods: bool = Field(
         default=True,
@@ -129,7 +136,8 @@ class Settings(BaseSettings):
     stale_after_seconds: float = Field(
         default=30.0,
         gt=0.0,
-        description="seconds: a pod whose newest sample is older counts as unseen, and nothing is changed for it.",
+        description="seconds: a pod whose newest sample is older counts as having no metrics, and nothing is changed "
+        "for it.",
     )
     pod_monitor_labels: str = Field(
         default="",
@@ -146,86 +154,86 @@ class Settings(BaseSettings):
     )
     leader_election: bool = Field(
         default=True,
-        description="boolean: hold a Lease before writing anything. Off only where a second operator is impossible.",
+        description="boolean: write only while holding a Lease. Turn it off only if a second operator is impossible.",
     )
     lease_namespace: str = Field(
-        default="", description="namespace of the Lease; empty is the operator's own (its ServiceAccount's)."
+        default="", description="namespace of the Lease; empty: the operator's own (that of its ServiceAccount)."
     )
     lease_name: str = Field(
         default="speculative-operator",
-        description="name of the Lease: operators that must not work beside each other share it.",
+        description="name of the Lease: operators that must not run at the same time share it.",
     )
     lease_duration_seconds: int = Field(
-        default=15, ge=3, description="seconds: a Lease not renewed for this long may be taken by another replica."
+        default=15, ge=3, description="seconds after which another replica may take a Lease that was not renewed."
     )
     lease_renew_seconds: float = Field(
         default=10.0,
         gt=0.0,
-        description="seconds: a leader that could not renew for this long exits, before anyone else may start.",
+        description="seconds after which a leader that cannot renew exits, before another replica may start.",
     )
     lease_retry_seconds: float = Field(
         default=2.0, gt=0.0, description="seconds between attempts to take or renew the Lease."
     )
     check_pairs: bool = Field(
         default=True,
-        description="boolean: read configuration, tokenizer and headers of verifier and speculator in a Job and judge "
-        "the pair before pods are made of it. Off: every pair is served unread.",
+        description="boolean: inspect configuration, tokenizer and headers of verifier and speculator in a Job and "
+        "check the pair before its pods are created. Off: every pair is served unchecked.",
     )
     job_image: str = Field(
         default="",
-        description="image of the Jobs that read and fetch models: the operator's own, which chart and manifests name. "
-        "Empty: no Job is made, so no pair is read and no weights are cached.",
+        description="image of the Jobs that inspect and fetch models: the operator's own, which chart and manifests "
+        "set. Empty: no Job is created, so no pair is checked and no weights are cached.",
     )
     inspect_jobs: int = Field(
         default=8,
         ge=1,
         le=1000,
-        description="count: Jobs that read models at the same time, over all objects; the others wait for their turn, "
-        "those whose pods already run last. Hubs throttle by address, and an upgrade or another cluster gives every "
-        "object one to make; one takes some seconds.",
+        description="count: Jobs that inspect models at the same time, over all objects; other Jobs wait, those of "
+        "objects with running pods longest. A Job takes some seconds. The limit matters because hubs throttle by "
+        "address, and an upgrade or a new cluster gives every object a Job.",
     )
     catalogue: str = Field(
         default="",
-        description="path of a CSV file of known speculators, which go before the package's own (docs/catalogue.md); "
-        "re-read when it changes. Chart and manifests mount a ConfigMap there. Empty, or no such file: the package's.",
+        description="path of a CSV file with your own rows of the catalogue, which precede the built-in rows "
+        "(docs/catalogue.md); read again when it changes. Chart and manifests mount a ConfigMap there. Empty, or no "
+        "such file: only the built-in rows.",
     )
     template_privileges: str = Field(
         default="",
-        description="Comma-separated names of what spec.template may ask for beyond the level baseline of Pod Security "
-        f"({', '.join(Privilege)}); `*` allows all of it. Empty: a template that asks for any is refused "
+        description="Comma-separated privileges that spec.template may request beyond the Pod Security level "
+        f"baseline ({', '.join(Privilege)}); `*` allows all. Empty: a template that requests any is refused "
         "(docs/security.md).",
     )
     node_folders: str = Field(
         default="",
-        description="Comma-separated folders of nodes below which weights.cache.nodePath may lie, for pods write there "
-        "as root. Empty: any that is not the system's.",
+        description="Comma-separated folders of nodes below which weights.cache.nodePath must be, because pods write "
+        "there as root. Empty: any folder that does not belong to the system.",
     )
     step_metrics_from: str = Field(
         default="",
         description="JSON list of NetworkPolicy peers (podSelector, namespaceSelector, ipBlock) that may reach the "
-        "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody, for nothing tells "
-        "who scrapes.",
+        "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody.",
     )
     plain_http_registries: str = Field(
         default="",
-        description="HOST:PORT of registries without TLS, separated by commas; handed to the Jobs. Only who installs "
-        "the operator may say that models come unprotected.",
+        description="HOST:PORT of registries without TLS, separated by commas; passed to the Jobs. Only the "
+        "operator's administrator can allow this.",
     )
     source_timeout: float | None = Field(
         default=None,
         gt=0.0,
-        description="seconds without a byte after which a source of models counts as silent; handed to the Jobs, whose "
-        "own default is 30.",
+        description="seconds without a byte after which a source of models counts as unreachable; passed to the Jobs, "
+        "whose own default is 30.",
     )
     http_host: str = Field(
         default="0.0.0.0",  # noqa: S104  the kubelet and Prometheus reach a pod from outside
-        description="address that /healthz, /readyz and /metrics listen on.",
+        description="address at which /healthz, /readyz and /metrics listen.",
     )
     http_port: int = Field(
-        default=8080, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0 takes a free one."
+        default=8080, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0: any free port."
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="lowest level that is logged."
+        default="INFO", description="lowest level of log messages."
     )
     log_format: Literal["json", "text"] = Field(
         default="json", description="json: one object per line, for machines; text: for a terminal."
@@ -241,7 +249,7 @@ class Settings(BaseSettings):
     def _privileges(cls, value: str) -> str:
         unknown = [one for one in value.split(",") if one not in ("", EVERY, *Privilege)]
         if unknown:
-            raise ValueError(f"{unknown[0]} is none of {', '.join(Privilege)}")
+            raise ValueError(f"{unknown[0]} is not one of {', '.join(Privilege)}")
         return value
 
     @field_validator("node_folders")
@@ -249,7 +257,7 @@ class Settings(BaseSettings):
     def _folders(cls, value: str) -> str:
         relative = [one for one in value.split(",") if one and not one.startswith("/")]
         if relative:
-            raise ValueError(f"{relative[0]} is no absolute path")
+            raise ValueError(f"{relative[0]} is not an absolute path")
         return ",".join(one.rstrip("/") for one in value.split(","))
 
     @field_validator("step_metrics_from")
@@ -258,7 +266,7 @@ class Settings(BaseSettings):
         try:
             peers = json.loads(value or "[]")
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"is no JSON ({error})") from None
+            raise ValueError(f"is not JSON ({error})") from None
         known = {"podSelector", "namespaceSelector", "ipBlock"}
         if not isinstance(peers, list) or not all(isinstance(one, dict) and one and set(one) <= known for one in peers):
             raise ValueError(f"must be a JSON list of objects with the keys {', '.join(sorted(known))}")
@@ -279,7 +287,7 @@ class Settings(BaseSettings):
     @classmethod
     def _url(cls, value: str) -> str:
         if not value.startswith(("http://", "https://")) or not urlsplit(value).hostname:
-            raise ValueError("must start with http:// or https:// and name a host")
+            raise ValueError("must be http://HOST or https://HOST")
         return value.rstrip("/")
 
     @field_validator("prometheus_address_label")
@@ -292,8 +300,8 @@ class Settings(BaseSettings):
     def _token(cls, value: str) -> str:
         if value.endswith(_OF_API_SERVER):
             raise ValueError(
-                "is the token for the API server, with all that the operator may do there: mount one with an audience "
-                "of its own (a projected volume, as the chart does)"
+                "is the token for the API server, which has all permissions of the operator: mount one with an "
+                "audience of its own (a projected volume, as the chart does)"
             )
         return value
 
