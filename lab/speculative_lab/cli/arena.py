@@ -131,11 +131,11 @@ def _of_scenario(options: argparse.Namespace) -> Arena:
     if options.scenario not in known:
         raise UsageError(f"--scenario {options.scenario!r} is not known", f"use one of {', '.join(known)}")
     if options.spec:
-        raise UsageError("--scenario brings a deployment of its own", "leave --spec away")
+        raise UsageError("--scenario has its own deployment", "remove --spec")
     scenario = known[options.scenario]
     recorded = _trace(options) if options.trace else None
     if scenario.trace and recorded is None:
-        raise UsageError(f"--scenario {scenario.name} replays {scenario.trace}", "name its file with --trace")
+        raise UsageError(f"--scenario {scenario.name} replays {scenario.trace}", "give its file with --trace")
     scale = moments.seconds(options.seconds, "--seconds") / (60.0 * scenario.minutes) if options.seconds else 1.0
     case = scenarios.build(scenario, options.seed, shaken=options.perturb, trace=recorded, scale=scale)
     return Arena(
@@ -154,15 +154,15 @@ def _of_scenario(options: argparse.Namespace) -> Arena:
 
 def _of_trace(options: argparse.Namespace) -> Arena:
     if not options.trace:
-        raise UsageError("no load is named", "give --trace FILE or --scenario NAME")
+        raise UsageError("no load is given", "give --trace FILE or --scenario NAME")
     trace = _trace(options)
     found = _subject(options)
     if found.policy.knobs.actuator is Actuator.NONE:
-        raise CommandError("the deployment has no speculator, or mode Off", "name a method that drafts")
+        raise CommandError("the deployment has no speculator, or mode Off", "set a method that drafts")
     facts = found.policy.facts
     held, whole = (kv_tokens(facts, with_speculator=own) for own in (True, False))
     if held == 0:
-        raise CommandError("the weights leave no room for a KV cache", "name more --accelerators, or smaller models")
+        raise CommandError("the weights leave no room for a KV cache", "set more --accelerators, or use smaller models")
     facts = replace(facts, kv_capacity_tokens=held, kv_capacity_tokens_without_speculator=whole)
     policy = replace(found.policy, facts=facts)
     rng = np.random.default_rng([options.seed, 3])
@@ -196,7 +196,7 @@ def _plant(policy: Policy, options: argparse.Namespace, held: int, whole: int) -
     except ValueError:
         raise CommandError(
             "neither the catalogue nor the facts know verifier and accelerator",
-            "name others, or state their shapes with --facts",
+            "use others, or give their shapes with --facts",
         ) from None
     return perturbed(plant, np.random.default_rng([options.seed, 7])) if options.perturb else plant
 

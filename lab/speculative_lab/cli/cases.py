@@ -26,7 +26,7 @@ EPILOG = """examples:
   speculative cases cases.csv --json | tail -1
   speculative cases cases.csv --leave-one-out
 
-exit status: 0 predicted, 1 the file holds no rows, 2 it cannot be read, or wrong use of the command line"""
+exit status: 0 predicted, 1 the file has no rows, 2 it cannot be read, or wrong use of the command line"""
 
 _LARGEST = 64 * 2**20
 _KNOWN = frozenset(("model", "gpu", "method", "speedup"))
@@ -35,13 +35,13 @@ _WIDEST = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
-    parser.add_argument("file", metavar="FILE", help="CSV file with one published result a row")
-    parser.add_argument("--json", action="store_true", help="one JSON object a row, then one with the summary")
-    parser.add_argument("--worst", type=_count, default=20, metavar="N", help="rows to name as the worst (20)")
+    parser.add_argument("file", metavar="FILE", help="CSV file with one published result per row")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per row, then one with the summary")
+    parser.add_argument("--worst", type=_count, default=20, metavar="N", help="number of worst rows to print (20)")
     parser.add_argument(
         "--leave-one-out",
         action="store_true",
-        help="fit the global constants again without each source, and say how well it is predicted (half a minute)",
+        help="for each source, fit the global constants without it and print its error (half a minute)",
     )
 
 
@@ -69,11 +69,11 @@ def _rows(path: str) -> list[Mapping[str, str]]:
     try:
         rows: list[Mapping[str, str]] = list(reader)
     except csv.Error as problem:
-        raise CommandError(f"FILE {path}, line {reader.line_num} is no CSV: {problem}", "quote its cells") from None
+        raise CommandError(f"FILE {path}, line {reader.line_num} is not CSV: {problem}", "quote its cells") from None
     if not _KNOWN & {(name or "").strip() for name in reader.fieldnames or ()}:
         raise CommandError(f"FILE {path} has none of the columns {', '.join(sorted(_KNOWN))}", "give it a header row")
     if not rows:
-        raise CommandError(f"FILE {path} holds no rows", "give at least one")
+        raise CommandError(f"FILE {path} has no rows", "give at least one")
     return rows
 
 
@@ -151,7 +151,7 @@ def _print_tables(predictions: Sequence[CasePrediction], summary: Summary, left_
 
 def _print_summary(summary: Summary) -> None:
     (gains, all_gains), (losses, all_losses) = summary.gains, summary.losses
-    print(f"\nrows {summary.rows}, of which {summary.assumed_rows} say less than the model asks for")
+    print(f"\nrows {summary.rows}, of which {summary.assumed_rows} need assumed values")
     print(f"signs: {gains} of {all_gains} gains, {losses} of {all_losses} losses", end="")
     percent = summary.balanced_sign_percent
     print(f"; balanced {percent:.1f} %" if percent is not None else "; none to judge")

@@ -76,7 +76,7 @@ def write(folder: Path, found: Arena, results: list[Result], table: Standings, w
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
     except OSError as problem:
-        raise CommandError(f"--report {folder}: {problem.strerror}", "name a folder that can be written") from None
+        raise CommandError(f"--report {folder}: {problem.strerror}", "give a writable folder") from None
     return path
 
 

@@ -25,7 +25,7 @@ EPILOG = """examples:
       --method draft_model --accelerator A100-80GB --max-k 5 --policy ours --policy off --policy static
   speculative simulate --scenario diurnal --perturb --json --report report/
 
-policies: ours, oracle, off (drafter kept, nothing drafted), never (no drafter), static_K, and the rivals; the groups
+policies: ours, oracle, off (soft off: K = 0), never (no speculator), static_K, and the rivals; the groups
 static and rivals stand for all of theirs. Default: all of them. The oracle always runs.
 Needs numba: pip install . './lab[sim]'.
 exit status: 0 simulated, 1 failed, 2 wrong use of the command line"""
@@ -34,27 +34,31 @@ exit status: 0 simulated, 1 failed, 2 wrong use of the command line"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     load = parser.add_argument_group("load").add_argument
-    load("--trace", metavar="FILE", default="", help="requests with their times and lengths")
-    load("--format", choices=("azure", "jsonl", "csv"), help="of the trace; default: what its first line looks like")
-    load("--scenario", metavar="NAME", default="", help="a scenario of the benchmark in place of trace and deployment")
-    load("--seconds", metavar="TIME", default="", help="how much of the load, such as 10m; default: all of it")
-    load("--speed-up", metavar="X", type=float, default=1.0, help="requests come X times as fast; default 1")
-    load("--seed", metavar="N", type=int, default=0, help="of all randomness; default 0")
+    load("--trace", metavar="FILE", default="", help="file of requests with their times and lengths")
+    load("--format", choices=("azure", "jsonl", "csv"), help="format of the trace; default: by its first line")
+    load("--scenario", metavar="NAME", default="", help="scenario of the benchmark instead of trace and deployment")
+    load("--seconds", metavar="TIME", default="", help="length of the simulated load, such as 10m; default: all of it")
+    load("--speed-up", metavar="X", type=float, default=1.0, help="requests arrive X times as fast; default 1")
+    load("--seed", metavar="N", type=int, default=0, help="seed of all randomness; default 0")
     pair = parser.add_argument_group("deployment").add_argument
-    pair("--spec", metavar="FILE", default="", help="SpeculativeDeployment in place of the options below")
-    pair("--facts", metavar="FILE", default="", help="facts of models and hardware, as `speculative tune` takes them")
+    pair("--spec", metavar="FILE", default="", help="SpeculativeDeployment instead of the options below")
+    pair("--facts", metavar="FILE", default="", help="facts of models and hardware, as for `speculative tune`")
     pair("--accelerator", metavar="NAME", default="H100-SXM", help="default H100-SXM")
-    pair("--accelerators", metavar="N", type=int, default=1, help="of one replica; default 1")
+    pair("--accelerators", metavar="N", type=int, default=1, help="number of accelerators of one replica; default 1")
     pair("--verifier", metavar="MODEL", default="meta-llama/Llama-3.1-8B-Instruct", help="default Llama-3.1-8B")
     pair("--speculator", metavar="MODEL", default="", help="default: the EAGLE-3 head of the default verifier")
     pair("--method", default="eagle3", help="eagle3, draft_model, ngram, ...; default eagle3")
     pair("--workload", default="Mixed", help="Code, Structured, Chat, Summarization, Creative or Mixed; default Mixed")
     pair("--max-k", metavar="K", type=int, help="largest K; default 8")
     pair("--replicas", metavar="N", type=int, default=1, help="default 1")
-    pair("--perturb", action="store_true", help="true costs up to 30 %% off what the tuner expects, with odd shapes")
+    pair(
+        "--perturb",
+        action="store_true",
+        help="let true costs differ by up to 30 %% from what the tuner expects, with odd shapes",
+    )
     output = parser.add_argument_group("policies and output").add_argument
-    output("--policy", metavar="NAME", action="append", default=[], help="may be given several times")
-    output("--json", action="store_true", help="one object a policy, then a summary")
+    output("--policy", metavar="NAME", action="append", default=[], help="may be repeated")
+    output("--json", action="store_true", help="print one JSON object per policy, then a summary")
     output("--report", metavar="DIR", default="", help="write DIR/index.html, which opens offline")
 
 

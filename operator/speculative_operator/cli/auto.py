@@ -65,7 +65,7 @@ def pick_and_read(spec: DeploymentSpec, rows: Catalogue, read: Read, judge: Judg
     while True:
         choice = choose(spec, rows, verifier.base_models, without=frozenset(key_of(one) for one, _ in over))
         if choice.entry is None:
-            reason = f"no speculator that is known does: {REMEDY}" if over else choice.reason
+            reason = f"no known speculator works: {REMEDY}" if over else choice.reason
             return Auto(spec, alone, None, f"{reason}. The verifier is served alone", tuple(over))
         told, sides, why = drawn(spec, choice.entry), dict(alone), ""
         source = told.speculator.source if told.speculator is not None else None

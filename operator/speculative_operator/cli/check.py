@@ -43,18 +43,18 @@ _FILES = (".yaml", ".yml", ".json")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     add = parser.add_argument
-    add("first", metavar="SPEC|VERIFIER", help="a file with the spec, or the verifier: folder or URI")
+    add("first", metavar="SPEC|VERIFIER", help="file with the spec, or the verifier as folder or URI")
     add("speculator", metavar="SPECULATOR", nargs="?", default="", help="folder or URI; only after VERIFIER")
-    add("--method", metavar="M", default="", help="method to draft with (default: what the speculator's files tell)")
-    add("--k", metavar="K", type=int, help="largest number of drafts (default: that of the API)")
+    add("--method", metavar="M", default="", help="method of drafting (default: what the speculator's files say)")
+    add("--k", metavar="K", type=int, help="largest K (default: that of the API)")
     add("--engine", metavar="ENGINE", default="", help="engine type (vLLM)")
-    add("--engine-version", metavar="V", default="", help="its release (the one served by default)")
-    add("--tensor-parallel-size", metavar="N", type=int, help="of the verifier (1)")
+    add("--engine-version", metavar="V", default="", help="release of the engine (the default one)")
+    add("--tensor-parallel-size", metavar="N", type=int, help="tensor parallel size of the verifier (1)")
     add("--max-model-len", metavar="N", type=int, help="longest request in tokens (the verifier's own limit)")
-    add("--workload", metavar="W", default="", help="what acceptance is expected for: Code, Chat, ... (Mixed)")
+    add("--workload", metavar="W", default="", help="kind of text for the expected acceptance: Code, Chat, ... (Mixed)")
     add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
     add_catalogue(parser)
-    add("--json", action="store_true", help="one object instead of a table")
+    add("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -107,7 +107,10 @@ def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str,
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(arguments, name)]
     if arguments.speculator or given:
         what = "SPECULATOR" if arguments.speculator else given[0]
-        raise UsageError(f"{what} beside a file with a spec", "write it into the file, or name the models instead")
+        raise UsageError(
+            f"{what} is given together with a file with a spec",
+            "write it into the file, or give the models instead of the file",
+        )
     spec = _spec(files.document(arguments.first, "SPEC"))
 
     def read(source: ModelSource, side: str) -> ModelFacts:
@@ -167,10 +170,12 @@ def _method(sides: Mapping[str, ModelFacts]) -> str:
     if "speculator" in sides:
         found = nature(sides["speculator"]).method
         if found is None:
-            raise UsageError("the speculator's files do not tell its method", "name it with --method")
+            raise UsageError("the speculator's files do not say its method", "give it with --method")
         return found.value
     if modules(sides["verifier"]) is None:
-        raise UsageError("no SPECULATOR, and the verifier has no modules that draft", "name one, or --method ngram")
+        raise UsageError(
+            "SPECULATOR is missing, and the verifier has no modules that draft", "give SPECULATOR, or --method ngram"
+        )
     return "mtp"
 
 
@@ -186,7 +191,7 @@ def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts
     location, _, revision = location.partition("@")
     if scheme not in SOURCES or not location:
         known = ", ".join(f"{one.value}://" for one in SOURCES)
-        remedy = f"name a folder, or a URI that starts with one of {known}"
+        remedy = f"give a folder, or a URI that starts with one of {known}"
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{side} {text}: there is no such folder", remedy=remedy, side=side)
     return _facts(ModelSource(Scheme(scheme), location.rstrip("/"), revision), side, arguments.claims_at)
 

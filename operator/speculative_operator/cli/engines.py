@@ -45,16 +45,14 @@ class _Row(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     parser.add_argument("engine", metavar="ENGINE", nargs="?", help=f"one of {', '.join(EngineType)}")
-    parser.add_argument(
-        "--version", metavar="V", help="release of the engine, such as 0.32.0 (the one served by default)"
-    )
-    parser.add_argument("--method", metavar="M", help="one method only, with every field")
+    parser.add_argument("--version", metavar="V", help="release of the engine, such as 0.32.0 (the default one)")
+    parser.add_argument("--method", metavar="M", help="show one method only, with every field")
     parser.add_argument(
         "--vendor", metavar="X", default=Vendor.NVIDIA.value, help=f"one of {', '.join(Vendor)} (NVIDIA)"
     )
     parser.add_argument(
         "--output", choices=("table", "json", "markdown"), default="table",
-        help="json: one object a row; markdown: as in docs/engines.md, whatever release and vendor",
+        help="json: one object per row; markdown: as in docs/engines.md, for all releases and vendors",
     )  # fmt: skip
 
 
@@ -70,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         return OK
     rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
     if not rows:
-        raise UsageError(f"--method {method}: no engine asked for knows it", f"name one of {', '.join(Method)}")
+        raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
     if arguments.output == "json":
         for row in rows:
             print(json.dumps(_object(row)))

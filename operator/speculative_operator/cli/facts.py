@@ -37,8 +37,8 @@ _LEAST = {"parameters": 1000.0, "active_parameters": 1000.0, "bytes_per_paramete
 _MOST = {"parameters": 1e15, "active_parameters": 1e15, "bytes_per_parameter": 8.0}
 _MOST_ELSE = 1e7
 _REMEDY = {
-    "parameters": "write the count of parameters, such as 8.03e9",
-    "active_parameters": "write the count of parameters that one token passes through, such as 3.3e9",
+    "parameters": "write the number of parameters, such as 8.03e9",
+    "active_parameters": "write the number of parameters that one token uses, such as 3.3e9",
     "bytes_per_parameter": "write 2 for 16-bit weights, 1 for 8-bit, 0.5 for 4-bit ones",
 }
 _SAME_SHARE = 0.05

@@ -20,7 +20,7 @@ def document(path: str, option: str) -> Any:
         place = getattr(problem, "problem_mark", None)
         where = f", line {place.line + 1}" if place is not None else ""
         said = getattr(problem, "problem", None) or str(problem).partition("\n")[0]
-        raise UsageError(f"{option} {path}{where} is no YAML: {said}", "give one YAML or JSON document") from None
+        raise UsageError(f"{option} {path}{where} is not YAML: {said}", "give one YAML or JSON document") from None
 
 
 def text(path: str, option: str, largest: int) -> str:
@@ -31,6 +31,6 @@ def text(path: str, option: str, largest: int) -> str:
             raise UsageError(f"{option} {path} is larger than {largest // 2**20} MiB", "give a smaller file")
         return file.read_text(encoding="utf-8-sig")
     except OSError as problem:
-        raise UsageError(f"{option} {path}: {problem.strerror}", "name a file that can be read") from None
+        raise UsageError(f"{option} {path}: {problem.strerror}", "give a readable file") from None
     except UnicodeDecodeError:
         raise UsageError(f"{option} {path} is not UTF-8", "give a text file") from None

@@ -15,12 +15,12 @@ from speculative_operator.cli.errors import FAILED, INTERRUPTED, OK, USAGE, Comm
 
 COMMANDS = {
     "tune": "decide K from scrapes on stdin, without Kubernetes (JSON lines)",
-    "replay": "what would have been decided over the history of a Prometheus server",
+    "replay": "show what the tuner would have decided over the history of a Prometheus server",
     "simulate": "run policies over a trace and compare them with the best possible",
-    "cases": "hold the model of step times against published measurements",
-    "engines": "what each engine can do with each method, and what is refused",
-    "pairs": "which speculators are publicly known for a verifier",
-    "check": "whether a speculator fits its verifier, by their files; with exit statuses for pipelines",
+    "cases": "compare the model of step times with published measurements",
+    "engines": "show what each engine can do with each method, and what it refuses",
+    "pairs": "list the publicly known speculators for a verifier, and pick one",
+    "check": "check by their files whether a speculator fits its verifier; with exit statuses for pipelines",
 }
 """Command -> what it does. Each is the module of that name beside this one, but for those of the laboratory."""
 LABORATORY = frozenset(("simulate", "cases"))
@@ -36,7 +36,7 @@ _EPILOG = """examples:
   speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3
 
 exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted
-`speculative COMMAND --help` tells more of a command; docs/cli.md shows the output of each."""
+`speculative COMMAND --help` explains a command; docs/cli.md shows the output of each."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,7 +76,7 @@ def parser(name: str = "", module: ModuleType | None = None) -> argparse.Argumen
         prog="speculative",
         formatter_class=formatter,
         epilog=_EPILOG,
-        description="Speculative decoding by measured load: decide, replay, simulate, compare.",
+        description="Tune speculative decoding by measured load: decide, replay, simulate, compare.",
     )
     root.add_argument("--version", action="version", version=f"speculative {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)

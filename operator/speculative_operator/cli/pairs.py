@@ -24,9 +24,9 @@ EPILOG = """examples:
   speculative pairs RedHatAI/Qwen3-32B-FP8-dynamic --method eagle3 --json
   speculative pairs my-org/my-model --base Qwen/Qwen3-14B --catalogue our-pairs.csv
 
-docs/catalogue.md tells the columns of --catalogue and the order of what is picked.
+docs/catalogue.md explains the columns of --catalogue and the order of rows.
 
-exit status: 0 listed, 1 nothing is known for VERIFIER, 2 wrong use of the command line or of --catalogue"""
+exit status: 0 listed, 1 no speculator is known for VERIFIER, 2 wrong use of the command line or of --catalogue"""
 
 _LARGEST = 4 * 2**20
 _HEADERS = ("verifier", "speculator", "method", "K", "accepted", "for", "date", "source")
@@ -34,13 +34,17 @@ _HEADERS = ("verifier", "speculator", "method", "K", "accepted", "for", "date", 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
-    parser.add_argument("verifier", metavar="VERIFIER", nargs="?", help="organisation/model; all rows without it")
+    parser.add_argument("verifier", metavar="VERIFIER", nargs="?", help="organisation/model; default: all rows")
     parser.add_argument(
-        "--base", metavar="MODEL", action="append", default=[], help="what VERIFIER is derived from; may be repeated"
+        "--base",
+        metavar="MODEL",
+        action="append",
+        default=[],
+        help="model from which VERIFIER is derived; may be repeated",
     )
-    parser.add_argument("--method", metavar="M", help="rows of one method only")
+    parser.add_argument("--method", metavar="M", help="show rows of one method only")
     add_catalogue(parser)
-    parser.add_argument("--json", action="store_true", help="one object a row, with every field")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per row, with every field")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -64,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 def add_catalogue(parser: argparse.ArgumentParser) -> None:
     """The argument that names rows of the user's own; `check` has it, too."""
     parser.add_argument(
-        "--catalogue", "--file", dest="catalogue", metavar="FILE", help="a CSV file of rows of your own, which go first"
+        "--catalogue", "--file", dest="catalogue", metavar="FILE", help="CSV file with your own rows, which go first"
     )
 
 

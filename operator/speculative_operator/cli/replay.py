@@ -34,7 +34,7 @@ EPILOG = """examples:
   speculative replay --prometheus https://thanos.example --token-file token --namespace llm --pod-regex 'llama-.*' \\
       --spec pair.yaml --start 2026-01-31T08:00:00Z --end 2026-01-31T20:00:00Z --step 30s --json
 
-exit status: 0 replayed, 1 Prometheus failed or holds nothing of these pods, 2 wrong use of the command line"""
+exit status: 0 replayed, 1 Prometheus failed or has no samples of these pods, 2 wrong use of the command line"""
 
 POINTS = 100
 """Instants asked for at once: 100 pods of 80 series then answer 25 MB."""
@@ -66,18 +66,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prometheus", metavar="URL", required=True, help="Prometheus, or anything with its query API")
     add("--namespace", metavar="N", required=True, help="namespace of the serving pods")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--selector", metavar="MATCHERS", default="", help="""which series, in PromQL: 'job="llama"'""")
-    which.add_argument("--pod-regex", metavar="RE", default="", help="which pods, by name: 'llama-.*'")
-    add("--spec", metavar="FILE", required=True, help="SpeculativeDeployment (YAML or JSON) to decide for")
-    add("--facts", metavar="FILE", default="", help="facts of models and hardware, as `speculative tune` takes them")
-    add("--ran", metavar="K", type=int, help="K that the pods ran; default: the table that the operator starts with")
+    which.add_argument(
+        "--selector", metavar="MATCHERS", default="", help="""series to read, in PromQL: 'job="llama"'"""
+    )
+    which.add_argument("--pod-regex", metavar="RE", default="", help="pods to read, by name: 'llama-.*'")
+    add("--spec", metavar="FILE", required=True, help="SpeculativeDeployment (YAML or JSON)")
+    add("--facts", metavar="FILE", default="", help="facts of models and hardware, as for `speculative tune`")
+    add("--ran", metavar="K", type=int, help="K that the pods used; default: the table with which the operator starts")
     add("--start", metavar="WHEN", default="1h", help="2h (ago), 2026-01-31T12:00:00Z or unix seconds; default 1h")
     add("--end", metavar="WHEN", default="now", help="the same; default now")
     add("--step", metavar="TIME", default="30s", help="a multiple of the scrape interval; default 30s")
     add("--token-file", metavar="FILE", default="", help="bearer token for Prometheus")
     add("--ca-file", metavar="FILE", default="", help="CA bundle that signed Prometheus' certificate")
-    add("--timeout", metavar="TIME", default="30s", help="for one query; default 30s")
-    add("--json", action="store_true", help="one object a scrape, as `speculative tune` writes them, then a summary")
+    add("--timeout", metavar="TIME", default="30s", help="limit for one query; default 30s")
+    add(
+        "--json",
+        action="store_true",
+        help="print one JSON object per scrape, as `speculative tune` does, then a summary",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             f"{arguments.spec}: {subject.spec.engine.type} has no metrics by which K could be decided, "
             "so there is nothing to replay",
-            "give the spec of another engine",
+            "use a spec with another engine",
         )
     client, selector = _client(arguments), _selector(arguments, metrics)
     session = _session(subject, arguments.ran, span.start)
@@ -99,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         report.add(moment, decision)
     if not report.scrapes:
         raise CommandError(
-            f"Prometheus holds nothing of these pods between {moments.shown(span.start)} and {moments.shown(span.end)}",
+            f"no samples of these pods between {moments.shown(span.start)} and {moments.shown(span.end)}",
             f"check namespace, pods and times with the query {selector}",
         )
     report.end()
@@ -213,7 +219,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     except SpecError as problem:
         raise CommandError(f"{arguments.spec}: {problem}", status=FAILED) from None
     for path in found.ignored:
-        sys.stderr.write(f"warning: {path} is not known and was passed over\n")
+        sys.stderr.write(f"warning: {path} is unknown and ignored\n")
     return found
 
 
@@ -252,7 +258,7 @@ def _client(arguments: argparse.Namespace) -> Prometheus:
         )
     except ValueError as problem:
         said = without_credentials(" ".join(str(problem).split()))[:300]
-        raise UsageError(said, "correct it, or the variable of that name") from None
+        raise UsageError(said, "correct the option, or the variable of that name") from None
     return Prometheus(settings)
 
 

@@ -70,7 +70,7 @@ def _picked(spec: DeploymentSpec) -> DeploymentSpec:
 def whole(body: Any) -> dict[str, Any]:
     """An object with metadata, of whatever part of one was given."""
     if not isinstance(body, Mapping):
-        raise SpecError("spec", body, "use a SpeculativeDeployment, or what is below its spec")
+        raise SpecError("spec", body, "use a SpeculativeDeployment, or its spec")
     kind = body.get("kind", names.KIND)
     if kind != names.KIND:
         raise SpecError("kind", kind, f"use {names.KIND}")

@@ -21,7 +21,7 @@ EPILOG = """examples:
   speculative tune < scrapes.jsonl
   scraper | speculative tune | jq -c '[.time, .state, .table]'
 
-Ends with status 0 when the input does. docs/cli.md lists every field."""
+Ends with status 0 at the end of the input. docs/cli.md lists every field."""
 _SHOWN = 60
 
 
@@ -83,12 +83,12 @@ def _object(line: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as problem:
         raise LineError(f"the line is not JSON: {problem}") from None
     if not isinstance(found, dict):
-        raise LineError("the line is no JSON object; write {...}")
+        raise LineError("the line is not a JSON object; write {...}")
     return found
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _begin(given: Mapping[str, Any], hints: TextIO) -> Any:
@@ -97,13 +97,13 @@ def _begin(given: Mapping[str, Any], hints: TextIO) -> Any:
     from speculative_operator.cli.subject import subject
 
     if "spec" not in given:
-        raise LineError('the first line holds no spec; write {"spec": {...}, "facts": {...}}', "spec")
+        raise LineError('the first line has no spec; write {"spec": {...}, "facts": {...}}', "spec")
     try:
         found = subject(given["spec"], given.get("facts"))
     except SpecError as problem:
         raise LineError(str(problem), problem.field) from None
     for path in found.ignored:
-        hints.write(f"warning: {path} is not known and was passed over\n")
+        hints.write(f"warning: {path} is unknown and ignored\n")
     hints.flush()
     return found.session()
 

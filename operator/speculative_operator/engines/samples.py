@@ -112,7 +112,7 @@ def _check_age(end: float, now: float, stale_after: float) -> None:
     if now - end > stale_after:
         raise UnreadableError(Reason.METRICS_STALE, f"the newest sample is {now - end:.0f} s old")
     if end - now > stale_after:
-        message = f"the newest sample lies {end - now:.0f} s in the future: clocks differ"
+        message = f"the newest sample is {end - now:.0f} s in the future: clocks differ"
         raise UnreadableError(Reason.METRICS_ABSURD, message)
 
 
@@ -137,8 +137,8 @@ def _start(counters: Sequence[Series], clock: str, since: float | None, end: flo
         if earliest <= time < end - 2 * SAME_SCRAPE_SECONDS and all(_at(track, time) for track in counters):
             return time
     if end - earliest <= 2 * SAME_SCRAPE_SECONDS:
-        raise UnreadableError(Reason.COLLECTING, "no scrape since the last window")
-    raise UnreadableError(Reason.STARTING, "one scrape so far; the second makes a window")
+        raise UnreadableError(Reason.COLLECTING, "no new scrape since the last window")
+    raise UnreadableError(Reason.STARTING, "one scrape so far; a window needs two")
 
 
 def _at(track: Series, time: float) -> bool:

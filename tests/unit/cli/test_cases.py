@@ -75,8 +75,8 @@ def test_sources_are_left_out_when_asked(file: Path, capsys: pytest.CaptureFixtu
     [
         ("", "has none of the columns"),
         ("a,b\n1,2\n", "has none of the columns"),
-        (HEADER, "holds no rows"),
-        (HEADER + '"' + "x" * 200000, "is no CSV"),
+        (HEADER, "has no rows"),
+        (HEADER + '"' + "x" * 200000, "is not CSV"),
     ],
 )
 def test_a_file_that_is_none_is_told_in_one_line(

@@ -84,7 +84,7 @@ def test_a_pair_that_does_not(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert status == 1
     assert out.splitlines()[-1] == "not compatible: 1 error, 0 warnings"
     (row,) = (line for line in out.splitlines() if line.startswith("Error"))
-    for cell in ("HiddenSizeDiffers", "speculator config.json hidden_size", " 64 ", " 128 ", "name a speculator that"):
+    for cell in ("HiddenSizeDiffers", "speculator config.json hidden_size", " 64 ", " 128 ", "use a speculator that"):
         assert cell in row
     assert next(line for line in out.splitlines() if line.startswith("LEVEL")).split() == [
         name.upper() for name in findings.COLUMNS
@@ -274,7 +274,7 @@ def test_an_auto_spec_of_which_nothing_is_known_is_served_alone(
 ) -> None:
     status, out, _ = run(capsys, *auto(claims, rows))
     assert status == 0
-    assert "set speculator.method and speculator.model, or add a row of your own to the catalogue" in out
+    assert "set speculator.method and speculator.model, or add your own row to the catalogue" in out
     assert "The verifier is served alone" in out
     assert "method none" in out
 

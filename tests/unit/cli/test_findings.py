@@ -16,7 +16,7 @@ FOUND = [
         "verifier": "1 layers",
         "speculator": "2",
         "message": "the head reads the output of layer 2",
-        "remedy": "name a speculator that was trained for this verifier",
+        "remedy": "use a speculator that was trained for this verifier",
     },
     {"level": "Info", "code": "[bold]", "field": "f", "message": "no values", "remedy": ""},
 ]
@@ -32,7 +32,7 @@ def test_eighty_columns_hold_codes_and_words_unbroken() -> None:
     Console(file=out, width=80).print(findings.table(FOUND))
     shown = out.getvalue()
     assert max(map(len, shown.splitlines())) <= 80
-    for word in ("AuxiliaryLayersBeyond", "speculator: 2", "Name a speculator", "No values.", "[bold]"):
+    for word in ("AuxiliaryLayersBeyond", "speculator: 2", "Use a speculator", "No values.", "[bold]"):
         assert word in shown
 
 

@@ -92,8 +92,8 @@ def test_an_unknown_verifier_has_its_status(capsys: pytest.CaptureFixture[str]) 
     status, out, _ = run(capsys, "org/unknown")
     assert status == 1
     assert out == (
-        "no speculator is known for org/unknown: set speculator.method and speculator.model, or add a row of your own "
-        "to the catalogue\n"
+        "the catalogue has no speculator for org/unknown: set speculator.method and speculator.model, or add your own "
+        "row to the catalogue\n"
     )
     assert run(capsys, "org/unknown", "--json")[:2] == (1, "")
 

@@ -198,7 +198,7 @@ def test_token_and_errors_of_the_server(
 def test_nothing_found(server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words(server, spec)) == 1
     said = capsys.readouterr().err
-    assert said.startswith("error: Prometheus holds nothing of these pods between 2023-11-14 22:13:20 and")
+    assert said.startswith("error: no samples of these pods between 2023-11-14 22:13:20 and")
     assert 'namespace="llm"' in said
 
 
@@ -213,7 +213,7 @@ def test_nothing_found(server: PrometheusServer, spec: Path, capsys: pytest.Capt
         ({"--ran": "50"}, "--ran is 50; this deployment can run K 0, 1,", 2),
         ({"--pod-regex": "("}, "--pod-regex '('", 2),
         ({"--spec": "/nowhere.yaml"}, "--spec /nowhere.yaml: No such file", 2),
-        ({"--spec": "BROKEN"}, "line 1 is no YAML", 2),
+        ({"--spec": "BROKEN"}, "line 1 is not YAML", 2),
         ({"--spec": "BAD"}, "spec.verifier is not set: it is required", 1),
     ],
 )

@@ -192,17 +192,17 @@ def test_a_scenario_brings_all_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("words", "said", "status"),
     [
-        ([], "no load is named; give --trace FILE or --scenario NAME", 2),
+        ([], "no load is given; give --trace FILE or --scenario NAME", 2),
         (["--scenario", "doom"], "--scenario 'doom' is not known; use one of diurnal", 2),
-        (["--scenario", "azure_conv"], "replays azure_llm_2023_conv; name its file", 2),
-        (["--scenario", "diurnal", "--spec", "x"], "leave --spec away", 2),
+        (["--scenario", "azure_conv"], "replays azure_llm_2023_conv; give its file", 2),
+        (["--scenario", "diurnal", "--spec", "x"], "remove --spec", 2),
         (["--trace", "TRACE", "--policy", "magic"], "--policy 'magic' is not known; use one of ours", 2),
         (["--trace", "TRACE", "--speed-up", "0"], "--speed-up is 0", 2),
         (["--trace", "TRACE", "--replicas", "0"], "--replicas is 0", 2),
         (["--trace", "TRACE", "--seconds", "long"], "--seconds is 'long'", 2),
         (["--trace", "/nowhere"], "--trace /nowhere: No such file", 2),
         (["--trace", "TRACE", "--format", "csv"], "could be the time column", 1),
-        (["--trace", "TRACE", "--verifier", "someone/unheard-of", "--method", "ngram"], "state their shapes", 1),
+        (["--trace", "TRACE", "--verifier", "someone/unheard-of", "--method", "ngram"], "give their shapes", 1),
         (["--trace", "TRACE", "--verifier", "Qwen/Qwen3-8B"], "spec.speculator.model", 1),
         (["--trace", "TRACE", "--method", "magic"], "spec.speculator.method", 1),
         (

@@ -154,14 +154,14 @@ def test_cost_and_hard_off_are_spelt_out() -> None:
         ("", "the line is empty", None),
         ("nonsense", "not JSON", None),
         ('{"spec": ', "not JSON", None),
-        ("[1, 2]", "no JSON object", None),
-        ("7", "no JSON object", None),
+        ("[1, 2]", "not a JSON object", None),
+        ("7", "not a JSON object", None),
         (b'{"spec": "\xff"}', "not UTF-8", None),
-        ('{"spec": NaN}', "NaN is no JSON number", None),
+        ('{"spec": NaN}', "NaN is not a JSON number", None),
         ("[" * 100_000, "not JSON", None),
         ('{"time": ' + "9" * 5000 + "}", "not JSON", None),
-        ({}, "the first line holds no spec", "spec"),
-        ({"time": 5, "pods": {}}, "the first line holds no spec", "spec"),
+        ({}, "the first line has no spec", "spec"),
+        ({"time": 5, "pods": {}}, "the first line has no spec", "spec"),
         ({"spec": None}, "spec is not set", "spec"),
         ({"spec": []}, "use a SpeculativeDeployment", "spec"),
         ({"spec": {"kind": "Deployment", "spec": SPEC}}, 'kind is "Deployment"', "kind"),
@@ -253,8 +253,8 @@ def test_facts_that_nothing_reads_are_told_to_the_human() -> None:
     converse(io.BytesIO(_line(first)), out, hints)
     assert out.getvalue() == ""
     assert hints.getvalue().splitlines() == [
-        "warning: facts.colour is not known and was passed over",
-        "warning: facts.verifier.layerz is not known and was passed over",
+        "warning: facts.colour is unknown and ignored",
+        "warning: facts.verifier.layerz is unknown and ignored",
     ]
 
 

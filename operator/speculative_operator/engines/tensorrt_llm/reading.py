@@ -110,7 +110,7 @@ def _window(piece: Cut) -> PodWindow:
 def _check_release(piece: Cut) -> None:
     missing = next((name for name in (*_COUNTERS, *_LOAD) if not piece.has(name)), None)
     if missing is not None:
-        message = f"{missing} is not exported, as in releases before 1.3: without it K is not tuned by measurement"
+        message = f"{missing} is not exported, as in releases before 1.3; without it the tuner cannot measure K"
         raise UnreadableError(Reason.UNSUPPORTED_BY_ENGINE, message)
 
 

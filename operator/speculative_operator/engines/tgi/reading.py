@@ -13,7 +13,7 @@ from speculative_operator.domain.observation import Gap, PodWindow
 from speculative_operator.domain.reasons import Reason
 
 METRIC_NAMES: tuple[str, ...] = ()
-_MESSAGE = "TGI's metrics do not tell how many tokens were drafted: K is not tuned by measurement"
+_MESSAGE = "TGI's metrics do not include drafted tokens, so the tuner cannot measure K"
 
 
 def read(pods: Collection[str]) -> dict[str, PodWindow | Gap]:

@@ -30,8 +30,8 @@ def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     if planned.actuator is Actuator.TABLE and planned.version[:2] not in LIVE_PROVEN:
         proven = " to ".join(f"{major}.{minor}" for major, minor in (LIVE_PROVEN[0], LIVE_PROVEN[-1]))
         message = (
-            f"engine.version {release}: live changes of K are proven on {proven} only, so a rollout changes K here; "
-            f"set engine.version {proven.rpartition(' ')[2]}.0 to change K without one"
+            f"engine.version {release}: live changes of K are tested with {proven} only, so K changes by rollouts; "
+            f"set engine.version {proven.rpartition(' ')[2]}.0 to change K without rollouts"
         )
         yield Notice(Reason.LIVE_UNPROVEN, message)
     elif planned.actuator is Actuator.RESTART and row is not None and row.actuator is Actuator.RESTART:
