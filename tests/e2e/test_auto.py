@@ -76,7 +76,7 @@ def test_rows_of_the_users_own_serve_new_objects_and_move_no_old_one(stage: Stag
     scene.wait_ready(stage.cluster, "old", LONG)
     told = stage.condition("old", "PairCompatible")
     assert (told["status"], told["reason"]) == ("Unknown", "NoSpeculatorKnown")
-    assert "add a row of your own to the catalogue" in told["message"]
+    assert "add your own row to the catalogue" in told["message"]
     alone = engine(stage, "old")
     assert "--speculative-config" not in alone[1]
     assert loads(stage, "old") == ["verifier"], "from the claim"

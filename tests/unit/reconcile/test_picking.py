@@ -156,7 +156,7 @@ def test_an_unknown_verifier_is_read_first_then_served_alone_with_a_remedy() -> 
     for kind in ("PairCompatible", "SpeculationActive"):
         found = cluster.condition(kind)
         assert found["reason"] == "NoSpeculatorKnown"
-        assert "set speculator.method and speculator.model, or add a row of your own" in found["message"]
+        assert "set speculator.method and speculator.model, or add your own row" in found["message"]
     cluster.roll()
     cluster.settle()
     assert condition(cluster, "Ready") == ("True", "AllReady")
