@@ -138,7 +138,7 @@ def _start(counters: Sequence[Series], clock: str, since: float | None, end: flo
             return time
     if end - earliest <= 2 * SAME_SCRAPE_SECONDS:
         raise UnreadableError(Reason.COLLECTING, "no new scrape since the last window")
-    raise UnreadableError(Reason.STARTING, "one scrape so far; a window needs two")
+    raise UnreadableError(Reason.STARTING, "one scrape so far; the second makes a window")
 
 
 def _at(track: Series, time: float) -> bool:
