@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             seed(store, options.cache, folders)
         except Exception:
-            _log.exception("a defect of this program: the engine compiles")
+            _log.exception("unexpected error, a bug of this program: the engine compiles by itself")
         return 0
     watch = Watch(
         store, options.cache, folders, options.health, options.patience, socket.gethostname()[:63], options.quiet
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         keep(watch)
     except Exception:
-        _log.exception("a defect of this program: nothing is published")
+        _log.exception("unexpected error, a bug of this program: no compiled code is published")
     while True:
         time.sleep(3600)  # a container that ends would be started again, and the pod not be ready meanwhile
 
@@ -56,13 +56,20 @@ def _ended(*_: object) -> NoReturn:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="speculative_operator.compiled", description="Keep compiled code of engines.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("seed", "before the engine starts"), ("keep", "beside the engine")):
+    for name, text in (
+        ("seed", "restore compiled code before the engine starts"),
+        ("keep", "publish compiled code while the engine runs"),
+    ):
         command = commands.add_parser(name, help=text)
-        command.add_argument("--volume", type=Path, required=True, metavar="DIR", help="root of the shared volume")
-        command.add_argument("--key", required=True, help="what the code was compiled for")
+        command.add_argument(
+            "--volume", type=Path, required=True, metavar="DIR", help="root folder of the shared volume"
+        )
+        command.add_argument("--key", required=True, help="key of what the code was compiled for")
         command.add_argument("--cache", type=Path, required=True, metavar="DIR", help="the engine's cache folder")
-        command.add_argument("--folder", action="append", required=True, metavar="PATH", help="below it; repeatable")
-        command.add_argument("--health", default="", metavar="URL", help="answers 200 once the engine serves")
+        command.add_argument(
+            "--folder", action="append", required=True, metavar="PATH", help="subfolder of it; may be repeated"
+        )
+        command.add_argument("--health", default="", metavar="URL", help="URL that answers 200 once the engine serves")
         command.add_argument("--patience", type=float, default=900.0, metavar="SECONDS")
         command.add_argument("--quiet", type=float, default=QUIET_SECONDS, metavar="SECONDS")
     return parser

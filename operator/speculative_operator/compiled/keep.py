@@ -59,7 +59,7 @@ def keep(watch: Watch, pause: Callable[[float], None] = time.sleep) -> None:
         try:
             watch.store.use()
         except OSError as error:
-            _log.warning("the volume cannot be written to: %s", error)
+            _log.warning("cannot write to the volume: %s", error)
 
 
 def _await(watch: Watch, pause: Callable[[float], None]) -> None:
@@ -77,12 +77,16 @@ def _give_up(watch: Watch) -> None:
         generation = (watch.target / MARK).read_text(encoding="utf-8").strip()
     except OSError:
         return  # it compiles itself: nothing of ours is in its way
-    _log.warning("not healthy within %.0f s of a start with %s: it is taken away", watch.patience, generation)
+    _log.warning(
+        "the engine was not healthy within %.0f s of a start with the compiled code %s: removing that code",
+        watch.patience,
+        generation,
+    )
     unseed(watch.target, watch.folders)
     try:
         watch.store.discard(generation)
     except OSError as error:
-        _log.warning("%s stays on the volume: %s", generation, error)
+        _log.warning("cannot remove %s from the volume: %s", generation, error)
 
 
 def _settle(watch: Watch, pause: Callable[[float], None]) -> None:
@@ -106,12 +110,12 @@ def _published(watch: Watch) -> bool:
     try:
         generation = watch.store.publish(watch.target, watch.folders, watch.name)
         if generation:
-            _log.info("published %s %s", watch.store.key, generation)
+            _log.info("published compiled code: %s %s", watch.store.key, generation)
     except TornError as error:
-        _log.info("not published: %s", error)
+        _log.info("compiled code is not published: %s", error)
         return False
     except OSError as error:
-        _log.warning("not published, the engine goes on without: %s", error)
+        _log.warning("cannot publish compiled code, the engine runs on without: %s", error)
         return not _collected(watch)  # a full volume may have room by now
     _collected(watch)
     return True
@@ -122,10 +126,10 @@ def _collected(watch: Watch) -> bool:
     try:
         gone = watch.store.collect()
     except OSError as error:
-        _log.warning("the volume cannot be tidied up: %s", error)
+        _log.warning("cannot clean up the volume: %s", error)
         return False
     if gone:
-        _log.info("removed, as nobody uses it: %s", ", ".join(gone))
+        _log.info("removed unused compiled code: %s", ", ".join(gone))
     return bool(gone)
 
 

@@ -26,7 +26,7 @@ def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
     """Fill `folders` of `target` from the newest generation that is whole; its name, or empty. Never raises."""
     try:
         if any((target / folder).exists() for folder in folders):
-            _log.info("the engine's folders are there already: left as they are")
+            _log.info("the engine's cache folders exist already: leaving them unchanged")
             return ""
         (target / MARK).unlink(missing_ok=True)  # of a start that was ended before anything was in place
         _use(store)
@@ -34,11 +34,11 @@ def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
         while left := [one for one in store.generations() if one not in tried]:
             # Looked for again: what is found may go while it is copied, because a newer one has just come.
             if _filled(store, left[0], target, folders):
-                _log.info("compiled code of %s %s is in place", store.key, left[0])
+                _log.info("restored compiled code of %s %s", store.key, left[0])
                 return left[0]
             tried.append(left[0])
     except OSError as error:
-        _log.warning("no compiled code: the volume cannot be read: %s", error)
+        _log.warning("no compiled code, because the volume cannot be read: %s", error)
         return ""
     _log.info("no compiled code for %s: the engine compiles", store.key)
     return ""
@@ -51,7 +51,7 @@ def _use(store: Store) -> None:
     except ForeignError:
         raise
     except OSError as error:
-        _log.info("no mark of use: %s", error)
+        _log.info("cannot mark the compiled code as used: %s", error)
 
 
 def unseed(target: Path, folders: tuple[str, ...]) -> None:
@@ -76,11 +76,11 @@ def _filled(store: Store, generation: str, target: Path, folders: tuple[str, ...
         (target / MARK).write_text(generation, encoding="utf-8")
         _placed(stage, target, folders)
     except (TornError, FileNotFoundError) as error:
-        _log.warning("%s is torn, or gone meanwhile: %s", generation, error)
+        _log.warning("compiled code %s is incomplete or was removed meanwhile: %s", generation, error)
         with contextlib.suppress(OSError):
             store.discard(generation)
     except OSError as error:
-        _log.warning("%s is not used: %s", generation, error)
+        _log.warning("cannot use compiled code %s: %s", generation, error)
     else:
         return True
     finally:
@@ -105,4 +105,4 @@ def _room(store: Store, generation: str, target: Path) -> None:
     wanted = sum(one.bytes for one in store.entries(generation))
     told = os.statvfs(target)
     if told.f_bavail * told.f_frsize < 2 * wanted:
-        raise OSError(f"{wanted} bytes do not fit into {target}")
+        raise OSError(f"{target} has no room for {wanted} bytes")

@@ -112,7 +112,7 @@ class Store:
         except FileNotFoundError:
             raise
         except (ValueError, TypeError) as error:
-            raise TornError(f"{_MANIFEST} cannot be read: {error}") from error
+            raise TornError(f"cannot read {_MANIFEST}: {error}") from error
         for one in found:
             if not one.path or PurePosixPath(one.path).is_absolute() or ".." in PurePosixPath(one.path).parts:
                 raise TornError(f"{_MANIFEST} names {one.path}")
@@ -125,7 +125,7 @@ class Store:
             _open_folders(target, file.parent)
             size, digest = _copied(self._home / generation / _FILES / one.path, file)
             if (size, digest) != (one.bytes, one.sha256):
-                raise TornError(f"{one.path} is not what was published")
+                raise TornError(f"{one.path} differs from what was published")
             file.chmod(_OPEN_FILE)
 
     def holds(self, files: tuple[Found, ...]) -> bool:
@@ -146,7 +146,7 @@ class Store:
             return ""
         total = sum(one.bytes for one in files)
         if total > MOST_BYTES or len(files) > MOST_FILES:
-            raise TornError(f"{len(files)} files of {total} bytes are more than a cache of code has")
+            raise TornError(f"{len(files)} files of {total} bytes are more than a cache of compiled code may have")
         generation = f"{time.time_ns():020d}-{name}"
         own_folder(self.volume, KIND, _OPEN_FOLDER)
         stage = self.root / "partial" / f"{self.key}.{generation}"

@@ -237,8 +237,8 @@ def refusal(spec: DeploymentSpec) -> Refusal | None:
     if spec.engine.image or parse(spec.engine.version) is None or stock(spec) is not None:
         return None
     example = EXAMPLES.get((spec.engine.type, spec.accelerator.vendor))
-    message = f"no public image is known for {_circumstances(spec)}; set spec.engine.image" + (
-        f", such as {example}" if example else " to one that was built for it"
+    message = f"there is no known public image for {_circumstances(spec)}; set spec.engine.image" + (
+        f", such as {example}" if example else " to an image built for it"
     )
     return Refusal("spec.engine.image", Reason.UNSUPPORTED_BY_ENGINE, message)
 

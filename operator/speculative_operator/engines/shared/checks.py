@@ -24,7 +24,7 @@ UNSUPPORTED, INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 def unreadable_version(spec: DeploymentSpec) -> Refusal:
     """For a version that is no release number: nothing else can be judged then."""
     message = (
-        f"engine.version {spec.engine.version!r} is no release number; write one such as "
+        f"engine.version {spec.engine.version!r} is not a release number; write one such as "
         f"{DEFAULT_VERSIONS[spec.engine.type]} (engine.image may name any image built from it)"
     )
     return Refusal("spec.engine.version", UNSUPPORTED, message)
@@ -97,7 +97,7 @@ def weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:
         )
         yield Refusal("spec.speculator.model", INVALID, message)
     if needed and source is None:
-        message = f"speculator.method {method} drafts with weights of its own; set spec.speculator.model"
+        message = f"speculator.method {method} needs weights of its own; set spec.speculator.model"
         yield Refusal("spec.speculator.model", INVALID, message)
 
 
@@ -105,8 +105,8 @@ def _own_name(speculator: Speculator, verifier: str) -> Iterator[Refusal]:
     source = speculator.source
     if source is not None and source.uri == verifier and not speculator.method.may_sit_in_verifier:
         message = (
-            f"speculator.model is the verifier's own {verifier}: only vLLM serves a checkpoint that names both; name "
-            "the drafter's weights"
+            f"speculator.model is the verifier's own {verifier}: only vLLM serves one checkpoint as both; set "
+            "it to the speculator's weights"
         )
         yield Refusal("spec.speculator.model", UNSUPPORTED, message)
 
@@ -121,7 +121,7 @@ def static(spec: DeploymentSpec, one_k: str) -> Iterator[Refusal]:
             message = f"speculation.schedule cannot be served: {one_k}; set speculation.numSpeculativeTokens instead"
             yield Refusal("spec.speculation.schedule", UNSUPPORTED, message)
     elif not speculation.num_speculative_tokens:
-        message = "speculation.mode Static says no K; set speculation.numSpeculativeTokens (1 or more) or schedule"
+        message = "speculation.mode Static has no K; set speculation.numSpeculativeTokens (1 or more) or schedule"
         yield Refusal("spec.speculation.numSpeculativeTokens", INVALID, message)
 
 

@@ -15,7 +15,7 @@ from speculative_operator.engines.base import Refusal
 
 FIELD = "spec.engine.args"
 _DIGITS = "0123456789"
-ALWAYS = "it is always set by the operator"
+ALWAYS = "the operator always sets it"
 SPECULATION = "set spec.speculator and spec.speculation instead"
 
 
@@ -72,9 +72,7 @@ class Flags:
         """One refusal per colliding argument, in the order given."""
         arguments = spec.engine.args
         if arguments and not arguments[0].startswith("-"):
-            message = (
-                f"{FIELD} begins with {arguments[0]!r}, which is no flag; the model comes from spec.verifier.model"
-            )
+            message = f"{FIELD} begins with {arguments[0]!r}, which is not a flag; set the model in spec.verifier.model"
             yield Refusal(FIELD, Reason.SPEC_INVALID, message)
         for argument in arguments:
             flag = self.name(argument)

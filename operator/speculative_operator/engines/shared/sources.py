@@ -75,7 +75,7 @@ def _refusals(source: ModelSource, field: str, *, cached: bool) -> Iterator[Refu
             yield Refusal(field, Reason.SPEC_INVALID, message)
     if source.scheme is not Scheme.HF and source.revision:
         message = (
-            f"{field}: a revision ({source.revision}) is only known to hf:// sources; remove it, "
-            "or name the version in the image reference or folder"
+            f"{field}: a revision ({source.revision}) applies to hf:// sources only; remove it, "
+            "or put the version into the image reference or folder"
         )
         yield Refusal(field.replace(".model", ".revision"), Reason.SPEC_INVALID, message)

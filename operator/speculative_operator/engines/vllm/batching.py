@@ -73,7 +73,7 @@ def refusals(spec: DeploymentSpec, plan: Plan) -> Iterator[Refusal]:
     lora, given = spec.verifier.lora, spec.verifier.max_num_batched_tokens
     if lora is not None and lora.max_rank not in _RANKS:
         ranks = ", ".join(map(str, _RANKS))
-        message = f"verifier.lora.maxRank {lora.max_rank}: vLLM takes {ranks}; use the next one above"
+        message = f"verifier.lora.maxRank {lora.max_rank}: vLLM accepts {ranks}; use the next larger one"
         yield Refusal("spec.verifier.lora.maxRank", Reason.UNSUPPORTED_BY_ENGINE, message)
     if given is None:
         return

@@ -96,8 +96,8 @@ def _environment(spec: DeploymentSpec) -> Iterator[Refusal]:
     for variable in spec.engine.env:
         name = variable.get("name")
         if name == TABLE_VARIABLE:
-            message = f"engine.env sets {name}, which the operator needs for itself; remove it"
+            message = f"engine.env sets {name}, which the operator sets itself; remove it"
             yield Refusal("spec.engine.env", _INVALID, message)
         elif name == "PYTHONPATH" and "valueFrom" in variable:
-            message = "engine.env takes PYTHONPATH from elsewhere, so the operator cannot add to it; give a plain value"
+            message = "engine.env sets PYTHONPATH by valueFrom, which the operator cannot extend; set a plain value"
             yield Refusal("spec.engine.env", _INVALID, message)

@@ -36,7 +36,7 @@ def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
         yield Notice(Reason.LIVE_UNPROVEN, message)
     elif planned.actuator is Actuator.RESTART and row is not None and row.actuator is Actuator.RESTART:
         message = (
-            f"{row.plugin} on {row.vendor} drafts with one constant K: a rollout changes it, and it cannot follow the "
+            f"{row.plugin} on {row.vendor} drafts with one constant K, which changes by rollouts and cannot follow the "
             "load within a pod"
         )
         yield Notice(Reason.LIVE_UNPROVEN, message)

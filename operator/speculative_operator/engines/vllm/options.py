@@ -36,12 +36,10 @@ def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]
     if source is None or source.uri != verifier.uri or speculator.method in (*OWN_NAME, *IN_VERIFIER):
         return
     if speculator.method is Method.DRAFT_MODEL:
-        remedy = "a verifier cannot draft faster than it verifies; name a smaller model"
+        remedy = "a verifier cannot draft faster than it verifies; set a smaller model"
     else:
         named = ", ".join(OWN_NAME)
-        remedy = (
-            f"checkpoints that name their verifier are of method {named}; name a speculator of its own, or that method"
-        )
+        remedy = f"checkpoints that name their verifier have method {named}; set another speculator, or that method"
     message = f"speculator.model {source.uri} with method {speculator.method} is the verifier: {remedy}"
     yield Refusal("spec.speculator.model", _INVALID, message)
 
@@ -63,8 +61,8 @@ def _vocabulary(speculator: Speculator) -> Iterator[Refusal]:
         yield Refusal(field, _INVALID, message)
     elif speculator.parallel_drafting:
         message = (
-            "speculator.heterogeneousVocabulary true with parallelDrafting true: drafters of one pass are trained "
-            "for one vocabulary; remove one of them"
+            "speculator.heterogeneousVocabulary true with parallelDrafting true: speculators that draft in one pass "
+            "are trained for one vocabulary; remove one of the two"
         )
         yield Refusal(field, _INVALID, message)
 

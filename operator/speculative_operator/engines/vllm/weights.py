@@ -45,7 +45,7 @@ def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
     if not serves_itself(spec) or spec.speculator is None:
         return
     source, speculation = spec.verifier.source, spec.speculation
-    remedy = "name in verifier.model the model that it was made for"
+    remedy = "set verifier.model to the model that it was made for"
     if spec.speculator.method in IN_VERIFIER:
         remedy += ", or remove speculator.model if it drafts with layers of its own"
         if source.revision:
