@@ -29,7 +29,7 @@ def test_plug_ins_that_keep_one_k(vendor: Vendor) -> None:
     ((reason, message),) = told(made(Method.EAGLE3, version=(0, 26, 0), vendor=vendor))
     assert reason is Reason.LIVE_UNPROVEN
     assert vendor in message
-    assert "a rollout changes it" in message
+    assert "changes by rollouts" in message
 
 
 @pytest.mark.parametrize(

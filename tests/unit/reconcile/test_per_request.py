@@ -79,7 +79,7 @@ def test_turning_it_on_and_off_is_one_new_table_each_and_no_rollout() -> None:
 
 def test_the_history_says_what_changed_though_the_table_is_the_same() -> None:
     cluster = settled(spec=NGRAM)
-    for wish, word in ((AUTO, "from now on"), (Speculation(), "no longer")):
+    for wish, word in ((AUTO, "now with"), (Speculation(), "no longer")):
         cluster.edit(speculation=wish)
         cluster.tick()
         entry = cluster.status["decisions"][0]
@@ -218,7 +218,7 @@ def test_where_it_is_not_a_warning_says_why(spec: DeploymentSpec, word: str) -> 
     (notice,) = unused(spec, knobs)
     assert notice.reason is Reason.PER_REQUEST_UNUSED
     assert word in notice.message
-    assert "remove it" in notice.message
+    assert "remove perRequest" in notice.message
     cluster = Cluster(spec=spec)
     outcome = cluster.tick()
     assert notice.message in [one["message"] for one in cluster.status["warnings"]]

@@ -113,7 +113,7 @@ def test_what_the_engine_does_not_serve_is_not_picked() -> None:
     cluster = Choosing(spec=replace(UNREAD, engine=tgi))
     cluster.tick()
     assert cluster.told_of() == (None, None)
-    assert "eagle3, which this engine does not serve" in cluster.picked["reason"]
+    assert "eagle3 for Qwen/Qwen3-8B, which this engine does not serve" in cluster.picked["reason"]
     assert cluster.serves()
     one_pass = rows(row("me/p-eagle", one_pass=True), GOOD)
     cluster = Choosing(spec=replace(UNREAD, engine=EngineSettings(version="0.15.0")), catalogue=one_pass)
@@ -414,7 +414,7 @@ def test_a_pick_that_cannot_be_read_now_waits_while_the_verifier_serves() -> Non
     assert "--speculative-config" not in cluster.engine_args
     found = cluster.condition("PairCompatible")
     assert found["reason"] == "PairUnread"
-    assert f"The picked {EAGLE} (eagle3) is served once it was read" in found["message"]
+    assert f"until a Job has inspected the pick {EAGLE} (eagle3)" in found["message"]
     assert condition(cluster, "SpeculationActive") == ("False", "PairUnread")
     cluster.roll()
     for _ in range(3):

@@ -102,7 +102,7 @@ def test_what_is_no_text_and_what_may_not_be_read(rows: Rows, caplog: pytest.Log
     package = rows.first()
     rows.path.write_bytes(b"\xff\xfe")
     assert rows.first() == package
-    assert "byte 0: no UTF-8" in caplog.text
+    assert "byte 0: the file is not UTF-8" in caplog.text
     rows.path.unlink()
     rows.path.mkdir()
     assert rows.first() == package

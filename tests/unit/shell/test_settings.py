@@ -58,7 +58,7 @@ def test_an_empty_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> No
         ("LEASE_RENEW_SECONDS", "15", ["LEASE_RENEW_SECONDS must be less than SPECULATIVE_LEASE_DURATION_SECONDS"]),
         ("LEASE_RETRY_SECONDS", "9", ["LEASE_RETRY_SECONDS must be well below"]),
         ("HTTP_PORT", "70000", ["SPECULATIVE_HTTP_PORT='70000'", "65535"]),
-        ("STEP_METRICS_FROM", "monitoring", ["SPECULATIVE_STEP_METRICS_FROM", "no JSON"]),
+        ("STEP_METRICS_FROM", "monitoring", ["SPECULATIVE_STEP_METRICS_FROM", "not JSON"]),
         ("STEP_METRICS_FROM", '[{"namespace": "a"}]', ["SPECULATIVE_STEP_METRICS_FROM", "namespaceSelector"]),
         ("LOG_FORMAT", "xml", ["SPECULATIVE_LOG_FORMAT='xml'", "json"]),
         ("LEADER_ELECTION", "perhaps", ["SPECULATIVE_LEADER_ELECTION='perhaps'"]),

@@ -247,7 +247,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
         {"method": Method.NGRAM, "source": ModelSource(Scheme.HF, "a/b")},
         ("hf://a/b", "remove spec.speculator.model"),
     ),
-    ("itself", {"source": ModelSource(Scheme.HF, "Qwen/Qwen3-8B")}, ("Qwen/Qwen3-8B", "name the drafter's weights")),
+    ("itself", {"source": ModelSource(Scheme.HF, "Qwen/Qwen3-8B")}, ("set it to the speculator's weights")),
     (
         "lora beside a draft model",
         {"method": Method.DRAFT_MODEL, "verifier": {"lora": LoraLimits()}},
@@ -272,7 +272,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
     ("too few accelerators", {"per_replica": 1, "verifier": {"tensor_parallel_size": 4}}, ("perReplica: 4",)),
     ("s3", {"verifier": {"source": ModelSource(Scheme.S3, "a/b")}}, ("s3://", "hf://")),
     ("doubled metrics", {"args": ("--enable-metrics-for-all-schedulers",)}, ("mode: Static",)),
-    ("a value first", {"args": ("model",)}, ("'model'", "no flag")),
+    ("a value first", {"args": ("model",)}, ("'model'", "not a flag")),
 )
 
 
