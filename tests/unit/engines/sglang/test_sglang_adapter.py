@@ -247,7 +247,11 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
         {"method": Method.NGRAM, "source": ModelSource(Scheme.HF, "a/b")},
         ("hf://a/b", "remove spec.speculator.model"),
     ),
-    ("itself", {"source": ModelSource(Scheme.HF, "Qwen/Qwen3-8B")}, ("set it to the speculator's weights")),
+    (
+        "itself",
+        {"source": ModelSource(Scheme.HF, "Qwen/Qwen3-8B")},
+        ("Qwen/Qwen3-8B", "set it to the speculator's weights"),
+    ),
     (
         "lora beside a draft model",
         {"method": Method.DRAFT_MODEL, "verifier": {"lora": LoraLimits()}},
