@@ -51,7 +51,7 @@ def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
 def fixed(memory: Memory, figures: Estimate, *, changed: bool) -> Decision:
     """mode Static: the table of the spec."""
     state = State.ON if memory.table.max_k > 0 else State.SOFT_OFF
-    message = f"mode is Static: the table of the spec is in force ({memory.table})"
+    message = f"mode is Static: the table of the spec is active ({memory.table})"
     return kept(state, memory, Reason.FIXED, message, figures, changed=changed)
 
 
@@ -108,8 +108,8 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
 def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, Decision]:
     """A long outage: what is not proven of the table goes; `memory` already holds what stays."""
     message = (
-        f"nothing could be believed for {seconds / 60.0:.0f} minutes ({why.value}): at each load K falls to one that "
-        "was shown to pay, or to 0, until pods are seen again"
+        f"no valid metrics for {seconds / 60.0:.0f} minutes ({why.value}): at each load K falls to one that was shown "
+        "to pay, or to 0, until there are metrics again"
     )
     return memory, kept(State.HOLDING, memory, Reason.METRICS_LOST, message, Estimate(), changed=True)
 
@@ -118,7 +118,7 @@ def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: fl
     """The outage is over: its table goes."""
     figures = estimate(view, look, memory.table, before)
     memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, tries=())
-    message = f"pods are seen again{acceptance_text(look)}: the table before is back"
+    message = f"metrics are back{acceptance_text(look)}: the previous table is active again"
     return memory, kept(state_of(before, look), memory, Reason.METRICS_BACK, message, figures, changed=True)
 
 
@@ -137,7 +137,7 @@ def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
 def without(memory: Memory, view: Outlook, look: Look) -> Decision:
     """Pods run without speculator, and should."""
     figures = estimate(view, look, memory.table)
-    message = f"no speculator at {look.scheduled:.0f} requests: by what is remembered of it, it would not pay"
+    message = f"no speculator at {look.scheduled:.0f} requests: by earlier measurements it would not pay"
     return kept(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures)
 
 
@@ -145,7 +145,7 @@ def resumed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
     """Pods are to have their speculator back."""
     figures = estimate(view, look, memory.table)
     memory = replace(memory, hard_off=False, hard_off_at=now, changed_at=now)
-    message = f"at {look.scheduled:.0f} requests the speculator is expected to pay again, by what is remembered of it"
+    message = f"at {look.scheduled:.0f} requests the speculator is expected to pay again by earlier measurements"
     return memory, kept(state_of(memory.table, look), memory, Reason.RESUMED, message, figures, changed=True)
 
 

@@ -234,7 +234,7 @@ def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason
     if not late or not waits(memory, now):
         return None
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
-    return Reason.HOLDING, f"{late[0]}{others} has not taken the table in force yet; nothing is judged before"
+    return Reason.HOLDING, f"{late[0]}{others} has not activated the table yet; the tuner waits for it"
 
 
 def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
@@ -277,10 +277,10 @@ def _wait(memory: Memory, policy: Policy, gain: float, now: float) -> str:
     since = now - memory.changed_at if memory.changed_at is not None else math.inf
     remaining = dwell_seconds(policy, gain) - since if since >= 0 else 0.0
     if remaining > 0:
-        return f"held {remaining:.0f} s more after the last change"
+        return f"held for {remaining:.0f} s more after the last change"
     if not rollout.free(policy) and (remaining := rollout.remaining_seconds(memory, now)) > 0:
-        return f"held: pods are replaced when it has looked so for {remaining:.0f} s more"
-    return "" if memory.pace.allows(gain) else "held: too many changes of late"
+        return f"held: pods are replaced if this is still so in {remaining:.0f} s"
+    return "" if memory.pace.allows(gain) else "held: too many recent changes"
 
 
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:

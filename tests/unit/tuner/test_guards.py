@@ -249,7 +249,7 @@ class TestWaiting:
         loop.memory = replace(loop.memory, pace=Pace(-9.0), changed_at=None)
         decision = loop.see(Observation(loop.now + TICK, {"a": next_window(loop)}))
         assert (decision.reason, decision.changed) == (Reason.DWELLING, False)
-        assert "too many changes" in decision.message
+        assert "too many recent changes" in decision.message
 
 
 class TestModes:

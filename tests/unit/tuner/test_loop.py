@@ -234,7 +234,7 @@ class TestRestart:
         loop = run(Plant(conditional=USELESS), self.asked)
         loop.play(*[20] * int(LASTING_SECONDS / TICK))
         assert loop.writes == 0
-        assert "held: pods are replaced when it has looked so for" in loop.decisions[-1].message
+        assert "held: pods are replaced if this is still so in" in loop.decisions[-1].message
         loop.play(*[20] * 10)
         assert loop.memory.table == KTable.constant(0, 256)
         assert loop.writes == 1
