@@ -104,7 +104,7 @@ def check_fields(value: Any, definition: Mapping[str, Any], path: str) -> None:
         elif not definition.get("x-kubernetes-preserve-unknown-fields"):
             near = get_close_matches(str(name), known, n=1)
             raise SpecError(
-                f"{path}.{name}", inner, f"there is no such field: {f'write {near[0]}' if near else 'remove it'}"
+                f"{path}.{name}", inner, f"the field does not exist: {f'write {near[0]}' if near else 'remove it'}"
             )
 
 

@@ -183,7 +183,7 @@ def test_a_field_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]
     spec.write_text("spec:\n  verifier: {model: 'hf://a/b'}\n  speculator: {method: ngram, promptLookup: {mim: 2}}\n")
     status, out, err = run(capsys, str(spec))
     assert (status, out) == (2, "")
-    assert "spec.speculator.promptLookup.mim is 2: there is no such field: write min" in err
+    assert "spec.speculator.promptLookup.mim is 2: the field does not exist: write min" in err
 
 
 def test_what_cannot_be_read_as_an_object(capsys: pytest.CaptureFixture[str], verifier: str) -> None:
