@@ -14,6 +14,15 @@ from speculative_operator import __version__
 from speculative_operator.cli.errors import FAILED, INTERRUPTED, OK, USAGE, CommandError, UsageError
 
 COMMANDS = {
+    "get": "list the SpeculativeDeployments of a cluster",
+    "status": "show one: pair, pods, table, load, decisions, and what it waits for",
+    "explain": "explain one: why K is what it is, and what to do next",
+    "doctor": "look for what keeps objects of the cluster from being tuned",
+    "pause": "have the operator change nothing of an object",
+    "resume": "have it go on",
+    "approve": "have the rollout made that the operator proposes",
+    "adopt": "have pods created as the installed release of the operator creates them",
+    "repin": "have branches and tags of an object's models resolved again",
     "tune": "decide K from scrapes on stdin, without Kubernetes (JSON lines)",
     "replay": "show what the tuner would have decided over the history of a Prometheus server",
     "simulate": "run policies over a trace and compare them with the best possible",
@@ -23,10 +32,17 @@ COMMANDS = {
     "check": "check by their files whether a speculator fits its verifier; with exit statuses for pipelines",
 }
 """Command -> what it does. Each is the module of that name beside this one, but for those of the laboratory."""
+ANNOTATES = frozenset(("pause", "resume", "approve", "adopt", "repin"))
+"""Commands of the module `annotate`."""
 LABORATORY = frozenset(("simulate", "cases"))
 """Commands of the package `speculative_lab`, which the operator's image does not hold."""
 
 _EPILOG = """examples:
+  speculative get -A
+  speculative status qwen3-8b -n models --watch
+  speculative explain qwen3-8b -n models
+  speculative doctor
+  speculative pause qwen3-8b -n models      (likewise resume, approve, adopt, repin)
   speculative tune < scrapes.jsonl
   speculative simulate --trace code.csv --format azure --report report/
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
@@ -76,12 +92,13 @@ def parser(name: str = "", module: ModuleType | None = None) -> argparse.Argumen
         prog="speculative",
         formatter_class=formatter,
         epilog=_EPILOG,
-        description="Tune speculative decoding by measured load: decide, replay, simulate, compare.",
+        description="Speculative decoding on Kubernetes: look at a cluster; decide, replay, simulate, check offline.",
     )
     root.add_argument("--version", action="version", version=f"speculative {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for known, does in COMMANDS.items():
         own = commands.add_parser(known, help=does, formatter_class=formatter)
+        own.set_defaults(command=known)
         if known == name and module is not None:
             own.description = (module.__doc__ or does).strip()
             own.epilog = getattr(module, "EPILOG", None)
@@ -92,7 +109,7 @@ def parser(name: str = "", module: ModuleType | None = None) -> argparse.Argumen
 def command(name: str) -> ModuleType:
     """The module of the command called `name`. Raises CommandError where this installation lacks it."""
     package = "speculative_lab" if name in LABORATORY else "speculative_operator"
-    path = f"{package}.cli.{name}"
+    path = f"{package}.cli.{'annotate' if name in ANNOTATES else name}"
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as missing:

@@ -1,0 +1,119 @@
+"""SpeculativeDeployments of a cluster, for the commands that read them or annotate one. Nothing else is written.
+
+The cluster is that of the kubeconfig's current context, as for kubectl, or of `--context`. Used by `get`, `status`,
+`explain`, `doctor` and `annotate`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from speculative_operator.cli.errors import CommandError
+from speculative_operator.domain import names
+
+Object = Mapping[str, Any]
+SECONDS = 10.0
+"""For one request."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How every command names its cluster."""
+    parser.add_argument("-n", "--namespace", metavar="NS", default="", help="namespace (that of the context)")
+    parser.add_argument("--context", metavar="C", default="", help="context of the kubeconfig (the current one)")
+
+
+class Cluster:
+    """One cluster. Every method raises CommandError with what the API server said."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from kubernetes import client, config
+        from kubernetes.config import ConfigException
+
+        file = os.environ.get("KUBECONFIG") or None
+        try:
+            api = config.new_client_from_config(config_file=file, context=arguments.context or None)
+            contexts, active = config.list_kube_config_contexts(config_file=file)
+        except (ConfigException, OSError, TypeError) as problem:
+            raise CommandError(f"no kubeconfig can be used: {problem}", "name one in KUBECONFIG") from None
+        self._api = client.CustomObjectsApi(api)
+        named = next((one for one in contexts if one["name"] == arguments.context), active)
+        self.namespace: str = arguments.namespace or named["context"].get("namespace") or "default"
+
+    def objects(self, *, everywhere: bool = False) -> list[Object]:
+        """The SpeculativeDeployments of the namespace, or of all."""
+        if everywhere:
+            return self.listed(names.API_VERSION, names.PLURAL)
+        found = self._call(self._api.list_namespaced_custom_object, *self._ours)
+        return list(found.get("items") or ())
+
+    def object(self, name: str) -> Object:
+        """One of the namespace."""
+        return self._call(self._api.get_namespaced_custom_object, *self._ours, name)
+
+    def annotate(self, name: str, annotation: str, value: str | None) -> None:
+        """Give an object an annotation, or take it away (None)."""
+        body = {"metadata": {"annotations": {annotation: value}}}
+        self._call(self._api.patch_namespaced_custom_object, *self._ours, name, body)
+
+    def listed(self, api_version: str, plural: str, **selectors: str) -> list[Object]:
+        """Objects of all namespaces; none where there is no such kind. `selectors`: label_selector, field_selector."""
+        group, _, version = api_version.partition("/")
+        found = self._call(
+            self._api.list_cluster_custom_object, group, version, plural, missing={"items": []}, **selectors
+        )
+        return list(found.get("items") or ())
+
+    @property
+    def _ours(self) -> tuple[str, str, str, str]:
+        return names.GROUP, names.VERSION, self.namespace, names.PLURAL
+
+    def _call(self, ask: Callable[..., Any], *what: Any, missing: Object | None = None, **more: str) -> Object:
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            answer = ask(*what, _request_timeout=SECONDS, **more)
+        except ApiException as problem:
+            if problem.status == 404 and missing is not None:
+                return missing
+            raise CommandError(_said(problem), _REMEDY.get(problem.status, "")) from None
+        except HTTPError as problem:
+            remedy = "look at KUBECONFIG and --context"
+            raise CommandError(f"the API server cannot be reached: {problem}", remedy) from None
+        return answer if isinstance(answer, Mapping) else {}
+
+
+_REMEDY = {
+    401: "log in again",
+    403: "ask for the role view or edit of the namespace",
+    404: "look at the name and at -n; `speculative doctor` tells whether the operator is installed",
+}
+
+
+def _said(problem: Any) -> str:
+    try:
+        return str(json.loads(problem.body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{problem.status} {problem.reason}"
+
+
+def condition(body: Object, kind: str) -> Object:
+    """One condition of an object; empty where it has none."""
+    found: Iterable[Object] = (body.get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one.get("type") == kind), {})
+
+
+def mode(body: Object) -> str:
+    """Who chooses K: the mode of the spec, or Paused."""
+    if (body["metadata"].get("annotations") or {}).get(names.ANNOTATION_PAUSED) == "true":
+        return "Paused"
+    return str((body["spec"].get("speculation") or {}).get("mode") or "Auto")
+
+
+def speculation(body: Object) -> Object:
+    """`status.speculation`"""
+    return (body.get("status") or {}).get("speculation") or {}

@@ -1,0 +1,54 @@
+"""List the SpeculativeDeployments of a cluster: what serves, with which K, and what that gains."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from speculative_operator.cli import cluster, tables
+from speculative_operator.cli.cluster import Cluster, Object
+from speculative_operator.cli.errors import OK
+
+EPILOG = """examples:
+  speculative get -n models
+  speculative get -A --output json
+
+exit status: 0 listed, 1 the cluster refused or cannot be reached"""
+
+_HEADERS = ("namespace", "name", "ready", "mode", "method", "K", "accepted", "gain", "cost/1k", "state", "reason")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments; `main` calls it."""
+    cluster.add_arguments(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="json: the objects, one a line"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what there is; the exit status. Raises CommandError."""
+    found = Cluster(arguments).objects(everywhere=arguments.all_namespaces)
+    if arguments.output == "json":
+        for body in found:
+            print(json.dumps(body))
+    elif found:
+        tables.write(sys.stdout, _HEADERS, [row(body) for body in found], frozenset((5,)))
+    else:
+        print("no SpeculativeDeployment; -A looks into all namespaces")
+    return OK
+
+
+def row(body: Object) -> tuple[str, ...]:
+    """The cells of one object."""
+    status, seen = body.get("status") or {}, cluster.speculation(body)
+    meta = body["metadata"]
+    wanted = body["spec"].get("replicas", 1)
+    cells = (
+        meta["namespace"], meta["name"], f"{status.get('readyReplicas', 0)}/{wanted}", cluster.mode(body),
+        *(seen.get(key, "") for key in ("method", "k", "acceptanceRate", "gain", "costPer1kTokens", "state")),
+        cluster.condition(body, "Ready").get("reason", ""),
+    )  # fmt: skip
+    return tuple(str(cell) if cell not in ("", None) else "-" for cell in cells)

@@ -1,0 +1,80 @@
+"""`speculative get`, `status`, `explain`, `pause` and others against a real API server, on an object as a release left
+it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.contract.server import Server
+from tests.golden.recording import STORED
+
+from devcluster import Cluster
+from speculative_operator.cli.main import main
+from speculative_operator.domain import names
+
+STORED_OBJECT = json.loads((STORED / "0.1.0" / "proposal.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def name(server: Server, bare_cluster: Cluster) -> Iterator[str]:
+    body = {
+        "apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "demo", "namespace": "default"},
+        "spec": STORED_OBJECT["spec"],
+    }  # fmt: skip
+    server.create(body, keep=True)
+    server.write_status("demo", STORED_OBJECT["status"])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KUBECONFIG", str(bare_cluster.kubeconfig))
+        yield "demo"
+    server.custom.delete_namespaced_custom_object(*server.at, "demo")
+
+
+def annotations_of(server: Server) -> dict[str, Any]:
+    return dict(server.get("demo")["metadata"].get("annotations") or {})
+
+
+def test_it_is_listed_shown_and_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["get"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.split()[1] == name)
+    assert row.split()[:6] == ["default", "demo", "1/1", "Auto", "suffix", "3"]
+    assert main(["get", "-A", "-o", "json"]) == 0
+    assert name in {json.loads(line)["metadata"]["name"] for line in capsys.readouterr().out.splitlines()}
+    assert main(["status", name]) == 0
+    assert capsys.readouterr().out.startswith("demo in default: ready (AllReady), mode Auto\n")
+    assert main(["explain", name]) == 0
+    assert "RolloutNeedsApproval" in capsys.readouterr().out
+
+
+def test_annotations_are_written_and_nothing_else(name: str, server: Server) -> None:
+    before = server.get(name)
+    assert main(["pause", name]) == 0
+    assert annotations_of(server)[names.ANNOTATION_PAUSED] == "true"
+    assert main(["resume", name]) == 0
+    assert names.ANNOTATION_PAUSED not in annotations_of(server)
+    assert main(["approve", name]) == 0
+    assert annotations_of(server)[names.ANNOTATION_ACCEPT] == STORED_OBJECT["status"]["rollout"]["proposal"]["accept"]
+    after = server.get(name)
+    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
+
+
+def test_doctor_names_what_is_missing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "no Deployment of the operator was found" in said
+    assert "definition" not in said
+
+
+def test_an_object_that_is_not_there_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "nobody"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert '"nobody" not found; look at the name and at -n' in error
+    assert error.count("\n") == 1
+
+
+def test_a_context_that_is_not_there_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["get", "--context", "nowhere"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,215 @@
+"""What the commands that look at a cluster say of objects, as the operator writes their status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.golden.recording import STORED
+
+from speculative_operator.cli import annotate, doctor, explain, get, main, status
+from speculative_operator.cli.cluster import Cluster
+from speculative_operator.cli.errors import CommandError
+from speculative_operator.domain import names
+
+NAMES = sorted(path.stem for path in (STORED / "0.1.0").glob("*.json"))
+
+
+def stored(name: str, **meta: Any) -> dict[str, Any]:
+    """An object as a release has left it."""
+    found = json.loads((STORED / "0.1.0" / f"{name}.json").read_text())
+    return {
+        "metadata": {"name": "demo", "namespace": "models", **meta}, "spec": found["spec"], "status": found["status"],
+    }  # fmt: skip
+
+
+class FakeCluster:
+    """A cluster with one object, or with what a test says."""
+
+    def __init__(self, body: dict[str, Any] | None = None, listed: Mapping[str, list[Any]] | None = None) -> None:
+        self.body, self.known = body, listed or {}
+        self.written: list[tuple[str, str, str | None]] = []
+
+    def __call__(self, _: argparse.Namespace) -> FakeCluster:
+        return self
+
+    def object(self, name: str) -> dict[str, Any]:
+        assert self.body is not None
+        return {**self.body, "metadata": {**self.body["metadata"], "name": name}}
+
+    def objects(self, *, everywhere: bool = False) -> list[dict[str, Any]]:
+        return [self.body] if self.body else []
+
+    def annotate(self, name: str, annotation: str, value: str | None) -> None:
+        self.written.append((name, annotation, value))
+
+    def listed(self, _: str, plural: str, **selectors: str) -> list[Any]:
+        return self.known.get(plural, [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_stored_object_can_be_shown_and_explained(name: str) -> None:
+    body = stored(name)
+    assert "\n".join(status.view(body)).startswith("demo in models: ready (AllReady), mode ")
+    assert "\n".join(explain.explanation(body)).startswith("demo: K is ")
+    assert len(get.row(body)) == len(get._HEADERS)
+    assert "None" not in " ".join((*status.view(body), *explain.explanation(body), *get.row(body)))
+
+
+def test_an_object_that_nobody_has_looked_at() -> None:
+    body = {"metadata": {"name": "new", "namespace": "models"}, "spec": {"verifier": {"model": "hf://a/b"}}}
+    assert list(status.view(body)) == [
+        "new in models: the operator has not looked at it yet, mode Auto",
+        "  verifier    hf://a/b",
+        "  pods        0 of 1 ready",
+    ]
+    assert list(doctor.complaints(body)) != []
+
+
+class TestStatus:
+    def test_the_table_says_where_the_load_is(self) -> None:
+        body = stored("tuned")
+        body["status"]["speculation"] |= {"table": [[1, 8, 4], [9, 64, 1]], "concurrency": "11.7"}
+        lines = list(status.view(body))
+        (here,) = (line for line in lines if "<- load now" in line)
+        assert here.split() == ["9-64", "requests", "K", "1", "█" * 6, "<-", "load", "now"]
+        assert any(line.split()[:4] == ["1-8", "requests", "K", "4"] for line in lines)
+
+    @pytest.mark.parametrize("table", [None, [], "x", [[1, 2]], [[1, 64, 0]]])
+    def test_a_table_of_another_form_breaks_nothing(self, table: Any) -> None:
+        body = stored("tuned")
+        body["status"]["speculation"] |= {"table": table, "concurrency": "many"}
+        assert list(status.view(body))
+
+    def test_a_proposal_comes_with_its_command(self) -> None:
+        lines = list(status.view(stored("proposal")))
+        assert any(line.strip() == "speculative approve demo -n models" for line in lines)
+
+    def test_what_is_wrong_is_what_it_waits_for(self) -> None:
+        body = stored("tuned")
+        metrics = next(one for one in body["status"]["conditions"] if one["type"] == "MetricsAvailable")
+        metrics |= {"status": "False", "reason": "MetricsMissing", "message": "no samples of demo-1"}
+        lines = "\n".join(status.view(body))
+        assert "  waits       MetricsAvailable MetricsMissing: no samples of demo-1" in lines
+        assert "Prometheus has no samples of a ready pod" in "\n".join(explain.explanation(body))
+        assert "models/demo: MetricsAvailable MetricsMissing" in "\n".join(doctor.complaints(body))
+
+
+class TestModes:
+    @pytest.mark.parametrize(
+        ("name", "annotations", "said"),
+        [
+            ("off", {}, "without speculation"),
+            ("recommended", {}, "changes nothing"),
+            ("schedule", {}, "The spec says K"),
+            ("tuned", {names.ANNOTATION_PAUSED: "true"}, "speculative resume"),
+        ],
+    )
+    def test_it_is_said_who_chooses_k(self, name: str, annotations: dict[str, str], said: str) -> None:
+        assert said in "\n".join(explain.explanation(stored(name, annotations=annotations)))
+
+
+class TestAnnotate:
+    @pytest.mark.parametrize(
+        ("command", "annotation", "value"),
+        [
+            ("pause", names.ANNOTATION_PAUSED, "true"),
+            ("resume", names.ANNOTATION_PAUSED, None),
+            ("adopt", names.ANNOTATION_ADOPT, "20"),
+            ("repin", names.ANNOTATION_REPIN, "20"),
+        ],
+    )
+    def test_one_annotation_is_written(
+        self, monkeypatch: pytest.MonkeyPatch, command: str, annotation: str, value: str | None
+    ) -> None:
+        cluster = FakeCluster(stored("tuned"))
+        monkeypatch.setattr(annotate, "Cluster", cluster)
+        assert main.main([command, "demo", "-n", "models"]) == 0
+        ((name, written, said),) = cluster.written
+        assert (name, written) == ("demo", annotation)
+        assert said == value or (said or "").startswith(value or "-")
+
+    def test_the_proposal_that_stands_is_approved_and_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        body = stored("proposal")
+        cluster = FakeCluster(body)
+        monkeypatch.setattr(annotate, "Cluster", cluster)
+        assert main.main(["approve", "demo"]) == 0
+        assert cluster.written == [("demo", names.ANNOTATION_ACCEPT, body["status"]["rollout"]["proposal"]["accept"])]
+
+    def test_without_a_proposal_nothing_is_written(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster = FakeCluster(stored("tuned"))
+        monkeypatch.setattr(annotate, "Cluster", cluster)
+        assert main.main(["approve", "demo"]) == 1
+        assert cluster.written == []
+        assert capsys.readouterr().err == "error: the operator proposes no rollout of demo\n"
+
+
+WELL: dict[str, list[Any]] = {
+    "customresourcedefinitions": [{}],
+    "deployments": [{"metadata": {"name": "op", "namespace": "sys"}, "status": {"readyReplicas": 1}}],
+}
+"""A cluster with the operator installed."""
+
+
+class TestDoctor:
+    @staticmethod
+    def run(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> int:
+        monkeypatch.setattr(doctor, "Cluster", cluster)
+        return main.main(["doctor"])
+
+    def test_nothing_is_wrong(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.run(monkeypatch, FakeCluster(stored("tuned"), WELL)) == 0
+        assert capsys.readouterr().out == "nothing is wrong\n"
+
+    def test_what_is_not_installed(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.run(monkeypatch, FakeCluster()) == 1
+        out = capsys.readouterr().out
+        assert "definition of SpeculativeDeployment is not installed" in out
+        assert "no Deployment of the operator" in out
+
+    def test_a_pod_monitor_that_nobody_selects(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        meta = {"name": "k8s", "namespace": "monitoring"}
+        monitor = {"metadata": {"name": "demo", "namespace": "models", "labels": {"release": "other"}}}
+        known: dict[str, list[Any]] = {
+            **WELL,
+            "prometheuses": [{"metadata": meta, "spec": {"podMonitorSelector": {"matchLabels": {"release": "kps"}}}}],
+            "podmonitors": [monitor],
+        }
+        assert self.run(monkeypatch, FakeCluster(None, known)) == 1
+        assert "PodMonitor models/demo is selected by no Prometheus" in capsys.readouterr().out
+        monitor["metadata"]["labels"] = {"release": "kps"}
+        assert self.run(monkeypatch, FakeCluster(None, known)) == 0
+
+    @pytest.mark.parametrize(
+        ("selector", "taken"),
+        [
+            ({}, True),
+            (None, False),
+            ({"matchLabels": {"a": "1"}}, True),
+            ({"matchLabels": {"a": "2"}}, False),
+            ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, True),
+            ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, False),
+            ({"matchExpressions": [{"key": "b", "operator": "Exists"}]}, False),
+            ({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}, True),
+            ({"matchExpressions": [{"key": "a", "operator": "Like"}]}, False),
+        ],
+    )
+    def test_selectors_of_kubernetes(self, selector: Any, taken: bool) -> None:
+        assert doctor.selects(selector, {"a": "1"}) is taken
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(CommandError, match="name one in KUBECONFIG"):
+        Cluster(argparse.Namespace(context="", namespace=""))
+    assert main.main(["get"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
