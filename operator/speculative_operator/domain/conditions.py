@@ -25,6 +25,8 @@ class Condition:
     status: Truth
     reason: Reason
     message: str
+    about: tuple[str, str] | None = None
+    """Kind and name of the child that it speaks of, where it speaks of one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_credentials(self.message))

@@ -14,6 +14,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
@@ -110,14 +111,14 @@ def claim(world: World) -> tuple[Action, ...]:
     return (ApplyChild(cache_claim(world.spec, cache), Reason.CREATED, f"{what} is missing"),)
 
 
-def of_jobs(message: str) -> bool:
+def of_jobs(problem: Condition) -> bool:
     """True for a problem that speaks of a Job: pods do not depend on it."""
-    return message.startswith(f"{KIND} ")
+    return problem.about is not None and problem.about[0] == KIND
 
 
 def _missing(world: World, wanted: JobInput, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
     name = job_name(wanted.spec, wanted.purpose)
-    refused = next((one for one in world.problems if one.message.startswith(f"{KIND} {name}")), None)
+    refused = next((one for one in world.problems if one.about == (KIND, name)), None)
     if refused is not None and failure is None:
         # A quota, an admission rule or a missing permission: waiting would not make the Job.
         failure, waits = Failure(refused.reason, refused.message, now, ""), True

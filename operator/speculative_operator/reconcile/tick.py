@@ -111,7 +111,7 @@ def _ticked(
         picking, pairing = served(picking, pairing, now)
     if pairing.stages is not None:
         # Pods do not depend on Jobs: what stands in a Job's way is told with the pair.
-        world = replace(world, problems=tuple(one for one in world.problems if not of_jobs(one.message)))
+        world = replace(world, problems=tuple(one for one in world.problems if not of_jobs(one)))
     return _turned(_Turn(world, look, engine, memory, now), pairing), picking
 
 

@@ -127,11 +127,12 @@ def late(name: str, waited: float | None, *, at_ease: bool) -> tuple[Condition, 
     """What stands in the way of a Job whose turn has not come for too long, where pods wait for it."""
     if waited is None or at_ease or waited < LONGEST:
         return ()
+    job = names.child(name, Purpose.INSPECT.value)
     message = (
-        f"{JOB.kind} {names.child(name, Purpose.INSPECT.value)} has waited {LONGEST / 60:.0f} minutes for the "
+        f"{JOB.kind} {job} has waited {LONGEST / 60:.0f} minutes for the "
         "Jobs of other objects; the operator's setting SPECULATIVE_INSPECT_JOBS limits how many run at a time"
     )
-    return (Condition(ConditionType.READY, Truth.FALSE, Reason.PAIR_UNREAD, message),)
+    return (Condition(ConditionType.READY, Truth.FALSE, Reason.PAIR_UNREAD, message, (JOB.kind, job)),)
 
 
 def _reads(action: Action) -> bool:

@@ -268,7 +268,7 @@ class Writer:
             return found, inf
         if _images(manifest) and not await self._keeps_images(DEPLOYMENT, manifest, uid):
             found = Condition(
-                ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{kind} {name}: {NO_IMAGES}"
+                ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{kind} {name}: {NO_IMAGES}", (kind, name)
             )
             return found, now + FORBIDDEN_PAUSE
         return None
@@ -390,7 +390,7 @@ def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: flo
     reason = next((one for kind, one in _REASONS.items() if isinstance(error, kind)), Reason.RENDER_INVALID)
     # Longer messages quote the whole object back; conditions hold 32 KiB, people read less.
     message = f"{slot[0]} {slot[1]}: {error.message}"[:1000]
-    condition = Condition(ConditionType.READY, Truth.FALSE, reason, message)
+    condition = Condition(ConditionType.READY, Truth.FALSE, reason, message, slot)
     return Problem(condition, digest, generation, inf if reason is Reason.RENDER_INVALID else now + FORBIDDEN_PAUSE)
 
 

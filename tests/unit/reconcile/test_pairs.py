@@ -165,8 +165,8 @@ def test_a_job_whose_turn_has_not_come_is_asked_for_again_and_spoken_of() -> Non
 
 def test_pods_do_not_wait_for_ever_for_the_turn_of_their_job() -> None:
     cluster = Paired()
-    message = "Job demo-inspect has waited 10 minutes for the"
-    problem = Condition(ConditionType.READY, Truth.FALSE, Reason.PAIR_UNREAD, message)
+    message = "it has waited 10 minutes for the"
+    problem = Condition(ConditionType.READY, Truth.FALSE, Reason.PAIR_UNREAD, message, ("Job", "demo-inspect"))
     outcome = tick(cluster.world(jobs=(queued(),), problems=(problem,)), None, None, cluster.now)
     kinds = {action.manifest["kind"] for action in outcome.actions if isinstance(action, ApplyChild)}
     assert "Deployment" in kinds

@@ -174,7 +174,7 @@ def test_another_secret_is_tried_at_once() -> None:
 
 def test_a_job_that_may_not_be_made_holds_up_nobody() -> None:
     cluster = Paired()
-    problem = Condition(ConditionType.READY, Truth.FALSE, Reason.FORBIDDEN, "Job demo-inspect: exceeded quota")
+    problem = Condition(ConditionType.READY, Truth.FALSE, Reason.FORBIDDEN, "exceeded quota", ("Job", "demo-inspect"))
     cluster.problems = (problem,)
     cluster.tick()
     assert cluster.serves()

@@ -81,6 +81,8 @@ async def test_no_pods_are_made_where_the_api_server_drops_their_image_volumes(r
     assert rig.api.find("Deployment") == []
     assert len(rig.api.find("Service")) == 1
     (problem,) = rig.ledger.conditions()
+    assert problem.about is not None
+    assert problem.message.startswith(" ".join(problem.about))
     assert (problem.reason, problem.status) == (Reason.UNSUPPORTED_SOURCE, Truth.FALSE)
     assert "spec.weights.cache" in problem.message
     calls = len(rig.api.calls)
@@ -202,6 +204,8 @@ async def test_a_refused_manifest_is_a_problem_and_not_sent_again_until_somethin
     rig.api.failures.append(lambda call: FaultError(422, "spec.x: Invalid value", "Invalid") if call.write else None)
     assert await rig.do(applying(of, "Deployment", x=1)) == Report(refused=True)
     condition = rig.ledger.conditions()[0]
+    assert condition.about is not None
+    assert condition.message.startswith(f"{' '.join(condition.about)}: ")
     assert (condition.reason, condition.status) == (Reason.RENDER_INVALID, Truth.FALSE)
     assert condition.message == "Deployment gemma: spec.x: Invalid value"
     for later in (1.0, 1e6):
