@@ -54,12 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             "that it may change: --kubeconfig FILE. It takes neither KUBECONFIG nor the current context by itself\n"
         )
         return EXIT_SETTINGS
+    os.environ.pop("KUBECONFIG", None)
     if kubeconfig:
         os.environ["KUBECONFIG"] = kubeconfig
     try:
         chosen = settings.load()
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
+        return EXIT_SETTINGS
+    if kubeconfig and chosen.leader_election and not chosen.lease_namespace:
+        sys.stderr.write(
+            f"{settings.PREFIX}LEASE_NAMESPACE is not set: name the namespace in which the cluster's operator runs, so "
+            "that only one of the two writes\n"
+        )
         return EXIT_SETTINGS
     return _serve(chosen)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from speculative_operator import __version__, app
@@ -48,8 +50,19 @@ def test_what_it_does_not_understand_starts_nothing(argument: str, runs: list[st
     assert runs == []
 
 
+def test_beside_the_one_in_the_cluster_it_takes_no_lease_of_its_own(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.main(["--kubeconfig", "test-cluster"]) == app.EXIT_SETTINGS
+    assert runs == []
+    assert "SPECULATIVE_LEASE_NAMESPACE is not set" in capsys.readouterr().err
+
+
 def test_in_a_pod_and_with_a_cluster_that_was_named_it_runs(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECULATIVE_LEASE_NAMESPACE", "speculative-system")
     assert app.main(["--kubeconfig", "test-cluster"]) == 0
+    assert os.environ["KUBECONFIG"] == "test-cluster"
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert app.main([]) == 0
+    assert "KUBECONFIG" not in os.environ
     assert runs == ["run", "run"]

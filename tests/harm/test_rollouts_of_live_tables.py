@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.unit.reconcile import worlds
 from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance
+from tests.unit.reconcile.releases import install
 from tests.unit.reconcile.scripted import HARD, Tuner, in_force
 from tests.unit.reconcile.worlds import Cluster, observed, template
 
@@ -26,7 +27,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy, Sp
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import deciding, tick
-from speculative_operator.reconcile.found import EngineAsFound
+from speculative_operator.reconcile.found import AS_IN_SPEC, EngineAsFound
 from speculative_operator.reconcile.room import Room
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
@@ -141,6 +142,7 @@ STORIES: dict[str, tuple[Callable[[], Cluster], Callable[[Cluster], None]]] = {
     "live off in the spec": (plain, turn_live_off_on),
     "a default that is written out": (without_size, write_out_a_default),
     "a pair that is read later": (read_later, nothing),
+    "an acceptance that was taken back": (lambda: Cluster(of_0_31(adopt=AS_IN_SPEC)), nothing),
 }
 
 
@@ -229,6 +231,19 @@ class TestOwnRollouts:
         assert cluster.status["speculation"]["hardOff"] is True
         before = cluster.templates
         cluster.forget()
+        for _ in range(4):
+            cluster.tick(observed(cluster))
+        assert cluster.templates == before
+
+    def test_pods_without_their_drafter_are_not_made_anew_for_a_flag(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster, tuner = self.tuned(monkeypatch, of_0_31(HARD))
+        with release_before():
+            tuner.remove(in_force(cluster))
+            cluster.tick(observed(cluster))
+            cluster.settle()
+        before = cluster.templates
+        cluster.forget()
+        install(monkeypatch, "--anew")
         for _ in range(4):
             cluster.tick(observed(cluster))
         assert cluster.templates == before

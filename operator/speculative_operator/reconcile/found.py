@@ -49,7 +49,8 @@ def asked(spec: DeploymentSpec) -> str:
 def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine:
     """`engine`, or one that treats the spec as the engine that its pods were found to run."""
     block = mapping(status, "engine")
-    if at(block, "fallback") is not True or text(block, "asked") != asked(spec):
+    taken_back = spec.adopt == AS_IN_SPEC
+    if taken_back or at(block, "fallback") is not True or text(block, "asked") != asked(spec):
         return engine
     return EngineAsFound(engine, text(block, "version"))
 
@@ -57,12 +58,11 @@ def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, A
 def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine | None:
     """The adapter that makes pods without a table that they re-read, where those that run have none and could by now.
 
-    None where they have one, cannot, are none, or run without a drafter: then there is nothing that they could read;
-    and where those without one are taken back.
+    None where they have one, cannot, are none, or run without a drafter: then there is nothing that they could read.
     """
     reads = TABLE_VOLUME in mounted(mapping(deployment, "spec", "template"))
     without_drafter = at(parsed(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE)), "hardOff") is True
-    if deployment is None or reads or without_drafter or not spec.speculates or spec.adopt == AS_IN_SPEC:
+    if deployment is None or reads or without_drafter or not spec.speculates:
         return None
     return EngineAsFound(engine, "") if engine.knobs(spec).actuator is Actuator.LIVE else None
 

@@ -8,14 +8,14 @@ is the only unforgivable outcome: whatever cannot be rendered, understood or pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
@@ -200,15 +200,20 @@ def _made(turn: _Turn, pairing: Pairing, choice: Effective, beside: tuple[Notice
 
 
 def _made_of(turn: _Turn, choice: Effective, policy: Policy, in_force: InForce) -> str:
-    """What pods are made of (`upgrade.made_of`). Those that run may be of the release that was the default before, on
-    which K changed otherwise: where nobody named a release, another default asks for no other pods."""
-    asked, engine = upgrade.made_of(choice, policy, in_force), choice.named.engine
-    former = upgrade.release_of_pods(turn.world)
-    if engine.version_named or former in ("", engine.version):
-        return asked
-    knobs = turn.engine.knobs(replace(choice.named, engine=replace(engine, version=former)))
-    before = upgrade.made_of(choice, replace(policy, knobs=knobs), in_force)
-    return asked if upgrade.asks_for_others(turn.world, before) else before
+    """What pods are made of (`upgrade.made_of`); in the words of the release before, where that is what pods bear."""
+    asked = upgrade.made_of(choice, policy, in_force)
+    former = (upgrade.made_of(choice, replace(policy, knobs=one), in_force) for one in _former(turn, choice, in_force))
+    return next((one for one in (asked, *former) if not upgrade.asks_for_others(turn.world, one)), asked)
+
+
+def _former(turn: _Turn, choice: Effective, in_force: InForce) -> Iterator[KnobSpace]:
+    """What could be changed in pods under a release before, though nobody asked for another engine: that of another
+    default release, and in pods without a drafter that of a release which could not change K live."""
+    engine, of_pods = choice.named.engine, upgrade.release_of_pods(turn.world)
+    if not engine.version_named and of_pods not in ("", engine.version):
+        yield turn.engine.knobs(replace(choice.named, engine=replace(engine, version=of_pods)))
+    if in_force.hard_off:
+        yield EngineAsFound(turn.engine, "").knobs(choice.named)
 
 
 def _policy(turn: _Turn, pairing: Pairing, choice: Effective) -> Policy:

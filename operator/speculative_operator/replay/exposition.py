@@ -15,6 +15,8 @@ from prometheus_client.samples import Sample
 
 LARGEST_MEMORY = 65_536
 """Distinct texts before a value that are remembered: the lines of 100 pods."""
+LONGEST_HEAD = 1024
+"""Characters of a text that is remembered: no engine's labels are longer."""
 
 
 class ExpositionError(ValueError):
@@ -31,8 +33,9 @@ class SeriesKey(NamedTuple):
 class Exposition:
     """Parses expositions for the series called `names`, and remembers what their lines begin with."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = frozenset(names)
+    def __init__(self, names: Collection[str], most: int = LARGEST_MEMORY) -> None:
+        """`most`: texts that are remembered."""
+        self._names, self._most = frozenset(names), most
         self._heads: dict[str, SeriesKey | None] = {}
         """What stands before a value -> the series; None: no wanted one, or not told by the beginning alone."""
 
@@ -63,7 +66,9 @@ class Exposition:
 
     def _learn(self, head: str) -> SeriesKey | None:
         """The series that `head` names; remembered when that, or that there is none, follows from `head` alone."""
-        if len(self._heads) >= LARGEST_MEMORY:
+        if len(head) > LONGEST_HEAD:
+            return None
+        if len(self._heads) >= self._most:
             self._heads.clear()
         plain = head.strip()
         if plain and not self._concerns(plain):

@@ -34,6 +34,8 @@ class Answer:
     """Pod -> its series."""
     gaps: Mapping[str, Gap] = field(default_factory=dict)
     """Pod -> why it has none."""
+    time: float | None = None
+    """Unix time of the newest sample, where the operator itself has taken it."""
     direct: str = ""
     """Why pods were read themselves; empty where Prometheus told of them."""
 

@@ -2,21 +2,22 @@
 in threads.
 
 A cluster without Prometheus, or one whose Prometheus leaves serving pods out, is tuned too: each tick reads `/metrics`
-of the pods, and a minute of that is kept. It is bounded: so many pods, so many bytes and seconds of each. Prometheus is
-asked again every minute, and what it says goes before.
+of the pods, and a minute of that is kept. Pods are not trusted: what one costs is bounded in seconds, bytes and series,
+whatever it answers. Prometheus is asked again every few minutes, and what it says goes before.
 """
 
 from __future__ import annotations
 
+import http.client
 import logging
 import math
+import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-
-import requests
 
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
@@ -24,21 +25,28 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import LABELS, NAMES
 from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.settings import Settings
-from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer
-from speculative_operator.shell.rounds import Source
+from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, units
+from speculative_operator.shell.rounds import DIRECT_SHARE, Source
 
 log = logging.getLogger(__name__)
 
 MOST_PODS = 32
 """Pods that are read at once, over all namespaces: more are work for a Prometheus."""
+MOST_SCRAPES = 12
+"""Kept of a pod."""
 LARGEST_PAGE = 4 * 2**20
 """bytes of one exposition."""
+MOST_LINES = 3000
+"""Lines of a pod's exposition that are remembered; vLLM's has half as many."""
 PAGE_SECONDS = 2.0
-"""For one whole exposition."""
+"""For one whole exposition, connection included."""
 WITHOUT_SECONDS = 60.0
 """Prometheus must have had nothing for so long before pods are asked: a restart of it is over by then."""
-ASK_SECONDS = 60.0
-"""Between two questions to a Prometheus that had nothing: one that hangs would take the whole tick."""
+ASK_SECONDS = 300.0
+"""Between two questions to a Prometheus that had nothing: one that hangs takes half of the tick."""
+MOST_FAILURES = 3
+"""Ticks in a row in which no pod could be read; after them pods rest for REST_SECONDS."""
+REST_SECONDS = 60.0
 REFUSED_SECONDS = 300.0
 """For so long a port on which nobody listened is not asked again."""
 _BLIND = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
@@ -52,10 +60,10 @@ class PageError(Exception):
 class _Pod:
     """What is kept of one pod."""
 
-    exposition: Exposition
-    scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = field(default_factory=deque)
-    refused: dict[int, float] = field(default_factory=dict)
-    """Port -> when nobody listened there, monotonic seconds."""
+    exposition: Exposition = field(default_factory=lambda: Exposition(NAMES, MOST_LINES))
+    scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = field(default_factory=lambda: deque(maxlen=MOST_SCRAPES))
+    quiet_until: float = -math.inf
+    """Until then the port of step telemetry is not asked, monotonic seconds."""
 
 
 class Scraper:
@@ -63,85 +71,123 @@ class Scraper:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._kept_seconds = settings.prometheus_range_seconds
-        self._tick = settings.tick_seconds
+        self._budget = DIRECT_SHARE * settings.tick_seconds
         self._clock = clock
         self._pods: dict[tuple[str, str], _Pod] = {}
-        self._local = threading.local()
+        self._turn = 0
 
-    def fetch(self, namespace: str, pods: Addresses, now: float) -> Answer:
-        """Series of these pods of the namespace: what was read of each within the last minute, at unix time `now`."""
+    def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer:
+        """Series of these pods of the namespace, in `most` units at most: what was read of each within the last minute.
+        It is unix time `now` when this is called."""
         self._forget_others(namespace, pods)
         series, gaps = dict[str, tuple[Series, ...]](), dict[str, Gap]()
-        until = self._clock() + 0.5 * self._tick
-        for name in sorted(pods):
-            pod = self._pods.get((namespace, name))
-            if pod is None and len(self._pods) >= MOST_PODS:
-                gaps[name] = Gap(Reason.METRICS_MISSING, f"more than {MOST_PODS} pods are not read without Prometheus")
-                continue
-            pod = self._pods.setdefault((namespace, name), pod or _Pod(Exposition(NAMES)))
+        began, room = self._clock(), most
+        for name in self._in_turn(pods):
             try:
-                if self._clock() > until:
+                if self._clock() - began > self._budget:
                     raise PageError("there was no time left in this tick")
-                self._add(pod, now, self._read(pod, pods[name]))
+                pod = self._read(namespace, name, pods[name], now - began)
             except PageError as error:
                 gaps[name] = Gap(Reason.METRICS_MISSING, f"its metrics cannot be read: {error}")
                 continue
-            series[name] = tuple(_series(pod, name))
-        return Answer(series, gaps)
+            found = tuple(_series(pod, name))
+            room -= units(found)
+            if room < 0:
+                gaps[name] = Gap(Reason.METRICS_MISSING, "the namespace has more series than may be held")
+                continue
+            series[name] = found
+        return Answer(series, gaps, time=now + self._clock() - began)
 
     def forget(self, namespace: str) -> None:
         """Nobody asks for the namespace any more."""
         self._forget_others(namespace, {})
 
+    def _in_turn(self, pods: Addresses) -> list[str]:
+        """Another one first each time, so that slow ones do not always take the time of the same others."""
+        order = sorted(pods)
+        self._turn += 1
+        first = self._turn % len(order) if order else 0
+        return [*order[first:], *order[:first]]
+
     def _forget_others(self, namespace: str, pods: Addresses) -> None:
         for key in [key for key in list(self._pods) if key[0] == namespace and key[1] not in pods]:
             self._pods.pop(key, None)
 
-    def _add(self, pod: _Pod, now: float, values: Mapping[SeriesKey, float]) -> None:
-        if pod.scrapes and now <= pod.scrapes[-1][0]:
-            pod.scrapes.clear()  # the clock was set back
-        pod.scrapes.append((now, values))
-        while pod.scrapes[0][0] < now - self._kept_seconds:
-            pod.scrapes.popleft()
-
-    def _read(self, pod: _Pod, addresses: tuple[str, ...]) -> Mapping[SeriesKey, float]:
-        """Values of the engine's own series and of step telemetry, where there is any. Raises PageError."""
+    def _read(self, namespace: str, name: str, addresses: tuple[str, ...], offset: float) -> _Pod:
+        """The pod with what it says now; `offset`: from monotonic to unix seconds. Raises PageError."""
+        key = (namespace, name)
+        pod = self._pods.get(key) or _Pod()
+        if key not in self._pods and len(self._pods) >= MOST_PODS:
+            raise PageError(f"more than {MOST_PODS} pods are not read without Prometheus")
         if not addresses:
             raise PageError("it has no address")
-        host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-        found = dict(self._page(pod, host, names.SERVING_PORT))
-        if self._clock() - pod.refused.get(names.TELEMETRY_PORT, -REFUSED_SECONDS) >= REFUSED_SECONDS:
+        at = self._clock() + offset
+        values = self._values(pod, addresses[0])
+        if pod.scrapes and at <= pod.scrapes[-1][0]:
+            pod.scrapes.clear()  # the clock was set back
+        pod.scrapes.append((at, values))
+        while pod.scrapes[0][0] < at - self._kept_seconds:
+            pod.scrapes.popleft()
+        self._pods[key] = pod
+        return pod
+
+    def _values(self, pod: _Pod, address: str) -> Mapping[SeriesKey, float]:
+        """Of the engine's own series and of step telemetry, where there is any. Raises PageError."""
+        found = dict(self._page(pod, address, names.SERVING_PORT))
+        if self._clock() >= pod.quiet_until:
             try:
-                found |= self._page(pod, host, names.TELEMETRY_PORT)
-            except PageError:
-                pod.refused[names.TELEMETRY_PORT] = self._clock()
+                found |= self._page(pod, address, names.TELEMETRY_PORT)
+            except PageError as error:
+                refused = isinstance(error.__cause__, ConnectionRefusedError)
+                pod.quiet_until = self._clock() + (REFUSED_SECONDS if refused else REST_SECONDS)
         if len(found) > SERIES_OF_A_POD:
             raise PageError(f"it exports more than {SERIES_OF_A_POD} series")
         return found
 
-    def _page(self, pod: _Pod, host: str, port: int) -> Mapping[SeriesKey, float]:
-        url, until = f"http://{host}:{port}/metrics", self._clock() + PAGE_SECONDS
+    @staticmethod
+    def _page(pod: _Pod, address: str, port: int) -> Mapping[SeriesKey, float]:
+        where = f"port {port}"
+        connection = http.client.HTTPConnection(address, port, timeout=PAGE_SECONDS)
         try:
-            with self._session().get(url, timeout=PAGE_SECONDS, stream=True, allow_redirects=False) as answer:
-                if answer.status_code != 200:
-                    raise PageError(f"{url} answered {answer.status_code}")
-                page = bytearray()
-                for piece in answer.iter_content(64 * 1024):
-                    page += piece
-                    if len(page) > LARGEST_PAGE or self._clock() > until:
-                        raise PageError(f"{url} is too large or too slow")
+            connection.connect()
+            with _ended_after(connection.sock, PAGE_SECONDS) as ended:
+                connection.request("GET", "/metrics")
+                answer = connection.getresponse()
+                page = answer.read(LARGEST_PAGE + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise PageError(f"{where}: {type(error).__name__}") from error
+        finally:
+            connection.close()
+        if ended.is_set():
+            raise PageError(f"{where}: no whole answer within {PAGE_SECONDS:g} s")
+        if answer.status != 200:
+            raise PageError(f"{where} answered {answer.status}")
+        if len(page) > LARGEST_PAGE or answer.length:
+            raise PageError(f"{where}: the page is too large, or is not whole")
+        try:
             return pod.exposition.parse(page.decode("utf-8", "replace"))
-        except (requests.RequestException, OSError) as error:
-            raise PageError(f"{url}: {type(error).__name__}") from error
         except ExpositionError as error:
-            raise PageError(f"{url}: {error}") from error
+            raise PageError(f"{where}: {error}") from error
 
-    def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = requests.Session()
-            session.trust_env = False  # a proxy of the environment would be asked for addresses of pods
-        return session
+
+@contextmanager
+def _ended_after(connection: socket.socket, seconds: float) -> Iterator[threading.Event]:
+    """End the connection after so long, however its other side goes on: a timeout of a socket is one of each read.
+    Then the event is set, and what was read is no whole answer."""
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield ended
+    finally:
+        timer.cancel()
 
 
 @dataclass
@@ -154,8 +200,12 @@ class _Without:
     tried: float = -math.inf
     """When its pods were read last."""
     why: str = ""
-    works: bool = False
-    """True when the last read brought something."""
+    failures: int = MOST_FAILURES
+    """Reads in a row that brought nothing; as many as rest where none was made yet."""
+
+    @property
+    def works(self) -> bool:
+        return self.failures < MOST_FAILURES
 
 
 class WithPods:
@@ -168,9 +218,9 @@ class WithPods:
     def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
         """As `Prometheus.fetch`; of pods that were read themselves the answer says why (`Answer.direct`). Where they
         cannot be read either, it is that of Prometheus."""
-        known = self._without.get(namespace)
-        if known is not None and known.works and self._clock() - known.asked < ASK_SECONDS:
-            direct = self._read(namespace, pods, now, known)
+        known, began = self._without.get(namespace), self._clock()
+        if known is not None and known.works and began - known.asked < ASK_SECONDS:
+            direct = self._read(namespace, pods, now, most, known)
             if direct is not None:
                 return direct
         found = self._prometheus.fetch(namespace, pods, now, most)
@@ -181,12 +231,12 @@ class WithPods:
             self._without.pop(namespace, None)
             self._scraper.forget(namespace)
             return found
-        known = self._without.setdefault(namespace, _Without(self._clock()))
+        known = self._without.setdefault(namespace, _Without(began))
         known.asked, known.why = self._clock(), why
-        rested = known.works or self._clock() - known.tried >= ASK_SECONDS
+        rested = known.works or self._clock() - known.tried >= REST_SECONDS
         if self._clock() - known.since < WITHOUT_SECONDS or not rested:
             return found
-        return self._read(namespace, pods, now, known) or found
+        return self._read(namespace, pods, now + self._clock() - began, most, known) or found
 
     def forget(self, namespace: str) -> None:
         """Nobody asks for the namespace any more."""
@@ -194,16 +244,18 @@ class WithPods:
         self._prometheus.forget(namespace)
         self._scraper.forget(namespace)
 
-    def _read(self, namespace: str, pods: Addresses, now: float, known: _Without) -> Answer | None:
-        """What the pods say; None where none says anything."""
-        found = self._scraper.fetch(namespace, pods, now)
+    def _read(self, namespace: str, pods: Addresses, now: float, most: int, known: _Without) -> Answer | None:
+        """What the pods say at unix time `now`; None where none says anything."""
+        found = self._scraper.fetch(namespace, pods, now, most)
         known.tried = self._clock()
-        if found.series and not known.works:
-            log.info(
-                "the metrics of serving pods are read from the pods: %s", known.why, extra={"namespace": namespace}
-            )
-        known.works = bool(found.series)
-        return Answer(found.series, found.gaps, direct=known.why) if known.works else None
+        if not found.series:
+            known.failures += 1
+            return None
+        if not known.works:
+            said = "the operator reads the metrics of serving pods from the pods: %s"
+            log.info(said, known.why, extra={"namespace": namespace})
+        known.failures = 0
+        return Answer(found.series, found.gaps, found.time, known.why)
 
 
 def _nothing(found: Answer | Gap) -> str:

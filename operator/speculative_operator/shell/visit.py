@@ -263,7 +263,7 @@ class Visitor:
         old = owner.get("status") or {}
         due = should_write(old, outcome.status, state.status_at, now, self._sources.budget.interval)
         if due and (self._sources.budget.take() or cannot_wait(old, outcome.status)):
-            log.debug("cannot write the status: %s", _changed(old, outcome.status), extra=_tags(owner))
+            log.debug("writing the status: %s", _changed(old, outcome.status), extra=_tags(owner))
             if not await self._reporter.status(owner, outcome.status):
                 return
             state.status_at = now

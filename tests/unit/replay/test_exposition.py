@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from speculative_lab.emulator.families import families
 from speculative_lab.emulator.metrics import EngineMetrics
 from speculative_operator.engines.vllm.reading import METRIC_NAMES
-from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
+from speculative_operator.replay.exposition import LONGEST_HEAD, Exposition, ExpositionError, SeriesKey
 
 NAMES = ("vllm:a_total", "vllm:b", "plain")
 
@@ -133,14 +133,23 @@ def test_broken_lines_of_others_are_passed_over() -> None:
     assert Exposition(NAMES).parse('other{x="1} oops\nplain 4\n') == {SeriesKey("plain", ()): 4.0}
 
 
-def test_memory_of_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from speculative_operator.replay import exposition as module
-
-    monkeypatch.setattr(module, "LARGEST_MEMORY", 50)
-    reader = Exposition(NAMES)
+def test_memory_of_lines_is_bounded() -> None:
+    reader = Exposition(NAMES, most=50)
     for index in range(300):
         assert reader.parse(f'vllm:b{{x="{index}"}} 4') == {SeriesKey("vllm:b", (("x", str(index)),)): 4.0}
     assert len(reader._heads) <= 50
+
+
+def test_what_is_remembered_is_bounded_whatever_a_pod_says() -> None:
+    parser = Exposition({"wanted"}, most=50)
+    for number in range(200):
+        long = "x" * 5000
+        page = f'# HELP c{number} {long}\nother{number} 1\nwanted{{pod="{long}{number}"}} {number}\nwanted 7\n'
+        found = parser.parse(page)
+        assert found[SeriesKey("wanted", ())] == 7.0
+        assert found[SeriesKey("wanted", (("pod", f"{long}{number}"),))] == number
+    assert len(parser._heads) <= 50
+    assert max(map(len, parser._heads)) <= LONGEST_HEAD
 
 
 def exposition() -> str:

@@ -260,6 +260,7 @@ async def test_a_visit_that_breaks_is_logged_and_tried_again(
 def test_bad_settings_end_the_program_with_status_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("KUBECONFIG", "")
     monkeypatch.setenv("SPECULATIVE_TICK_SECONDS", "often")
     assert app.main(["--kubeconfig", "named"]) == app.EXIT_SETTINGS
     assert "SPECULATIVE_TICK_SECONDS='often'" in capsys.readouterr().err

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -25,6 +26,7 @@ from speculative_operator.shell.podseries import Answer
 from speculative_operator.shell.scraper import Scraper, WithPods
 
 NOW = 1_800_000_000.0
+MOST = 100_000
 _NUMBERS = itertools.count(1)
 
 
@@ -54,6 +56,31 @@ def pods() -> Iterator[Any]:
                 stack.callback(server.server_close)
                 stack.callback(server.shutdown)
             return pod
+
+        yield make
+
+
+@pytest.fixture
+def dripping() -> Iterator[Any]:
+    """Makes pods that begin an answer and never end it; their addresses."""
+    ends = threading.Event()
+    with ExitStack() as stack:
+        stack.callback(ends.set)
+
+        def make(begin: bytes, *, stays: bool = True) -> str:
+            address = f"127.{os.getpid() % 250 + 1}.{os.getpid() // 250 % 250 + 1}.{next(_NUMBERS) % 250 + 1}"
+            server = stack.enter_context(socket.create_server((address, names.SERVING_PORT)))
+
+            def drip() -> None:
+                with suppress(OSError):
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.sendall(begin)
+                        while stays and not ends.wait(0.05):
+                            connection.sendall(b"x")
+
+            threading.Thread(target=drip, daemon=True).start()
+            return address
 
         yield make
 
@@ -98,7 +125,7 @@ class TestScraper:
         pod, reads = pods(), Scraper(Settings(), clock)
         for tick in range(10):
             pod.page = f'vllm:generation_tokens_total{{engine="0",model_name="m"}} {tick}\nother 3\n'
-            answer = reads.fetch("models", {"a": (pod.address,)}, NOW + 10.0 * tick)
+            answer = reads.fetch("models", {"a": (pod.address,)}, NOW + 10.0 * tick, MOST)
         (one,) = answer.series["a"]
         assert one == Series(
             "vllm:generation_tokens_total", {"engine": "0", "pod": "a"},
@@ -112,7 +139,7 @@ class TestScraper:
         told, bare, reads = pods(telemetry="speculative_payload_table_version 7\n"), pods(), Scraper(Settings(), clock)
         both = {"told": (told.address,), "bare": (bare.address,)}
         for tick in range(3):
-            answer = reads.fetch("models", both, NOW + tick)
+            answer = reads.fetch("models", both, NOW + tick, MOST)
         assert values(answer, "told")["speculative_payload_table_version"] == [7.0] * 3
         assert set(values(answer, "bare")) == {"vllm:generation_tokens_total"}
         assert told.asked.count(names.TELEMETRY_PORT) == 3
@@ -125,7 +152,7 @@ class TestScraper:
         self, pods: Any, clock: Clock, page: Any, said: str
     ) -> None:
         bad, good, reads = pods(page), pods(), Scraper(Settings(), clock)
-        answer = reads.fetch("models", {"bad": (bad.address,), "good": (good.address,), "new": ()}, NOW)
+        answer = reads.fetch("models", {"bad": (bad.address,), "good": (good.address,), "new": ()}, NOW, MOST)
         assert set(answer.series) == {"good"}
         assert said in answer.gaps["bad"].message
         assert bad.asked == [names.SERVING_PORT]
@@ -134,23 +161,55 @@ class TestScraper:
     def test_a_page_without_end_is_given_up(self, pods: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LARGEST_PAGE", 1000)
         pod = pods("#" * 2000)
-        answer = Scraper(Settings(), clock).fetch("models", {"a": (pod.address,)}, NOW)
+        answer = Scraper(Settings(), clock).fetch("models", {"a": (pod.address,)}, NOW, MOST)
         assert "too large" in answer.gaps["a"].message
 
     def test_only_so_many_pods_are_read(self, pods: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MOST_PODS", 1)
         first, second, reads = pods(), pods(), Scraper(Settings(), clock)
-        reads.fetch("models", {"a": (first.address,)}, NOW)
-        answer = reads.fetch("others", {"b": (second.address,)}, NOW)
+        reads.fetch("models", {"a": (first.address,)}, NOW, MOST)
+        answer = reads.fetch("others", {"b": (second.address,)}, NOW, MOST)
         assert answer.series == {}
         assert second.asked == []
         reads.forget("models")
-        assert set(reads.fetch("others", {"b": (second.address,)}, NOW + 1).series) == {"b"}
+        assert set(reads.fetch("others", {"b": (second.address,)}, NOW + 1, MOST).series) == {"b"}
+
+    def test_pods_that_cannot_be_read_take_nobodys_place(
+        self, pods: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_PODS", 1)
+        bad, good, reads = pods(500), pods(), Scraper(Settings(), clock)
+        reads.fetch("others", {"bad": (bad.address,)}, NOW, MOST)
+        assert set(reads.fetch("models", {"good": (good.address,)}, NOW, MOST).series) == {"good"}
+
+    def test_a_namespace_has_no_more_series_than_it_may(self, pods: Any, clock: Clock) -> None:
+        pod, reads = pods("vllm:generation_tokens_total 1\nvllm:prompt_tokens_total 2\n"), Scraper(Settings(), clock)
+        answer = reads.fetch("models", {"a": (pod.address,), "b": (pod.address,)}, NOW, 3)
+        assert len(answer.series) == 1
+        assert "more series than may be held" in next(iter(answer.gaps.values())).message
+
+    @pytest.mark.parametrize("said", [b"HTTP/1.1 200 OK\r\nX-", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
+    def test_a_pod_that_drips_is_given_up(
+        self, dripping: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch, said: bytes
+    ) -> None:
+        """Byte after byte, for ever: no single read of it ever takes long."""
+        monkeypatch.setattr(module, "PAGE_SECONDS", 0.3)
+        answer = Scraper(Settings(), clock).fetch("models", {"a": (dripping(said),)}, NOW, MOST)
+        assert answer.series == {}
+        assert "no whole answer within" in answer.gaps["a"].message
+
+    def test_a_page_that_breaks_off_is_none(self, dripping: Any, clock: Clock) -> None:
+        """Half of it would be counters that went back."""
+        address = dripping(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nvllm:generation_tokens_total 1\n", stays=False
+        )
+        answer = Scraper(Settings(), clock).fetch("models", {"a": (address,)}, NOW, MOST)
+        assert answer.series == {}
 
     def test_a_clock_that_was_set_back_begins_anew(self, pods: Any, clock: Clock) -> None:
         pod, reads = pods(), Scraper(Settings(), clock)
-        reads.fetch("models", {"a": (pod.address,)}, NOW)
-        answer = reads.fetch("models", {"a": (pod.address,)}, NOW - 100.0)
+        reads.fetch("models", {"a": (pod.address,)}, NOW, MOST)
+        answer = reads.fetch("models", {"a": (pod.address,)}, NOW - 100.0, MOST)
         assert [one.samples for one in answer.series["a"]] == [((NOW - 100.0, 1.0),)]
 
 
@@ -197,13 +256,14 @@ class TestWithPods:
         assert answers[7].direct == "http://prometheus: is unreachable"
         assert len(answers[7].series["a"][0].samples) == 2
 
-    def test_prometheus_is_asked_once_a_minute_meanwhile_and_believed_at_once(self, source: Source) -> None:
+    def test_prometheus_is_asked_now_and_then_meanwhile_and_believed_at_once(self, source: Source) -> None:
         for _ in range(12):
             source.tick()
         before = source.prometheus.asked
         source.prometheus.answer = Answer({"a": (Series("x", {}, ((NOW, 1.0),)),)})
-        answers = [source.tick() for _ in range(7)]
-        assert source.prometheus.asked - before <= 7
+        answers = [source.tick() for _ in range(31)]
+        assert source.prometheus.asked - before <= 31
+        assert any(isinstance(one, Answer) and one.direct for one in answers)
         assert answers[-1] is source.prometheus.answer
         asked = len(source.pod.asked)
         source.tick()
@@ -239,11 +299,41 @@ class TestWithPods:
         assert source.prometheus.asked == 30
         assert source.pod.asked.count(names.SERVING_PORT) <= 5
 
-    def test_pods_that_go_dumb_meanwhile_do_too(self, source: Source) -> None:
+    def test_pods_that_go_dumb_meanwhile_do_too_and_one_tick_of_it_costs_no_other(self, source: Source) -> None:
         for _ in range(9):
             source.tick()
         source.pod.page = 500
         assert source.tick() is source.prometheus.answer
+        source.pod.page = "vllm:generation_tokens_total 5\n"
+        again = source.tick()
+        assert isinstance(again, Answer)
+        assert len(again.series["a"][0].samples) > 2
+        source.pod.page = 500
+        asked = len(source.pod.asked)
+        for _ in range(12):
+            source.tick()
+        assert len(source.pod.asked) - asked <= 6, "after three ticks without any it rests"
+
+    def test_a_sample_bears_the_time_at_which_it_was_taken(
+        self, source: Source, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A Prometheus that hangs takes five seconds of the round."""
+        fetch = source.prometheus.fetch
+
+        def hang(*what: Any) -> Answer | Gap:
+            source.clock.now += 5.0
+            return fetch(*what)
+
+        monkeypatch.setattr(source.prometheus, "fetch", hang)
+        for _ in range(12):
+            began = NOW + source.clock.now
+            asked = source.prometheus.asked
+            answer = source.tick()
+            late = 5.0 * (source.prometheus.asked - asked)
+            if isinstance(answer, Answer):
+                assert answer.time == began + late
+                assert answer.series["a"][0].samples[-1][0] == began + late
+        assert isinstance(answer, Answer)
 
     def test_a_blip_is_none(self, source: Source) -> None:
         for number in range(30):
@@ -261,7 +351,7 @@ def test_a_reader_makes_windows_of_it(pods: Any, clock: Clock) -> None:
     engine = Engine(requests=8, steps=100)
     pod, reads = pods(engine.text()), Scraper(Settings(), clock)
     for tick in range(3):
-        answer = reads.fetch("models", {"a": (pod.address,)}, NOW + 10.0 * tick)
+        answer = reads.fetch("models", {"a": (pod.address,)}, NOW + 10.0 * tick, MOST)
         pod.page = engine.run(10.0).text()
     window = engine_for(SPEC).read(answer.series["a"], ["a"], {}, NOW + 20.0, 30.0)["a"]
     assert isinstance(window, PodWindow), window
