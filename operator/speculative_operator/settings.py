@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from speculative_operator.domain.privileges import EVERY, Privilege
 from speculative_operator.domain.promql import wrong_matchers
 
 PREFIX = "SPECULATIVE_"
+_LABEL = re.compile(r"([A-Za-z0-9.-]{1,253}/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _OF_API_SERVER = "/secrets/kubernetes.io/serviceaccount/token"
 
 
@@ -279,8 +281,9 @@ class Settings(BaseSettings):
             labels = json.loads(value or "{}")
         except (ValueError, RecursionError) as error:
             raise ValueError(f"is no JSON ({error})") from None
-        if not isinstance(labels, dict) or not all(isinstance(one, str) for one in labels.values()):
-            raise ValueError('must be a JSON object of texts, such as {"release": "kube-prometheus-stack"}')
+        parts = (*labels, *labels.values()) if isinstance(labels, dict) else (None,)
+        if not all(isinstance(one, str) and _LABEL.fullmatch(one) for one in parts):
+            raise ValueError('must be a JSON object of labels, such as {"release": "kube-prometheus-stack"}')
         return value
 
     @field_validator("prometheus_url")

@@ -101,6 +101,11 @@ def _said(problem: Any) -> str:
         return f"{problem.status} {problem.reason}"
 
 
+def plain(text: str) -> str:
+    """`text` without what a terminal would take for orders: what pods and servers say may stand in it."""
+    return "".join(one if one.isprintable() or one == "\n" else "?" for one in text)
+
+
 def condition(body: Object, kind: str) -> Object:
     """One condition of an object; empty where it has none."""
     found: Iterable[Object] = (body.get("status") or {}).get("conditions") or ()

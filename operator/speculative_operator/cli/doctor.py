@@ -20,6 +20,7 @@ exit status: 0 nothing is wrong, 1 something is"""
 _OPERATORS = f"app.kubernetes.io/name={names.OPERATOR}"
 _OURS = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
 _MONITORING = "monitoring.coreos.com/v1"
+_AGENTS = "monitoring.coreos.com/v1alpha1"
 _DEFINITIONS = "apiextensions.k8s.io/v1"
 _TOLD = ("Ready", "PairCompatible", "MemoryFits", "WeightsReady", "MetricsAvailable", "RolloutHealthy")
 
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     at = Cluster(arguments)
     found = [*_installed(at), *_scraped(at), *_objects(at)]
     for line in found:
-        print(line)
+        print(cluster.plain(line))
     if not found:
         print("nothing is wrong")
     return FAILED if found else OK
@@ -58,7 +59,7 @@ def _installed(at: Cluster) -> Iterator[str]:
 def _scraped(at: Cluster) -> Iterator[str]:
     """PodMonitors that no Prometheus of the cluster selects."""
     try:
-        servers = at.listed(_MONITORING, "prometheuses")
+        servers = [*at.listed(_MONITORING, "prometheuses"), *at.listed(_AGENTS, "prometheusagents")]
         monitors = at.listed(_MONITORING, "podmonitors", label_selector=_OURS)
     except CommandError as problem:
         yield f"how Prometheus finds the pods could not be looked at: {problem}"

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the explanation; the exit status. Raises CommandError."""
-    print("\n".join(explanation(Cluster(arguments).object(arguments.name))))
+    print(cluster.plain("\n".join(explanation(Cluster(arguments).object(arguments.name)))))
     return OK
 
 

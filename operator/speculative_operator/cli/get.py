@@ -51,4 +51,4 @@ def row(body: Object) -> tuple[str, ...]:
         *(seen.get(key, "") for key in ("method", "k", "acceptanceRate", "gain", "costPer1kTokens", "state")),
         cluster.condition(body, "Ready").get("reason", ""),
     )  # fmt: skip
-    return tuple(str(cell) if cell not in ("", None) else "-" for cell in cells)
+    return tuple(cluster.plain(str(cell)) if cell not in ("", None) else "-" for cell in cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Iterator
 
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     at, shown = Cluster(arguments), ""
     while True:
         body = at.object(arguments.name)
-        text = json.dumps(body) if arguments.output == "json" else "\n".join(view(body))
+        text = json.dumps(body) if arguments.output == "json" else cluster.plain("\n".join(view(body)))
         if text != shown:
             print(f"\n{text}" if shown else text, flush=True)
             shown = text
@@ -111,9 +112,10 @@ def _table(seen: Object) -> Iterator[str]:
 
 def _number(text: object) -> float | None:
     try:
-        return float(str(text))
+        found = float(str(text))
     except ValueError:
         return None
+    return found if math.isfinite(found) else None
 
 
 def _decisions(status: Object) -> Iterator[str]:

@@ -15,10 +15,13 @@ from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.monitors import wanted_labels
+from speculative_operator.shell.monitors import namespace_of, wanted_labels
 from speculative_operator.shell.resources import CHILD_SELECTOR, CHILDREN, OWNER, POD, POD_MONITOR, Resource
 
 log = logging.getLogger(__name__)
+
+LABELS_ASKED = 3
+"""Times that the labels of PodMonitors are asked for at the start."""
 
 OPENSHIFT = "security.openshift.io"
 """API group whose presence says that each namespace has user ids of its own."""
@@ -52,6 +55,7 @@ class Resync:
         kind that is gone."""
         self.monitor_labels: dict[str, str] = {}
         """By which the cluster's Prometheus servers choose PodMonitors."""
+        self._labels_asked = 0
         self.assigns_uids = True
         """True on OpenShift, and until it is known better."""
 
@@ -61,13 +65,25 @@ class Resync:
         self.assigns_uids = OPENSHIFT in groups
         found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._served(kind)]
         if POD_MONITOR in found and not self._settings.namespace_list:
-            self.monitor_labels = await wanted_labels(self._kube, self.monitor_labels)
+            await self._find_labels()
         lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
         for resource in lost:
             for body in self._cache.held(resource.kind).values():
                 self._cache.remove(body)
         return changed
+
+    async def _find_labels(self) -> None:
+        """What PodMonitors must bear. An answer that is not known changes no label; at the start it is asked for again
+        a few times before PodMonitors are written without any."""
+        try:
+            self.monitor_labels = await wanted_labels(self._kube, namespace_of(self._settings.prometheus_url))
+            self._labels_asked = LABELS_ASKED
+        except ApiError as error:
+            self._labels_asked += 1
+            if self._labels_asked < LABELS_ASKED:
+                raise
+            log.warning("the selectors of Prometheus servers cannot be read; labels of PodMonitors stay: %s", error)
 
     async def _served(self, resource: Resource) -> bool:
         try:

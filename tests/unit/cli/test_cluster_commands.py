@@ -78,6 +78,23 @@ class TestStatus:
         assert here.split() == ["9-64", "requests", "K", "1", "█" * 6, "<-", "load", "now"]
         assert any(line.split()[:4] == ["1-8", "requests", "K", "4"] for line in lines)
 
+    def test_what_a_pod_says_gives_no_orders_to_the_terminal(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        body = stored("tuned")
+        body["status"]["warnings"] = [{"reason": "X", "message": "a\x1b]0;owned\x07\x1b[2Jb"}]
+        body["status"]["speculation"]["k"] = "\x1b[2J1"
+        for module, words in ((status, ["status", "demo"]), (explain, ["explain", "demo"]), (get, ["get"])):
+            monkeypatch.setattr(module, "Cluster", FakeCluster(body))
+            assert main.main(words) == 0
+        assert "\x1b" not in capsys.readouterr().out
+
+    @pytest.mark.parametrize("concurrency", ["nan", "inf", "-1", "", "many"])
+    def test_a_load_that_is_none_breaks_nothing(self, concurrency: str) -> None:
+        body = stored("tuned")
+        body["status"]["speculation"]["concurrency"] = concurrency
+        assert not any("NaN" in line for line in status.view(body))
+
     @pytest.mark.parametrize("table", [None, [], "x", [[1, 2]], [[1, 64, 0]]])
     def test_a_table_of_another_form_breaks_nothing(self, table: Any) -> None:
         body = stored("tuned")

@@ -9,10 +9,11 @@ from tests.unit.shell.fakeapi import FakeApi, FaultError
 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.monitors import SERVERS, labels_of
+from speculative_operator.shell.monitors import SERVERS, labels_of, namespace_of
 from speculative_operator.shell.resources import POD_MONITOR
-from speculative_operator.shell.resync import Resync
+from speculative_operator.shell.resync import LABELS_ASKED, Resync
 
 STACK = {"matchLabels": {"release": "kube-prometheus-stack"}}
 
@@ -34,6 +35,7 @@ def server(selector: Any, name: str = "k8s", namespace: str = "monitoring") -> d
         ({"matchExpressions": [{"key": "scraped", "operator": "Exists"}]}, {"scraped": "true"}),
         ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["web"]}]}, {}),
         ({"matchLabels": {"app.kubernetes.io/name": "x", "serving.speculative.dev/deployment": "y"}}, {}),
+        ({"matchLabels": {"argocd.argoproj.io/instance": "theirs"}}, {}),
         ({"matchLabels": {"a b": "x", "c": "no value!", "d": 3}}, {}),
         ("garbled", {}),
     ],
@@ -42,9 +44,29 @@ def test_the_labels_of_one_server(selector: Any, labels: dict[str, str]) -> None
     assert labels_of([server(selector)]) == labels
 
 
-def test_several_servers_are_served_together_and_the_first_has_its_own() -> None:
-    other = server({"matchLabels": {"release": "other", "team": "ml"}}, namespace="z")
-    assert labels_of([other, server(STACK)]) == {"release": "kube-prometheus-stack", "team": "ml"}
+@pytest.mark.parametrize(
+    ("url", "namespace"),
+    [
+        ("http://prometheus-operated.monitoring.svc:9090", "monitoring"),
+        ("https://thanos-querier.openshift-monitoring.svc.cluster.local:9092", "openshift-monitoring"),
+        ("http://10.0.0.1:9090", ""),
+        ("https://prometheus.example.com", ""),
+    ],
+)
+def test_the_namespace_of_prometheus_is_that_of_its_service(url: str, namespace: str) -> None:
+    assert namespace_of(url) == namespace
+
+
+def test_several_servers_are_served_together_where_they_agree() -> None:
+    other = server({"matchLabels": {"release": "other", "team": "ml"}}, namespace="a")
+    assert labels_of([other, server(STACK)]) == {"team": "ml"}
+
+
+def test_the_server_that_the_operator_asks_goes_before_any_other() -> None:
+    """Who may make a Prometheus of his own must not move the scraping of everybody."""
+    other = server({"matchLabels": {"release": "other", "team": "ml"}}, namespace="a")
+    assert labels_of([other, server(STACK)], "monitoring") == STACK["matchLabels"]
+    assert labels_of([other], "monitoring") == {"release": "other", "team": "ml"}
 
 
 class TestInTheCluster:
@@ -66,14 +88,32 @@ class TestInTheCluster:
         await looks.discover()
         assert dict(looks.capabilities().monitor_labels) == {"release": "mine", "team": "ml"}
 
-    async def test_without_permission_labels_stay(self, api: FakeApi, kube: Kube) -> None:
+    async def test_a_failure_that_passes_leaves_labels_as_they_were(self, api: FakeApi, kube: Kube) -> None:
         api.resources = (*api.resources, POD_MONITOR, *SERVERS)
         await api.put(SERVERS[0], server(STACK))
         looks = self.resync(kube)
         await looks.discover()
-        api.failures.append(lambda call: FaultError(403, "no") if call.plural == "prometheuses" else None)
+        api.failures.append(lambda call: FaultError(500, "no") if call.plural == "prometheuses" else None)
         await looks.discover()
         assert looks.capabilities().monitor_labels == (("release", "kube-prometheus-stack"),)
+
+    async def test_at_the_start_it_is_asked_for_again_and_not_for_ever(self, api: FakeApi, kube: Kube) -> None:
+        """PodMonitors that exist would lose their labels, and the pods their scrapes."""
+        api.resources = (*api.resources, POD_MONITOR, *SERVERS)
+        api.failures.append(lambda call: FaultError(500, "no") if call.plural == "prometheuses" else None)
+        looks = self.resync(kube)
+        for _ in range(LABELS_ASKED - 1):
+            with pytest.raises(ApiError):
+                await looks.discover()
+        await looks.discover()
+        assert looks.capabilities().monitor_labels == ()
+
+    async def test_without_permission_there_are_none(self, api: FakeApi, kube: Kube) -> None:
+        api.resources = (*api.resources, POD_MONITOR, *SERVERS)
+        api.failures.append(lambda call: FaultError(403, "no") if call.plural == "prometheuses" else None)
+        looks = self.resync(kube)
+        await looks.discover()
+        assert looks.capabilities().monitor_labels == ()
 
     async def test_an_operator_of_some_namespaces_asks_for_nothing_of_the_cluster(
         self, api: FakeApi, kube: Kube
