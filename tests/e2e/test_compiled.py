@@ -137,7 +137,7 @@ def test_a_torn_generation_goes_and_the_engine_starts(served: Stage) -> None:
     torn.write_bytes(CODE[: len(CODE) // 2])
     gone(served, before)
     after = followed(served, KEPT, before)
-    assert "is torn" in log(served, after, names.COMPILED_SEED)
+    assert "is incomplete" in log(served, after, names.COMPILED_SEED)
     assert helper(after, names.COMPILED_SEED)["restartCount"] == 0
     assert not (cache(served, after) / "triton").exists()
     assert published(served) == []
@@ -150,7 +150,7 @@ def test_a_volume_that_cannot_be_written_to_keeps_no_pod_from_serving(served: St
     mounts = [one["volumeMounts"] for one in pod["spec"]["initContainers"]]
     assert all(any(one.get("readOnly") and one["mountPath"] == names.COMPILED_MOUNT for one in of) for of in mounts)
     assert (cache(served, pod) / FILE).exists()
-    until(lambda: "not published" in log(served, pod, names.COMPILED_KEEP), QUIET_SECONDS + LONG)
+    until(lambda: "cannot publish" in log(served, pod, names.COMPILED_KEEP), QUIET_SECONDS + LONG)
     assert list(volume(served, BLOCKED).iterdir()) == []
     now = the_pod(served, BLOCKED)
     assert now["metadata"]["uid"] == pod["metadata"]["uid"]
