@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -115,13 +115,16 @@ generate: toolchain ## write crds/, manifests/, RBAC, values schema and API refe
 	@$(PY) -m speculative_operator.api.generate
 	@$(PY) -m speculative_operator.cli.engines_page
 	@$(PY) -m speculative_operator.cli.pairs_page
+	@$(PY) -m monitoring
 	@$$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
-	  charts/speculative-operator --namespace speculative-system | $(PY) -m speculative_operator.api.generate --install -
+	  charts/speculative-operator --namespace speculative-system --set image.repository=speculative-operator \
+	  | $(PY) -m speculative_operator.api.generate --install -
 
 check-generated: $(STAMP) ## fail when a generated file differs from the code
 	@$(PY) -m speculative_operator.api.generate --check
 	@$(PY) -m speculative_operator.cli.engines_page --check
 	@$(PY) -m speculative_operator.cli.pairs_page --check
+	@$(PY) -m monitoring --check
 
 lock: $(STAMP) ## requirements/: what the images install, by hash, within constraints.txt
 	@$(PY) -m release lock
@@ -131,6 +134,15 @@ sbom: $(STAMP) ## bills of materials of the images (CycloneDX), into build/relea
 
 image: $(STAMP) ## images of operator and emulator on a base by digest, with provenance in build/release; needs Docker
 	@$(PY) -m release image $(ARGS)
+
+chart: $(STAMP) ## the chart as a package that names a registry's image: make chart ARGS="--registry REGISTRY/"
+	@$(PY) -m release chart $(ARGS)
+
+bundle: $(STAMP) ## the OLM bundle that names a registry's image, into build/release/olm: ARGS="--registry REGISTRY/"
+	@$(PY) -m release bundle $(ARGS)
+
+plugin: $(STAMP) ## the plug-in for krew and its manifest, into build/release: ARGS="--url FOLDER_OF_THE_RELEASE"
+	@$(PY) -m release krew $(ARGS)
 
 clean: ## remove build output and the virtual environment (caches outside the tree stay)
 	rm -rf build lab/build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

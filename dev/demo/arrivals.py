@@ -47,8 +47,8 @@ class Profile:
 
     @classmethod
     def climb_and_fall(cls, seconds: float, low: float, peak: float) -> Profile:
-        """Low for 40 % of the time, up, a plateau of a quarter, down, and low again."""
-        shape = ((0.0, low), (0.40, low), (0.48, peak), (0.73, peak), (0.78, low), (1.0, low))
+        """Low for a third of the time, up, a plateau of a third, down, and low again."""
+        shape = ((0.0, low), (0.34, low), (0.40, peak), (0.72, peak), (0.76, low), (1.0, low))
         return cls(tuple((share * seconds, rate) for share, rate in shape))
 
     @property

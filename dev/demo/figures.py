@@ -26,7 +26,7 @@ class Phases:
     @classmethod
     def of(cls, seconds: float) -> Phases:
         """The plateaus of `Profile.climb_and_fall`, each once it has settled."""
-        return cls((0.16 * seconds, 0.40 * seconds), (0.52 * seconds, 0.73 * seconds), (0.85 * seconds, seconds))
+        return cls((0.16 * seconds, 0.34 * seconds), (0.44 * seconds, 0.72 * seconds), (0.84 * seconds, seconds))
 
     def named(self) -> dict[str, tuple[float, float]]:
         """Name of a phase -> its first and last second."""

@@ -59,10 +59,10 @@ class Settings:
     """What the command line says."""
 
     name: str = "demo"
-    seconds: float = 210.0
+    seconds: float = 300.0
     low: float = 3.0
-    peak: float = 20.0
-    max_context: int = 4096
+    peak: float = 16.0
+    max_context: int = 1024
     out: Path = ROOT / "build" / "demo"
     keep: bool = False
     alone: bool = False

@@ -15,6 +15,7 @@ import yaml
 
 from devcluster.cluster import Cluster
 from devcluster.options import ClusterOptions, Image
+from speculative_lab.emulator.commands import lay
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "models"
@@ -47,9 +48,10 @@ def images() -> dict[str, Image]:
     scripts = Path(sys.executable).parent
     # Jobs name a command of the operator's image, which is found where a container runtime would find it.
     path = {"PATH": f"{scripts}:/usr/local/bin:/usr/bin:/bin"}
+    engines = {"PATH": lay(ROOT / "build" / "engines")["PATH"]}
     return {
         "speculative-operator:0.1.0": Image((str(scripts / "speculative-operator"),), path),
-        "speculative-operator/vllm-emulator:0.32.0": Image((str(scripts / "vllm-emulator"), "serve")),
+        "speculative-operator/vllm-emulator:0.32.0": Image((str(scripts / "vllm-emulator"), "serve"), engines),
     }
 
 

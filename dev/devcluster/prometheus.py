@@ -81,6 +81,8 @@ def config(files: Files, scrape_interval_seconds: int) -> dict[str, Any]:
             {"job_name": "prometheus", "static_configs": [{"targets": [INSIDE_URL.removeprefix("http://")]}]},
             {
                 "job_name": "pods",
+                # As in the chart `prometheus`: the operator's metrics of an object name the object's namespace.
+                "honor_labels": True,
                 "kubernetes_sd_configs": [discovery],
                 "relabel_configs": [*_wanted_pods(), *_annotated_address(), *_pod_labels()],
             },

@@ -110,7 +110,16 @@ VERSITYGW = Module(
     ldflags=f"-s -w -X main.Version={_VERSITYGW}",
     usual_minutes=4,
 )
-EXTRAS = (VERSITYGW,)
+PROMTOOL = Module(
+    name="promtool",
+    version=_PROMETHEUS,
+    package="github.com/prometheus/prometheus/cmd/promtool",
+    programs={"promtool": ("--version",)},
+    ldflags=f"-s -w -X github.com/prometheus/common/version.Version={_PROMETHEUS}",
+    usual_minutes=2,
+    tags="remove_all_sd,enable_kubernetes_sd",
+)
+EXTRAS = (VERSITYGW, PROMTOOL)
 """What no cluster needs and some tests want: they are skipped where it cannot be built."""
 
 

@@ -1,7 +1,9 @@
-"""`python -m release lock|sbom|image`: packages by hash, bills of materials, images with their provenance.
+"""`python -m release lock|sbom|image|chart|bundle|version`: packages by hash, bills of materials, images with their
+provenance, chart and OLM bundle that name them.
 
-`make lock`, `make sbom` and `make image` call it. uv and cyclonedx-py are pinned by hash as well, with all that they
-need, and live in an environment of their own. `image` needs Docker with buildx and a way to the base image's registry.
+`make lock`, `make sbom`, `make image`, `make chart` and `make bundle` call it, and so does the release workflow. uv and
+cyclonedx-py are pinned by hash as well, with all that they need, and live in an environment of their own. `image` needs
+Docker with buildx and a way to the base image's registry.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import re
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from release.krew import write_plugin
 from release.provenance import Build, statement
+from release.publish import PublishError, write_bundle, write_chart
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "requirements"
@@ -58,8 +62,9 @@ def sbom() -> None:
         _run(str(tool), "requirements", f"requirements/{name}.txt", *options)
 
 
-def image(registry: str, base: str) -> None:
-    """Build both images on a base by digest, with labels, and say where each came from. Raises ReleaseError."""
+def image(registry: str, base: str, *, push: bool = False) -> None:
+    """Build both images on a base by digest, with labels, and say where each came from; `push`: into the registry, else
+    into Docker. Raises ReleaseError."""
     version = _version()
     pinned = base if "@" in base else f"{base}@{_resolved(base)}"
     if not DIGEST.fullmatch(pinned.partition("@")[2]):
@@ -71,7 +76,7 @@ def image(registry: str, base: str) -> None:
         metadata = OUT / f"{target}.metadata.json"
         arguments = {"BASE": pinned, "VERSION": version, "REVISION": revision}
         options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
-        _run("docker", "buildx", "build", "--load", "--target", target, "-t", reference, *options,
+        _run("docker", "buildx", "build", "--push" if push else "--load", "--target", target, "-t", reference, *options,
              "--metadata-file", str(metadata), ".")  # fmt: skip
         digest = str(json.loads(metadata.read_text())["containerimage.digest"])
         files = {f"requirements/{one}.txt": _sha256(LOCKS / f"{one}.txt") for one in ("build", target)}
@@ -81,19 +86,51 @@ def image(registry: str, base: str) -> None:
         sys.stdout.write(f"{reference} {digest}\n  on {pinned}\n")
 
 
+def version(tag: str) -> None:
+    """Print the version. Raises ReleaseError where `tag` is that of another one."""
+    found = _version()
+    if tag and tag != f"v{found}":
+        raise ReleaseError(f"the tag is {tag}, but pyproject.toml has version {found}; tag v{found}, or change it")
+    sys.stdout.write(f"{found}\n")
+
+
+def _pushed() -> str:
+    """Digest of the operator's image as `image --push` recorded it; empty where it did not."""
+    metadata = OUT / "operator.metadata.json"
+    return str(json.loads(metadata.read_text())["containerimage.digest"]) if metadata.is_file() else ""
+
+
+def krew(url: str) -> None:
+    """Build the operator's wheel, and the plug-in for krew of it. Raises ReleaseError."""
+    if not url.startswith("https://"):
+        raise ReleaseError(f"--url is {url!r}; give the https:// folder from which krew will fetch the archive")
+    _run(sys.executable, "-m", "build", "--wheel", "--outdir", str(OUT), ".")
+    wheel = next(OUT.glob(f"speculative_operator-{_version()}-*.whl"))
+    sys.stdout.write(f"{write_plugin(ROOT, wheel, OUT, url, _version(), url.partition('/releases/')[0])}\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 not possible here."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
-    parser.add_argument("what", choices=["lock", "sbom", "image"])
+    parser.add_argument("what", choices=["lock", "sbom", "image", "chart", "bundle", "krew", "version"])
+    parser.add_argument("--push", action="store_true", help="image: into the registry; a digest belongs to what it has")
+    parser.add_argument("--tag", default="", help="version: fail unless this is the tag of the version")
+    parser.add_argument("--url", default="", help="krew: folder of the release's files, from which krew fetches them")
     parser.add_argument("--registry", default="", help="prefix of image names, such as registry.example.com/serving/")
     parser.add_argument("--base", default=BASE, help="base image; its digest is asked for (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     try:
-        if chosen.what == "image":
-            image(chosen.registry, chosen.base)
-        else:
-            {"lock": lock, "sbom": sbom}[chosen.what]()
-    except (ReleaseError, OSError) as error:
+        actions: dict[str, Callable[[], None]] = {
+            "lock": lock,
+            "sbom": sbom,
+            "image": lambda: image(chosen.registry, chosen.base, push=chosen.push),
+            "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _pushed()),
+            "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _pushed()),
+            "krew": lambda: krew(chosen.url),
+            "version": lambda: version(chosen.tag),
+        }
+        actions[chosen.what]()
+    except (ReleaseError, PublishError, OSError) as error:
         sys.stderr.write(f"{chosen.what}: {error}\n")
         return 2
     return 0

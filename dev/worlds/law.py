@@ -201,8 +201,9 @@ def _steps(pod: Pod, moment: float) -> None:
         if now[at.NOW] >= moment:
             return
         k = blocks.k_for(int(now[at.DECODING] + now[at.HOLDING]))
-        if pod.latch is not None and pod.latch.step(k, blocks.k_in_force, (), ()):
-            k = OFF
+        if pod.latch is not None:
+            k = OFF if pod.latch.step(k, blocks.k_in_force, (), ()) else k
+            blocks.resting = pod.latch.lasted
         code = advance(machine, state, opened, k, moment)
         k, decoding, requests, seconds, tokens, prompt, *_ = step.tolist()
         if tokens > 0:

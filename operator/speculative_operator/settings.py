@@ -9,30 +9,24 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from speculative_operator import prometheus_settings
 from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.privileges import EVERY, Privilege
-from speculative_operator.domain.promql import wrong_matchers
+from speculative_operator.prometheus_settings import PrometheusSettings
 
-PREFIX = "SPECULATIVE_"
+PREFIX = prometheus_settings.PREFIX
 _LABEL = re.compile(r"([A-Za-z0-9.-]{1,253}/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_OF_API_SERVER = "/secrets/kubernetes.io/serviceaccount/token"
 
 
 class SettingsError(ValueError):
     """The environment holds a value that cannot be used. The message names variable, value and remedy."""
 
 
-class Settings(BaseSettings):
+class Settings(PrometheusSettings):
     """Settings from variables `SPECULATIVE_<NAME>`; an empty variable means the default."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore", validate_default=True
-    )
 
     namespaces: str = Field(
         default="",
@@ -78,49 +72,12 @@ class Settings(BaseSettings):
         gt=0.0,
         description="seconds: limit for one request to the API server; watches have no such limit.",
     )
-    prometheus_url: str = Field(
-        default="http://prometheus-operated.monitoring.svc:9090",
-        description="URL of Prometheus or of anything with its query API (Thanos, Mimir). The default is the Service "
-        "that prometheus-operator creates.",
-    )
-    prometheus_token_file: str = Field(
-        default="",
-        description="path: bearer token for Prometheus, read again for each request because tokens rotate; empty "
-        "sends none.",
-    )
-    prometheus_token_over_http: bool = Field(
-        default=False,
-        description="boolean: send the token, or the user and password of the URL, to an http:// address too, where "
-        "everybody on the network path can read it. Off: the operator refuses to start with such settings, except for "
-        "loopback.",
-    )
-    prometheus_ca_file: str = Field(
-        default="", description="path: CA bundle that signed Prometheus' certificate; empty uses the system's."
-    )
-    prometheus_timeout_seconds: float = Field(
-        default=5.0,
-        gt=0.0,
-        description="seconds: limit for one query, connection included. It must be less than a tick, so that queries "
-        "do not pile up.",
-    )
     prometheus_range_seconds: int = Field(
         default=60,
         ge=10,
         le=3600,
         description="seconds of raw samples that a query asks for: at least two scrape intervals, or no window is "
         "complete.",
-    )
-    prometheus_address_label: str = Field(
-        default="instance",
-        pattern="^([a-zA-Z_][a-zA-Z0-9_]*)?$",
-        description="label with the address of a scrape target, HOST or HOST:PORT. Series belong to a pod if this "
-        "label has the pod's IP. Set another label if Prometheus rewrites it; `none` trusts the labels `namespace` "
-        "and `pod` alone, which is safe only if Prometheus lets no target set them.",
-    )
-    prometheus_matchers: str = Field(
-        default="",
-        description="label matchers of PromQL added to every query for pods, such as "
-        '`cluster="a",job=~"llm-.*"`: for a Prometheus (Thanos, Mimir) that holds more than this cluster.',
     )
     prometheus_series: int = Field(
         default=100_000,
@@ -214,7 +171,15 @@ class Settings(BaseSettings):
     step_metrics_from: str = Field(
         default="",
         description="JSON list of NetworkPolicy peers (podSelector, namespaceSelector, ipBlock) that may reach the "
-        "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody.",
+        "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody. It has no effect "
+        "on the pods of an InferenceService, which get no NetworkPolicy.",
+    )
+    engine_registry: str = Field(
+        default="",
+        pattern="^([a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._/-]+)?)?$",
+        description="HOST[:PORT][/FOLDER] of a registry that mirrors the public images of engines: it takes the place "
+        "of the registry in their names, so that `vllm/vllm-openai` becomes HOST/vllm/vllm-openai. Objects with "
+        "engine.image keep that. A change replaces no pod (`UpgradeWaits`).",
     )
     plain_http_registries: str = Field(
         default="",
@@ -265,10 +230,7 @@ class Settings(BaseSettings):
     @field_validator("step_metrics_from")
     @classmethod
     def _peers(cls, value: str) -> str:
-        try:
-            peers = json.loads(value or "[]")
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"is not JSON ({error})") from None
+        peers = _parse_json(value or "[]")
         known = {"podSelector", "namespaceSelector", "ipBlock"}
         if not isinstance(peers, list) or not all(isinstance(one, dict) and one and set(one) <= known for one in peers):
             raise ValueError(f"must be a JSON list of objects with the keys {', '.join(sorted(known))}")
@@ -277,44 +239,10 @@ class Settings(BaseSettings):
     @field_validator("pod_monitor_labels")
     @classmethod
     def _monitor_labels(cls, value: str) -> str:
-        try:
-            labels = json.loads(value or "{}")
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"is no JSON ({error})") from None
+        labels = _parse_json(value or "{}")
         parts = (*labels, *labels.values()) if isinstance(labels, dict) else (None,)
         if not all(isinstance(one, str) and _LABEL.fullmatch(one) for one in parts):
             raise ValueError('must be a JSON object of labels, such as {"release": "kube-prometheus-stack"}')
-        return value
-
-    @field_validator("prometheus_url")
-    @classmethod
-    def _url(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")) or not urlsplit(value).hostname:
-            raise ValueError("must be http://HOST or https://HOST")
-        return value.rstrip("/")
-
-    @field_validator("prometheus_address_label")
-    @classmethod
-    def _label(cls, value: str) -> str:
-        return "" if value == "none" else value
-
-    @field_validator("prometheus_token_file")
-    @classmethod
-    def _token(cls, value: str) -> str:
-        if value.endswith(_OF_API_SERVER):
-            raise ValueError(
-                "is the token for the API server, which has all permissions of the operator: mount one with an "
-                "audience of its own (a projected volume, as the chart does)"
-            )
-        return value
-
-    @field_validator("prometheus_matchers")
-    @classmethod
-    def _matchers(cls, value: str) -> str:
-        value = value.strip()
-        wrong = wrong_matchers(value) if value else ""
-        if wrong:
-            raise ValueError(wrong)
         return value
 
     @field_validator("log_level", mode="before")
@@ -326,22 +254,11 @@ class Settings(BaseSettings):
     def _together(self) -> Settings:
         if self.prometheus_timeout_seconds >= self.tick_seconds:
             raise ValueError(f"{PREFIX}PROMETHEUS_TIMEOUT_SECONDS must be less than {PREFIX}TICK_SECONDS")
-        self._check_clear_text()
         if self.lease_renew_seconds >= self.lease_duration_seconds:
             raise ValueError(f"{PREFIX}LEASE_RENEW_SECONDS must be less than {PREFIX}LEASE_DURATION_SECONDS")
         if self.lease_retry_seconds * 1.2 >= self.lease_renew_seconds:
             raise ValueError(f"{PREFIX}LEASE_RETRY_SECONDS must be well below {PREFIX}LEASE_RENEW_SECONDS")
         return self
-
-    def _check_clear_text(self) -> None:
-        url = urlsplit(self.prometheus_url)
-        secret = "TOKEN_FILE" if self.prometheus_token_file else "URL" if url.username or url.password else ""
-        near = url.hostname == "localhost" or (url.hostname or "").startswith("127.") or url.hostname == "::1"
-        if secret and url.scheme == "http" and not near and not self.prometheus_token_over_http:
-            raise ValueError(
-                f"{PREFIX}PROMETHEUS_{secret} holds a credential, and {PREFIX}PROMETHEUS_URL is http://{url.hostname}: "
-                f"it would cross the network readable; use https://, or set {PREFIX}PROMETHEUS_TOKEN_OVER_HTTP=true"
-            )
 
     @property
     def for_jobs(self) -> tuple[tuple[str, str], ...]:
@@ -390,6 +307,13 @@ def load() -> Settings:
         raise SettingsError(
             "\n".join(_explain(item["loc"], item["msg"], item["input"]) for item in error.errors())
         ) from None
+
+
+def _parse_json(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error})") from None
 
 
 def _explain(location: tuple[int | str, ...], message: str, value: object) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.cluster.test_install import ACCOUNT, CHART, INSTALL, NAMESPACE
+from tests import kserve
+from tests.cluster.test_install import ACCOUNT, CHART, IMAGE, INSTALL, NAMESPACE
 
 from devcluster import Cluster
 from speculative_operator.domain import names
@@ -21,6 +23,7 @@ from speculative_operator.domain import names
 pytestmark = pytest.mark.cluster
 
 Json = dict[str, Any]
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "expected"
 OURS = {names.LABEL_MANAGED_BY: names.OPERATOR}
 OWNER: Json = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "demo", "uid": "u-1", "controller": True}
 """The fixture puts in the uid of the object: the garbage collector deletes children of owners that there are not."""
@@ -207,12 +210,113 @@ def test_what_pods_had_before_does_not_hinder_an_update(guarded: Cluster) -> Non
     guarded.kubectl("delete", "deployment", "demo")
 
 
+def serving(kind: str, spec: Json) -> Json:
+    version = "v1beta1" if kind == "InferenceService" else "v1alpha1"
+    return {
+        "apiVersion": f"serving.kserve.io/{version}",
+        "kind": kind,
+        "metadata": config("demo")["metadata"],
+        "spec": spec,
+    }
+
+
+CONFINED: Json = {"automountServiceAccountToken": False, "model": {"modelFormat": {"name": "vLLM"}}}
+ENGINE: Json = {"name": "kserve-container", "image": "engine:1"}
+ROOT: Json = {"securityContext": {"privileged": True}}
+NODE: Json = {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}
+
+
+@pytest.fixture(scope="module")
+def kserved(guarded: Cluster) -> Iterator[Cluster]:
+    """With KServe's kinds, of which KServe makes pods with rights of its own."""
+    kserve.install(guarded)
+    yield guarded
+    guarded.kubectl("delete", "crd", *(one["metadata"]["name"] for one in kserve.definitions()))
+
+
+def test_pods_of_kserve_are_held_to_the_same_privileges(kserved: Cluster) -> None:
+    for allowed in (
+        serving("InferenceService", {"predictor": CONFINED}),
+        serving("ServingRuntime", {"containers": [ENGINE]}),
+    ):
+        done = writes(kserved, allowed)
+        assert done.returncode == 0, done.stderr
+    for refused in (
+        serving("InferenceService", {"predictor": {**CONFINED, "hostNetwork": True}}),
+        serving("InferenceService", {"predictor": {**CONFINED, "serviceAccountName": "deployer"}}),
+        serving("InferenceService", {"predictor": {**CONFINED, "serviceAccount": "deployer"}}),
+        serving("InferenceService", {"predictor": {**CONFINED, "model": {**CONFINED["model"], **ROOT}}}),
+        serving("ServingRuntime", {"containers": [{**ENGINE, **ROOT}]}),
+    ):
+        answer = writes(kserved, refused)
+        assert answer.returncode != 0, refused
+        assert "templatePrivileges" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "spec"),
+    [
+        ("ServingRuntime", "volumes", {"containers": [ENGINE], **NODE}),
+        ("ServingRuntime", "hostIPC", {"containers": [ENGINE], "hostIPC": True}),
+        ("ServingRuntime", "workerSpec", {"containers": [ENGINE], "workerSpec": {"containers": [{**ENGINE, **ROOT}]}}),
+        ("InferenceService", "transformer", {"predictor": CONFINED, "transformer": {"containers": [ENGINE], **NODE}}),
+        ("InferenceService", "explainer", {"predictor": CONFINED, "explainer": {"containers": [ENGINE], **NODE}}),
+        (
+            "InferenceService",
+            "workerSpec",
+            {"predictor": {**CONFINED, "workerSpec": {"containers": [{**ENGINE, **ROOT}]}}},
+        ),
+        ("InferenceService", "pytorch", {"predictor": {**CONFINED, "pytorch": ROOT}}),
+    ],
+)
+def test_kserve_makes_no_further_pods_for_the_operator(kserved: Cluster, kind: str, field: str, spec: Json) -> None:
+    """Neither in a new object nor in one that is there; what somebody else put there stays, and hinders no update."""
+    plain = serving(kind, {"containers": [ENGINE]} if kind == "ServingRuntime" else {"predictor": CONFINED})
+    more = serving(kind, spec)
+    said = f"it never sets {field}"
+    created = writes(kserved, more)
+    assert said in created.stderr
+    kserved.kubectl("apply", "-f", "-", input=yaml.safe_dump(plain))
+    changed = writes(kserved, more)
+    assert said in changed.stderr
+    kserved.kubectl("apply", "--server-side", "--field-manager=platform", "--force-conflicts", "-f", "-",
+                    input=yaml.safe_dump(more))  # fmt: skip
+    labelled = serving(kind, plain["spec"])
+    labelled["metadata"] = {**labelled["metadata"], "annotations": {"a": "b"}}
+    done = writes(kserved, labelled, "apply")
+    assert done.returncode == 0, done.stderr
+    kserved.kubectl("delete", kind, "demo")
+
+
+def test_what_is_rendered_for_kserve_passes(kserved: Cluster) -> None:
+    rendered = list(yaml.safe_load_all((GOLDEN / "inference-service.yaml").read_text()))
+    ours = [one for one in rendered if one["kind"] in ("ServingRuntime", "InferenceService")]
+    assert len(ours) == 2
+    for one in ours:
+        one["metadata"] |= {"namespace": "default", "ownerReferences": [OWNER]}
+        done = writes(kserved, one)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_platform_may_say_where_pods_of_kserve_run(kserved: Cluster) -> None:
+    """Its webhooks fill that in within the operator's own request."""
+    where: Json = {"nodeSelector": {"gpu": "h100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    for allowed in (
+        serving("ServingRuntime", {"containers": [ENGINE], **where, "imagePullSecrets": [{"name": "a"}]}),
+        serving("InferenceService", {"predictor": {**CONFINED, **where, "timeout": 60}}),
+    ):
+        done = writes(kserved, allowed)
+        assert done.returncode == 0, done.stderr
+
+
 def test_values_narrow_and_widen_it(guarded: Cluster) -> None:
     """Of a second release, whose ServiceAccount the test takes."""
     who = "system:serviceaccount:default:second-speculative-operator"
     settings = ("nodeFolders={/mnt/models}", "templatePrivileges={hostPID}", "admissionPolicy.namespaces={payments}")
     options = [option for one in settings for option in ("--set", one)]
-    text = guarded.helm("template", "second", CHART, "-n", "default", *options, "--set", "crds.install=false").stdout
+    text = guarded.helm(
+        "template", "second", CHART, "-n", "default", *options, "--set", f"crds.install=false,{IMAGE}"
+    ).stdout
     guarded.kubectl("apply", "--server-side", "-f", "-", input=text)
     for _ in range(300):
         if writes(guarded, config("probe", labels={}), "create", who=who).returncode != 0:
@@ -228,5 +332,7 @@ def test_values_narrow_and_widen_it(guarded: Cluster) -> None:
 
 
 def test_it_can_be_switched_off(cluster: Cluster) -> None:
-    text = cluster.helm("template", "a", CHART, "-n", NAMESPACE, "--set", "admissionPolicy.enabled=false").stdout
+    text = cluster.helm(
+        "template", "a", CHART, "-n", NAMESPACE, "--set", f"admissionPolicy.enabled=false,{IMAGE}"
+    ).stdout
     assert "ValidatingAdmissionPolicy" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ import yaml
 
 from devcluster import Cluster
 from devcluster.errors import DevClusterError
+from monitoring.alerts import groups
+from monitoring.dashboards import DASHBOARDS
 from speculative_operator.api import manifests, rbac
 from speculative_operator.domain import names
 from speculative_operator.reconcile.world import catalogue_of
@@ -29,9 +32,13 @@ NAMESPACE = manifests.NAMESPACE
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:speculative-operator"
 
 
+IMAGE = "image.repository=speculative-operator"
+"""The one value that has no default: the name that manifests/ have."""
+
+
 def rendered(cluster: Cluster, *settings: str, release: str = "speculative-operator") -> list[dict[str, Any]]:
     """Objects of the chart; settings as for --set."""
-    options = [option for setting in settings for option in ("--set", setting)]
+    options = [option for setting in (IMAGE, *settings) for option in ("--set", setting)]
     text = cluster.helm("template", release, CHART, "--namespace", NAMESPACE, *options).stdout
     return [item for item in yaml.safe_load_all(text) if item]
 
@@ -56,12 +63,34 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def test_install_file_is_what_the_chart_renders(cluster: Cluster) -> None:
-    text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE).stdout
+    text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE, "--set", IMAGE).stdout
     assert manifests.install(text) == INSTALL.read_text(), "run: make generate"
 
 
 def test_chart_passes_helms_own_check(cluster: Cluster) -> None:
     assert "0 chart(s) failed" in cluster.helm("lint", "--strict", CHART).stdout
+
+
+def test_an_install_without_an_image_says_what_to_do(cluster: Cluster) -> None:
+    with pytest.raises(DevClusterError, match=r"image\.repository is empty.*make image.*--set image\.repository="):
+        cluster.helm("template", "a", CHART)
+
+
+def test_alerts_and_dashboards_are_those_of_the_repository(cluster: Cluster) -> None:
+    objects = rendered(
+        cluster, "metrics.alerts.enabled=true", "metrics.alerts.labels.release=kps", "metrics.dashboards.enabled=true",
+        "metrics.dashboards.annotations.grafana_folder=Serving", "metrics.alerts.runbookUrl=https://example.org/a.md",
+    )  # fmt: skip
+    rule = one(objects, "PrometheusRule")
+    assert rule["metadata"]["labels"]["release"] == "kps"
+    found = json.dumps(rule["spec"]).replace('"runbook_url": "https://example.org/a.md', '"runbook": "docs/alerts.md')
+    assert json.loads(found) == groups()
+    for name, board in DASHBOARDS.items():
+        config = one(objects, "ConfigMap", f"speculative-operator-dashboard-{name}")
+        assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert config["metadata"]["annotations"] == {"grafana_folder": "Serving"}
+        assert json.loads(config["data"][f"speculative-{name}.json"]) == board.json()
+    assert not {"PrometheusRule"} & {item["kind"] for item in rendered(cluster)}
 
 
 def test_kustomization_builds(cluster: Cluster) -> None:
@@ -76,11 +105,16 @@ def test_kustomization_builds(cluster: Cluster) -> None:
         ("replicas=3", "replicas"),
         ("prometheus.url=prometheus:9090", "prometheus/url"),
         ("tickSeconds=0", "tickSeconds"),
+        ("tickSeconds=5", "settings.PROMETHEUS_TIMEOUT_SECONDS"),
         ("logLevel=LOUD", "logLevel"),
         ("image.digest=abc", "image/digest"),
         ("watchNamespaces={A_b}", "watchNamespaces"),
         ("settings.TICK_SECONDS=3", "tickSeconds"),
         ("settings.NO_SUCH_THING={a}", "settings"),
+        ("settings.PROMETHEUS_HEADERS=a", "prometheus.headers"),
+        ("settings.ENGINE_REGISTRY=a", "engineRegistry"),
+        ("prometheus.proxy=proxy:3128", "prometheus/proxy"),
+        ("prometheus.proxy=http://a:b@proxy:3128", "prometheus/proxy"),
     ],
 )
 def test_wrong_values_are_refused(cluster: Cluster, setting: str, said: str) -> None:
@@ -94,6 +128,19 @@ def test_contradicting_values_are_refused(cluster: Cluster) -> None:
         rendered(cluster, "replicas=2", "leaderElection=false")
     with pytest.raises(DevClusterError, match="keep one of them"):
         rendered(cluster, "prometheus.token.secretName=a", "prometheus.token.ownServiceAccount=true")
+
+    with pytest.raises(DevClusterError, match="keep one of them"):
+        rendered(
+            cluster,
+            "prometheus.url=https://thanos.example",
+            "prometheus.token.secretName=a",
+            "prometheus.basicAuth.secretName=b",
+        )
+
+
+def test_a_password_is_not_sent_readable_for_all(cluster: Cluster) -> None:
+    with pytest.raises(DevClusterError, match=r"prometheus\.token\.overHttp"):
+        rendered(cluster, "prometheus.basicAuth.secretName=a")
 
 
 @pytest.mark.parametrize("token", ["ownServiceAccount=true", "secretName=a"])
@@ -126,7 +173,9 @@ def test_named_namespaces_get_roles_and_nothing_cluster_wide(cluster: Cluster) -
     objects = rendered(cluster, "watchNamespaces={models,more}", "rbac.aggregate=false", "crds.install=false")
     kinds = {item["kind"] for item in objects}
     assert not {kind for kind in kinds if kind.startswith("Cluster")}
-    roles = [item for item in objects if item["kind"] == "Role"]
+    hooks = [item for item in objects if "helm.sh/hook" in (item["metadata"].get("annotations") or {})]
+    assert {item["metadata"]["name"] for item in hooks} == {"speculative-operator-test"}, "made by `helm test` alone"
+    roles = [item for item in objects if item["kind"] == "Role" and item not in hooks]
     assert {item["metadata"]["namespace"] for item in roles} == {"models", "more", NAMESPACE}
     only_wide = {permission.resource for permission in rbac.CLUSTER}
     rules = one(rendered(cluster), "ClusterRole")["rules"]
@@ -149,6 +198,10 @@ def test_values_reach_the_operator(cluster: Cluster, monkeypatch: pytest.MonkeyP
         "pairs.check=false",
         "image.repository=registry.example/operator",
         "image.tag=v7",
+        r"prometheus.headers.X-Scope-OrgID=team-a",
+        "prometheus.proxy=http://proxy.example:3128",
+        "prometheus.clientCertificate.secretName=client",
+        "engineRegistry=mirror.example/hub",
         "settings.WORKERS=7",
         "settings.STALE_AFTER_SECONDS=45",
     )
@@ -161,7 +214,47 @@ def test_values_reach_the_operator(cluster: Cluster, monkeypatch: pytest.MonkeyP
     assert settings.prometheus_ca_file == "/etc/speculative-operator/ca/ca.crt"
     assert (settings.tick_seconds, settings.leader_election, settings.log_level) == (30.0, False, "DEBUG")
     assert (settings.check_pairs, settings.job_image) == (False, "registry.example/operator:v7")
+    assert settings.prometheus_header_map == {"X-Scope-OrgID": "team-a"}
+    assert settings.prometheus_proxy == "http://proxy.example:3128"
+    assert settings.prometheus_certificate_folder == mount_of(objects, "certificate", "client")
+    assert settings.engine_registry == "mirror.example/hub"
     assert (settings.workers, settings.stale_after_seconds) == (7, 45.0)
+
+
+def mount_of(objects: list[dict[str, Any]], volume: str, secret: str) -> str:
+    """Where the operator's container sees a Secret."""
+    spec = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert {"name": volume, "secret": {"secretName": secret}} in spec["volumes"]
+    (path,) = [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == volume]
+    return str(path)
+
+
+def test_user_and_password_come_from_a_secret(cluster: Cluster) -> None:
+    objects = rendered(cluster, "prometheus.url=https://a.example", "prometheus.basicAuth.secretName=login")
+    folder = environment(objects)["SPECULATIVE_PROMETHEUS_BASIC_AUTH_FOLDER"]
+    assert folder == mount_of(objects, "basic-auth", "login")
+
+
+def test_two_operators_are_evicted_one_at_a_time_and_spread(cluster: Cluster) -> None:
+    spread = "pod.topologySpreadConstraints[0]"
+    values = (f"{spread}.maxSkew=1", f"{spread}.topologyKey=zone", f"{spread}.whenUnsatisfiable=ScheduleAnyway")
+    objects = rendered(cluster, "replicas=2", *values)
+    template = one(objects, "Deployment")["spec"]["template"]
+    budget = one(objects, "PodDisruptionBudget")["spec"]
+    (constraint,) = template["spec"]["topologySpreadConstraints"]
+    for selector in (budget["selector"], constraint["labelSelector"]):
+        assert selector["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert (budget["maxUnavailable"], constraint["topologyKey"]) == (1, "zone")
+    for few in (("replicas=1",), ("replicas=2", "podDisruptionBudget.enabled=false")):
+        assert "PodDisruptionBudget" not in {item["kind"] for item in rendered(cluster, *few)}, few
+
+
+def test_every_image_is_where_the_values_say(cluster: Cluster) -> None:
+    """For clusters without a way to public registries."""
+    objects = rendered(cluster, "image.repository=mirror.example/operator", "engineRegistry=mirror.example/hub")
+    images = re.findall(r"^ *(?:- )?image: (\S+)$", yaml.safe_dump_all(objects), re.MULTILINE)
+    assert set(images) == {"mirror.example/operator:0.1.0"}
+    assert environment(objects)["SPECULATIVE_JOB_IMAGE"] == images[0]
 
 
 def test_names_follow_the_release(cluster: Cluster) -> None:
@@ -189,12 +282,24 @@ def test_server_takes_every_object_of_a_release(installed: Cluster) -> None:
         "pod.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values={a}",
         "pod.annotations.a=b",
         "pod.labels.a=b",
+        "replicas=2",
+        "prometheus.clientCertificate.secretName=certificate",
+        "prometheus.headers.X-Scope-OrgID=a",
+        "pod.extraEnv[0].name=A",
+        "pod.extraEnv[0].value=b",
+        "pod.extraVolumes[0].name=extra",
+        "pod.extraVolumes[0].configMap.name=extra",
+        "pod.extraVolumeMounts[0].name=extra",
+        "pod.extraVolumeMounts[0].mountPath=/extra",
+        "pod.topologySpreadConstraints[0].maxSkew=1",
+        "pod.topologySpreadConstraints[0].topologyKey=kubernetes.io/hostname",
+        "pod.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
         "pod.priorityClassName=system-cluster-critical",
         "metrics.service.annotations.a=b",
         "serviceAccount.annotations.a=b",
         "fullnameOverride=all",
     )
-    text = "---\n".join(yaml.safe_dump(item) for item in rendered(installed, *values, release="all"))
+    text = yaml.safe_dump_all(for_a_dry_run(rendered(installed, *values, release="all")))
     done = installed.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", input=text)
     assert "Warning" not in done.stderr
 
@@ -206,9 +311,8 @@ OWN_ROWS = 'verifier,speculator,method,k,source,date\n# ours\nme/model,me/head,e
 def test_rows_of_the_users_own_reach_the_operators_pod(installed: Cluster, tmp_path: Path, ending: str) -> None:
     """As text, which the chart makes a ConfigMap of, byte by byte but for the end."""
     (tmp_path / "rows.csv").write_text(OWN_ROWS.rstrip("\n") + ending)
-    text = installed.helm(
-        "template", "mine", CHART, "-n", NAMESPACE, "--set-file", f"pairs.catalogue={tmp_path / 'rows.csv'}"
-    ).stdout
+    rows = f"pairs.catalogue={tmp_path / 'rows.csv'}"
+    text = installed.helm("template", "mine", CHART, "-n", NAMESPACE, "--set", IMAGE, "--set-file", rows).stdout
     objects = [item for item in yaml.safe_load_all(text) if item]
     name = "mine-speculative-operator"
     held = one(objects, "ConfigMap", f"{name}-catalogue")["data"]["catalogue.csv"]
@@ -243,14 +347,24 @@ def catalogue_volume(objects: list[dict[str, Any]], name: str) -> str:
 
 def without_crd(objects: list[dict[str, Any]]) -> str:
     """The definition is there already, from the manifests."""
-    return "---\n".join(yaml.safe_dump(item) for item in objects if item["kind"] != "CustomResourceDefinition")
+    return yaml.safe_dump_all(item for item in for_a_dry_run(objects) if item["kind"] != "CustomResourceDefinition")
+
+
+def for_a_dry_run(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A pod, that of the test hook, is only taken where its ServiceAccount exists, which a dry run does not make."""
+    for item in objects:
+        if item["kind"] == "Pod":
+            del item["spec"]["serviceAccountName"]
+    return objects
 
 
 def test_release_installs(installed: Cluster) -> None:
     """Beside the operator from the manifests, hence by another name and without the definition."""
     release = ("chart-test", CHART, "--namespace", "chart-test")
-    installed.helm("install", *release, "--create-namespace", "--set", "crds.install=false")
-    installed.helm("upgrade", *release, "--set", "crds.install=false,replicas=2,watchNamespaces={chart-test}")
+    installed.helm("install", *release, "--create-namespace", "--set", f"crds.install=false,{IMAGE}")
+    installed.helm(
+        "upgrade", *release, "--set", f"crds.install=false,{IMAGE},replicas=2,watchNamespaces={{chart-test}}"
+    )
     shown = installed.kubectl("get", "deployment", "-n", "chart-test", "-o", "json").stdout
     (deployment,) = json.loads(shown)["items"]
     assert deployment["spec"]["replicas"] == 2
@@ -349,7 +463,7 @@ def test_built_in_roles_take_up_the_new_kind(installed: Cluster, role: str, may_
 
 def test_generator_takes_the_charts_output(cluster: Cluster, tmp_path: Path) -> None:
     """The command that the header of manifests/install.yaml names."""
-    text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE).stdout
+    text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE, "--set", IMAGE).stdout
     command = [sys.executable, "-m", "speculative_operator.api.generate", "--check", "--install", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

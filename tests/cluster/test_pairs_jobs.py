@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.podlab import PodLab, container, shell
 
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import JobSeen, Phase, Progress, encoded, progress_line
+from speculative_operator.domain.jobs import JobSeen, Phase, Progress, encode, progress_line
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.jobs import Jobs
@@ -38,12 +38,12 @@ while not (cache / "go").exists():
 (cache / "models").mkdir()
 (part / "config.json").chmod(0o444)
 os.rename(part, cache / "models" / "abc")
-open("/dev/termination-log", "w").write({encoded(FACTS)!r})
+open("/dev/termination-log", "w").write({encode(FACTS)!r})
 """
 REFUSED = {"error": {"reason": "SourceForbidden", "message": "403"}}
 FAIL = f"""
 import sys
-open("/dev/termination-log", "w").write({encoded(REFUSED)!r})
+open("/dev/termination-log", "w").write({encode(REFUSED)!r})
 sys.exit(1)
 """
 

@@ -213,6 +213,18 @@ GOOD: dict[str, dict[str, Any]] = {
     "rollout-window": {"rollout.tuning": "Interrupt", "rollout.window": "22:30-04:00"},
     "rollout-capacity": {"rollout.tuning": "KeepCapacity"},
     "target": {"target": "InferenceService"},
+    "target-settings": {
+        "target": "InferenceService",
+        "inferenceService": {
+            "displayName": "Granite with EAGLE-3",
+            "description": "Answers for the support desk",
+            "exposed": True,
+            "authenticated": True,
+            "connection": "registry",
+            "hardwareProfile": {"name": "gpu", "namespace": "redhat-ods-applications"},
+            "queue": "team-a",
+        },
+    },
     "template": {
         "template": {
             "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},

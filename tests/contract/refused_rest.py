@@ -367,6 +367,14 @@ REST: tuple[Bad, ...] = (
         'supported values: "Deployment"',
         "use one of 'Deployment'",
     ),
+    Bad(
+        "inference-service-without-its-target",
+        {"inferenceService": {"exposed": True}},
+        "spec.inferenceService",
+        "Deployment",
+        "set target: InferenceService, or remove inferenceService",
+        rule="inference-service-target",
+    ),
     Bad("template-text", {"template": "x"}, "spec.template", "string", "must be of type object", "use an object"),
     Bad(
         "template-label-value",

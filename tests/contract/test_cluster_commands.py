@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.contract.server import Server
 from tests.golden.recording import STORED
 
@@ -15,6 +17,7 @@ from devcluster import Cluster
 from speculative_operator.cli.main import main
 from speculative_operator.domain import names
 
+ROOT = Path(__file__).resolve().parents[2]
 STORED_OBJECT = json.loads((STORED / "0.1.0" / "proposal.json").read_text())
 
 
@@ -45,7 +48,24 @@ def test_it_is_listed_shown_and_explained(name: str, capsys: pytest.CaptureFixtu
     assert main(["status", name]) == 0
     assert capsys.readouterr().out.startswith("demo in default: ready (AllReady), mode Auto\n")
     assert main(["explain", name]) == 0
-    assert "RolloutNeedsApproval" in capsys.readouterr().out
+    assert "  next      speculative approve demo -n default\n" in capsys.readouterr().out
+    assert main(["explain", name, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cause"]["reason"] == "RolloutNeedsApproval"
+    assert main(["watch", "--since", "2027-01-15T08:00:00Z", "--for", "0.1s"]) == 0
+    decided = STORED_OBJECT["status"].get("decisions", [])
+    assert len(capsys.readouterr().out.splitlines()) == len(decided)
+
+
+def test_names_of_objects_complete_a_command_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["__complete", "status", "de"]) == 0
+    assert capsys.readouterr().out == "demo\n"
+
+
+def test_what_is_rendered_is_taken_by_the_api_server(bare_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", str(ROOT / "examples" / "eagle3.yaml"), "--no-pod-monitor"]) == 0
+    manifests = capsys.readouterr().out
+    done = bare_cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=manifests)
+    assert done.stdout.count("created (server dry run)") == len(list(yaml.safe_load_all(manifests)))
 
 
 def test_annotations_are_written_and_nothing_else(name: str, server: Server) -> None:

@@ -76,8 +76,18 @@ def test_kubectl_refuses_unknown_fields_unasked(bare_cluster: Cluster, installed
 
 def test_every_rule_has_a_refused_object() -> None:
     named = {bad.rule for bad in BAD} - {""}
-    assert {rule.id for rule in ALL_RULES} - {"name-form"} == named
+    assert {rule.id for rule in ALL_RULES} - {"name-form", "target-stays"} == named
     assert len(BAD) >= 40
+
+
+def test_the_target_stays(server: Server) -> None:
+    stored = server.create(specdep(name="moves"), keep=True)
+    stored["spec"]["target"] = "InferenceService"
+    with pytest.raises(ApiException) as refused:
+        server.custom.replace_namespaced_custom_object(*server.at, "moves", stored)
+    assert refused.value.status == 422
+    assert "target is InferenceService but was Deployment, and pods" in str(refused.value.body)
+    assert "create a second object with this target" in str(refused.value.body)
 
 
 def test_fills_in_defaults(server: Server) -> None:

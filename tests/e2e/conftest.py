@@ -54,12 +54,13 @@ class Stage:
         entries = (self.get("specdep", name).get("status") or {}).get("conditions", [])
         return next((entry for entry in entries if entry["type"] == kind), {})
 
-    def load(self, name: str, seconds: float, rate: float) -> Path:
-        """Send requests evenly for a while and wait for the answers; the file of records."""
+    def load(self, name: str, seconds: float, rate: float, service: str = "") -> Path:
+        """Send requests evenly for a while and wait for the answers; the file of records. `service`: another one than
+        that by the object's name."""
         count = int(seconds * rate)
         plan = {
             "timeout": 120.0,
-            "targets": [{"name": name, "model": name, "url": scene.service_url(self.cluster, name)}],
+            "targets": [{"name": name, "model": name, "url": scene.service_url(self.cluster, service or name)}],
             "arrivals": [{"number": n, "at": n / rate, "prompt": 400, "output": 150} for n in range(count)],
         }
         path, out = self.directory / "plan.json", self.directory / f"load-{time.monotonic_ns()}.jsonl"

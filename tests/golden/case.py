@@ -26,6 +26,7 @@ from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.strategy import choose
 from speculative_operator.render import Capabilities, RenderInput, render
+from speculative_operator.render.targets import target_of
 
 HERE = Path(__file__).parent
 INPUTS = sorted((HERE / "inputs").glob("*.yaml"))
@@ -52,7 +53,7 @@ class Case:
     def _picked(self, spec: DeploymentSpec) -> DeploymentSpec:
         """With the speculator that the case's rows have for its verifier, as the operator would."""
         choice = picking.choose(spec, catalogue_of(self.more["catalogue"], self.name))
-        return picking.drawn(spec, choice.entry) if choice.entry is not None else spec
+        return picking.with_entry(spec, choice.entry) if choice.entry is not None else spec
 
     @property
     def engine(self) -> Engine:
@@ -73,7 +74,7 @@ class Case:
     def children(self) -> tuple[dict[str, Any], ...]:
         """Every manifest, as it is applied."""
         capabilities = Capabilities(**self.more.get("capabilities", {}))
-        return render(
+        rendered = render(
             RenderInput(
                 spec=self.spec,
                 container=self.container,
@@ -84,6 +85,9 @@ class Case:
                 strategy=choose(self.spec, Room(self.more["room"]) if "room" in self.more else None),
             )
         )
+        target = target_of(self.spec)
+        written = (target.write(self.spec, one) if one["kind"] == "Deployment" else (one,) for one in rendered)
+        return tuple(one for objects in written for one in objects)
 
 
 def whole(source: Path) -> Case:

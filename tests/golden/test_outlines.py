@@ -50,7 +50,7 @@ def test_every_outline_has_its_cases() -> None:
 )
 def test_the_emulator_takes_every_command_line(case: Case) -> None:
     parsed = parse(["serve", *case.container.args])
-    assert parsed.model == case.container.args[0]
+    assert parsed.model == case.container.args[0].removeprefix("--model=")
 
 
 def test_the_docs_show_what_is_rendered(regenerate: bool) -> None:

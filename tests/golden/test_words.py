@@ -32,7 +32,7 @@ def words() -> dict[str, list[str]]:
         "conditions": sorted(one.value for one in ConditionType),
         "reasons": sorted(one.value for one in Reason),
         "rules": sorted({one.id for one in every_rule()}),
-        "series of the operator": sorted(re.findall(r"^\| `([a-z_]+)` \|", operators, re.MULTILINE)),
+        "series of the operator": sorted(re.findall(r"^\| `([a-z0-9_]+)` \|", operators, re.MULTILINE)),
         "series of the payload": sorted(set(re.findall(r"`(speculative_payload_[a-z_]*[a-z])", told))),
     }
 

@@ -176,7 +176,7 @@ def test_a_collection_that_fails_never_fails_the_fetch(
 
     monkeypatch.setattr(command, "collect", forbidden)
     options = type("Options", (), {"collect": True, "listed_at": None, "cache": volume, "grace": 0.0})
-    assert command._collected(options, set()) == ()  # type: ignore[arg-type]
+    assert command._collect(options, set()) == ()  # type: ignore[arg-type]
 
 
 def test_two_that_prepare_at_once_never_refuse_each_other(volume: Path) -> None:

@@ -17,7 +17,7 @@ from speculative_operator.domain.decision import State
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.traffic import Traffic, bounded, learn_traffic, pool
+from speculative_operator.tuner.traffic import Traffic, bound_claims, learn_traffic, pool
 
 SILENT = Gap(Reason.METRICS_MISSING, "no samples")
 LOAD = 20.0
@@ -197,7 +197,7 @@ class TestOnePodThatLies:
     def test_it_cannot_say_that_all_requests_wait(self) -> None:
         """Where they wait, drafts count for nothing."""
         honest = Plant(noise=0.0).window(KTable.constant(4, KNOBS.max_batch), LOAD, 0.0)
-        windows = bounded([*[honest] * 9, replace(self.enormous(honest), ttft_seconds=1e30)])
+        windows = bound_claims([*[honest] * 9, replace(self.enormous(honest), ttft_seconds=1e30)])
         learned = learn_traffic(Traffic(), pool(windows), windows, [1.0] * 10, KNOBS.max_batch)
         assert 0.0 < learned.shares.before_first <= 0.26
 

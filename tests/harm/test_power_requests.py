@@ -16,6 +16,7 @@ from tests.unit.reconcile.worlds import SPEC, Cluster, settled, template
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineSettings, Weights
 from speculative_operator.reconcile.quantities import quantity
+from speculative_operator.render.targets import target_of
 
 
 def resources(cluster: Cluster) -> dict[str, Any]:
@@ -26,8 +27,12 @@ def resources(cluster: Cluster) -> dict[str, Any]:
 
 @pytest.mark.parametrize("source", INPUTS, ids=lambda path: path.stem)
 def test_serving_pods_are_never_best_effort(source: Any) -> None:
-    (deployment,) = [one for one in whole(source).children() if one["kind"] == "Deployment"]
-    (engine,) = [one for one in template(deployment)["spec"]["containers"] if one["name"] == names.CONTAINER]
+    case = whole(source)
+    (workload,) = [one for one in case.children() if one["kind"] == target_of(case.spec).kind]
+    if workload["kind"] == "Deployment":
+        (engine,) = [one for one in template(workload)["spec"]["containers"] if one["name"] == names.CONTAINER]
+    else:
+        engine = workload["spec"]["predictor"]["model"]
     asked = engine["resources"]["requests"]
     assert {"cpu", "memory", "ephemeral-storage"} <= set(asked)
     assert all((quantity(one) or 0) > 0 for one in asked.values())

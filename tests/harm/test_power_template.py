@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from tests.unit.reconcile.test_inference_service import SERVED, Platform
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled, template
 
 from speculative_operator.domain.spec import Cache, EngineSettings, Weights
@@ -88,3 +90,26 @@ def test_a_cache_lies_in_no_folder_of_the_node_but_those_allowed() -> None:
     cluster = Cluster(spec=spec, capabilities=able)
     assert cluster.tick().actions == ()
     assert "nodePath is /mnt/other-team" in cluster.condition("Ready")["message"]
+
+
+PREDICTOR: dict[str, dict[str, Any]] = {
+    "another implementation": {"spec": {"pytorch": {"image": "x", "securityContext": {"privileged": True}}}},
+    "another model": {"spec": {"model": {"image": "x", "securityContext": {"privileged": True}}}},
+    "pods beside": {"spec": {"workerSpec": {"containers": [{"name": "x", "securityContext": {"privileged": True}}]}}},
+    "another runtime": {"spec": {"containers": [{"name": "engine", "runtime": "with-rights"}]}},
+    "a download": {"spec": {"containers": [{"name": "engine", "storageUri": "hf://x/y"}]}},
+    "no engine": {"spec": {"containers": [{"name": "engine", "$patch": "delete"}]}},
+    "no image": {"spec": {"containers": [{"name": "engine", "image": None}]}},
+    "no pod": {"spec": None},
+}
+
+
+@pytest.mark.parametrize("asked", PREDICTOR.values(), ids=PREDICTOR.keys())
+def test_a_template_says_nothing_of_an_inference_service_but_its_pods(asked: dict[str, Any]) -> None:
+    """What stands beside a pod's fields in a predictor makes KServe run containers that no check here has seen."""
+    platform = Platform(spec=replace(SERVED, template=asked))
+    outcome = platform.tick()
+    assert not [one for one in outcome.actions if getattr(one, "manifest", {}).get("kind") == "InferenceService"]
+    ready = platform.condition("Ready")
+    assert (ready["status"], ready["reason"] in {"RenderInvalid", "SpecInvalid"}) == ("False", True)
+    assert "spec.template" in ready["message"]

@@ -1,11 +1,15 @@
-"""The harm: spec.replicas is ignored for ever and nobody is told, after an autoscaler of the Deployment was deleted.
+"""The harms: spec.replicas is ignored for ever and nobody is told, after an autoscaler of the Deployment was deleted;
+and a step of an autoscaler is undone, replaces pods, or makes the tuner forget.
 
-The managed fields go on naming it. Whose word holds is told, with the command that takes it back.
+The managed fields go on naming a writer that is gone. Whose word holds is told, with the command that takes it back.
 """
 
 from __future__ import annotations
 
-from tests.unit.reconcile.worlds import Cluster, settled
+import pytest
+from tests.unit.reconcile.worlds import Cluster, observed, settled, template
+
+from speculative_operator.domain.actions import ApplyChild
 
 
 def scaled(cluster: Cluster, manager: str, replicas: int) -> None:
@@ -34,3 +38,33 @@ def test_replicas_that_are_not_ours_to_set_are_never_so_in_silence() -> None:
     cluster.settle()
     assert cluster.children["Deployment", "demo"]["spec"]["replicas"] == 2
     assert "warnings" not in cluster.status
+
+
+@pytest.mark.parametrize("of", ["object", "deployment"])
+def test_a_step_of_an_autoscaler_changes_nothing_but_the_number_of_pods(of: str) -> None:
+    """Through the scale subresource of the object, as it should be, or of the Deployment."""
+    cluster = settled()
+    for _ in range(30):
+        cluster.tick(observed(cluster))
+    pods, memory = {one["metadata"]["name"] for one in cluster.pods}, cluster.memory
+    before = template(cluster.children["Deployment", "demo"])
+    assert memory is not None
+    for replicas in (5, 3, 8, 2):
+        if of == "object":
+            cluster.edit(replicas=replicas)
+        else:
+            scaled(cluster, "keda-operator", replicas)
+        for _ in range(6):
+            outcome = cluster.tick(observed(cluster, batch=16.0 / replicas))
+            assert not [one for one in outcome.actions if isinstance(one, ApplyChild) and one.reason == "Repaired"]
+            cluster.roll()
+        deployment = cluster.children["Deployment", "demo"]
+        assert deployment["spec"]["replicas"] == replicas, "nobody undoes it"
+        assert template(deployment) == before, "no pod is replaced"
+        assert len(cluster.pods) == replicas
+        assert cluster.condition("Ready")["status"] == "True"
+    assert {one["metadata"]["name"] for one in cluster.pods} <= pods, "those that were there serve on"
+    now = cluster.memory
+    assert now is not None
+    assert now.since == memory.since, "the tuner has not begun anew"
+    assert now.windows > memory.windows

@@ -27,7 +27,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy, Sp
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import deciding, tick
-from speculative_operator.reconcile.found import AS_IN_SPEC, EngineAsFound
+from speculative_operator.reconcile.found import AS_IN_SPEC, without_live_tables
 from speculative_operator.reconcile.room import Room
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
@@ -41,7 +41,7 @@ def of_0_31(spec: DeploymentSpec = worlds.SPEC, **change: Any) -> DeploymentSpec
 def release_before() -> Iterator[None]:
     """The operator that changes K by rollouts."""
     with pytest.MonkeyPatch.context() as before:
-        before.setattr(tick, "engine_for", lambda spec: EngineAsFound(engine_for(spec), ""))
+        before.setattr(tick, "engine_for", lambda spec: without_live_tables(engine_for(spec), ""))
         before.setattr(tick, "engine_as_made", lambda *_: None)
         yield
 
@@ -57,7 +57,7 @@ class Mirrored(Cluster):
             one["image"] = "mirror/" + one["image"].removeprefix("mirror/")
 
 
-def made(cluster: Cluster) -> Cluster:
+def settle(cluster: Cluster) -> Cluster:
     cluster.settle()
     return cluster
 
@@ -67,7 +67,7 @@ def read_later() -> Cluster:
     cluster.settle()
     cluster.capabilities = LOOKING
     advance(cluster)
-    return made(cluster)
+    return settle(cluster)
 
 
 def strip(cluster: Cluster) -> None:
@@ -152,7 +152,7 @@ def test_pods_are_replaced_only_where_the_release_before_would(story: str) -> No
 
     def start() -> Cluster:
         with release_before():
-            cluster = made(make())
+            cluster = settle(make())
         assert "--scheduler-cls" not in args(cluster)
         cluster.upgraded = True
         cluster.forget()
@@ -177,7 +177,7 @@ class TestOwnRollouts:
         tuner = Tuner()
         monkeypatch.setattr(deciding, "decide", tuner)
         with release_before():
-            cluster = made(Cluster(spec))
+            cluster = settle(Cluster(spec))
         cluster.upgraded = True
         return cluster, tuner
 
@@ -306,7 +306,7 @@ class TestAskedFor:
 
 def upgraded(**change: Any) -> Cluster:
     with release_before():
-        cluster = made(Cluster(of_0_31(**change)))
+        cluster = settle(Cluster(of_0_31(**change)))
     cluster.upgraded = True
     cluster.forget()
     return cluster

@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "render": {"domain", "engines"},
     "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},
     "payload": set(),
-    "settings": {"domain"},
+    "settings": {"domain", "prometheus_settings"},
+    "prometheus_settings": {"domain"},
     "settings_page": {"settings"},
     "shell": {"domain", "engines", "replay", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "replay", "render", "reconcile", "tuner", "api", "settings", "shell"},
@@ -36,6 +37,7 @@ MAY_IMPORT = {
         "domain", "physics", "tuner", "engines", "pairing", "weights", "replay", "render", "reconcile", "api",
         "settings", "shell",
     },
+    "trial": {"domain"},
     "__main__": {"app"},
 }  # fmt: skip
 LAB_MAY_IMPORT = {
@@ -51,7 +53,11 @@ IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",
     "random", "requests", "secrets", "socket", "subprocess", "threading", "time", "urllib",
 }  # fmt: skip
-ONLY_IN = {"pydantic": {"api", "settings", "app"}, "kopf": {"shell", "app"}, "prometheus_api_client": {"shell"}}
+ONLY_IN = {
+    "pydantic": {"api", "settings", "prometheus_settings", "app"},
+    "kopf": {"shell", "app"},
+    "prometheus_api_client": {"shell"},
+}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LAB_MODULES = sorted(LABORATORY.rglob("*.py"))

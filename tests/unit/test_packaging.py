@@ -110,10 +110,3 @@ def test_every_pin_serves_a_dependency() -> None:
     wanted = [*PROJECT["dependencies"], *chain.from_iterable(groups)]
     named = {re.split(r"[\[<>=~; ]", one)[0].lower().replace("_", "-") for one in wanted} - {"speculative-operator"}
     assert named <= pinned, sorted(named - pinned)
-
-
-def test_no_example_runs_an_emulator_but_those_that_say_so() -> None:
-    """The name of its image belongs to nobody in public registries."""
-    examples = sorted((ROOT / "examples").glob("*.yaml"))
-    assert examples
-    assert [one.name for one in examples if "emulator" in one.read_text(encoding="utf-8").lower()] == []

@@ -24,7 +24,7 @@ from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec,
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
 from speculative_operator.engines.vllm.batching import budget
-from speculative_operator.engines.vllm.capability import Runner
+from speculative_operator.engines.vllm.forms import Runner
 from speculative_operator.engines.vllm.plan import plan
 
 ENGINE = paths.python()
@@ -52,7 +52,7 @@ def question(name: str, subject: DeploymentSpec, args: tuple[str, ...]) -> dict[
     return {
         "name": name,
         "args": args,
-        "seqs": planned.max_num_seqs,
+        "seqs": planned.max_batch,
         "budget": budget(subject, planned),
         "blackwell": subject.accelerator.product.startswith("B200"),
         "v1": planned.runner is Runner.V1,

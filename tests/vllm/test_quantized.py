@@ -82,7 +82,7 @@ def run(words: list[str], variables: Mapping[str, str], told: str = "") -> str:
 
 
 @pytest.fixture(scope="module", params=SCHEMES)
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Quantized]:
+def quantized_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Quantized]:
     scheme: str = request.param
     places, variables = tmp_path_factory.mktemp(scheme), environment(tmp_path_factory.mktemp("vllm"))
     for part in ("target", "draft"):
@@ -96,8 +96,8 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return scheme, Quantized(verifier, drafter, spec, *answers)
 
 
-def test_the_files_are_quantized_and_the_product_says_by_what(made: tuple[str, Quantized]) -> None:
-    scheme, pair = made
+def test_the_files_are_quantized_and_the_product_says_by_what(quantized_pair: tuple[str, Quantized]) -> None:
+    scheme, pair = quantized_pair
     number, _ = SCHEMES[scheme]
     for facts in (pair.verifier, pair.drafter):
         assert reading.quantization(facts) == "compressed-tensors"
@@ -105,8 +105,8 @@ def test_the_files_are_quantized_and_the_product_says_by_what(made: tuple[str, Q
     assert pair.verifier.weights.parameters[number] > pair.verifier.weights.parameters["F32"]
 
 
-def test_the_engine_loads_what_the_product_read(made: tuple[str, Quantized]) -> None:
-    scheme, pair = made
+def test_the_engine_loads_what_the_product_read(quantized_pair: tuple[str, Quantized]) -> None:
+    scheme, pair = quantized_pair
     assert "problem" not in pair.drafting, pair.drafting
     loaded = pair.drafting["loaded"]
     assert len(loaded) == 2
@@ -118,8 +118,8 @@ def test_the_engine_loads_what_the_product_read(made: tuple[str, Quantized]) -> 
         assert told["bytes"] == pytest.approx(counted.verifier, rel=0.02), "but for the headers of the files"
 
 
-def test_the_pair_fits_and_serves_with_drafts(made: tuple[str, Quantized]) -> None:
-    _, pair = made
+def test_the_pair_fits_and_serves_with_drafts(quantized_pair: tuple[str, Quantized]) -> None:
+    _, pair = quantized_pair
     verdict = judge(pair.verifier, pair.drafter, pair.spec, rules_of(pair.spec))
     assert verdict.errors == ()
     assert "problem" not in pair.drafting, pair.drafting
@@ -128,8 +128,8 @@ def test_the_pair_fits_and_serves_with_drafts(made: tuple[str, Quantized]) -> No
     assert pair.drafting["texts"] == pair.alone["texts"], "speculation changes no greedy text"
 
 
-def test_another_quantization_in_the_spec_is_an_error(made: tuple[str, Quantized]) -> None:
-    _, pair = made
+def test_another_quantization_in_the_spec_is_an_error(quantized_pair: tuple[str, Quantized]) -> None:
+    _, pair = quantized_pair
     spec = replace(pair.spec, verifier=replace(pair.spec.verifier, quantization="awq"))
     verdict = judge(pair.verifier, pair.drafter, spec, rules_of(spec))
     assert [one.code for one in verdict.errors] == [Code.QUANTIZATION_DIFFERS]

@@ -30,6 +30,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "speculative.image" -}}
 {{- with .Values.image -}}
+{{- if not .repository -}}
+{{- fail "image.repository is empty and nobody publishes the operator's image: build and push one (make image), then add --set image.repository=REGISTRY/speculative-operator" -}}
+{{- end -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}

@@ -130,7 +130,7 @@ def _verifier_as_it_is(rough: StepCosts, _: PairFacts) -> StepCosts:
     return rough
 
 
-_ROOFLINE_ONLY = {"prior._published": _nothing}
+_ROOFLINE_ONLY = {"prior._published_costs": _nothing}
 _MISTAKEN = {**_ROOFLINE_ONLY, "prior._with_published_verifier": _verifier_as_it_is, "prior.roofline": _mistaken}
 
 VARIANTS: tuple[Variant, ...] = (
@@ -146,7 +146,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_local_form", "no correction u(n) by size", {"basis.KNOT_SD": TINY}),
     Variant("no_huber", "outliers count whole", {"costs.OUTLIER": math.inf}),
     Variant("no_blur", "windows in which load moved count whole", {"learning.RAMP": 0.0}),
-    Variant("all_prompts_meet", "every prompt is thought to delay somebody", {"costs.met": _all}),
+    Variant("all_prompts_meet", "every prompt is thought to delay somebody", {"costs.prefill_overlap": _all}),
     Variant("no_fill", "windows with lumps of prompts count whole", {"learning.FILL": 0.0}),
     Variant(
         "costs_for_ever", "step costs are never forgotten",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SHOWN = ("ours", "oracle", "off")
 """Drawn from the start, beside the best constant; the others by a click on their name."""
 COLOURS = {"ours": "#0b7a4b", "oracle": "#1f3a93", "off": "#5b6470"}
+_OTHERS = ("#c2571a", "#7a3fa0", "#a16207", "#0e7490", "#be185d", "#4d7c0f", "#1d4ed8", "#92400e", "#475569", "#b91c1c")
+"""Colours of further policies, in their order: one for all plots of a policy."""
 _FONT = {"family": "system-ui, sans-serif"}
 _ROWS: tuple[tuple[str, Callable[[Sight], float | None]], ...] = (
     ("Requests", lambda sight: sight.requests),
@@ -97,6 +99,8 @@ def _course(results: list[Result], table: Standings) -> Any:
 
     shown = {*SHOWN, table.best_static.name if table.best_static else ""}
     figure = make_subplots(rows=len(_ROWS), cols=1, shared_xaxes=True, vertical_spacing=0.05)
+    others = [result.run.name for result in results if result.run.name not in COLOURS]
+    colours = COLOURS | {name: _OTHERS[place % len(_OTHERS)] for place, name in enumerate(others)}
     for result in results:
         name, sights = result.run.name, result.watched.sights
         for row, (title, value) in enumerate(_ROWS, start=1):
@@ -108,7 +112,7 @@ def _course(results: list[Result], table: Standings) -> Any:
                 showlegend=row == 1,
                 visible=True if name in shown else "legendonly",
                 mode="lines",
-                line={"width": 2.4 if name == "ours" else 1.4, "color": COLOURS.get(name)},
+                line={"width": 2.4 if name == "ours" else 1.4, "color": colours[name]},
             )
             figure.add_trace(line, row=row, col=1)
             figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)

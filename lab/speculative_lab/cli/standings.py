@@ -119,7 +119,8 @@ def sentences(found: Arena, results: list[Result], table: Standings) -> list[str
     ours, off, static = table.of("ours"), table.of("off"), table.best_static
     said = []
     if ours is not None and ours.regret_percent is not None:
-        said.append(f"ours is {ours.regret_percent:.2f} % slower than the oracle")
+        compared = "slower" if ours.regret_percent >= 0 else "faster"
+        said.append(f"ours is {abs(ours.regret_percent):.2f} % {compared} than the oracle")
     if (over := _over(ours, off)) is not None:
         said.append(f"{over:+.1f} % against no drafts")
     if (over := _over(ours, static)) is not None and static is not None:

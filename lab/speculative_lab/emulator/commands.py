@@ -1,8 +1,9 @@
 """The commands that engine images have on PATH, leading to the emulators: for manifests that name a command.
 
-SGLang and TensorRT-LLM are started by `python3 -m sglang.launch_server` and `trtllm-serve`; their images have no entry
-point of their own to stand in for. A node that runs local programs in the role of images (the development cluster)
-lays these commands into a folder and puts it first in PATH and PYTHONPATH.
+SGLang and TensorRT-LLM are started by `python3 -m sglang.launch_server` and `trtllm-serve`, and vLLM in pods of KServe
+by `python -m vllm.entrypoints.openai.api_server`; no image has an entry point that could stand in for these. A node
+that runs local programs in the role of images (the development cluster) lays these commands into a folder and puts it
+first in PATH and PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -20,8 +21,15 @@ _MODULES = {
         "import sys\n\nfrom speculative_lab.emulator.sglang.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
     ),
 }
+_API_SERVER = """if [ "$1 $2" = "-m vllm.entrypoints.openai.api_server" ]; then
+  shift 2
+  exec {python} -m speculative_lab.emulator serve "$@"
+fi
+"""
+"""In the role of vLLM's API server: as a script, because pods set PYTHONPATH to the plug-in's folder."""
 _COMMANDS = {
     "python3": "",
+    "python": "",
     "trtllm-serve": "-m speculative_lab.emulator.tensorrt_llm ",
     "text-generation-launcher": "-m speculative_lab.emulator.tgi ",
 }
@@ -40,7 +48,8 @@ def lay(folder: Path, python: str = sys.executable) -> Mapping[str, str]:
     commands.mkdir(exist_ok=True)
     for name, words in _COMMANDS.items():
         path = commands / name
-        path.write_text(f'#!/bin/sh\nexec {python} {words}"$@"\n')
+        first = _API_SERVER.format(python=python) if name == "python" else ""
+        path.write_text(f'#!/bin/sh\n{first}exec {python} {words}"$@"\n')
         path.chmod(0o755)  # run by whatever user the pod has
     packages = (speculative_lab.__file__, speculative_operator.__file__)
     roots = dict.fromkeys(str(Path(package).parents[1]) for package in packages)

@@ -13,8 +13,8 @@ from speculative_lab.emulator.errors import ConfigError
 from speculative_lab.emulator.shapes import Shapes
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.physics.calibration import calibrated, calibrated_verifier
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, padded, roofline, step_parts
+from speculative_operator.physics.calibration import calibrated_costs, costs_with_verifier
+from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, pad, roofline, step_parts
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StepTimer:
         if not self.speculates:
             return float(hard_off_seconds(self.costs, batch, context, prefill, self.knobs))
         costs, decoded = self.costs, batch + verified
-        run = float(padded(self.knobs, np.asarray(decoded)))
+        run = float(pad(self.knobs, np.asarray(decoded)))
         further = run - batch * (k + 1)
         fixed, tokens, attended, drafting, filled = step_parts(costs, self.ungraphed, batch, k, context, prefill)
         verifier = float(fixed + tokens + attended) + costs.per_token * further
@@ -81,10 +81,10 @@ def _pinned(prior: StepCosts, shapes: Shapes) -> StepCosts:
     verifier, accelerator = shapes.verifier, shapes.accelerator
     if shapes.tensor_parallel_size > 1 or verifier.bytes_per_parameter != 2.0 or verifier.kv_bytes_per_value != 2.0:
         return prior
-    pair = calibrated(verifier.name, shapes.speculator.name, accelerator.name) if shapes.speculator else None
+    pair = calibrated_costs(verifier.name, shapes.speculator.name, accelerator.name) if shapes.speculator else None
     if pair is not None:
         return pair
-    alone = calibrated_verifier(verifier.name, accelerator.name)
+    alone = costs_with_verifier(verifier.name, accelerator.name)
     if alone is None:
         return prior
     return replace(prior, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)

@@ -24,7 +24,7 @@ from speculative_lab.sim.drafts import Drafts
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.table import KTable
-from speculative_operator.physics.calibration import calibrated, calibrated_verifier
+from speculative_operator.physics.calibration import calibrated_costs, costs_with_verifier
 from speculative_operator.physics.memory import kv_tokens
 from speculative_operator.physics.step_time import StepCosts, pays_graph_tax, roofline, step_parts
 
@@ -219,8 +219,8 @@ def _costs(facts: PairFacts, knobs: KnobSpace) -> StepCosts:
         raise ValueError("verifier and accelerator must be known, or costs given: nothing else prices a step")
     if facts.accelerators > 1 or verifier.bytes_per_parameter != 2.0 or verifier.kv_bytes_per_value != 2.0:
         return prior
-    pair = calibrated(verifier.name, facts.speculator.name, accelerator.name) if facts.speculator else None
-    alone = calibrated_verifier(verifier.name, accelerator.name)
+    pair = calibrated_costs(verifier.name, facts.speculator.name, accelerator.name) if facts.speculator else None
+    alone = costs_with_verifier(verifier.name, accelerator.name)
     if pair is not None or alone is None:
         return pair or prior
     return replace(prior, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)

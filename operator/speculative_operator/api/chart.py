@@ -19,8 +19,9 @@ PrivilegeName = Annotated[str, Field(pattern=rf"^({'|'.join(Privilege)}|\*)$")]
 class Image(Wire):
     """Image of the operator."""
 
-    repository: Text = "speculative-operator"
-    """Registry and name of the image."""
+    repository: Text = ""
+    """Registry and name of the image. Required: nobody publishes one, so build it with `make image` and push it. The
+    Jobs of the operator run from it too."""
     tag: Text = ""
     """Tag of the image; empty: the chart's appVersion."""
     digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = ""
@@ -57,6 +58,20 @@ class Authority(Wire):
     """Key of the authority in the ConfigMap."""
 
 
+class BasicAuth(Wire):
+    """User and password for Prometheus."""
+
+    secret_name: Text = ""
+    """Name of a Secret of type kubernetes.io/basic-auth (keys username, password) in the release's namespace."""
+
+
+class ClientCertificate(Wire):
+    """Certificate that the operator shows to Prometheus (mTLS)."""
+
+    secret_name: Text = ""
+    """Name of a Secret of type kubernetes.io/tls (keys tls.crt, tls.key) in the release's namespace."""
+
+
 class ServingPodMonitors(Wire):
     """PodMonitors of the serving pods, which the operator creates if prometheus-operator is installed."""
 
@@ -76,6 +91,15 @@ class Prometheus(Wire):
     """Bearer token for Prometheus; the operator sends none unless ownServiceAccount or secretName is set."""
     ca: Authority = Authority()
     """Certificate authority of Prometheus; empty: the system's authorities."""
+    basic_auth: BasicAuth = BasicAuth()
+    """User and password for Prometheus."""
+    client_certificate: ClientCertificate = ClientCertificate()
+    """Certificate that the operator shows to Prometheus (mTLS)."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers of every query, such as X-Scope-OrgID: TENANT of Mimir. Not for secrets."""
+    proxy: Annotated[str, Field(pattern="^(https?://[^@]+)?$")] = ""
+    """HTTP proxy on the way to Prometheus, without user and password: a URL with them belongs in a Secret that
+    pod.extraEnv names (SPECULATIVE_PROMETHEUS_PROXY). For models see spec.weights.proxy of an object."""
     pod_monitors: ServingPodMonitors = ServingPodMonitors()
     """PodMonitors of the serving pods, which the operator creates if prometheus-operator is installed."""
 
@@ -136,6 +160,30 @@ class PodMonitor(Wire):
     """Labels by which your Prometheus selects PodMonitors."""
 
 
+class Alerts(Wire):
+    """Alerts on the operator's metrics (docs/alerts.md)."""
+
+    enabled: bool = False
+    """Create a PrometheusRule; the cluster must have that kind. Without prometheus-operator load the chart's
+    files/alerts.yaml."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels by which your Prometheus selects rules, such as release: kube-prometheus-stack."""
+    runbook_url: Text = ""
+    """Address of the page docs/alerts.md for the annotation runbook_url; empty: the annotation runbook names page and
+    section."""
+
+
+class Dashboards(Wire):
+    """Grafana dashboards of the fleet, of one object and of the operator."""
+
+    enabled: bool = False
+    """Create one ConfigMap per dashboard, which Grafana's sidecar loads."""
+    labels: dict[str, str] = Field(default={"grafana_dashboard": "1"})
+    """Labels by which the sidecar finds them."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations to add, such as the sidecar's grafana_folder."""
+
+
 class Pairs(Wire):
     """Checks of verifier and speculator before pods are created."""
 
@@ -157,6 +205,10 @@ class Metrics(Wire):
     """A Service in front of /metrics."""
     pod_monitor: PodMonitor = PodMonitor()
     """Scraping of the operator's own metrics by prometheus-operator."""
+    alerts: Alerts = Alerts()
+    """Alerts on the operator's metrics (docs/alerts.md)."""
+    dashboards: Dashboards = Dashboards()
+    """Grafana dashboards of the fleet, of one object and of the operator."""
 
 
 class NetworkPolicy(Wire):
@@ -167,6 +219,13 @@ class NetworkPolicy(Wire):
     from_: list[Anything] = Field(default_factory=list, alias="from")
     """Peers that may connect, as in a NetworkPolicy; empty: the namespace of the Service in prometheus.url, and the
     release's."""
+
+
+class PodDisruptionBudget(Wire):
+    """With two replicas: evictions take one operator pod at a time."""
+
+    enabled: bool = True
+    """Create the PodDisruptionBudget if replicas is 2."""
 
 
 class Pod(Wire):
@@ -184,8 +243,16 @@ class Pod(Wire):
     """Taints of nodes that the pod tolerates."""
     affinity: Anything = Field(default_factory=dict)
     """Affinity rules of the pod."""
+    topology_spread_constraints: list[Anything] = Field(default_factory=list)
+    """Topology spread constraints; without a labelSelector they get that of the operator's pods."""
     priority_class_name: Text = ""
     """Priority class of the pod."""
+    extra_env: list[Anything] = Field(default_factory=list)
+    """Further environment variables of the container, as in a pod. Settings of the operator belong in settings."""
+    extra_volumes: list[Anything] = Field(default_factory=list)
+    """Further volumes, as in a pod."""
+    extra_volume_mounts: list[Anything] = Field(default_factory=list)
+    """Further mounts of the container, as in a pod."""
 
 
 class Resources(Wire):
@@ -231,6 +298,9 @@ class Values(Wire):
     """json: one object per line for machines; text: lines for people."""
     settings: dict[str, Text | int | float | bool] = Field(default_factory=dict)
     """Any other variable of docs/settings.md, without its prefix: {WORKERS: 32}."""
+    engine_registry: Text = ""
+    """Registry that mirrors the public images of engines, with any folder: mirror.example/hub. It takes the place of
+    the registry in the image's name. Objects with engine.image keep that. Running pods stay (UpgradeWaits)."""
     service_account: ServiceAccount = ServiceAccount()
     """ServiceAccount of the operator."""
     rbac: Rbac = Rbac()
@@ -243,6 +313,8 @@ class Values(Wire):
     """The operator's own metrics."""
     network_policy: NetworkPolicy = NetworkPolicy()
     """Access to the operator's port 8080, which serves /metrics only. The kubelet always has access."""
+    pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
+    """With two replicas: evictions take one operator pod at a time."""
     resources: Resources = Resources()
     """Resources of the operator's container: 200 MiB suffice for about 400 objects, 384 MiB for about 1,000; for more
     objects, raise both."""
@@ -257,26 +329,26 @@ class Values(Wire):
 def values_schema() -> dict[str, Any]:
     """values.schema.json."""
     schema = Values.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_untitled(schema)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_drop_titles(schema)}
 
 
-def _untitled(node: Any) -> Any:
+def _drop_titles(node: Any) -> Any:
     if isinstance(node, dict):
         return {
-            key: _untitled(value)
+            key: _drop_titles(value)
             for key, value in node.items()
             if not (key == "title" and isinstance(value, str)) and not (key == "default" and isinstance(value, dict))
         }
-    return [_untitled(item) for item in node] if isinstance(node, list) else node
+    return [_drop_titles(item) for item in node] if isinstance(node, list) else node
 
 
 def values_yaml() -> str:
     """values.yaml: every value with its default and what it is for."""
     head = "# Values of the chart speculative-operator, with their defaults.\n"
-    return head + "".join(_commented(Values(), ""))
+    return head + "".join(_comment_lines(Values(), ""))
 
 
-def _commented(model: BaseModel, indent: str) -> list[str]:
+def _comment_lines(model: BaseModel, indent: str) -> list[str]:
     lines = []
     for name, field in type(model).model_fields.items():
         if field.exclude:
@@ -286,7 +358,7 @@ def _commented(model: BaseModel, indent: str) -> list[str]:
             lines.append("\n")
         lines.append(f"{indent}# {description}\n")
         if isinstance(value, BaseModel):
-            lines += [f"{indent}{field.alias}:\n", *_commented(value, f"{indent}  ")]
+            lines += [f"{indent}{field.alias}:\n", *_comment_lines(value, f"{indent}  ")]
         else:
             text = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("\n...\n").strip()
             lines.append(f"{indent}{field.alias}: {text}\n")

@@ -17,7 +17,7 @@ from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Ver
 from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Tuning
+from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Target, Tuning
 
 Problem = tuple[str, object, str]
 Check = Callable[[Spec], Iterator[Problem]]
@@ -299,7 +299,14 @@ def _keys(spec: Spec) -> Iterator[Problem]:
                 yield f"template.metadata.{field}", key, "write NAME or DOMAIN/NAME"
 
 
+def _target(spec: Spec) -> Iterator[Problem]:
+    if spec.inference_service is not None and spec.target is not Target.INFERENCE_SERVICE:
+        remedy = f"target is {spec.target}: set target: {Target.INFERENCE_SERVICE}, or remove inferenceService"
+        yield "inferenceService", spec.inference_service.model_dump(exclude_none=True), remedy
+
+
 CHECKS: tuple[Check, ...] = (
+    _target,
     _auto,
     _revisions,
     _drafting_weights,

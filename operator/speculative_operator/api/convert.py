@@ -12,10 +12,12 @@ from speculative_operator.api import v1alpha1 as wire
 from speculative_operator.api.checks import accelerators_needed, check, check_name
 from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.errors import SpecError
+from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.scalars import seconds
 from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names, spec
+from speculative_operator.domain.inference_service import InferenceServiceSettings
 from speculative_operator.domain.table import KTable
 
 __all__ = ["SpecError", "to_domain"]
@@ -58,6 +60,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         rollout_tuning=wanted.rollout.tuning or spec.Tuning.KEEP_CAPACITY,
         rollout_window=_window(wanted.rollout.window),
         target=wanted.target,
+        inference_service=_inference_service(wanted.inference_service),
         template=_plain(wanted.template),
         paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
         adopt=str(annotations.get(names.ANNOTATION_ADOPT) or ""),
@@ -184,6 +187,22 @@ def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
     )
 
 
+def _inference_service(given: InferenceService | None) -> InferenceServiceSettings:
+    if given is None:
+        return InferenceServiceSettings()
+    profile = given.hardware_profile
+    return InferenceServiceSettings(
+        display_name=given.display_name or "",
+        description=given.description or "",
+        exposed=bool(given.exposed),
+        authenticated=bool(given.authenticated),
+        connection=given.connection or "",
+        hardware_profile=profile.name if profile else "",
+        hardware_profile_namespace=(profile.namespace or "") if profile else "",
+        queue=given.queue or "",
+    )
+
+
 def _weights(given: Weights, repin: str) -> spec.Weights:
     return spec.Weights(
         secret_name=given.secret_name or "",
@@ -241,6 +260,8 @@ def _explained(problem: ErrorDetails) -> SpecError:
     remedy = _REMEDIES.get(problem["type"])
     text = remedy.format(**context) if remedy else problem["msg"]
     value = None if problem["type"] == "missing" else problem["input"]
+    if problem["type"] == "enum" and value is False and "'Off'" in text:
+        text = f'{text}; YAML reads Off without quotes as false: write "Off"'
     return SpecError(_path(problem["loc"]), value, text)
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from speculative_operator.api import chart, docs, manifests, rbac
+from speculative_operator.api import chart, docs, manifests, olm, rbac
 from speculative_operator.api.crd import NAME, crd
 from speculative_operator.domain import names
 
@@ -27,9 +27,9 @@ def files() -> dict[str, str]:
     definition = crd()
     kept = {**definition, "metadata": {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
     return {
-        f"crds/{NAME}.yaml": MARK + manifests.dumped(definition),
-        f"{CHART}/files/crd.yaml": MARK + manifests.dumped(kept),
-        f"{CHART}/files/rules.yaml": MARK + manifests.dumped(rbac.chart_rules()),
+        f"crds/{NAME}.yaml": MARK + manifests.dump(definition),
+        f"{CHART}/files/crd.yaml": MARK + manifests.dump(kept),
+        f"{CHART}/files/rules.yaml": MARK + manifests.dump(rbac.chart_rules()),
         f"{CHART}/values.yaml": MARK + chart.values_yaml(),
         f"{CHART}/values.schema.json": json.dumps(chart.values_schema(), indent=2) + "\n",
         "docs/api.md": docs.api_reference(),
@@ -50,11 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done or no drift, 1 drift, 2 bad input."""
     parser = argparse.ArgumentParser(prog="python -m speculative_operator.api.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file differs")
-    parser.add_argument("--install", metavar="FILE", help=f"write {INSTALL} alone, from Helm's output (-: stdin)")
+    parser.add_argument("--install", metavar="FILE", help="write manifests/ alone, from Helm's output (-: stdin)")
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     try:
-        wanted = {INSTALL: manifests.install(_read(chosen.install))} if chosen.install else files()
+        wanted = _of_the_chart(_read(chosen.install)) if chosen.install else files()
     except (manifests.NoChartError, OSError) as error:
         sys.stderr.write(f"{chosen.install}: {error}\n")
         return 2
@@ -68,6 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("generated files differ from the code; run: make generate\n")
         return 1
     return 0
+
+
+def _of_the_chart(rendered: str) -> dict[str, str]:
+    """Path to text, of what Helm's output is needed for. Raises NoChartError."""
+    return {INSTALL: manifests.install(rendered), **olm.bundle(rendered, crd(), ROOT)}
 
 
 def _read(source: str) -> str:

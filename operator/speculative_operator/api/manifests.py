@@ -17,7 +17,7 @@ HEADER = """# The operator with everything that it needs, made from the chart. N
 # Then apply it server-side:
 #   kubectl apply --server-side -f manifests/
 # Generated: helm template speculative-operator charts/speculative-operator --namespace {namespace} \\
-#              | python -m speculative_operator.api.generate --install -
+#              --set image.repository=speculative-operator | python -m speculative_operator.api.generate --install -
 """
 _MARKS = ("helm.sh/chart", "app.kubernetes.io/managed-by", "helm.sh/resource-policy")
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount")
@@ -29,15 +29,20 @@ class NoChartError(ValueError):
 
 def install(rendered: str) -> str:
     """The file for what `helm template` printed. Raises NoChartError."""
+    return HEADER.format(namespace=NAMESPACE) + "".join(f"---\n{dump(item)}" for item in installed(rendered))
+
+
+def installed(rendered: str) -> list[dict[str, Any]]:
+    """The objects in the order in which they are created. Raises NoChartError."""
     objects = [document for document in yaml.safe_load_all(rendered) if document]
     if not objects or not all(isinstance(item, dict) and "kind" in item for item in objects):
         raise NoChartError("no Kubernetes objects in it; pipe the output of `helm template` of the chart")
-    objects = [_namespace(), *(_unmarked(item) for item in objects)]
+    objects = [_namespace(), *(_drop_marks(item) for item in objects if not _of_helm(item))]
     objects.sort(key=lambda item: _FIRST.index(item["kind"]) if item["kind"] in _FIRST else len(_FIRST))
-    return HEADER.format(namespace=NAMESPACE) + "".join(f"---\n{dumped(item)}" for item in objects)
+    return objects
 
 
-def dumped(item: Any) -> str:
+def dump(item: Any) -> str:
     """YAML as all generated files have it."""
     text: str = yaml.safe_dump(item, sort_keys=False, width=120, allow_unicode=True)
     return text
@@ -52,17 +57,22 @@ def _namespace() -> dict[str, Any]:
     }
 
 
-def _unmarked(node: Any) -> Any:
+def _of_helm(item: dict[str, Any]) -> bool:
+    """True for what Helm alone creates, and only when asked to: hooks."""
+    return "helm.sh/hook" in (item["metadata"].get("annotations") or {})
+
+
+def _drop_marks(node: Any) -> Any:
     """Without Helm's labels and annotations, and without maps that held nothing else."""
     if isinstance(node, list):
-        return [_unmarked(item) for item in node]
+        return [_drop_marks(item) for item in node]
     if not isinstance(node, dict):
         return node
     kept = {}
     for key, value in node.items():
         if key in _MARKS:
             continue
-        cleaned = _unmarked(value)
+        cleaned = _drop_marks(value)
         if key in ("labels", "annotations") and value and not cleaned:
             continue
         kept[key] = cleaned

@@ -51,6 +51,8 @@ OPERATOR: tuple[Permission, ...] = (
     Permission("networking.k8s.io", "networkpolicies", CHILD_VERBS, "who reaches the serving pods"),
     Permission("policy", "poddisruptionbudgets", CHILD_VERBS, "drains leave replicas standing"),
     Permission("monitoring.coreos.com", "podmonitors", CHILD_VERBS, "scraping, where prometheus-operator runs"),
+    Permission("serving.kserve.io", "servingruntimes", SHARED_VERBS, "target InferenceService, where KServe runs"),
+    Permission("serving.kserve.io", "inferenceservices", SHARED_VERBS, "the same; what KServe makes is only read"),
     Permission("batch", "jobs", CHILD_VERBS, "reading and fetching models"),
     Permission(
         "", "persistentvolumeclaims", SHARED_VERBS, "caches of weights; never deleted: others may have what is in them"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from speculative_operator.api.auto_rules import AUTO_RULES
 from speculative_operator.api.cache_rules import CACHE_RULES
 from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE_CACHE_RULES
+from speculative_operator.api.inference_service import TARGET_RULES, TARGET_STAYS
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.wire import Rule
@@ -281,6 +282,8 @@ _PRODUCT = f"{_VERIFIERS_TP} * self.verifier.pipelineParallelSize * self.verifie
 
 SPEC_RULES = (
     *COMPILE_CACHE_APART,
+    *TARGET_RULES,
+    TARGET_STAYS,
     Rule(
         "static-needs-k",
         "self.speculation.mode != 'Static' || !has(self.speculator) || has(self.speculation.numSpeculativeTokens) || "

@@ -63,6 +63,8 @@ class Failure(Wire):
     """Time at which the operator noticed it; it creates another Job later."""
     job: Line | None = None
     """uid of the Job."""
+    side: Line | None = None
+    """The model that it is about, `verifier` or `speculator`; empty if it is about both."""
 
 
 class Pair(Wire):

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from speculative_operator.api import rules, scalars
 from speculative_operator.api.compiled import CompileCache
+from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.weights import Weights
@@ -302,7 +303,9 @@ class Spec(Wire):
     rollout: Rollout = defaulted(Rollout)
     """How the operator replaces pods."""
     target: Target = Target.DEPLOYMENT
-    """Kind of object that runs the pods. This release supports Deployment; other kinds are reported as
-    UnsupportedTarget."""
+    """Kind of object that runs the pods. InferenceService needs KServe or OpenShift AI (docs/openshift-ai.md);
+    LeaderWorkerSet is reported as UnsupportedTarget. It cannot be changed."""
+    inference_service: InferenceService | None = None
+    """For target InferenceService: how KServe and OpenShift AI show and admit the model."""
     template: Template | None = None
     """A pod template that the operator merges last into its own, for everything without a field in this object."""

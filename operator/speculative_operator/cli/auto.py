@@ -11,7 +11,7 @@ from typing import Any
 
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource
-from speculative_operator.engines.picking import choose, drawn, key_of
+from speculative_operator.engines.picking import choose, key_of, with_entry
 from speculative_operator.pairing.catalogue import REMEDY, Catalogue, Entry
 from speculative_operator.pairing.findings import Verdict
 from speculative_operator.weights.errors import WeightsError
@@ -67,7 +67,7 @@ def pick_and_read(spec: DeploymentSpec, rows: Catalogue, read: Read, judge: Judg
         if choice.entry is None:
             reason = f"no known speculator works: {REMEDY}" if over else choice.reason
             return Auto(spec, alone, None, f"{reason}. The verifier is served alone", tuple(over))
-        told, sides, why = drawn(spec, choice.entry), dict(alone), ""
+        told, sides, why = with_entry(spec, choice.entry), dict(alone), ""
         source = told.speculator.source if told.speculator is not None else None
         try:
             if source is not None:

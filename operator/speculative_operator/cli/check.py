@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from speculative_operator.cli.auto import Auto
     from speculative_operator.domain.artifact import ModelFacts
     from speculative_operator.domain.spec import DeploymentSpec, ModelSource
+    from speculative_operator.pairing.catalogue import Catalogue
     from speculative_operator.pairing.findings import Verdict
 
 EPILOG = """examples:
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(json.dumps({"error": problem.to_json()}))
             return USAGE
         raise CommandError(str(problem), status=USAGE) from None
-    verdict = _judged(spec, sides)
+    verdict = judge_pair(spec, sides)
     names = _names(arguments, sides)
     if arguments.json:
         from speculative_operator.pairing.report import to_json
@@ -84,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     return OK if verdict.compatible else FAILED
 
 
-def _judged(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict:
+def judge_pair(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict:
+    """Compare what was read of the two models, as the operator does."""
     from speculative_operator.engines.pair_rules import rules_of
     from speculative_operator.pairing.judge import judge
 
@@ -111,15 +113,22 @@ def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str,
             f"{what} is given together with a file with a spec",
             "write it into the file, or give the models instead of the file",
         )
-    spec = _spec(files.document(arguments.first, "SPEC"))
+    return read_models(_spec(files.document(arguments.first, "SPEC")), rows_of(arguments), arguments.claims_at)
+
+
+def read_models(
+    spec: DeploymentSpec, rows: Catalogue, claims_at: str = ""
+) -> tuple[DeploymentSpec, dict[str, ModelFacts], Auto | None]:
+    """The spec with its speculator, the facts of its models by side, and what was picked where the spec leaves that
+    open. Raises WeightsError."""
 
     def read(source: ModelSource, side: str) -> ModelFacts:
-        return _facts(source, side, arguments.claims_at)
+        return _facts(source, side, claims_at)
 
     if spec.auto_speculator:
         from speculative_operator.cli.auto import pick_and_read
 
-        auto = pick_and_read(spec, rows_of(arguments), read, _judged)
+        auto = pick_and_read(spec, rows, read, judge_pair)
         return auto.spec, auto.sides, auto
     wanted = {"verifier": spec.verifier.source, "speculator": spec.speculator.source if spec.speculator else None}
     return spec, {side: read(source, side) for side, source in wanted.items() if source is not None}, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -39,7 +40,7 @@ class Cluster:
             contexts, active = config.list_kube_config_contexts(config_file=file)
         except (ConfigException, OSError, TypeError) as problem:
             raise CommandError(f"no kubeconfig can be used: {problem}", "name one in KUBECONFIG") from None
-        self._api = client.CustomObjectsApi(api)
+        self._api, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
         named = next((one for one in contexts if one["name"] == arguments.context), active)
         self.namespace: str = arguments.namespace or named["context"].get("namespace") or "default"
 
@@ -53,6 +54,15 @@ class Cluster:
     def object(self, name: str) -> Object:
         """One of the namespace."""
         return self._call(self._api.get_namespaced_custom_object, *self._ours, name)
+
+    def pods(self, name: str) -> list[Object]:
+        """Serving pods of an object; none where nobody may list them."""
+        labels = ",".join(f"{key}={value}" for key, value in names.selector(name).items())
+        try:
+            found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=labels)
+        except CommandError:
+            return []
+        return list(found.get("items") or ())
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         """Give an object an annotation, or take it away (None)."""
@@ -80,10 +90,12 @@ class Cluster:
         except ApiException as problem:
             if problem.status == 404 and missing is not None:
                 return missing
-            raise CommandError(_said(problem), _REMEDY.get(problem.status, "")) from None
+            raise CommandError(message_of(problem), _REMEDY.get(problem.status, "")) from None
         except HTTPError as problem:
             remedy = "look at KUBECONFIG and --context"
             raise CommandError(f"the API server cannot be reached: {problem}", remedy) from None
+        if not isinstance(answer, Mapping):
+            answer = self._core.api_client.sanitize_for_serialization(answer)
         return answer if isinstance(answer, Mapping) else {}
 
 
@@ -94,7 +106,8 @@ _REMEDY = {
 }
 
 
-def _said(problem: Any) -> str:
+def message_of(problem: Any) -> str:
+    """Return what the API server says of a refused request."""
     try:
         return str(json.loads(problem.body)["message"])
     except (ValueError, KeyError, TypeError):
@@ -102,7 +115,7 @@ def _said(problem: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` without what a terminal would take for orders: what pods and servers say may stand in it."""
+    """Replace what a terminal would take for orders: what pods and servers say may stand in `text`."""
     return "".join(one if one.isprintable() or one == "\n" else "?" for one in text)
 
 
@@ -117,6 +130,15 @@ def mode(body: Object) -> str:
     if (body["metadata"].get("annotations") or {}).get(names.ANNOTATION_PAUSED) == "true":
         return "Paused"
     return str((body["spec"].get("speculation") or {}).get("mode") or "Auto")
+
+
+def number(text: object) -> float | None:
+    """A finite number that a status writes as text; None for anything else."""
+    try:
+        found = float(str(text))
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def speculation(body: Object) -> Object:

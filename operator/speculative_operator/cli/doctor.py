@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from speculative_operator.cli import cluster
 from speculative_operator.cli.cluster import Cluster, Object
+from speculative_operator.cli.diagnosis import faults_of
 from speculative_operator.cli.errors import FAILED, OK, CommandError
 from speculative_operator.domain import names
-from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 
 EPILOG = """examples:
   speculative doctor
@@ -19,10 +19,7 @@ exit status: 0 nothing is wrong, 1 something is"""
 
 _OPERATORS = f"app.kubernetes.io/name={names.OPERATOR}"
 _OURS = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
-_MONITORING = "monitoring.coreos.com/v1"
-_AGENTS = "monitoring.coreos.com/v1alpha1"
 _DEFINITIONS = "apiextensions.k8s.io/v1"
-_TOLD = ("Ready", "PairCompatible", "MemoryFits", "WeightsReady", "MetricsAvailable", "RolloutHealthy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +55,12 @@ def _installed(at: Cluster) -> Iterator[str]:
 
 def _scraped(at: Cluster) -> Iterator[str]:
     """PodMonitors that no Prometheus of the cluster selects."""
+    from speculative_operator.shell.monitors import SERVERS
+    from speculative_operator.shell.resources import POD_MONITOR
+
     try:
-        servers = [*at.listed(_MONITORING, "prometheuses"), *at.listed(_AGENTS, "prometheusagents")]
-        monitors = at.listed(_MONITORING, "podmonitors", label_selector=_OURS)
+        servers = [found for one in SERVERS for found in at.listed(one.api_version, one.plural)]
+        monitors = at.listed(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=_OURS)
     except CommandError as problem:
         yield f"how Prometheus finds the pods could not be looked at: {problem}"
         return
@@ -104,12 +104,9 @@ def _objects(at: Cluster) -> Iterator[str]:
 
 def complaints(body: Object) -> Iterator[str]:
     """What the conditions of one object say is wrong, each with what its reason means."""
-    meta = body["metadata"]
-    for one in (body.get("status") or {}).get("conditions") or ():
-        if one.get("type") in _TOLD and one.get("status") == "False":
-            reason = next((word for word in Reason if word.value == one.get("reason")), None)
-            means = f" {EXPLANATIONS[reason]}" if reason is not None and EXPLANATIONS.get(reason) else ""
-            yield f"{meta['namespace']}/{meta['name']}: {one['type']} {one.get('reason')}: {one.get('message')}{means}"
+    named = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
     if not body.get("status"):
-        named = f"{meta['namespace']}/{meta['name']}"
         yield f"{named} has no status: the operator has not looked at it; watchNamespaces may leave its namespace out"
+    for one in faults_of(body):
+        step = f"; next: {one.next}" if one.next else ""
+        yield f"{named}: {one.source} {one.reason}: {one.message}. {one.means}{step}"

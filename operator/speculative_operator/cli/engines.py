@@ -69,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
     if not rows:
         raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
+    _warn_of_unknown(rows)
     if arguments.output == "json":
         for row in rows:
             print(json.dumps(_object(row)))
@@ -94,6 +95,18 @@ def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method 
         raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
     both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
     return [_Row(release, *pair) for pair in both if method in (None, pair[0].asked.method)]
+
+
+def _warn_of_unknown(rows: list[_Row]) -> None:
+    """Say on stderr of a release that no row was written for that nobody has looked at it."""
+    for engine, release in dict.fromkeys((row.alone.asked.engine, row.release) for row in rows):
+        known = [cell.since for cell in CELLS[engine]] + [cell.before for cell in CELLS[engine] if cell.before]
+        newest, asked = max([*known, *filter(None, [parse(DEFAULT_VERSIONS[engine])])]), parse(release)
+        if asked is not None and asked > newest:
+            sys.stderr.write(
+                f"warning: {engine} {release} is newer than {show(newest)}, the newest release that is known here: "
+                "the rows say what the operator would assume\n"
+            )
 
 
 def _list(rows: list[_Row]) -> None:

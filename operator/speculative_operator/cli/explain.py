@@ -1,17 +1,23 @@
-"""Explain one SpeculativeDeployment: why K is what it is, what every condition means, and what to do next."""
+"""Explain one SpeculativeDeployment: why K is what it is, what each K is believed to give, and what to do next."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
+from typing import Any
 
-from speculative_operator.cli import cluster
-from speculative_operator.cli.cluster import Cluster, Object, mode, speculation
-from speculative_operator.cli.errors import OK
-from speculative_operator.domain.reasons import EXPLANATIONS, Reason
+from speculative_operator.cli import cluster, colours, output
+from speculative_operator.cli.cluster import Cluster, Object, mode, number, speculation
+from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, warnings_of
+from speculative_operator.cli.errors import OK, CommandError
+from speculative_operator.cli.moments import moment, seconds_of
+from speculative_operator.cli.next_steps import meaning_of
 
 EPILOG = """examples:
   speculative explain qwen3-8b -n models
+  speculative explain qwen3-8b -n models --at 2h
+  speculative explain qwen3-8b -n models -o json
 
 exit status: 0 explained, 1 there is none of that name, or the cluster refused"""
 
@@ -27,42 +33,123 @@ MODES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     parser.add_argument("name", metavar="NAME", help="the SpeculativeDeployment")
+    parser.add_argument(
+        "--at", metavar="WHEN", default="", help="the decision that was in force then: 2h (ago), 2026-01-31T12:00:00Z"
+    )
+    output.add_arguments(parser, "every condition too")
     cluster.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the explanation; the exit status. Raises CommandError."""
-    print(cluster.plain("\n".join(explanation(Cluster(arguments).object(arguments.name)))))
+    body = Cluster(arguments).object(arguments.name)
+    if arguments.at:
+        found = decision_at(body, arguments.at)
+        told = found if arguments.output in (output.JSON, output.YAML) else "\n".join(decision_lines(found))
+    elif arguments.output in (output.JSON, output.YAML):
+        told = summary(body)
+    else:
+        told = "\n".join(explanation(body, wide=arguments.output == output.WIDE))
+    text = told if isinstance(told, str) else output.document(told, arguments.output)
+    colours.write(sys.stdout, cluster.plain(text))
     return OK
 
 
-def explanation(body: Object) -> Iterator[str]:
+def summary(body: Object) -> dict[str, Any]:
+    """The explanation for programs."""
+    seen = speculation(body)
+    return {
+        "name": body["metadata"]["name"],
+        "namespace": body["metadata"].get("namespace"),
+        "mode": mode(body),
+        "k": seen.get("k"),
+        "state": seen.get("state"),
+        "load": seen.get("concurrency"),
+        "gain": seen.get("gain"),
+        "gainRange": seen.get("gainRange"),
+        "cause": cause_of(body).to_json(),
+        "problems": [one.to_json() for one in faults_of(body)],
+        "warnings": [one.to_json() for one in warnings_of(body)],
+        "beliefs": _beliefs(body),
+    }
+
+
+def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     """The lines for one object."""
-    seen, status = speculation(body), body.get("status") or {}
-    chosen = mode(body)
-    yield f"{body['metadata']['name']}: K is {seen.get('k') or 'not known yet'}, state {seen.get('state', 'unknown')}"
-    yield f"  {MODES.get(chosen, chosen)}"
-    if seen.get("message"):
-        yield f"  Last decision ({seen.get('reason')}): {seen['message']}."
-        yield from _means(seen.get("reason"))
+    seen, meta, chosen, cause = speculation(body), body["metadata"], mode(body), cause_of(body)
+    load = f" at {seen['concurrency']} requests" if seen.get("concurrency") else ""
+    state = f", state {seen['state']}" if seen.get("state") else ""
+    k = "0, without speculator" if chosen == "Off" else seen.get("k") or "not known yet"
+    yield f"{meta['name']} in {meta['namespace']}: K is {k}{load}{state}"
+    yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
+    yield from _lines("why", cause)
     if seen.get("gain"):
-        yield f"  At this load speculation gains {seen['gain']} (80 % interval {seen.get('gainRange')})."
+        yield f"  gain      {seen['gain']} at this load (80 % interval {seen.get('gainRange')})"
+    yield from _believed(body)
     if seen.get("tries"):
-        yield f"  Trials go on, so this may change: {seen['tries']}."
-    for one in status.get("conditions") or ():
-        if (one.get("status") == "False" and one.get("type") != "Progressing") or _is_waited_for(one):
-            yield f"{one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
-            yield from _means(one.get("reason"))
-    for one in status.get("warnings") or ():
-        yield f"Warning {one.get('reason')}: {one.get('message')}"
+        yield f"  trials    {seen['tries']}: what they show may change K"
+    for one in faults_of(body):
+        if (one.reason, one.message) != (cause.reason, cause.message):
+            yield from _lines("also", one)
+    for one in warnings_of(body):
+        if one.reason != cause.reason:
+            yield from _lines("warning", one)
+    for one in (body.get("status") or {}).get("conditions") or () if wide else ():
+        yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
 
 
-def _is_waited_for(found: Object) -> bool:
-    """True for what the operator does not know yet, where K depends on it."""
-    return found.get("status") == "Unknown" and found.get("type") in ("MetricsAvailable", "TuningConverged")
+def _lines(label: str, one: Finding) -> Iterator[str]:
+    yield f"  {label:<9} {one.reason}: {one.message}"
+    if one.means:
+        yield f"            {one.means}"
+    if one.next:
+        yield f"  {'next':<9} {one.next}"
 
 
-def _means(word: object) -> Iterator[str]:
-    reason = next((one for one in Reason if one.value == word), None)
-    if reason is not None and EXPLANATIONS.get(reason):
-        yield f"    {EXPLANATIONS[reason]}"
+def _beliefs(body: Object) -> list[dict[str, Any]]:
+    """What each K is believed to give at the load of now; empty where load or memory are not known."""
+    load = number(speculation(body).get("concurrency"))
+    if load is None or load <= 0 or not (body.get("status") or {}).get("memory"):
+        return []
+    from speculative_operator.cli.beliefs import beliefs_at, outlook_of
+
+    view = outlook_of(body)
+    return [
+        {"k": one.k, "gainPercent": [round(value, 1) for value in (one.gain.low, one.gain.mid, one.gain.high)]}
+        for one in (beliefs_at(view, load) if view is not None else ())
+    ]
+
+
+def _believed(body: Object) -> Iterator[str]:
+    found = _beliefs(body)
+    if found:
+        yield "  believed  tokens per second over no speculator at this load, with the 80 % interval"
+    for one in found:
+        low, mid, high = one["gainPercent"]
+        seen = speculation(body)
+        here = "  <- active" if str(one["k"]) == str(seen.get("k")) and not seen.get("hardOff") else ""
+        yield f"            K {one['k']:<2} {mid:+6.1f} % ({low:+.0f} to {high:+.0f}){here}"
+
+
+def decision_at(body: Object, when: str) -> dict[str, Any]:
+    """The decision in force at a time, of the ten that status keeps. Raises CommandError."""
+    import time
+
+    then = moment(when, "--at", time.time())
+    kept = [one for one in (body.get("status") or {}).get("decisions") or () if one.get("time")]
+    found = next((one for one in kept if seconds_of(str(one["time"])) <= then), None)
+    if found is None:
+        first = f"; the oldest is of {kept[-1]['time']}" if kept else ""
+        raise CommandError(f"status keeps no decision of that time{first}", "kubectl get events has others for an hour")
+    return dict(found)
+
+
+def decision_lines(found: Object) -> Iterator[str]:
+    """One decision with its figures."""
+    yield f"{found.get('time')}  {found.get('reason')}: {found.get('from', '')} -> {found.get('to', '')}"
+    yield f"  why       {found.get('message', '')}"
+    means = meaning_of(found.get("reason"))
+    if means:
+        yield f"            {means}"
+    for key, value in (found.get("numbers") or {}).items():
+        yield f"  {key:<20} {value}"

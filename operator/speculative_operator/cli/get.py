@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from speculative_operator.cli import cluster, tables
+from speculative_operator.cli import cluster, output, tables
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.errors import OK
 
@@ -17,31 +16,32 @@ EPILOG = """examples:
 exit status: 0 listed, 1 the cluster refused or cannot be reached"""
 
 _HEADERS = ("namespace", "name", "ready", "mode", "method", "K", "accepted", "gain", "cost/1k", "state", "reason")
+_WIDE = ("load", "tpot", "without", "actuator", "verifier", "speculator")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     cluster.add_arguments(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    parser.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="json: the objects, one a line"
-    )
+    output.add_arguments(parser, "load, time per token, actuator and models too")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what there is; the exit status. Raises CommandError."""
     found = Cluster(arguments).objects(everywhere=arguments.all_namespaces)
-    if arguments.output == "json":
+    if arguments.output in (output.JSON, output.YAML):
         for body in found:
-            print(json.dumps(body))
+            print(output.document(body, arguments.output))
     elif found:
-        tables.write(sys.stdout, _HEADERS, [row(body) for body in found], frozenset((5,)))
+        wide = arguments.output == output.WIDE
+        headers = (*_HEADERS, *_WIDE) if wide else _HEADERS
+        tables.write(sys.stdout, headers, [row(body, wide=wide) for body in found], frozenset((5,)))
     else:
         print("no SpeculativeDeployment; -A looks into all namespaces")
     return OK
 
 
-def row(body: Object) -> tuple[str, ...]:
+def row(body: Object, *, wide: bool = False) -> tuple[str, ...]:
     """The cells of one object."""
     status, seen = body.get("status") or {}, cluster.speculation(body)
     meta = body["metadata"]
@@ -51,4 +51,10 @@ def row(body: Object) -> tuple[str, ...]:
         *(seen.get(key, "") for key in ("method", "k", "acceptanceRate", "gain", "costPer1kTokens", "state")),
         cluster.condition(body, "Ready").get("reason", ""),
     )  # fmt: skip
+    if wide:
+        pair = status.get("pair") or {}
+        cells += (
+            *(seen.get(key, "") for key in ("concurrency", "tpot", "tpotOff", "actuator")),
+            pair.get("verifier") or body["spec"]["verifier"]["model"], pair.get("speculator", ""),
+        )  # fmt: skip
     return tuple(cluster.plain(str(cell)) if cell not in ("", None) else "-" for cell in cells)

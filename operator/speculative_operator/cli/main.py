@@ -17,12 +17,16 @@ COMMANDS = {
     "get": "list the SpeculativeDeployments of a cluster",
     "status": "show one: pair, pods, table, load, decisions, and what it waits for",
     "explain": "explain one: why K is what it is, and what to do next",
+    "watch": "print decisions of the tuner as they come",
+    "report": "write one HTML page on an object's last hours: load, K, gain, acceptance, cost, decisions",
     "doctor": "look for what keeps objects of the cluster from being tuned",
     "pause": "have the operator change nothing of an object",
     "resume": "have it go on",
     "approve": "have the rollout made that the operator proposes",
     "adopt": "have pods created as the installed release of the operator creates them",
     "repin": "have branches and tags of an object's models resolved again",
+    "plan": "tell before anything is deployed whether speculation is worth it: memory, K, gain, cost",
+    "render": "print the manifests that the operator would create",
     "tune": "decide K from scrapes on stdin, without Kubernetes (JSON lines)",
     "replay": "show what the tuner would have decided over the history of a Prometheus server",
     "simulate": "run policies over a trace and compare them with the best possible",
@@ -30,6 +34,7 @@ COMMANDS = {
     "engines": "show what each engine can do with each method, and what it refuses",
     "pairs": "list the publicly known speculators for a verifier, and pick one",
     "check": "check by their files whether a speculator fits its verifier; with exit statuses for pipelines",
+    "completion": "print the completion of a shell",
 }
 """Command -> what it does. Each is the module of that name beside this one, but for those of the laboratory."""
 ANNOTATES = frozenset(("pause", "resume", "approve", "adopt", "repin"))
@@ -41,8 +46,12 @@ _EPILOG = """examples:
   speculative get -A
   speculative status qwen3-8b -n models --watch
   speculative explain qwen3-8b -n models
+  speculative watch -A --since 1h
+  speculative report qwen3-8b -n models --prometheus http://localhost:9090
   speculative doctor
   speculative pause qwen3-8b -n models      (likewise resume, approve, adopt, repin)
+  speculative plan pair.yaml
+  speculative render pair.yaml
   speculative tune < scrapes.jsonl
   speculative simulate --trace code.csv --format azure --report report/
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
@@ -50,6 +59,7 @@ _EPILOG = """examples:
   speculative engines vLLM --method eagle3
   speculative pairs Qwen/Qwen3-8B
   speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3
+  source <(speculative completion bash)
 
 exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted
 `speculative COMMAND --help` explains a command; docs/cli.md shows the output of each."""
@@ -65,6 +75,11 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["__complete"]:
+        from speculative_operator.cli.completion import candidates
+
+        sys.stdout.writelines(f"{one}\n" for one in candidates(words[1:]))
+        return OK
     name = next((word for word in words if not word.startswith("-")), "")
     try:
         module = command(name) if name in COMMANDS else None

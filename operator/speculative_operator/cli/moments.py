@@ -32,11 +32,16 @@ def moment(text: str, option: str, now: float) -> float:
     if form and not plain.startswith("-"):
         return float(plain)
     try:
-        told = datetime.fromisoformat(plain)
+        return seconds_of(plain)
     except ValueError:
         remedy = "write now, how long ago (2h), 2026-01-31T12:00:00Z, or unix seconds"
         raise UsageError(f"{option} is {text!r}", remedy) from None
-    return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+
+
+def seconds_of(text: str) -> float:
+    """Unix seconds of `2026-01-31T12:00:00Z`, UTC where it names no zone. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def shown(time: float) -> str:

@@ -15,19 +15,17 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from speculative_operator.cli import files, moments, tables
+from speculative_operator.cli import files, history, moments, tables
 from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
 
 if TYPE_CHECKING:
     from speculative_operator.cli.subject import Subject
     from speculative_operator.domain.decision import Decision
-    from speculative_operator.replay.exposition import SeriesKey
     from speculative_operator.replay.session import Session
-    from speculative_operator.shell.prometheus import Prometheus
 
 EPILOG = """examples:
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
@@ -36,34 +34,11 @@ EPILOG = """examples:
 
 exit status: 0 replayed, 1 Prometheus failed or has no samples of these pods, 2 wrong use of the command line"""
 
-POINTS = 100
-"""Instants asked for at once: 100 pods of 80 series then answer 25 MB."""
-LONGEST_STEP = 900.0
-
-Scrape = tuple[float, dict[str, dict["SeriesKey", float]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Instants from `start` to `end`, both included, every `step`; whole unix seconds."""
-
-    start: int
-    end: int
-    step: int
-
-    def pieces(self) -> Iterator[Span]:
-        """The same instants, at most POINTS at a time."""
-        first = self.start
-        while first <= self.end:
-            last = min(first + (POINTS - 1) * self.step, self.end)
-            yield Span(first, last, self.step)
-            first += POINTS * self.step
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
+    history.add_arguments(parser)
     add = parser.add_argument
-    add("--prometheus", metavar="URL", required=True, help="Prometheus, or anything with its query API")
     add("--namespace", metavar="N", required=True, help="namespace of the serving pods")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -76,9 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--start", metavar="WHEN", default="1h", help="2h (ago), 2026-01-31T12:00:00Z or unix seconds; default 1h")
     add("--end", metavar="WHEN", default="now", help="the same; default now")
     add("--step", metavar="TIME", default="30s", help="a multiple of the scrape interval; default 30s")
-    add("--token-file", metavar="FILE", default="", help="bearer token for Prometheus")
-    add("--ca-file", metavar="FILE", default="", help="CA bundle that signed Prometheus' certificate")
-    add("--timeout", metavar="TIME", default="30s", help="limit for one query; default 30s")
     add(
         "--json",
         action="store_true",
@@ -88,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print; 1 when nothing was found."""
-    span = _span(arguments, time.time())
+    span = history.span_of(arguments.start, arguments.end, arguments.step, time.time())
     subject = _subject(arguments)
     metrics = subject.engine.metric_names
     if not metrics:
@@ -97,9 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
             "so there is nothing to replay",
             "use a spec with another engine",
         )
-    client, selector = _client(arguments), _selector(arguments, metrics)
+    client, selector = history.client_of(arguments), _selector(arguments, metrics)
     session = _session(subject, arguments.ran, span.start)
-    decided = ((moment, session.feed(moment, pods)) for moment, pods in _scrapes(client, selector, arguments, span))
+    decided = (
+        (moment, session.feed(moment, pods))
+        for moment, pods in history.scrapes(client, selector, arguments.namespace, span)
+    )
     report = _Json(sys.stdout) if arguments.json else _Text(sys.stdout, sys.stderr)
     for moment, decision in decided:
         report.add(moment, decision)
@@ -197,18 +172,6 @@ def _row(moment: float, decision: Decision) -> list[str]:
     return [moments.shown(moment), decision.state.value, decision.reason.value, table, shown, decision.message]
 
 
-def _span(arguments: argparse.Namespace, now: float) -> Span:
-    start = round(moments.moment(arguments.start, "--start", now))
-    end = round(moments.moment(arguments.end, "--end", now))
-    step = moments.seconds(arguments.step, "--step")
-    if end <= start:
-        problem = f"--end {moments.shown(end)} is not after --start {moments.shown(start)}"
-        raise UsageError(problem, "give a later --end or an earlier --start")
-    if not 1 <= step <= LONGEST_STEP or step != round(step):
-        raise UsageError(f"--step is {arguments.step!r}", "write whole seconds from 1s to 15m")
-    return Span(start, end, round(step))
-
-
 def _subject(arguments: argparse.Namespace) -> Subject:
     from speculative_operator.api.errors import SpecError
     from speculative_operator.cli.subject import subject
@@ -240,59 +203,10 @@ def _session(subject: Subject, ran: int | None, now: float) -> Session:
     return Session(subject.engine, policy, Memory.fresh(KTable.constant(ran, policy.knobs.max_batch), now))
 
 
-def _client(arguments: argparse.Namespace) -> Prometheus:
-    from speculative_operator.domain.credentials import without_credentials
-    from speculative_operator.settings import Settings
-    from speculative_operator.shell.prometheus import Prometheus
-
-    timeout = min(moments.seconds(arguments.timeout, "--timeout"), 290.0)
-    if not arguments.prometheus.startswith(("http://", "https://")):
-        raise UsageError(f"--prometheus is {arguments.prometheus!r}", "write http://HOST:PORT or https://HOST")
-    try:
-        settings = Settings(
-            prometheus_url=arguments.prometheus,
-            prometheus_token_file=arguments.token_file,
-            prometheus_ca_file=arguments.ca_file,
-            prometheus_timeout_seconds=timeout,
-            tick_seconds=300.0,
-        )
-    except ValueError as problem:
-        said = without_credentials(" ".join(str(problem).split()))[:300]
-        raise UsageError(said, "correct the option, or the variable of that name") from None
-    return Prometheus(settings)
-
-
 def _selector(arguments: argparse.Namespace, names: Iterable[str]) -> str:
-    from speculative_operator.domain.promql import quoted
-
-    matchers = [f'__name__=~"{"|".join(sorted(names))}"', f'namespace="{quoted(arguments.namespace)}"']
     if arguments.pod_regex:
         try:
             re.compile(arguments.pod_regex)
         except re.error as problem:
             raise UsageError(f"--pod-regex {arguments.pod_regex!r}: {problem}", "write a regular expression") from None
-        matchers.append(f'pod=~"{quoted(arguments.pod_regex)}"')
-    given = arguments.selector.strip()
-    if given.startswith("{") and given.endswith("}"):
-        given = given[1:-1]
-    return "{" + ",".join([*matchers, *([given] if given else [])]) + "}"
-
-
-def _scrapes(client: Prometheus, selector: str, arguments: argparse.Namespace, span: Span) -> Iterator[Scrape]:
-    """Every instant with anything in it, oldest first. Raises CommandError when the server does not answer."""
-    from speculative_operator.domain.observation import Gap
-    from speculative_operator.replay.exposition import SeriesKey
-
-    for piece in span.pieces():
-        found = client.history(selector, arguments.namespace, piece.start, piece.end, piece.step)
-        if isinstance(found, Gap):
-            raise CommandError(found.message, "check --prometheus, --token-file and --ca-file")
-        instants: dict[float, dict[str, dict[SeriesKey, float]]] = {}
-        for series in found:
-            labels = dict(series.labels)
-            pod = labels.pop("pod", "")
-            key = SeriesKey(series.name, tuple(sorted(labels.items())))
-            for moment, value in series.samples:
-                instants.setdefault(moment, {}).setdefault(pod, {})[key] = value
-        for moment in sorted(instants):
-            yield moment, {pod: values for pod, values in instants[moment].items() if pod}
+    return history.selector_of(names, arguments.namespace, arguments.pod_regex, arguments.selector)

@@ -4,13 +4,13 @@ waits for. With --watch, again whenever that changes."""
 from __future__ import annotations
 
 import argparse
-import json
-import math
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from speculative_operator.cli import cluster
-from speculative_operator.cli.cluster import Cluster, Object, condition, mode, speculation
+from speculative_operator.cli import cluster, colours, output
+from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, speculation
+from speculative_operator.cli.diagnosis import Finding, faults_of, warnings_of
 from speculative_operator.cli.errors import OK
 
 EPILOG = """examples:
@@ -20,10 +20,10 @@ EPILOG = """examples:
 exit status: 0 shown, 1 there is none of that name, or the cluster refused"""
 
 WATCH_SECONDS = 2.0
-_WAITED_FOR = (
-    "Available", "RolloutHealthy", "WeightsReady", "PairCompatible", "MemoryFits", "MetricsAvailable",
-    "TuningConverged",
-)  # fmt: skip
+DECISIONS_KEPT = 10
+"""In the status."""
+CLEAR = "\x1b[2J\x1b[H"
+"""Has a terminal begin a new screen."""
 _WIDTH = 24
 """Characters of the longest bar."""
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-w", "--watch", action="store_true", help="show it again whenever it changes, until interrupted"
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json: the object")
+    output.add_arguments(parser, "all decisions that status keeps, and every condition")
     cluster.add_arguments(parser)
 
 
@@ -43,29 +43,40 @@ def run(arguments: argparse.Namespace) -> int:
     at, shown = Cluster(arguments), ""
     while True:
         body = at.object(arguments.name)
-        text = json.dumps(body) if arguments.output == "json" else cluster.plain("\n".join(view(body)))
+        text = cluster.plain(_text(body, at.pods(arguments.name), arguments.output))
         if text != shown:
-            print(f"\n{text}" if shown else text, flush=True)
+            sys.stdout.write(CLEAR if arguments.watch and sys.stdout.isatty() else "\n" if shown else "")
+            colours.write(sys.stdout, text)
             shown = text
         if not arguments.watch:
             return OK
         time.sleep(WATCH_SECONDS)
 
 
-def view(body: Object) -> Iterator[str]:
-    """The lines of one object."""
+def _text(body: Object, pods: Sequence[Object], form: str) -> str:
+    if form in (output.JSON, output.YAML):
+        return output.document(body, form)
+    return "\n".join(view(body, pods, wide=form == output.WIDE))
+
+
+def view(body: Object, pods: Sequence[Object] = (), *, wide: bool = False) -> Iterator[str]:
+    """The lines of one object and its pods."""
     meta, status, seen = body["metadata"], body.get("status") or {}, speculation(body)
     ready = condition(body, "Ready")
     yield f"{meta['name']} in {meta['namespace']}: {_state(ready)}, mode {mode(body)}"
     yield from _pair(body)
     wanted = body["spec"].get("replicas", 1)
     yield f"  pods        {status.get('readyReplicas', 0)} of {wanted} ready"
-    if seen.get("observedAt"):
-        yield f"  load        {seen.get('concurrency', '?')} requests a step and pod"
+    yield from _pods(seen, pods)
+    if seen.get("concurrency"):
+        yield f"  load        {seen['concurrency']} requests a step and pod"
+    if _speed(seen):
         yield f"  speed       {_speed(seen)}"
     yield from _table(seen)
-    yield from _decisions(status)
+    yield from _decisions(status, DECISIONS_KEPT if wide else 3)
     yield from _waits(body)
+    for one in status.get("conditions") or () if wide else ():
+        yield f"  condition   {one.get('type')} {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
 
 
 def _state(found: Object) -> str:
@@ -86,12 +97,27 @@ def _pair(body: Object) -> Iterator[str]:
         yield f"  weights     {progress}"
 
 
+def _pods(seen: Object, pods: Sequence[Object]) -> Iterator[str]:
+    """Each pod with its state, and the version of the table that was delivered to it."""
+    from speculative_operator.reconcile.pods import read_pods
+
+    found = read_pods(pods)
+    wide = max((len(one.name) for one in found), default=0)
+    newest = str(seen.get("tableVersion", ""))
+    for one in found:
+        state = "ready" if one.ready else one.trouble or "not ready"
+        version = one.poked.partition("-")[0]
+        late = f", not yet {newest}" if newest not in ("", version) else ""
+        table = f"  table {version}{late}" if version else ""
+        yield f"    {one.name:<{wide}}  {state}{table}"
+
+
 def _speed(seen: Object) -> str:
     parts = [f"{seen['tpot']} per token" if seen.get("tpot") else ""]
     parts += [f"{seen['tpotOff']} without speculation" if seen.get("tpotOff") else ""]
     parts += [f"gain {seen['gain']} ({seen.get('gainRange', '')})" if seen.get("gain") else ""]
     parts += [f"{seen['acceptanceRate']} of draft tokens accepted" if seen.get("acceptanceRate") else ""]
-    return ", ".join(part for part in parts if part) or "no figures yet"
+    return ", ".join(part for part in parts if part)
 
 
 def _table(seen: Object) -> Iterator[str]:
@@ -101,7 +127,7 @@ def _table(seen: Object) -> Iterator[str]:
         return
     off = ", waits for the speculator's return" if seen.get("hardOff") else ""
     yield f"  table       version {seen.get('tableVersion', '?')}{off}"
-    now, most = _number(seen.get("concurrency")), max(1, *(k for _, _, k in rows))
+    now, most = number(seen.get("concurrency")), max(1, *(k for _, _, k in rows))
     for first, last, k in rows:
         here = "  <- load now" if now is not None and first <= max(round(now), 1) <= last else ""
         bar = "█" * max(round(_WIDTH * k / most), 1 if k else 0)
@@ -110,16 +136,8 @@ def _table(seen: Object) -> Iterator[str]:
         yield f"  trials      {seen['tries']}"
 
 
-def _number(text: object) -> float | None:
-    try:
-        found = float(str(text))
-    except ValueError:
-        return None
-    return found if math.isfinite(found) else None
-
-
-def _decisions(status: Object) -> Iterator[str]:
-    found = (status.get("decisions") or ())[:3]
+def _decisions(status: Object, most: int) -> Iterator[str]:
+    found = (status.get("decisions") or ())[:most]
     if found:
         yield "  decisions"
     for one in found:
@@ -130,14 +148,18 @@ def _decisions(status: Object) -> Iterator[str]:
 
 
 def _waits(body: Object) -> Iterator[str]:
-    """Conditions that are not as they should be, proposals and warnings: each with what the operator says of it."""
-    status = body.get("status") or {}
-    for one in status.get("conditions") or ():
-        if one.get("status") == "False" and one.get("type") in _WAITED_FOR:
-            yield f"  waits       {one['type']} {one.get('reason')}: {one.get('message', '')}"
-    proposal = (status.get("rollout") or {}).get("proposal")
+    """What is wrong, proposals and warnings: each with what the operator says of it, and what to do."""
+    for one in faults_of(body):
+        yield f"  waits       {one.source} {one.reason}: {one.message}"
+        yield from _next(one)
+    proposal = ((body.get("status") or {}).get("rollout") or {}).get("proposal")
     if proposal:
         yield f"  proposes    {proposal.get('message', '')}"
         yield f"              speculative approve {body['metadata']['name']} -n {body['metadata']['namespace']}"
-    for one in status.get("warnings") or ():
-        yield f"  warning     {one.get('reason')}: {one.get('message')}"
+    for one in warnings_of(body):
+        yield f"  warning     {one.reason}: {one.message}"
+
+
+def _next(one: Finding) -> Iterator[str]:
+    if one.next:
+        yield f"  next        {one.next}"

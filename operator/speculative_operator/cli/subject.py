@@ -1,7 +1,7 @@
 """What a command works on: a SpeculativeDeployment with facts of it -> engine, policy and a session that decides.
 
-Used by `tune`, `replay` and `simulate`. Reads what the operator would, refuses what the operator would refuse, but for
-where the weights lie and what the cluster makes of them: nothing is served here.
+Used by `tune`, `replay`, `simulate` and `plan`. Reads what the operator would, refuses what the operator would refuse,
+but for where the weights lie and what the cluster makes of them: nothing is served here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.picking import choose, drawn
+from speculative_operator.engines.picking import choose, with_entry
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.pairing.catalogue import packaged
+from speculative_operator.pairing.catalogue import Catalogue, packaged
 from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.replay.session import Session
 
@@ -44,9 +44,10 @@ class Subject:
         return Session(self.engine, self.policy)
 
 
-def subject(body: Any, facts: Any = None) -> Subject:
-    """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. Raises SpecError."""
-    spec = _picked(to_domain(whole(body)))
+def subject(body: Any, facts: Any = None, rows: Catalogue | None = None) -> Subject:
+    """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. `rows`: speculators to
+    pick from. Raises SpecError."""
+    spec = _picked(to_domain(whole(body)), rows or packaged())
     given = _facts(facts)
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
@@ -56,21 +57,23 @@ def subject(body: Any, facts: Any = None) -> Subject:
     return Subject(spec, engine, policy_of(spec, knobs=knobs, facts=pair), tuple(stated.unknown(given)))
 
 
-def _picked(spec: DeploymentSpec) -> DeploymentSpec:
-    """Where the spec leaves its speculator to the operator: with what the package's rows have for the verifier's name.
+def _picked(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
+    """Where the spec leaves its speculator to the operator: with what the rows have for the verifier's name.
     Raises SpecError where they have nothing."""
     if not spec.auto_speculator:
         return spec
-    choice = choose(spec, packaged())
+    choice = choose(spec, rows)
     if choice.entry is None:
         raise SpecError("spec.speculator.auto", True, choice.reason)
-    return drawn(spec, choice.entry)
+    return with_entry(spec, choice.entry)
 
 
 def whole(body: Any) -> dict[str, Any]:
     """An object with metadata, of whatever part of one was given."""
     if not isinstance(body, Mapping):
         raise SpecError("spec", body, "use a SpeculativeDeployment, or its spec")
+    if not body:
+        raise SpecError("spec", body, "it is empty; write at least verifier, with its model")
     kind = body.get("kind", names.KIND)
     if kind != names.KIND:
         raise SpecError("kind", kind, f"use {names.KIND}")

@@ -13,7 +13,7 @@ def write(out: TextIO, headers: Row, rows: Sequence[Row], numbers: frozenset[int
     """A table with its headers; columns `numbers` are flush right.
 
     On a terminal, where `rich` is installed, with its lines and as wide as that is; otherwise aligned by spaces, so
-    that it can be cut and searched. Cells are printed as they are, never as markup.
+    that it can be cut and searched. Cells are printed whole and as they are, never as markup.
     """
     if out.isatty() and _rich(out, headers, rows, numbers):
         return
@@ -36,7 +36,7 @@ def _rich(out: TextIO, headers: Row, rows: Sequence[Row], numbers: frozenset[int
         return False
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, header in enumerate(headers):
-        table.add_column(Text(header), justify="right" if column in numbers else "left")
+        table.add_column(Text(header), justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console(file=out, no_color="NO_COLOR" in os.environ).print(table)

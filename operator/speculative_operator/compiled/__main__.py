@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run with `argv` (default: the process's arguments); the exit status."""
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGTERM, _end)
     os.umask(0)
     store = Store(options.volume, f"{options.key}-{machine()}")
     folders = tuple(options.folder)
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         time.sleep(3600)  # a container that ends would be started again, and the pod not be ready meanwhile
 
 
-def _ended(*_: object) -> NoReturn:
+def _end(*_: object) -> NoReturn:
     os._exit(0)
 
 

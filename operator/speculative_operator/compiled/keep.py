@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speculative_operator.compiled.seed import MARK, unseed
-from speculative_operator.compiled.store import Store, TornError, listed
+from speculative_operator.compiled.store import Store, TornError, list_files
 
 POLL_SECONDS = 5.0
 QUIET_SECONDS = 60.0
@@ -52,7 +52,7 @@ def keep(watch: Watch, pause: Callable[[float], None] = time.sleep) -> None:
         pause(wait)
         for _ in range(_TRIES):
             _settle(watch, pause)
-            if _published(watch):
+            if _publish(watch):
                 break
     while True:
         pause(TOUCH_SECONDS)
@@ -100,12 +100,12 @@ def _settle(watch: Watch, pause: Callable[[float], None]) -> None:
 
 def _seen(watch: Watch) -> object:
     try:
-        return listed(watch.target, watch.folders)
+        return list_files(watch.target, watch.folders)
     except OSError:
         return None
 
 
-def _published(watch: Watch) -> bool:
+def _publish(watch: Watch) -> bool:
     """False where another try is worth it."""
     try:
         generation = watch.store.publish(watch.target, watch.folders, watch.name)
@@ -116,12 +116,12 @@ def _published(watch: Watch) -> bool:
         return False
     except OSError as error:
         _log.warning("cannot publish compiled code, the engine runs on without: %s", error)
-        return not _collected(watch)  # a full volume may have room by now
-    _collected(watch)
+        return not _collect(watch)  # a full volume may have room by now
+    _collect(watch)
     return True
 
 
-def _collected(watch: Watch) -> bool:
+def _collect(watch: Watch) -> bool:
     """True where something went that nobody uses."""
     try:
         gone = watch.store.collect()

@@ -33,7 +33,7 @@ def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
         tried: list[str] = []
         while left := [one for one in store.generations() if one not in tried]:
             # Looked for again: what is found may go while it is copied, because a newer one has just come.
-            if _filled(store, left[0], target, folders):
+            if _fill(store, left[0], target, folders):
                 _log.info("restored compiled code of %s %s", store.key, left[0])
                 return left[0]
             tried.append(left[0])
@@ -65,7 +65,7 @@ def unseed(target: Path, folders: tuple[str, ...]) -> None:
         (target / MARK).unlink()
 
 
-def _filled(store: Store, generation: str, target: Path, folders: tuple[str, ...]) -> bool:
+def _fill(store: Store, generation: str, target: Path, folders: tuple[str, ...]) -> bool:
     stage = target / _STAGE
     try:
         _room(store, generation, target)
@@ -74,7 +74,7 @@ def _filled(store: Store, generation: str, target: Path, folders: tuple[str, ...
         store.copy_out(generation, stage)
         # First, so that whatever is in place of a start that is ended in between can be taken away again.
         (target / MARK).write_text(generation, encoding="utf-8")
-        _placed(stage, target, folders)
+        _place(stage, target, folders)
     except (TornError, FileNotFoundError) as error:
         _log.warning("compiled code %s is incomplete or was removed meanwhile: %s", generation, error)
         with contextlib.suppress(OSError):
@@ -89,7 +89,7 @@ def _filled(store: Store, generation: str, target: Path, folders: tuple[str, ...
     return False
 
 
-def _placed(stage: Path, target: Path, folders: tuple[str, ...]) -> None:
+def _place(stage: Path, target: Path, folders: tuple[str, ...]) -> None:
     for folder in folders:
         if not (stage / folder).exists():
             continue

@@ -75,7 +75,7 @@ class Found:
     """ns"""
 
 
-def listed(source: Path, folders: tuple[str, ...]) -> tuple[Found, ...]:
+def list_files(source: Path, folders: tuple[str, ...]) -> tuple[Found, ...]:
     """Regular files below `folders` of `source`, by path; none of links, locks and files that are being written."""
     found = []
     for folder in folders:
@@ -123,7 +123,7 @@ class Store:
         for one in self.entries(generation):
             file = target / one.path
             _open_folders(target, file.parent)
-            size, digest = _copied(self._home / generation / _FILES / one.path, file)
+            size, digest = _copy(self._home / generation / _FILES / one.path, file)
             if (size, digest) != (one.bytes, one.sha256):
                 raise TornError(f"{one.path} differs from what was published")
             file.chmod(_OPEN_FILE)
@@ -141,7 +141,7 @@ class Store:
 
         `name` tells this writer from others. Raises TornError where files changed meanwhile or are too many.
         """
-        files = listed(source, folders)
+        files = list_files(source, folders)
         if not files or self.holds(files):
             return ""
         total = sum(one.bytes for one in files)
@@ -152,12 +152,12 @@ class Store:
         stage = self.root / "partial" / f"{self.key}.{generation}"
         try:
             entries = [self._written(source, stage / _FILES, one) for one in files]
-            if listed(source, folders) != files:
+            if list_files(source, folders) != files:
                 raise TornError("files changed while they were read")
             _write(stage / _MANIFEST, json.dumps([[one.path, one.bytes, one.sha256] for one in entries]).encode())
             _open_folders(self.root, self._home)
             stage.rename(self._home / generation)
-            _synced(self._home)
+            _sync(self._home)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
         return generation
@@ -165,7 +165,7 @@ class Store:
     def _written(self, source: Path, target: Path, one: Found) -> Entry:
         file = target / one.path
         _open_folders(self.root, file.parent)
-        size, digest = _copied(source / one.path, file, sync=True)
+        size, digest = _copy(source / one.path, file, sync=True)
         file.chmod(_OPEN_FILE)
         return Entry(one.path, size, digest)
 
@@ -243,7 +243,7 @@ def _open_folders(root: Path, folder: Path) -> None:
             one.chmod(_OPEN_FOLDER)
 
 
-def _copied(source: Path, target: Path, *, sync: bool = False) -> tuple[int, str]:
+def _copy(source: Path, target: Path, *, sync: bool = False) -> tuple[int, str]:
     """Bytes and SHA-256 of what was copied."""
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as reader, target.open("wb") as writer:
@@ -265,7 +265,7 @@ def _write(file: Path, content: bytes) -> None:
     file.chmod(_OPEN_FILE)
 
 
-def _synced(folder: Path) -> None:
+def _sync(folder: Path) -> None:
     with contextlib.suppress(OSError):  # not every file system syncs folders
         handle = os.open(folder, os.O_RDONLY)
         try:

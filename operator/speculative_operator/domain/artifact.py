@@ -109,14 +109,14 @@ class ModelFacts:
             pin=Pin(Scheme(pin["scheme"]), str(pin["location"]), str(pin["asked"]), str(pin["resolved"])),
             config=dict(data.get("config") or {}),
             generation=dict(data.get("generation") or {}),
-            tokenizer=TokenizerFacts(**_known(TokenizerFacts, tokenizer)),
-            weights=WeightFacts(**_known(WeightFacts, weights), shapes=shapes),
+            tokenizer=TokenizerFacts(**_fields_of(TokenizerFacts, tokenizer)),
+            weights=WeightFacts(**_fields_of(WeightFacts, weights), shapes=shapes),
             base_models=tuple(str(name) for name in data.get("base_models") or ()),
             relation=str(data.get("relation") or ""),
         )
 
 
-def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `kind` in `data`: a newer Job may tell more."""
     names = {one.name for one in fields(kind)}
     return {name: value for name, value in data.items() if name in names}

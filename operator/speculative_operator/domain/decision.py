@@ -73,6 +73,9 @@ class Estimate:
     """Tokens per second of pods without any speculator against the table in force, over the loads of late."""
     cost_per_thousand_tokens: float | None = None
     """In the currency of spec.accelerator.hourlyCost, at the speed seen."""
+    load_within_target: float | None = None
+    """Scheduled requests per replica up to which the target of TPOT is predicted to be kept, as far as that can be told
+    from the load seen."""
 
 
 @dataclass(frozen=True, slots=True)

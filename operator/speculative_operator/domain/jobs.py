@@ -60,7 +60,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """None while nothing comes."""
+        """Seconds until the download ends at its present rate; None while nothing comes."""
         return max(self.total - self.bytes, 0) / self.rate if self.rate > 0 else None
 
 
@@ -80,7 +80,7 @@ class JobSeen:
     """Why its pod does not run, for people: unschedulable, image not pulled; empty otherwise."""
 
 
-def encoded(result: Mapping[str, Any]) -> str:
+def encode(result: Mapping[str, Any]) -> str:
     """`result` as a termination message. Raises ValueError when it is too long for one."""
     packed = base64.b64encode(zlib.compress(json.dumps(result, separators=(",", ":")).encode(), 9)).decode()
     if len(packed) + len(_MARK) > MOST_BYTES:
@@ -88,7 +88,7 @@ def encoded(result: Mapping[str, Any]) -> str:
     return _MARK + packed
 
 
-def decoded(message: str) -> Mapping[str, Any] | None:
+def decode(message: str) -> Mapping[str, Any] | None:
     """The result in a termination message; None where there is none, whatever was written instead."""
     try:
         unpacked = zlib.decompressobj()

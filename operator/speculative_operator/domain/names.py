@@ -35,6 +35,8 @@ ANNOTATION_POKE = f"{GROUP}/table-version"
 ANNOTATION_TABLE = f"{GROUP}/table"
 """On the Deployment (the object, never the template) where the table is part of the pod template: which one that is;
 and where the tuner has pods run without a drafter: which one waits."""
+ANNOTATION_DEADLINE = f"{GROUP}/progress-deadline"
+"""On the ServingRuntime: seconds that pods may take to become ready; KServe's Deployment has no such field."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
 
@@ -55,6 +57,8 @@ VARIANT_SPECULATIVE = "speculative"
 SERVING_PORT = 8000
 """Port of the engine's HTTP server, which serves the API and its metrics."""
 SERVING_PORT_NAME = "http"
+KSERVE_PORT = 8080
+"""The same port in pods that KServe makes: proxies and monitors of OpenShift AI look for the engine there."""
 TELEMETRY_PORT = 8001
 """Port on which the payload in the engine's process exports what the engine's own counters hide."""
 TELEMETRY_PORT_NAME = "step-metrics"
@@ -90,6 +94,11 @@ HOLD_CONTAINER = "weights-hold"
 def child(name: str, suffix: str = "") -> str:
     """Name of a child of the object `name`: the name itself, or with `-suffix`."""
     return f"{name}-{suffix}" if suffix else name
+
+
+def made_by_kserve(name: str) -> str:
+    """Name of the Deployment that KServe makes for the InferenceService `name`."""
+    return f"{name}-predictor"
 
 
 def selector(name: str) -> dict[str, str]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+LABEL = "^[a-zA-Z_][a-zA-Z0-9_]*$"
+"""Pattern of a label's name."""
 _ESCAPE = r'\\(?:[abfnrtv\\"]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})'
 _MATCHER = rf'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|{_ESCAPE})*"\s*'
 _MATCHERS = re.compile(f"{_MATCHER}(?:,{_MATCHER})*")
@@ -14,7 +16,7 @@ OURS = ("__name__", "namespace", "pod")
 """Labels that the operator itself matches."""
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """`text` as a string of PromQL, without the quotes around it."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 

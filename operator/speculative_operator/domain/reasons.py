@@ -52,6 +52,7 @@ class Reason(StrEnum):
     ENGINE_VERSION_DIFFERS = "EngineVersionDiffers"
     TABLE_NOT_IN_FORCE = "TableNotInForce"
     UNSUPPORTED_TARGET = "UnsupportedTarget"
+    INFERENCE_SERVICE_NOT_READY = "InferenceServiceNotReady"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
     FORBIDDEN = "Forbidden"
@@ -153,7 +154,10 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version. If they do not re-read "
     "their table, the message names the annotation that makes the operator treat them as that release.",
     Reason.TABLE_NOT_IN_FORCE: "A serving pod has not activated the newest table; the message names the pod.",
-    Reason.UNSUPPORTED_TARGET: "This release does not support the value of spec.target.",
+    Reason.UNSUPPORTED_TARGET: "This release does not support the value of spec.target, or the cluster lacks its "
+    "kinds: the message names them.",
+    Reason.INFERENCE_SERVICE_NOT_READY: "All pods are ready, but KServe or OpenShift AI does not report the "
+    "InferenceService as ready: the message quotes why.",
     Reason.UNSUPPORTED_SOURCE: "The model cannot be served from this source; the message has the remedy.",
     Reason.NAME_CONFLICT: "An object that this one does not own has the name of a child.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message has verb and resource.",

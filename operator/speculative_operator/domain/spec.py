@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from speculative_operator.domain.names import CACHE_FOLDER
+from speculative_operator.domain.inference_service import InferenceServiceSettings
+from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor, vendor_of
 
@@ -362,6 +363,7 @@ class DeploymentSpec:
     rollout_window: DailyWindow | None = None
     """When the tuner may interrupt serving, where it may at all; None: at any time."""
     target: Target = Target.DEPLOYMENT
+    inference_service: InferenceServiceSettings = field(default_factory=InferenceServiceSettings)
     template: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
     adopt: str = ""
@@ -375,7 +377,12 @@ class DeploymentSpec:
     def key(self) -> tuple[str, str]:
         return (self.namespace, self.name)
 
-    def without_drafter(self) -> DeploymentSpec:
+    @property
+    def port(self) -> int:
+        """Of the engine's HTTP server."""
+        return KSERVE_PORT if self.target is Target.INFERENCE_SERVICE else SERVING_PORT
+
+    def without_speculator(self) -> DeploymentSpec:
         """As it would be with mode Off: what pods are made of while the tuner has them run without a drafter.
 
         The same pods, labels included, so that a user who then sets mode Off replaces none.

@@ -1,4 +1,4 @@
-"""Adapters: one per inference engine behind one Protocol. Pure; used by render, reconcile and shell."""
+"""Adapters: one `Engine` for each inference engine. Pure; used by render, reconcile and shell."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ An adapter is pure: it turns a spec and a table into a container, and raw sample
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -94,29 +94,10 @@ class EngineContainer:
     image_mounts: tuple[ImageMount, ...] = ()
 
 
-class Engine(Protocol):
-    """One inference engine. Every method is pure and safe to call on any spec that has passed the API."""
+class Read(Protocol):
+    """How an engine's metrics become windows."""
 
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """Exact names of the series that `read` wants."""
-
-    def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
-        """Everything that hinders serving; empty when `container` may be used."""
-
-    def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
-        """What a user should know of a spec that is not refused; empty for most."""
-
-    def knobs(self, spec: DeploymentSpec) -> KnobSpace:
-        """Tables that the tuner may choose, and how they reach the engine."""
-
-    def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
-        """The container that serves `spec` with `table` in force.
-
-        With the Live actuator the result does not depend on `table`; with Table and Restart it does.
-        """
-
-    def read(
+    def __call__(
         self,
         series: Sequence[Series],
         pods: Collection[str],
@@ -129,3 +110,23 @@ class Engine(Protocol):
         `since` holds the unix time of the last sample consumed per pod (`PodWindow.end`); a pod that is not in it
         gets the longest window that the samples allow. `now` is unix time, `stale_after` seconds.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One inference engine. Every function is pure and safe to call on any spec that has passed the API."""
+
+    metric_names: tuple[str, ...]
+    """Exact names of the series that `read` wants."""
+    refusals: Callable[[DeploymentSpec], tuple[Refusal, ...]]
+    """Everything that hinders serving; empty when `container` may be used."""
+    notices: Callable[[DeploymentSpec], tuple[Notice, ...]]
+    """What a user should know of a spec that is not refused; empty for most."""
+    knobs: Callable[[DeploymentSpec], KnobSpace]
+    """Tables that the tuner may choose, and how they reach the engine."""
+    container: Callable[[DeploymentSpec, KTable], EngineContainer]
+    """The container that serves a spec by the active table. Raises ValueError for sources or accelerators of a spec
+    that `refusals` refuses. With the Live actuator the result does not depend on the table; otherwise it does."""
+    read: Read
+    as_found: bool = False
+    """True for an adapter that goes by what pods reported: their release, and that they re-read no table."""

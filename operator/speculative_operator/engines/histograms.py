@@ -52,12 +52,12 @@ def histogram(tracks: Iterable[Series], start: float, end: float) -> Histogram:
         sets.setdefault(labels, []).append(track)
     try:
         found = [grown for own in sets.values() if (grown := _grown(own, start, end))]
-        return _added(found)
+        return _sum(found)
     except _UnusableError:
         return ()
 
 
-def _added(found: Sequence[Mapping[float, float]]) -> Histogram:
+def _sum(found: Sequence[Mapping[float, float]]) -> Histogram:
     bounds = sorted(found[0]) if found else []
     if any(sorted(one) != bounds for one in found) or (bounds and bounds[-1] != math.inf):
         raise _UnusableError("buckets differ, or the last one is missing")
@@ -73,7 +73,7 @@ def _grown(tracks: Iterable[Series], start: float, end: float) -> dict[float, fl
     news: set[bool] = set()
     low, high = start - SAME_SCRAPE_SECONDS, end + SAME_SCRAPE_SECONDS
     for track in tracks:
-        bound = _bound(track.labels.get(_LE, ""))
+        bound = _parse_bound(track.labels.get(_LE, ""))
         inside = sorted(sample for sample in track.samples if low <= sample[0] <= high)
         if not inside or inside[-1][0] < end - SAME_SCRAPE_SECONDS or bound in grown:
             raise _UnusableError("a bucket ends before the window, or is there twice")
@@ -90,7 +90,7 @@ def _grown(tracks: Iterable[Series], start: float, end: float) -> dict[float, fl
     return grown
 
 
-def _bound(text: str) -> float:
+def _parse_bound(text: str) -> float:
     try:
         bound = float(text)
     except ValueError:

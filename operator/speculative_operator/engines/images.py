@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, EngineType
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.version import Version, parse
@@ -22,6 +22,9 @@ _USER = 2000
 """vllm/vllm-openai is prepared for this id (docs/deployment/docker.md of vLLM). In the other images it is an id that
 owns nothing: they would start as root otherwise, and caches and HOME lie in the cache volume anyway."""
 _SERVE = ("vllm", "serve")
+API_SERVER = ("python", "-m", "vllm.entrypoints.openai.api_server")
+"""The entry point of the platform's own runtimes, in whose images it is proven (kserve-vllmserver of KServe,
+vllm-cuda-runtime of OpenShift AI). It takes no model by position."""
 _NEURON = "public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:"
 _NEURON_SOURCE = "AWS Neuron documentation 2.33, deep learning containers for vLLM"
 _VLLM_DOCS = "vllm-project/vllm docs/getting_started/installation/"
@@ -201,6 +204,8 @@ def limits_of(spec: DeploymentSpec) -> dict[str, str]:
 
 def command_of(spec: DeploymentSpec) -> tuple[str, ...]:
     """The container's entry point; empty where the image's own is the engine."""
+    if spec.target is Target.INFERENCE_SERVICE and spec.engine.type is EngineType.VLLM:
+        return API_SERVER
     return needs_of(spec).command.get(spec.engine.type, ())
 
 
@@ -226,6 +231,15 @@ def image_of(spec: DeploymentSpec) -> str:
     return found.reference.format(version=_tag(spec.engine.version))
 
 
+def mirror_of(reference: str, registry: str) -> str:
+    """The public image `reference` as `registry` (HOST, or HOST/FOLDER) mirrors it; as it is where that is empty."""
+    if not registry:
+        return reference
+    first, _, rest = reference.partition("/")
+    named = rest and ("." in first or ":" in first)  # else the name has no registry: that of Docker is meant
+    return f"{registry.rstrip('/')}/{rest if named else reference}"
+
+
 def user_of(spec: DeploymentSpec) -> int | None:
     """User id for the stock image; None for the user's own, which knows itself."""
     found = stock(spec)
@@ -246,13 +260,13 @@ def refusal(spec: DeploymentSpec) -> Refusal | None:
 def _speaks_of(image: Image, spec: DeploymentSpec, version: Version) -> bool:
     return (
         image.engine is spec.engine.type
-        and image.vendor is _published_as(spec.accelerator.vendor)
+        and image.vendor is _image_vendor(spec.accelerator.vendor)
         and image.since <= version
         and (image.before is None or version < image.before)
     )
 
 
-def _published_as(vendor: Vendor) -> Vendor:
+def _image_vendor(vendor: Vendor) -> Vendor:
     """Resources that are not known here are mostly shares of NVIDIA GPUs under another name, so they get its image."""
     return Vendor.NVIDIA if vendor is Vendor.OTHER else vendor
 

@@ -6,10 +6,9 @@ Called by `reconcile.picking`, `cli.check` and `cli.subject`. What was picked be
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
-from hashlib import sha256
 
+from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, ModelSource, Scheme, Speculator
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
@@ -17,12 +16,8 @@ from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pic
 
 Key = tuple[str, Method]
 """URI in lower case, and method."""
-KEPT = 2048
-"""Choices kept, the latest used."""
 _OPEN = (Mode.AUTO, Mode.RECOMMEND)
 """Modes in which K is the operator's to choose, and the catalogue's K where it starts."""
-
-_choices: OrderedDict[tuple[object, ...], Choice] = OrderedDict()
 
 
 def choose(
@@ -32,20 +27,23 @@ def choose(
     *,
     without: frozenset[Key] = frozenset(),
     only: Key | None = None,
+    memo: Memo | None = None,
 ) -> Choice:
     """The entry to take for the verifier of `spec`, of those that its engine serves: none of `without`, or `only` one.
 
-    Kept: at rest the same is asked at every tick, and engines take milliseconds to say what they serve.
+    `memo` has what was chosen lately: engines take milliseconds to say what they serve.
     """
     asked = replace(spec, generation=0, replicas=1, paused=False)
-    key = (among, sha256(repr(asked).encode("utf-8", "surrogatepass")).digest(), base_models, without, only)
-    found = _choices.pop(key, None)
-    if found is None:
-        found = _chosen(asked, among, base_models, without, only)
-        while len(_choices) >= KEPT:
-            _choices.popitem(last=False)
-    _choices[key] = found
-    return found
+    engine = engine_for(spec)
+
+    def serves(entry: Entry) -> bool:
+        key = key_of(entry)
+        asked_for = key not in without and only in (None, key)
+        return asked_for and not hindrance(with_entry(asked, entry), engine)
+
+    key = ("choose", among, digest(asked), base_models, without, only)
+    uri = spec.verifier.source.uri
+    return (memo or Memo()).get(key, lambda: pick(uri, base_models, serves, among=among))
 
 
 def key_of(entry: Entry) -> Key:
@@ -53,26 +51,9 @@ def key_of(entry: Entry) -> Key:
     return (entry.uri.lower(), entry.method)
 
 
-def _chosen(
-    spec: DeploymentSpec,
-    among: Catalogue,
-    base_models: tuple[str, ...],
-    without: frozenset[Key],
-    only: Key | None,
-) -> Choice:
-    engine = engine_for(spec)
-
-    def serves(entry: Entry) -> bool:
-        key = key_of(entry)
-        asked_for = key not in without and only in (None, key)
-        return asked_for and not hindrance(drawn(spec, entry), engine)
-
-    return pick(spec.verifier.source.uri, base_models, serves, among=among)
-
-
-def drawn(spec: DeploymentSpec, entry: Entry) -> DeploymentSpec:
+def with_entry(spec: DeploymentSpec, entry: Entry) -> DeploymentSpec:
     """`spec` with the speculator of `entry`, starting at its K."""
-    return with_drafter(spec, speculator(entry.method, entry.uri, one_pass=entry.one_pass), entry.k)
+    return with_speculator(spec, speculator(entry.method, entry.uri, one_pass=entry.one_pass), entry.k)
 
 
 def speculator(method: Method, uri: str, *, one_pass: bool) -> Speculator:
@@ -81,7 +62,7 @@ def speculator(method: Method, uri: str, *, one_pass: bool) -> Speculator:
     return Speculator(method, ModelSource(Scheme(scheme), location) if uri else None, parallel_drafting=one_pass)
 
 
-def with_drafter(spec: DeploymentSpec, drafter: Speculator | None, k: int | None) -> DeploymentSpec:
+def with_speculator(spec: DeploymentSpec, drafter: Speculator | None, k: int | None) -> DeploymentSpec:
     """`spec` with `drafter`; `k` is where tuning starts, unless the spec says or fixes it."""
     speculation = spec.speculation
     if k is not None and speculation.num_speculative_tokens is None and speculation.mode in _OPEN:

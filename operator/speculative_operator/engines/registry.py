@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from speculative_operator.domain.promql import one_of, quoted
+from speculative_operator.domain.promql import one_of, quote
 from speculative_operator.domain.spec import DeploymentSpec, EngineType
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.sglang.adapter import SglangEngine
+from speculative_operator.engines.sglang import adapter as sglang
 from speculative_operator.engines.targets import TARGET_LABELS
-from speculative_operator.engines.tensorrt_llm.adapter import TensorRtLlmEngine
-from speculative_operator.engines.tgi.adapter import TgiEngine
+from speculative_operator.engines.tensorrt_llm import adapter as tensorrt_llm
+from speculative_operator.engines.tgi import adapter as tgi
+from speculative_operator.engines.vllm import adapter as vllm
 from speculative_operator.engines.vllm import pieces, telemetry, tried
-from speculative_operator.engines.vllm.adapter import VllmEngine
 
 ENGINES: dict[EngineType, Engine] = {
-    EngineType.VLLM: VllmEngine(),
-    EngineType.SGLANG: SglangEngine(),
-    EngineType.TENSORRT_LLM: TensorRtLlmEngine(),
-    EngineType.TGI: TgiEngine(),
+    EngineType.VLLM: vllm.ENGINE,
+    EngineType.SGLANG: sglang.ENGINE,
+    EngineType.TENSORRT_LLM: tensorrt_llm.ENGINE,
+    EngineType.TGI: tgi.ENGINE,
 }
 
 
@@ -54,18 +54,22 @@ def query(
     cells: bool = True,
     address_label: str = "",
     matchers: str = "",
+    labels: tuple[str, str] | None = ("namespace", "pod"),
 ) -> str:
     """One PromQL selector for the raw samples of `pods` (name -> IP addresses) over the last `range_seconds`.
 
     A plain range selector: no rate(), no increase(), which extrapolate. Ask it with an instant query. Without `cells`
     each pod has some forty series at most. With `address_label` only targets at the pods' addresses are asked for;
-    `matchers` are added as they stand.
+    `matchers` are added as they stand; `labels` hold the namespace and the pod; None asks for
+    addresses alone.
     """
     wanted = sorted(name for name in NAMES if cells or name not in CELLS)
     seconds = max(1, math.ceil(range_seconds))
-    parts = [f'__name__=~"{"|".join(wanted)}"', f'namespace="{quoted(namespace)}"', f'pod=~"{quoted(one_of(pods))}"']
+    parts = [f'__name__=~"{"|".join(wanted)}"']
+    if labels is not None:
+        parts += [f'{labels[0]}="{quote(namespace)}"', f'{labels[1]}=~"{quote(one_of(pods))}"']
     if address_label:
         hosts = [f"[{ip}]" if ":" in ip else ip for own in pods.values() for ip in own]
         bare = [ip for own in pods.values() for ip in own if ":" in ip]
-        parts.append(f'{address_label}=~"({quoted(one_of((*hosts, *bare)))})(:[0-9]+)?"')
+        parts.append(f'{address_label}=~"({quote(one_of((*hosts, *bare)))})(:[0-9]+)?"')
     return f"{{{','.join((*parts, *filter(None, (matchers,))))}}}[{seconds}s]"

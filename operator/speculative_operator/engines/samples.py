@@ -62,7 +62,7 @@ class Cut:
 
     def delta(self, name: str, **labels: str) -> float:
         """Growth of a counter, summed over the series that carry `labels` (engines, models, causes). 0 if absent."""
-        return math.fsum(track.samples[-1][1] - track.samples[0][1] for track in self._chosen(name, labels))
+        return math.fsum(track.samples[-1][1] - track.samples[0][1] for track in self._select(name, labels))
 
     def delta_by(self, name: str, label: str) -> dict[str, float]:
         """Growth of a counter for each value of `label`."""
@@ -71,10 +71,10 @@ class Cut:
 
     def sampled(self, name: str, combine: Callable[[Iterable[float]], float] = math.fsum) -> float | None:
         """Mean of a gauge over the scrapes after `start`, combined over engines; None if absent."""
-        means = [math.fsum(v for _, v in t.samples) / len(t.samples) for t in self._chosen(name, {})]
+        means = [math.fsum(v for _, v in t.samples) / len(t.samples) for t in self._select(name, {})]
         return combine(means) if means else None
 
-    def _chosen(self, name: str, labels: Mapping[str, str]) -> list[Series]:
+    def _select(self, name: str, labels: Mapping[str, str]) -> list[Series]:
         named = self._by_name.get(name, [])
         if not labels:
             return named
@@ -87,7 +87,7 @@ def cut(series: Sequence[Series], need: Need, since: float | None, now: float, s
     Raises UnreadableError: MetricsMissing, Stale, Partial or Absurd, CounterReset, or, when there is no second scrape
     yet, Starting (the first one) or CollectingEvidence (nothing new since the last window).
     """
-    tracks = [_ordered(track) for track in series if track.samples]
+    tracks = [_sort(track) for track in series if track.samples]
     timed = [track for track in tracks if track.name not in need.infos]
     if not timed:
         raise UnreadableError(Reason.METRICS_MISSING, "no samples")
@@ -102,7 +102,7 @@ def cut(series: Sequence[Series], need: Need, since: float | None, now: float, s
     return Cut(start, end, (*pieces, *infos))
 
 
-def _ordered(track: Series) -> Series:
+def _sort(track: Series) -> Series:
     if not all(math.isfinite(time) for time, _ in track.samples):
         raise UnreadableError(Reason.METRICS_ABSURD, f"{track.name} has a sample without a time")
     return Series(track.name, track.labels, tuple(sorted(track.samples, key=lambda sample: sample[0])))

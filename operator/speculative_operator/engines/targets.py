@@ -61,7 +61,7 @@ def _target(track: Series) -> tuple[str, ...]:
 
 def _check_one_process(one: Sequence[Series], other: Sequence[Series], need: Need) -> None:
     """Two looks at one counter never fall, whoever looked when; two looks at one fact say the same."""
-    ours, theirs = _named(one), _named(other)
+    ours, theirs = _by_name(one), _by_name(other)
     for name in sorted(set(ours) & set(theirs) - need.gauges):
         if name in need.infos:
             alike = _facts(ours[name], theirs[name])
@@ -83,7 +83,7 @@ def _where(tracks: Sequence[Series]) -> str:
     return " ".join(f"{name}={labels[name]}" for name in ("job", "instance") if name in labels)
 
 
-def _named(tracks: Iterable[Series]) -> dict[str, list[Series]]:
+def _by_name(tracks: Iterable[Series]) -> dict[str, list[Series]]:
     found: dict[str, list[Series]] = {}
     for track in tracks:
         if track.samples:

@@ -46,6 +46,8 @@ class Choice:
     match: Match | None = None
     others: int = 0
     """Entries that would have done, too."""
+    chosen: str = ""
+    """What was picked and why, without the verb; empty where nothing was."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,7 +58,7 @@ class Catalogue:
 
     def known(self, verifier: str, base_models: tuple[str, ...] = ()) -> tuple[tuple[Match, Entry], ...]:
         """`for_verifier` among these rows, kept: it is asked at every tick of every object."""
-        return _known(self, verifier, base_models)
+        return _find_entries(self, verifier, base_models)
 
 
 def catalogue_of(extra: str, name: str = "extra rows") -> Catalogue:
@@ -67,7 +69,7 @@ def catalogue_of(extra: str, name: str = "extra rows") -> Catalogue:
 @cache
 def packaged() -> Catalogue:
     """The package's rows alone."""
-    return Catalogue(_packaged())
+    return Catalogue(_built_in_rows())
 
 
 def entries(extra: str = "", name: str = "extra rows") -> tuple[Entry, ...]:
@@ -78,7 +80,7 @@ def entries(extra: str = "", name: str = "extra rows") -> tuple[Entry, ...]:
     """
     own = tuple(replace(one, added=True) for one in (parse(extra, name) if extra.strip() else ()))
     replaced = {one.key for one in own}
-    return (*own, *(one for one in _packaged() if one.key not in replaced))
+    return (*own, *(one for one in _built_in_rows() if one.key not in replaced))
 
 
 def for_verifier(
@@ -106,29 +108,32 @@ def pick(
     """
     known = (among or packaged()).known(verifier, tuple(base_models))
     if not known:
-        return Choice(None, f"the catalogue has no speculator for {_shown(verifier)}: {REMEDY}")
+        return Choice(None, f"the catalogue has no speculator for {_short_name(verifier)}: {REMEDY}")
     served = [(match, one) for match, one in known if serves is None or serves(one)]
     if not served:
         unserved = ", ".join(sorted({one.method.value for _, one in known}))
-        reason = f"the catalogue has only {unserved} for {_shown(verifier)}, which this engine does not serve: {REMEDY}"
+        reason = (
+            f"the catalogue has only {unserved} for {_short_name(verifier)}, which this engine does not serve: {REMEDY}"
+        )
         return Choice(None, reason)
     match, entry = served[0]
     place = _place(len(served), len(known), asked=serves is not None)
-    return Choice(entry, _reason(match, entry, verifier, place), match, len(served) - 1)
+    chosen = _describe_choice(match, entry, verifier, place)
+    return Choice(entry, f"picked {chosen}", match, len(served) - 1, chosen)
 
 
 @lru_cache(maxsize=4096)
-def _known(catalogue: Catalogue, verifier: str, base_models: tuple[str, ...]) -> tuple[tuple[Match, Entry], ...]:
+def _find_entries(catalogue: Catalogue, verifier: str, base_models: tuple[str, ...]) -> tuple[tuple[Match, Entry], ...]:
     return for_verifier(verifier, base_models, catalogue.entries)
 
 
 @cache
-def _packaged() -> tuple[Entry, ...]:
+def _built_in_rows() -> tuple[Entry, ...]:
     file = resources.files("speculative_operator.pairing").joinpath("data", "catalogue.csv")
     return parse(file.read_text(encoding="utf-8"), "catalogue.csv")
 
 
-def _shown(verifier: str) -> str:
+def _short_name(verifier: str) -> str:
     return verifier.split("://", 1)[-1].split("@", 1)[0]
 
 
@@ -165,12 +170,12 @@ def _place(served: int, known: int, *, asked: bool) -> str:
     return f"first of {served} {'that the engine serves' if asked else 'known'}"
 
 
-def _reason(match: Match, entry: Entry, verifier: str, place: str) -> str:
+def _describe_choice(match: Match, entry: Entry, verifier: str, place: str) -> str:
     what = f"{entry.named} ({entry.method.value})"
     made = {
         Match.EXACT: f"made for {entry.verifier}",
-        Match.DERIVED: f"made for {entry.verifier}, which {_shown(verifier)} is derived from",
-        Match.NAMED: f"made for {entry.verifier}, of which {_shown(verifier)} is a quantization by its name",
+        Match.DERIVED: f"made for {entry.verifier}, which {_short_name(verifier)} is derived from",
+        Match.NAMED: f"made for {entry.verifier}, of which {_short_name(verifier)} is a quantization by its name",
     }[match]
     figures = []
     if entry.trained_for:
@@ -181,4 +186,4 @@ def _reason(match: Match, entry: Entry, verifier: str, place: str) -> str:
     if entry.k is not None:
         figures.append(f"K = {entry.k} by its source")
     figures.append(place)
-    return f"picked {what}: {made}; {'; '.join(figures)}; source: {entry.source}"
+    return f"{what}: {made}; {'; '.join(figures)}; source: {entry.source}"

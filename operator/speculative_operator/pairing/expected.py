@@ -57,7 +57,7 @@ class Profile:
     source: str
 
 
-def expected(speculator: Speculator, workload: Workload, k: int) -> Expected | None:
+def expect(speculator: Speculator, workload: Workload, k: int) -> Expected | None:
     """Acceptance length at `k` drafts for the speculator's method; None where nothing was published for it."""
     method = _PUBLISHED.get(speculator.method, "")
     if speculator.parallel_drafting and method == "eagle3":

@@ -87,6 +87,6 @@ class Verdict:
         return not self.errors
 
 
-def ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Errors, warnings, the rest; within a level in the order given."""
+def sort_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Sorts findings: errors, warnings, the rest; within a level in the order given."""
     return tuple(sorted(findings, key=lambda one: list(Level).index(one.level)))

@@ -32,7 +32,7 @@ class Suggestion:
         return f"{self.field}: {self.value} ({self.why})"
 
 
-def said(
+def describe_fit(
     found: Room,
     length: int,
     each: int,
@@ -50,12 +50,12 @@ def said(
     budget = f"{found.share:.0%} of {_gib(found.memory_bytes)} GiB is {_gib(found.memory_bytes * found.share)} GiB"
     left = found.cache_bytes
     rest = f"minus {weights} and reserve {_gib(found.reserve_bytes)}, leaves {_gib(left)} GiB for the KV cache"
-    text = f"{verdict}: on {where} {budget}; that, {rest}; {_held(found, length, each)}."
+    text = f"{verdict}: on {where} {budget}; that, {rest}; {_memory_sentence(found, length, each)}."
     text += _cost(found, each)
     return text + (f" Uncertain: {'; '.join(unsure)}." if unsure else "")
 
 
-def suggested(
+def suggestions(
     found: Room, length: int, each: int, spec: DeploymentSpec, accelerator: Accelerator, *, fits: bool | None
 ) -> tuple[Suggestion, ...]:
     """What to change, the least change first; nothing where all requests that may run are held."""
@@ -68,7 +68,7 @@ def suggested(
     return ()
 
 
-def known_products(spec: DeploymentSpec) -> list[str]:
+def product_names(spec: DeploymentSpec) -> list[str]:
     """Names of the accelerators of the vendor that the spec asks for."""
     vendor = spec.accelerator.vendor
     names = [row["name"] for row in rows("accelerators")]
@@ -77,7 +77,7 @@ def known_products(spec: DeploymentSpec) -> list[str]:
     return [name for name in names if not name.startswith(_OTHERS)]
 
 
-def _held(found: Room, length: int, each: int) -> str:
+def _memory_sentence(found: Room, length: int, each: int) -> str:
     one = f"a request of {length:,} tokens (maxModelLen) takes {_gib(found.request_bytes(length))} GiB"
     if found.cache_bytes <= 0.0:
         return f"the weights alone exceed the memory, and {one}"
@@ -90,7 +90,7 @@ def _held(found: Room, length: int, each: int) -> str:
 
 def _cost(found: Room, each: int) -> str:
     """What the drafter takes from the KV cache."""
-    now, without = found.tokens(each), found.without_drafter.tokens(each)
+    now, without = found.tokens(each), found.without_speculator.tokens(each)
     if now is None or without is None or without <= now:
         return ""
     return (
@@ -106,14 +106,14 @@ def _remedies(found: Room, length: int, spec: DeploymentSpec, accelerator: Accel
     percent = round(found.share * 100)
     if percent < _MOST_PERCENT and _holds(replace(found, share=_MOST_PERCENT / 100), length):
         yield Suggestion("verifier.gpuMemoryUtilizationPercent", str(_MOST_PERCENT), f"{percent} % leaves too little")
-    if found.drafter.weight_bytes and _holds(found.without_drafter, length):
+    if found.drafter.weight_bytes and _holds(found.without_speculator, length):
         yield Suggestion("speculator", "none, or a smaller one", "the verifier alone fits")
     if ranks := _ranks(found, length):
         count = f"{ranks * spec.verifier.pipeline_parallel_size} x {accelerator.name}"
         yield Suggestion("verifier.tensorParallelSize", str(ranks), f"on {count} it fits")
     products = [
         (other.memory_bytes, name)
-        for name in known_products(spec)
+        for name in product_names(spec)
         if (other := find_accelerator(name)) and _holds(replace(found, memory_bytes=other.memory_bytes), length)
     ]
     if products:

@@ -79,7 +79,7 @@ def caches(config: Mapping[str, Any], widths: Widths, layers: int | None = None)
     if kinds is None:
         return None
     if ratios := sequence(config, "compress_ratios"):
-        return _compressed(config, widths, [ratio for ratio in ratios if isinstance(ratio, int)][: len(kinds)])
+        return _compressed_groups(config, widths, [ratio for ratio in ratios if isinstance(ratio, int)][: len(kinds)])
     counts = {kind: kinds.count(kind) for kind in (_FULL, _WINDOW, _LINEAR, _STATE)}
     if layers is not None:
         counts = {_FULL: layers}
@@ -170,7 +170,7 @@ def _latent(config: Mapping[str, Any], widths: Widths, layers: int) -> tuple[Cac
     return tuple(found)
 
 
-def _compressed(config: Mapping[str, Any], widths: Widths, ratios: list[int]) -> tuple[CacheGroup, ...] | None:
+def _compressed_groups(config: Mapping[str, Any], widths: Widths, ratios: list[int]) -> tuple[CacheGroup, ...] | None:
     size, index = number(config, "head_dim"), number(config, "index_dim") or 0
     if size is None:
         return None

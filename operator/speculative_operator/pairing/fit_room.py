@@ -67,7 +67,7 @@ class Room:
         return self.memory_bytes * self.share - self.reserve_bytes - held
 
     @property
-    def without_drafter(self) -> Room:
+    def without_speculator(self) -> Room:
         return replace(self, drafter=Holding(), drafts=0)
 
     def request_bytes(self, tokens: float) -> float:
@@ -76,7 +76,7 @@ class Room:
         return sum(one.request_bytes(tokens, self.batch, copies) for one in (self.verifier, self.drafter))
 
     def drafter_request_bytes(self, tokens: float) -> float:
-        return self.request_bytes(tokens) - self.without_drafter.request_bytes(tokens)
+        return self.request_bytes(tokens) - self.without_speculator.request_bytes(tokens)
 
     def requests(self, tokens: float) -> float:
         """Requests of so many tokens that are held at once, not rounded; 0 where there is no room."""

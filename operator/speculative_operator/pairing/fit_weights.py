@@ -68,12 +68,12 @@ def weights(facts: ModelFacts, dtype: str = "", quantization: str = "") -> Weigh
     """
     config = decoder(facts.config)
     found = counts(config)
-    stored = float(facts.weights.bytes) or (_counted(config, found) if found else 0.0)
+    stored = float(facts.weights.bytes) or (_bytes_by_config(config, found) if found else 0.0)
     if stored <= 0.0:
         return None
     drafting = _draft_share(facts.weights, config, found)
     head = found.embedding * 2.0 if found else 0.0
-    loaded = _loaded(stored * (1.0 - drafting), min(head, stored), facts, dtype, quantization)
+    loaded = _loaded_bytes(stored * (1.0 - drafting), min(head, stored), facts, dtype, quantization)
     ratio = loaded / stored / (1.0 - drafting)
     return Weights(
         verifier=loaded,
@@ -130,7 +130,7 @@ def bytes_per_weight(config: Mapping[str, Any]) -> float:
     return (bits + scale / group) / 8.0
 
 
-def _counted(config: Mapping[str, Any], found: Counts) -> float:
+def _bytes_by_config(config: Mapping[str, Any], found: Counts) -> float:
     """Bytes of the files as a config tells them: embedding and head stay in 16 bits where the rest is quantized, and
     with MXFP4 all but the experts (gpt-oss model card)."""
     each = bytes_per_weight(config)
@@ -227,7 +227,7 @@ def _forward(config: Mapping[str, Any], hidden: int, index: int, letter: str) ->
     experts = number(config, "experts")
     if letter in ("M", "*"):
         return 0.0, 0.0, 0.0
-    if not experts or letter == "-" or not _routed(config, index):
+    if not experts or letter == "-" or not _has_routed_experts(config, index):
         return float(matrices * (number(config, "dense_inner") or inner)), 0.0, 0.0
     size = number(config, "expert_inner") or inner
     shared = number(config, "shared_inner") or (number(config, "shared_experts") or 0) * size
@@ -240,7 +240,7 @@ def _forward(config: Mapping[str, Any], hidden: int, index: int, letter: str) ->
     return float(beside + hidden * experts + 2 * hidden * (narrow or 0)), routed, used
 
 
-def _routed(config: Mapping[str, Any], index: int) -> bool:
+def _has_routed_experts(config: Mapping[str, Any], index: int) -> bool:
     """True where layer `index` has routed experts."""
     listed = sequence(config, "moe_layer_freq")
     if listed and index < len(listed):
@@ -251,7 +251,7 @@ def _routed(config: Mapping[str, Any], index: int) -> bool:
     return not isinstance(step, int) or step < 1 or (index + 1) % step == 0
 
 
-def _loaded(stored: float, head: float, facts: ModelFacts, dtype: str, quantization: str) -> float:
+def _loaded_bytes(stored: float, head: float, facts: ModelFacts, dtype: str, quantization: str) -> float:
     """`stored` bytes after the casts and quantizations that an engine does while it loads."""
     if isinstance(decoder(facts.config).get("quantization_config"), Mapping):
         return stored

@@ -24,8 +24,8 @@ from speculative_operator.pairing.compared import (
     vocabulary,
 )
 from speculative_operator.pairing.drafter import nature
-from speculative_operator.pairing.expected import expected
-from speculative_operator.pairing.findings import Finding, Kind, Verdict, ordered
+from speculative_operator.pairing.expected import expect
+from speculative_operator.pairing.findings import Finding, Kind, Verdict, sort_findings
 from speculative_operator.pairing.kinds import kind_of
 from speculative_operator.pairing.pair import Pair, error, info, largest_k
 from speculative_operator.pairing.rules import EngineRules
@@ -55,18 +55,18 @@ def judge(
     asked = spec.speculator
     found = [*_engine(rules), *positions.beyond(verifier, spec, rules), *parallel.of_verifier(verifier, spec, rules)]
     if asked is None:
-        return Verdict(Kind.UNKNOWN, ordered(found))
+        return Verdict(Kind.UNKNOWN, sort_findings(found))
     if asked.method.draft_free:
         k = largest_k(spec, rules)
-        return Verdict(Kind.DRAFT_FREE, ordered(found), expected(asked, spec.speculation.workload, k))
+        return Verdict(Kind.DRAFT_FREE, sort_findings(found), expect(asked, spec.speculation.workload, k))
     pair = _pair(verifier, speculator, spec, asked, rules)
     if pair is None:
-        return Verdict(Kind.UNKNOWN, ordered([*found, *_unread(verifier, None)]))
+        return Verdict(Kind.UNKNOWN, sort_findings([*found, *_unread(verifier, None)]))
     found += [*_unread(verifier, None if pair.inside else pair.drafter)]
     found += [one for topic in _TOPICS for one in topic(pair)]
     kind = kind_of(pair)
-    outlook = None if kind is Kind.CROSS_FAMILY else expected(asked, spec.speculation.workload, pair.k)
-    return Verdict(kind, ordered(found), outlook)
+    outlook = None if kind is Kind.CROSS_FAMILY else expect(asked, spec.speculation.workload, pair.k)
+    return Verdict(kind, sort_findings(found), outlook)
 
 
 def _pair(

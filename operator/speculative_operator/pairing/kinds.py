@@ -30,7 +30,7 @@ def _of_models(pair: Pair) -> Kind:
         return Kind.SAME_FAMILY
     sizes = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.drafter)
     if all(families) and sizes[0] and sizes[1]:
-        return Kind.SAME_FAMILY if vocabulary.padded(sizes[0], sizes[1]) else Kind.CROSS_FAMILY
+        return Kind.SAME_FAMILY if vocabulary.differ_by_padding(sizes[0], sizes[1]) else Kind.CROSS_FAMILY
     return Kind.UNKNOWN
 
 

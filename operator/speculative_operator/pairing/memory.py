@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.models import Accelerator
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.fit_advice import Suggestion, known_products, said, suggested
+from speculative_operator.pairing.fit_advice import Suggestion, describe_fit, product_names, suggestions
 from speculative_operator.pairing.fit_config import decoder, number
 from speculative_operator.pairing.fit_room import Holding, Room, drafter_holding, room, verifier_holding
 from speculative_operator.pairing.fit_weights import AT_LOAD
@@ -94,7 +94,7 @@ def fit(
     found = room(accelerator, own[0], drafter or Holding(), spec)
     fits = _verdict(found, length, certain=not unsure)
     each = min(context or length, length)
-    without = found.without_drafter
+    without = found.without_speculator
     figures = Fit(
         fits=fits,
         message="",
@@ -115,8 +115,10 @@ def fit(
         tokens_without_speculator=without.tokens(each),
         unsure=unsure,
     )
-    advice = suggested(found, length, each, spec, accelerator, fits=fits)
-    return replace(figures, message=said(found, length, each, spec, accelerator, fits, unsure), suggestions=advice)
+    advice = suggestions(found, length, each, spec, accelerator, fits=fits)
+    return replace(
+        figures, message=describe_fit(found, length, each, spec, accelerator, fits, unsure), suggestions=advice
+    )
 
 
 def _verdict(found: Room, length: int, *, certain: bool) -> bool | None:
@@ -156,6 +158,6 @@ def _unknown_accelerator(own: Holding, drafter: Holding, spec: DeploymentSpec) -
     why = f"accelerator.product {asked} is not in the table" if asked else "accelerator.product is not set"
     message = (
         f"{why}, so memory is not checked: the weights need {held:.1f} GiB on each accelerator; "
-        f"set it to one of {', '.join(known_products(spec))}."
+        f"set it to one of {', '.join(product_names(spec))}."
     )
     return Fit(None, message, verifier_bytes=own.weight_bytes, speculator_bytes=drafter.weight_bytes)

@@ -63,20 +63,20 @@ def largest_k(spec: DeploymentSpec, rules: EngineRules) -> int:
 
 def error(code: Code, field: str, values: tuple[object, object], message: str, remedy: str) -> Finding:
     """An Error; `values` are the verifier's and the speculator's, None for none."""
-    return Finding(Level.ERROR, code.value, field, _shown(values[0]), _shown(values[1]), message, remedy)
+    return Finding(Level.ERROR, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
 
 
 def warning(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
     """A Warning."""
-    return Finding(Level.WARNING, code.value, field, _shown(values[0]), _shown(values[1]), message, remedy)
+    return Finding(Level.WARNING, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
 
 
 def info(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
     """Worth knowing."""
-    return Finding(Level.INFO, code.value, field, _shown(values[0]), _shown(values[1]), message, remedy)
+    return Finding(Level.INFO, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     if isinstance(value, tuple):
         return " x ".join(map(str, value)) or ""
     return "" if value is None else str(value)

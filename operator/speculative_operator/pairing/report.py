@@ -37,7 +37,7 @@ def message(verdict: Verdict) -> str:
     """One line for condition and event: the first finding that matters, whole, and how many more there are."""
     first = (*verdict.errors, *verdict.warnings)[:1]
     if not first:
-        return f"{KINDS[verdict.kind]}; {_promised(verdict.expected)}"
+        return f"{KINDS[verdict.kind]}; {_expectation(verdict.expected)}"
     more = len(verdict.errors) + len(verdict.warnings) - 1
     others = f" (and {more} more)" if more else ""
     return f"{_line(first[0])}{others}"
@@ -83,5 +83,5 @@ def _line(one: Finding) -> str:
     return f"{said}; {one.remedy}" if one.remedy else said
 
 
-def _promised(expected: Expected | None) -> str:
+def _expectation(expected: Expected | None) -> str:
     return "no published acceptance" if expected is None else f"expected: {expectation(expected)}"

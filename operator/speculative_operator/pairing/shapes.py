@@ -37,7 +37,7 @@ def shape_of(
         return None
     holding = drafter_holding(facts, facts, spec) if drafter else _holding(facts, spec)
     size = widths(config, spec).value
-    kv_heads, head_dim = _cached(holding, len(kinds), size, context or USUAL_CONTEXT)
+    kv_heads, head_dim = _cache_layout(holding, len(kinds), size, context or USUAL_CONTEXT)
     parameters, active, each = _parameters(facts, found)
     return ModelShape(
         name=facts.pin.location,
@@ -81,7 +81,7 @@ def _capacities(
     context = min(spec.verifier.max_model_len or USUAL_CONTEXT, USUAL_CONTEXT)
     both = room(accelerator, own[0], drafter or Holding(), spec)
     held = both.tokens(context) if drafter is not None else None
-    return held or None, both.without_drafter.tokens(context) or None
+    return held or None, both.without_speculator.tokens(context) or None
 
 
 def _holding(facts: ModelFacts, spec: DeploymentSpec) -> Holding | None:
@@ -89,7 +89,7 @@ def _holding(facts: ModelFacts, spec: DeploymentSpec) -> Holding | None:
     return found[0] if found else None
 
 
-def _cached(holding: Holding | None, layers: int, size: float, context: int) -> tuple[int, int]:
+def _cache_layout(holding: Holding | None, layers: int, size: float, context: int) -> tuple[int, int]:
     """(KV heads, values of a key in each): the config's own where all layers are alike, else one head of the mean."""
     if holding is None or not holding.groups or not layers:
         return 0, 0

@@ -19,6 +19,9 @@ some steps changes nothing. Eight steps at a neighbour's K cost less than a thou
 MARGIN = 0.125
 """Further outside than this (and than one request) the row changes at once: it is about one band of the tuner's grid,
 and a K is nearly as good one band away."""
+RETURN = 64
+"""Steps in a row that must lie outside the row of a drafter that rests: before it drafts again it must catch up with
+every request, which at a threshold would cost more than drafts bring."""
 FALL = 64.0
 """Blocks tried after which half of the share is left: by then K is known to about a hundredth."""
 TOO_SLOW = 3.0
@@ -245,6 +248,8 @@ class Blocks:
         """The engine has nothing left to do: what comes next is no neighbour of what was, and takes its row at once."""
         self._low, self._high, self._outside = 1, 0, DWELL
         self._k = self._rows[0][2]
+        self.resting = False
+        """Whether the drafter rests, as the scheduler tells after each step."""
 
     @property
     def k_in_force(self) -> int:
@@ -274,7 +279,11 @@ class Blocks:
             return
         self._outside += 1
         slack = max(1.0, MARGIN * decoding)
-        if self._outside >= DWELL or not self._low - slack <= decoding <= self._high + slack:
+        if self.resting and self._k == 0:
+            new = self._outside >= RETURN or 2 * decoding < self._low  # few are left to catch up with
+        else:
+            new = self._outside >= DWELL or not self._low - slack <= decoding <= self._high + slack
+        if new:
             self._low, self._high, self._k = self._rows[bisect_right(self._firsts, decoding) - 1]
             self._outside = 0
 

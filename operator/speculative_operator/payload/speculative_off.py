@@ -29,6 +29,8 @@ class Latch:
         self._held = 0
         """Steps in a row for which K in force was 0, off or not."""
         self.off = False
+        self.lasted = False
+        """Whether K = 0 of the table has lasted; while it does, steps at a K that is tried are not off."""
         self.steps = 0
         """Steps for which the workers were told so."""
         self.gapped: set[str] = set()
@@ -43,15 +45,15 @@ class Latch:
     def step(self, k: int, in_force: int, scheduled: Collection[str], known: Collection[str]) -> bool:
         """Called with each step's K, that of the table, its requests and all that are known: whether it is off."""
         self._held = self._held + 1 if in_force == 0 else 0
-        lasted = self._held >= self._needed
-        self.off = k == 0 and (lasted or in_force > 0)
+        self.lasted = self._held >= self._needed
+        self.off = k == 0 and (self.lasted or in_force > 0)
         if self.off:
             self.steps += 1
             self._unsent.update(scheduled)
             self._sent.difference_update(scheduled)
             if len(self._unsent) > 2 * len(known) + SPARE_NAMES:
                 self._unsent.intersection_update(known)
-        if self.off and lasted:
+        if self.off and self.lasted:
             self.gapped.update(scheduled)
         if self.gapped:
             self.gapped.intersection_update(known)

@@ -207,7 +207,9 @@ class _HotTable:
         if blocks is None:
             raise RuntimeError("K is no longer chosen here")
         scheduled, k = plan.num_scheduled_tokens, plan.num_spec_tokens_to_schedule
-        if scheduled and latch.step(k, blocks.k_in_force, scheduled, self.requests):  # type: ignore[attr-defined]
+        off = scheduled and latch.step(k, blocks.k_in_force, scheduled, self.requests)  # type: ignore[attr-defined]
+        blocks.resting = latch.lasted
+        if off:
             plan.speculative_off = True
         elif k and latch.missing is not None and self.vllm_config.scheduler_config.async_scheduling:  # type: ignore[attr-defined]
             # The worker holds no generated token then, and its drafter catches up from these.

@@ -52,7 +52,7 @@ FITTED_WORKLOADS = {
 }
 
 
-def calibrated(verifier: str, speculator: str, accelerator: str) -> StepCosts | None:
+def calibrated_costs(verifier: str, speculator: str, accelerator: str) -> StepCosts | None:
     """Costs of the pair on one accelerator, names as `catalog` takes them; None when nothing published pins them."""
     first, second, device = find_model(verifier), find_model(speculator), find_accelerator(accelerator)
     if first is None or second is None or device is None:
@@ -60,7 +60,7 @@ def calibrated(verifier: str, speculator: str, accelerator: str) -> StepCosts | 
     return _CALIBRATED.get((first.name, second.name, device.name))
 
 
-def calibrated_verifier(verifier: str, accelerator: str) -> StepCosts | None:
+def costs_with_verifier(verifier: str, accelerator: str) -> StepCosts | None:
     """Costs of a calibrated pair with this verifier: its part of them holds with any other speculator and with none."""
     first, device = find_model(verifier), find_accelerator(accelerator)
     if first is None or device is None:

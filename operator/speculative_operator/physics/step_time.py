@@ -34,7 +34,7 @@ __all__ = [
     "draft_passes",
     "hard_off_parts",
     "hard_off_seconds",
-    "padded",
+    "pad",
     "pays_graph_tax",
     "roofline",
     "step_parts",
@@ -105,7 +105,7 @@ def pays_graph_tax(knobs: KnobSpace) -> bool:
     return knobs.actuator in (Actuator.LIVE, Actuator.TABLE) and knobs.draft_passes_follow_k
 
 
-def padded(knobs: KnobSpace, tokens: Array) -> Array:
+def pad(knobs: KnobSpace, tokens: Array) -> Array:
     """Decoded tokens as the engine runs them: the next captured size, or the number itself above the largest."""
     if not knobs.capture_sizes:
         return tokens
@@ -135,7 +135,7 @@ def _verifier_parts(
         fixed = fixed + costs.expert_fixed * (1.0 - untouched)
         still = np.exp(missed * _independent(tokens + prefill, costs.expert_spread))
         filled = filled + costs.expert_fixed * (untouched - still)
-    decoded = costs.per_token * (tokens if knobs is None else padded(knobs, tokens))
+    decoded = costs.per_token * (tokens if knobs is None else pad(knobs, tokens))
     attended = costs.per_kv_token * kv_tokens
     if knobs is not None and knobs.capture_ceiling_tokens is not None and costs.eager_floor:
         above = tokens > knobs.capture_ceiling_tokens

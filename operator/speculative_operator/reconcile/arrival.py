@@ -14,11 +14,11 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.jobs import Progress, decoded
+from speculative_operator.domain.jobs import Progress, decode
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EMPTY_DIR, Cache, Medium, Scheme
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.jobs import told_error
+from speculative_operator.reconcile.jobs import explain_error
 from speculative_operator.reconcile.quantities import quantity
 from speculative_operator.reconcile.reading import mapping, mappings, text
 
@@ -92,7 +92,7 @@ def stuck(pods: Iterable[Mapping[str, Any]], pairs: Collection[str]) -> str:
     return ""
 
 
-def refused(cache: Cache, why: str) -> tuple[Reason, str] | None:
+def refusal_of_pods(cache: Cache, why: str) -> tuple[Reason, str] | None:
     """What is said where no pod can be made, for a reason that the kind of cache has; None for any other."""
     if not cache.node_path or "hostPath" not in why:
         return None
@@ -116,7 +116,7 @@ def too_small(cache: Cache, models: tuple[ModelFacts, ...]) -> str:
     )
 
 
-def worded(place: str) -> str:
+def place_text(place: str) -> str:
     """The place of a cache, for people."""
     if place.startswith("/"):
         return f"folder {place} on the node"
@@ -138,22 +138,22 @@ def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _failure(cache: Cache, state: Mapping[str, Any]) -> tuple[Reason, str] | None:
-    """Why the last try came to nothing, or why there is none."""
+    """Why the pod's last download failed, or why the pod has begun none."""
     waiting = mapping(state, "state", "waiting")
     if text(waiting, "reason") not in (*_ON_ITS_WAY, "CrashLoopBackOff"):
         return Reason.PODS_NOT_READY, f"{text(waiting, 'reason')}: {text(waiting, 'message')}".removesuffix(": ")
     end = mapping(state, "state", "terminated") or mapping(state, "lastState", "terminated")
     if not end or end.get("exitCode") == 0:
         return None
-    error = mapping(decoded(text(end, "message")), "error")
+    error = mapping(decode(text(end, "message")), "error")
     if error:
-        return told_error({**error, **_remedied(cache, text(error, "reason"))})
+        return explain_error({**error, **_remedy(cache, text(error, "reason"))})
     why = text(end, "reason") or "Error"
     more = "; give it more memory in spec.template.spec.initContainers" if why == "OOMKilled" else ""
     return Reason.SOURCE_UNREACHABLE, f"container {names.JOB_CONTAINER} ended: {why}, {end.get('exitCode')}{more}"
 
 
-def _remedied(cache: Cache, reason: str) -> dict[str, str]:
+def _remedy(cache: Cache, reason: str) -> dict[str, str]:
     """The remedy for a cache that is no claim, of which the program speaks."""
     if reason == Reason.CACHE_FULL.value and cache.empty_dir is not None:
         more = ", or remove medium" if cache.empty_dir.medium is Medium.MEMORY else ", on nodes with that much disk"

@@ -1,31 +1,40 @@
-"""Whether pods may withhold the drafts of single requests (`spec.speculation.perRequest`), and what is said where not.
+"""Whether pods may withhold the drafts of single requests (`spec.speculation.perRequest`), and what is said where that,
+or `offPolicy: Live`, is asked for in vain.
 
-Used by `truth`, which lets the table file say so, and by `tick` for the warning.
+Used by `truth`, which lets the table file say so, and by `tick` for the warnings.
 """
 
 from __future__ import annotations
 
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, EngineType, PerRequest
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, OffPolicy, PerRequest
 from speculative_operator.engines.base import Notice
 
 _NO_EFFECT = "speculation.perRequest Auto has no effect"
+_AS_SOFT = "speculation.offPolicy Live works as Soft"
 
 
 def per_request(spec: DeploymentSpec, knobs: KnobSpace) -> bool:
-    """True when it is asked for and takes effect."""
+    """True when the spec asks for caps by request and they take effect."""
     return spec.speculation.per_request is PerRequest.AUTO and knobs.per_request
 
 
-def unused(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
+def unused_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
     """One notice where it is asked for in vain. Pods without a speculator have no drafts to withhold: none there."""
     if spec.speculation.per_request is not PerRequest.AUTO or knobs.per_request or not spec.speculates:
         return ()
-    return (Notice(Reason.PER_REQUEST_UNUSED, f"{_NO_EFFECT}: {_why(spec, knobs)}"),)
+    return (Notice(Reason.PER_REQUEST_UNUSED, f"{_NO_EFFECT}: {_why_no_caps(spec, knobs)}"),)
 
 
-def _why(spec: DeploymentSpec, knobs: KnobSpace) -> str:
+def unused_off_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
+    """One notice where pods cannot leave the speculator out. Pods without a speculator have none."""
+    if spec.speculation.off_policy is not OffPolicy.LIVE or knobs.rests or not spec.speculates:
+        return ()
+    return (Notice(Reason.LIVE_OFF_UNUSED, f"{_AS_SOFT}: {_why_soft(spec, knobs)}"),)
+
+
+def _why_no_caps(spec: DeploymentSpec, knobs: KnobSpace) -> str:
     if spec.engine.type is not EngineType.VLLM:
         return (
             f"only the plug-in in vLLM can withhold drafts, and engine.type is {spec.engine.type}; remove perRequest, "
@@ -40,4 +49,19 @@ def _why(spec: DeploymentSpec, knobs: KnobSpace) -> str:
     return (
         "it needs drafts that pass through vLLM's scheduler, as those of ngram without pipeline parallelism do; the "
         f"method is {method}; remove perRequest, or set speculator.method: ngram"
+    )
+
+
+def _why_soft(spec: DeploymentSpec, knobs: KnobSpace) -> str:
+    if spec.engine.type is not EngineType.VLLM:
+        return f"{spec.engine.type} cannot skip its speculator at K 0; set offPolicy: Soft, or Hard"
+    if knobs.actuator is not Actuator.LIVE:
+        return (
+            "it needs pods that re-read their table, and K of these pods is fixed at their start (actuator "
+            f"{knobs.actuator}); set offPolicy: Soft or Hard, or use a combination of docs/engines.md with live tables"
+        )
+    method = spec.speculator.method if spec.speculator is not None else ""
+    return (
+        "vLLM can skip the speculator for draft_model, eagle and eagle3 on its V1 runner (0.25 to 0.33 without 0.30), "
+        f"on one accelerator and with K 0 allowed, but not for {method} in this object; set offPolicy: Soft, or Hard"
     )

@@ -20,14 +20,14 @@ def claim(world: World) -> tuple[Action, ...]:
         cache is None
         or not cache.size
         or cache.claim in world.claims | world.foreign_claims
-        or unused(world.spec, world)
+        or notices(world.spec, world)
     ):
         return ()
     what = f"PersistentVolumeClaim {cache.claim}"
     return (ApplyChild(cache_claim(world.spec, cache), Reason.CREATED, f"{what} is missing"),)
 
 
-def unused(spec: DeploymentSpec, world: World) -> tuple[Notice, ...]:
+def notices(spec: DeploymentSpec, world: World) -> tuple[Notice, ...]:
     """One notice where a cache is asked for in vain."""
     if spec.engine.compile_cache is None:
         return ()

@@ -37,12 +37,10 @@ def serving_conditions(view: View) -> tuple[Condition, ...]:
     )
 
 
-def stamped(
-    conditions: Iterable[Condition], old: Mapping[str, Any], generation: int, now: float
-) -> list[dict[str, Any]]:
+def stamp(conditions: Iterable[Condition], old: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
     """Conditions as `status.conditions`, the time of transition kept where the status is the same as in `old`."""
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
-    return [_stamped(condition, before.get(condition.type, {}), generation, now) for condition in conditions]
+    return [_stamp(condition, before.get(condition.type, {}), generation, now) for condition in conditions]
 
 
 def timestamp(now: float) -> str:
@@ -61,7 +59,7 @@ def moment(now: float) -> str:
         return ""
 
 
-def _stamped(condition: Condition, before: Mapping[str, Any], generation: int, now: float) -> dict[str, Any]:
+def _stamp(condition: Condition, before: Mapping[str, Any], generation: int, now: float) -> dict[str, Any]:
     since = text(before, "lastTransitionTime") if text(before, "status") == condition.status.value else ""
     return {
         "type": condition.type.value,
@@ -95,7 +93,7 @@ def _hindrance(view: View) -> tuple[Reason, str] | None:
         return Reason.ROLLOUT_STALLED, rollout.stalled
     if rollout.ready < rollout.wanted:
         return Reason.START_TIMED_OUT if first_outlasted(view.pods) else Reason.PODS_NOT_READY, _count(view)
-    return None if rollout.complete else (Reason.ROLLING_OUT, _updated(view))
+    return None if rollout.complete else (Reason.ROLLING_OUT, _count_of_updated(view))
 
 
 def _progressing(view: View) -> Condition:
@@ -111,7 +109,7 @@ def _progressing(view: View) -> Condition:
         return Condition(kind, Truth.FALSE, Reason.ROLLOUT_STALLED, rollout.stalled)
     if rollout.exists and rollout.complete:
         return Condition(kind, Truth.FALSE, Reason.ROLLED_OUT, "all pods run the current template")
-    return Condition(kind, Truth.TRUE, Reason.ROLLING_OUT, _updated(view))
+    return Condition(kind, Truth.TRUE, Reason.ROLLING_OUT, _count_of_updated(view))
 
 
 def _available(view: View) -> Condition:
@@ -149,7 +147,7 @@ def _count(view: View) -> str:
     return f"{view.rollout.ready} of {view.rollout.wanted} pods are ready"
 
 
-def _updated(view: View) -> str:
+def _count_of_updated(view: View) -> str:
     return f"{view.rollout.updated} of {view.rollout.wanted} pods run the current template"
 
 

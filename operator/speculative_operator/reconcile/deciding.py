@@ -80,7 +80,7 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
     )
 
 
-def remembered(world: World, memory: Memory | None, policy: Policy, in_force: InForce, now: float) -> Memory | None:
+def restore_memory(world: World, memory: Memory | None, policy: Policy, in_force: InForce, now: float) -> Memory | None:
     """The tuner's memory with what is in force: kept, restored from status after a restart, or fresh."""
     table = in_force.table
     if table is None:
@@ -136,7 +136,7 @@ def _ask(
     """The verdict with the tuner's answer; `quiet` is the one without."""
     in_force, permission = quiet.in_force, serving.permission
     after, decision = decide(memory, observation, policy, now)
-    may = _obey(decision, observation, policy, in_force, serving.rollout) and _rested(policy, serving.rollout, now)
+    may = _obey(decision, observation, policy, in_force, serving.rollout) and _has_rested(policy, serving.rollout, now)
     if may and permission.hindrance and takes_rollout(decision, policy, in_force):
         known = propose(permission.known, decision, in_force, permission.hindrance, now)
         quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
@@ -202,7 +202,7 @@ def _obey(decision: Decision, observation: Observation, policy: Policy, in_force
     )
 
 
-def _rested(policy: Policy, rollout: Rollout, now: float) -> bool:
+def _has_rested(policy: Policy, rollout: Rollout, now: float) -> bool:
     """False shortly after a rollout where the next table means another one. The tuner counts from its decision: a slow
     rollout could end when the next is due, and pods would do nothing but restart."""
     ended = rollout.completed_at

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
@@ -14,11 +17,11 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import own_rollouts, startup, strategy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.reading import at, mapping, mappings, text, whole
-from speculative_operator.reconcile.rollout import scaled_elsewhere
+from speculative_operator.reconcile.rollout import has_other_scaler
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import RenderInput, render_again, table_config
+from speculative_operator.render import RenderInput, render, table_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +64,44 @@ def desired_children(
 ) -> Desired:
     """Every child for the table in force; `made_of` is borne by the Deployment, `own` are the labels of its pods, and
     `leaving` the tables of others'. Raises RenderError."""
-    spec = world.spec.without_drafter() if in_force.hard_off else world.spec
+    spec = world.spec.without_speculator() if in_force.hard_off else world.spec
     deployment = world.deployment
     config = config_name(world, spec, own)
     given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of, table_config=config)
-    plain = _helped_as_before(_sized_as_before(given, engine, deployment), engine, deployment)
-    manifests: tuple[Mapping[str, Any], ...] = render_again(plain)
+    now = _Now(engine, deployment, world.memo)
+    plain = _keep_helper(_keep_size(given, now), now)
+    manifests = render_again(plain, world.memo)
     template = startup.template_key(_deployment(manifests))
-    seconds = _budget(world, engine, plain, template, deployment)
+    seconds = _budget(world, plain, template, now)
     inp = _with_budget(plain, engine, seconds)
     if inp is not plain:
-        manifests = render_again(inp)
+        manifests = render_again(inp, world.memo)
     if deployment is not None:
-        manifests = _steady(inp, manifests, text(deployment, "metadata", "annotations", names.ANNOTATION_HASH))
+        applied = text(deployment, "metadata", "annotations", names.ANNOTATION_HASH)
+        manifests = _keep_strategy(inp, manifests, applied, world.memo)
     wanted = (ReadBy(config, in_force.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), _reason(one)) for one in leaving)
     return Desired(
         (*_leaving_tables(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """What runs, and what renders what could be meant by it."""
+
+    engine: Engine
+    deployment: Mapping[str, Any] | None
+    memo: Memo
+
+
+def render_again(inp: RenderInput, memo: Memo) -> tuple[Mapping[str, Any], ...]:
+    """What `render(inp)` returns, at a tenth of the cost where it was rendered lately. Raises RenderError like it.
+
+    The memo holds it compressed (6 KiB for an object's children), and it is read anew each time: no caller can change
+    another's."""
+    packed = memo.get(("render", digest(inp)), lambda: zlib.compress(json.dumps(render(inp)).encode(), 1))
+    return tuple(json.loads(zlib.decompress(packed)))
 
 
 def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
@@ -93,7 +116,7 @@ def _reason(leaving: Leaving) -> Reason | None:
 def _input(
     world: World, engine: Engine, in_force: InForce, spec: DeploymentSpec, deployment: Mapping[str, Any] | None
 ) -> RenderInput:
-    owned = not scaled_elsewhere(deployment)
+    owned = not has_other_scaler(deployment)
     return RenderInput(
         spec=spec,
         container=engine.container(spec, _table(spec, in_force.table)),
@@ -138,70 +161,71 @@ def _with_budget(inp: RenderInput, engine: Engine, seconds: int) -> RenderInput:
     return replace(inp, spec=spec, container=engine.container(spec, _table(spec, table)))
 
 
-def _budget(
-    world: World, engine: Engine, plain: RenderInput, template: str, deployment: Mapping[str, Any] | None
-) -> int:
+def _budget(world: World, plain: RenderInput, template: str, now: _Now) -> int:
     """Seconds for a start: what was measured asks for them, but only where the pods' template changes anyway.
 
     Two witnesses say whether it does: the template that runs, and the one that status had last. One is enough to keep
     the budget: the API server may have normalised the first, the second may be older than the last rollout.
     """
     measured = startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
-    if deployment is None:
+    if now.deployment is None:
         return measured
-    running = _running_budget(plain, deployment)
+    running = _running_budget(plain, now)
     if max(measured, running) <= plain.container.startup_seconds:
         return 0  # what there would be without any measure, then and now
-    if _stands(plain, engine, deployment):
+    if _is_template(plain, now):
         return running
     if text(world.status, "startup", "template") == template:
         return min(max(whole(world.status, "startup", "budgetSeconds"), 0), startup.MOST_SECONDS)
     return measured
 
 
-def _running_budget(plain: RenderInput, deployment: Mapping[str, Any]) -> int:
+def _running_budget(plain: RenderInput, now: _Now) -> int:
     """Seconds for a start that the pods have which run."""
-    made = _deployment(render_again(plain))
+    made = _deployment(render_again(plain, now.memo))
     beside = whole(made, "spec", "progressDeadlineSeconds") - plain.container.startup_seconds
-    return whole(deployment, "spec", "progressDeadlineSeconds") - beside
+    return whole(now.deployment, "spec", "progressDeadlineSeconds") - beside
 
 
-def _stands(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any]) -> bool:
+def _is_template(plain: RenderInput, now: _Now) -> bool:
     """True where the template that runs is that of `plain`, whatever budget it has."""
-    running = _running_budget(plain, deployment)
+    running = _running_budget(plain, now)
     if not 0 < running <= startup.MOST_SECONDS:
         return False
-    made = _deployment(render_again(_with_budget(plain, engine, running)))
-    wanted, found = at(made, "spec", "template"), mapping(deployment, "spec", "template")
+    made = _deployment(render_again(_with_budget(plain, now.engine, running), now.memo))
+    wanted, found = at(made, "spec", "template"), mapping(now.deployment, "spec", "template")
     return not first_difference(wanted, found) and not first_surplus(wanted, found)
 
 
-def _sized_as_before(given: RenderInput, engine: Engine, deployment: Mapping[str, Any] | None) -> RenderInput:
+def _keep_size(given: RenderInput, now: _Now) -> RenderInput:
     """`given` for weights of the size that pods were made for, as long as nothing else changes: a size that was learned
     since is no reason to replace them."""
-    borne = text(deployment, "metadata", "annotations", names.ANNOTATION_SIZED_FOR)
+    borne = text(now.deployment, "metadata", "annotations", names.ANNOTATION_SIZED_FOR)
     size = int(borne) if borne.isascii() and borne.isdecimal() and len(borne) <= 18 else 0
-    if deployment is None or size == given.spec.weights.bytes:
+    if now.deployment is None or size == given.spec.weights.bytes:
         return given
     spec = replace(given.spec, weights=replace(given.spec.weights, bytes=size))
-    before = replace(given, spec=spec, container=engine.container(spec, _table(spec, given.waiting or given.table)))
-    same = text(deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF) == given.made_of
-    return before if same or _stands(_helped_as_before(before, engine, deployment), engine, deployment) else given
+    container = now.engine.container(spec, _table(spec, given.waiting or given.table))
+    before = replace(given, spec=spec, container=container)
+    same = text(now.deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF) == given.made_of
+    return before if same or _is_template(_keep_helper(before, now), now) else given
 
 
-def _helped_as_before(plain: RenderInput, engine: Engine, deployment: Mapping[str, Any] | None) -> RenderInput:
+def _keep_helper(plain: RenderInput, now: _Now) -> RenderInput:
     """`plain` with the operator's image that helps the engine in the pods that run, as long as nothing else changes: a
     new release of the operator is no reason to replace them."""
-    containers = mappings(deployment, "spec", "template", "spec", "initContainers")
+    containers = mappings(now.deployment, "spec", "template", "spec", "initContainers")
     helpers = (names.JOB_CONTAINER, names.COMPILED_SEED)
     image = next((text(one, "image") for one in containers if text(one, "name") in helpers), "")
-    if deployment is None or image in ("", plain.capabilities.job_image):
+    if now.deployment is None or image in ("", plain.capabilities.job_image):
         return plain
     before = replace(plain, capabilities=replace(plain.capabilities, job_image=image))
-    return before if _stands(before, engine, deployment) else plain
+    return before if _is_template(before, now) else plain
 
 
-def _steady(inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied: str) -> tuple[Mapping[str, Any], ...]:
+def _keep_strategy(
+    inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied: str, memo: Memo
+) -> tuple[Mapping[str, Any], ...]:
     """Keeps the strategy last applied while nothing else changed.
 
     It is looked for room only when pods are about to be replaced, and only then does the choice matter.
@@ -210,7 +234,7 @@ def _steady(inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied:
     if applied in hashes:
         return manifests
     for other in strategy.possible(inp.spec):
-        candidate = render_again(replace(inp, strategy=other))
+        candidate = render_again(replace(inp, strategy=other), memo)
         if any(one["metadata"]["annotations"][names.ANNOTATION_HASH] == applied for one in candidate):
             return candidate
     return manifests

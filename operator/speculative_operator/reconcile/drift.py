@@ -82,7 +82,7 @@ def _maps(desired: Mapping[str, Any], actual: Mapping[str, Any], applied: Any, p
 
 def _lists(desired: Sequence[Any], actual: Sequence[Any], applied: Any, path: str, field: str) -> str | None:
     if is_keyed(field) and all(key_of(field, item) is not None for item in desired):
-        return _keyed(desired, actual, applied, path, field)
+        return _differs_by_key(desired, actual, applied, path, field)
     if len(desired) != len(actual):
         return None if isinstance(applied, list) and list(actual) == applied else path
     for index, item in enumerate(desired):
@@ -93,12 +93,12 @@ def _lists(desired: Sequence[Any], actual: Sequence[Any], applied: Any, path: st
     return None
 
 
-def _keyed(desired: Sequence[Any], actual: Sequence[Any], applied: Any, path: str, field: str) -> str | None:
+def _differs_by_key(desired: Sequence[Any], actual: Sequence[Any], applied: Any, path: str, field: str) -> str | None:
     have = {key_of(field, item): item for item in actual}
     made = {key_of(field, item): item for item in applied} if isinstance(applied, list | tuple) else {}
     for item in desired:
         key = key_of(field, item)
-        found = _compare(item, have.get(key, _ABSENT), made.get(key, _ABSENT), f"{path}[{_shown(key)}]", "")
+        found = _compare(item, have.get(key, _ABSENT), made.get(key, _ABSENT), f"{path}[{_show(key)}]", "")
         if found:
             return found
     return None
@@ -113,9 +113,9 @@ def _surplus(desired: Any, actual: Any, path: str, field: str) -> str | None:
         wanted = {key_of(field, item): item for item in desired}
         missing = next((key_of(field, item) for item in actual if key_of(field, item) not in wanted), None)
         if missing is not None:
-            return f"{path}[{_shown(missing)}]"
+            return f"{path}[{_show(missing)}]"
         have = {key_of(field, item): item for item in actual}
-        pairs = [(item, have.get(key), f"{path}[{_shown(key)}]", "") for key, item in wanted.items()]
+        pairs = [(item, have.get(key), f"{path}[{_show(key)}]", "") for key, item in wanted.items()]
     else:
         return None
     return next((found for pair in pairs if (found := _surplus(*pair))), None)
@@ -135,5 +135,5 @@ def _empty(value: Any) -> bool:
     return value is None or value is False or value == 0 or value in ("", [], {}, ())
 
 
-def _shown(key: tuple[Any, ...] | None) -> str:
+def _show(key: tuple[Any, ...] | None) -> str:
     return str(key[0]) if key else ""

@@ -39,7 +39,7 @@ def in_pods(place: str) -> bool:
     return place.startswith("/") or place.partition("/")[0] == EMPTY_DIR
 
 
-def pinned(spec: DeploymentSpec, known: Known, home: str) -> Effective:
+def pin_models(spec: DeploymentSpec, known: Known, home: str) -> Effective:
     """`spec` at the versions of `known`, from the cache with this `home` (`Cache.home`; empty: none).
 
     An earlier release put versions into the root of a claim, where they are used until another Job fetches. What a pod
@@ -48,21 +48,21 @@ def pinned(spec: DeploymentSpec, known: Known, home: str) -> Effective:
     if in_pods(place):
         home = f"{place}/{names.CACHE_FOLDER}"
     verifier, speculator = spec.verifier.source, spec.speculator
-    told = replace(spec, verifier=replace(spec.verifier, source=_pinned_source(verifier, known.verifier.pin, home)))
+    told = replace(spec, verifier=replace(spec.verifier, source=_pin_source(verifier, known.verifier.pin, home)))
     if speculator is not None and speculator.source is not None:
         facts = known.verifier if speculator.source.uri == verifier.uri else known.speculator
         # In mode Off nothing was read of a speculator, and nothing of it reaches a pod.
-        source = _pinned_source(speculator.source, facts.pin, home) if facts is not None else speculator.source
+        source = _pin_source(speculator.source, facts.pin, home) if facts is not None else speculator.source
         told = replace(told, speculator=replace(speculator, source=source))
     models = known.models if spec.speculates else (known.verifier,)
     size = sum(facts.weights.bytes for facts in models)
     weights = replace(told.weights, bytes=size, verifier_bytes=known.verifier.weights.bytes)
     if in_pods(place):
-        weights = replace(weights, cache=_filled(spec.weights.cache, place, tuple(facts.pin for facts in models)))
+        weights = replace(weights, cache=_with_brought(spec.weights.cache, place, tuple(facts.pin for facts in models)))
     return Effective(spec, replace(told, weights=weights))
 
 
-def standing(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], ...], home: str) -> Effective | None:
+def former_pair(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], ...], home: str) -> Effective | None:
     """`spec` with the pair of `known` in place of its own; None where it is not known how that pair drafts."""
     if not known.adopted or not asked:
         return None
@@ -71,10 +71,10 @@ def standing(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], .
         return None
     source = ModelSource(Scheme(scheme), location, asked[0][1])
     held = replace(spec, verifier=replace(spec.verifier, source=source), speculator=known.drafter)
-    return pinned(held, known, home)
+    return pin_models(held, known, home)
 
 
-def _filled(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
+def _with_brought(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
     """The cache with what each pod brings into it. Where pods have one that the spec no longer names, only its place is
     known: enough to tell which pair they are of."""
     if cache is None or cache.place != place:
@@ -83,7 +83,7 @@ def _filled(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
     return replace(cache, brought=tuple(brought.items()))
 
 
-def _pinned_source(source: ModelSource, pin: Pin, home: str) -> ModelSource:
+def _pin_source(source: ModelSource, pin: Pin, home: str) -> ModelSource:
     if home and pin.scheme is not Scheme.PVC:
         scheme = Scheme.POD if in_pods(home) else Scheme.PVC
         return ModelSource(scheme, f"{home}/{FOLDER}/{pin.key}")

@@ -49,11 +49,11 @@ def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Act
     """What happened, most important first."""
     return (
         *_transitions(old, new),
-        *_picked(old, new),
-        *_warned(old, new),
-        *_decided(old, new),
+        *_pick_events(old, new),
+        *_warning_events(old, new),
+        *_decision_events(old, new),
         *_leaving_events(old, new),
-        *_done(actions),
+        *_action_events(actions),
     )
 
 
@@ -110,14 +110,14 @@ def _transition(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | 
     return None
 
 
-def _picked(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+def _pick_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     """A speculator taken from the catalogue; that there is none is told by a condition."""
     before, after = (mapping(status, "picked") for status in (old, new))
     if text(after, "method") and any(text(before, name) != text(after, name) for name in _PICK):
         yield Event(NORMAL, Reason.PICKED, text(after, "reason"))
 
 
-def _warned(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+def _warning_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     known = [(text(one, "reason"), text(one, "message")) for one in mappings(old, "warnings")]
     for one in mappings(new, "warnings"):
         reason, message = _reason(one), text(one, "message")
@@ -125,7 +125,7 @@ def _warned(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
             yield Event(NORMAL if reason in _HARMLESS else WARNING, reason, message)
 
 
-def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+def _decision_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     last = newest(new)
     reason = _reason(last)
     if reason is None or last == newest(old):
@@ -149,7 +149,7 @@ def _leaving_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
             yield Event(WARNING if reason is Reason.GUARD else NORMAL, reason, message)
 
 
-def _done(actions: Sequence[Action]) -> Iterator[Event]:
+def _action_events(actions: Sequence[Action]) -> Iterator[Event]:
     created = [_name(one) for one in actions if isinstance(one, ApplyChild) and one.reason is Reason.CREATED]
     if created:
         yield Event(NORMAL, Reason.CREATED, f"created {', '.join(created)}")

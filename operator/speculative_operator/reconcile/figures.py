@@ -44,14 +44,14 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "hardOff": view.in_force.hard_off or None,
         "perRequest": view.in_force.per_request or None,
         "rowsVersion": view.in_force.rows_version or None,
-        "tries": _shown(view.in_force.tries),
+        "tries": _show(view.in_force.tries),
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
 
 
-def _shown(tries: tuple[Try, ...]) -> str:
-    """In as few words as say it: neighbours with the same K are one, with the larger share."""
+def _show(tries: tuple[Try, ...]) -> str:
+    """Shows the tries in few words: neighbours with the same K are one, with the larger share."""
     joined: list[Try] = []
     for one in tries:
         last = joined[-1] if joined else None
@@ -67,8 +67,8 @@ def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
         kept = {key: before[key] for key in FIGURES if key in before} if any(pod.ready for pod in view.pods) else {}
         if kept.get("state") == ON_TRIAL:
             del kept["state"]
-        return {"state": _resting(view), "k": _k(view, None)} | kept | _forced(view)
-    estimate = _estimate(view)
+        return {"state": _resting(view), "k": _k(view, None)} | kept | _table_figures(view)
+    estimate = estimate_of(view, view.observation)
     return {
         "state": _state(view),
         "k": "" if _blind(view) and not _constant(view) else _k(view, estimate.concurrency),
@@ -79,7 +79,7 @@ def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
         "gainPercent": formats.whole_percent(estimate.gain_percent),
         "hardOffGainPercent": formats.whole_percent(estimate.hard_off_gain_percent),
         **numbers(estimate),
-        "costPer1kTokens": formats.money(_cost(view.spec, estimate, view.rollout.ready)),
+        "costPer1kTokens": formats.money(estimate.cost_per_thousand_tokens),
     }
 
 
@@ -101,12 +101,12 @@ def numbers(estimate: Estimate) -> dict[str, str]:
 def _interval(name: str, percent: Interval | None) -> dict[str, str]:
     """A gain, and the interval that it lies in, as texts."""
     return {
-        name: formats.signed(percent.mid if percent is not None else None),
+        name: formats.signed_percent(percent.mid if percent is not None else None),
         f"{name}Range": formats.between(percent),
     }
 
 
-def _forced(view: View) -> dict[str, Any]:
+def _table_figures(view: View) -> dict[str, Any]:
     """Figures that follow from the table alone, where the spec has just changed it."""
     if view.in_force.why in (None, Reason.TRIES_CHANGED) or view.in_force.table is None:
         return {}
@@ -133,7 +133,7 @@ def _resting(view: View) -> str:
 
 def _k(view: View, concurrency: float | None) -> str:
     """K at the load; at one request while none is known, which is what the next request would get."""
-    table, load = view.in_force.table, formats.known(concurrency)
+    table, load = view.in_force.table, formats.showable(concurrency)
     if view.in_force.hard_off:
         return "0"
     return str(table.k_at(max(1.0, load or 1.0))) if table is not None else ""
@@ -148,13 +148,14 @@ def _constant(view: View) -> bool:
     return table is None or view.in_force.hard_off or len(table.ks) == 1
 
 
-def _estimate(view: View) -> Estimate:
-    if view.decision is not None and view.in_force.table is not None:
-        return view.decision.estimate
-    return _measured(view.observation) if view.observation is not None else Estimate()
+def estimate_of(view: View, observation: Observation) -> Estimate:
+    """The tuner's figures; where it was not asked, those that the windows give by themselves. With their cost."""
+    asked = view.decision is not None and view.in_force.table is not None
+    estimate = view.decision.estimate if view.decision is not None and asked else _measure(observation)
+    return replace(estimate, cost_per_thousand_tokens=_cost(view.spec, estimate, view.rollout.ready))
 
 
-def _measured(observation: Observation) -> Estimate:
+def _measure(observation: Observation) -> Estimate:
     """What the windows say by themselves, where no tuner runs: sums over pods."""
     windows = list(observation.windows.values())
     steps, requests = _sum(windows, "steps"), _sum(windows, "decode_request_steps")
@@ -178,7 +179,7 @@ def _cost(spec: DeploymentSpec, estimate: Estimate, ready: int) -> float | None:
     """Cost of a thousand output tokens: the tuner's; else accelerators in use x hourly cost / tokens an hour x 1000."""
     if estimate.cost_per_thousand_tokens is not None:
         return estimate.cost_per_thousand_tokens
-    hourly, rate = spec.accelerator.hourly_cost, formats.known(estimate.tokens_per_second)
+    hourly, rate = spec.accelerator.hourly_cost, formats.showable(estimate.tokens_per_second)
     if hourly is None or not rate or rate <= 0:
         return None
     return hourly * spec.accelerator.per_replica * ready / (rate * 3600.0) * 1000.0

@@ -10,20 +10,20 @@ from speculative_operator.domain.decision import Interval
 _LARGEST = 1e9
 
 
-def known(value: float | None) -> float | None:
+def showable(value: float | None) -> float | None:
     """The value, if it is one that can be shown."""
     return value if value is not None and math.isfinite(value) and abs(value) <= _LARGEST else None
 
 
 def share(value: float | None) -> str:
     """`61.3%` of a share between 0 and 1."""
-    value = known(value)
+    value = showable(value)
     return f"{100 * value:.1f}%" if value is not None else ""
 
 
-def signed(value: float | None) -> str:
+def signed_percent(value: float | None) -> str:
     """`+38.2%` of percent."""
-    value = known(value)
+    value = showable(value)
     return f"{value:+.1f}%" if value is not None else ""
 
 
@@ -35,7 +35,7 @@ def between(percent: Interval | None) -> str:
 
 def milliseconds(seconds: float | None) -> str:
     """`9.8ms`; whole seconds from ten on."""
-    seconds = known(seconds)
+    seconds = showable(seconds)
     if seconds is None or seconds <= 0:
         return ""
     return f"{_significant(1000 * seconds)}ms" if seconds < 10 else f"{seconds:.0f}s"
@@ -43,13 +43,13 @@ def milliseconds(seconds: float | None) -> str:
 
 def number(value: float | None, digits: int = 1) -> str:
     """A plain number."""
-    value = known(value)
+    value = showable(value)
     return f"{value:.{digits}f}" if value is not None else ""
 
 
 def money(value: float | None) -> str:
     """An amount with three digits that count."""
-    value = known(value)
+    value = showable(value)
     return _significant(value) if value is not None and value >= 0 else ""
 
 
@@ -57,7 +57,7 @@ def whole_percent(interval: Interval | None) -> dict[str, int] | None:
     """An interval in whole percent; None when any end cannot be shown."""
     if interval is None:
         return None
-    ends = [known(value) for value in (interval.low, interval.mid, interval.high)]
+    ends = [showable(value) for value in (interval.low, interval.mid, interval.high)]
     low, mid, high = (round(value) if value is not None else None for value in ends)
     if low is None or mid is None or high is None:
         return None

@@ -13,21 +13,21 @@ have nothing more to say.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator, KnobSpace
-from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
+from speculative_operator.engines.base import Engine, EngineContainer, Notice
 from speculative_operator.engines.matrix.version import parse
 from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text
-from speculative_operator.reconcile.tables import mounted, parsed
+from speculative_operator.reconcile.tables import configs_of, parse_json
 from speculative_operator.reconcile.view import View
 from speculative_operator.render.podspec import TABLE_VOLUME
 
@@ -39,7 +39,7 @@ _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
 _KEPT = ("asked", "version", "live", "since", "fallback", "tableVersionInPods")
 
 
-def asked(spec: DeploymentSpec) -> str:
+def engine_as_asked(spec: DeploymentSpec) -> str:
     """Version and image as the user has them, an override of the image by the pod template included."""
     containers = mappings(spec.template, "spec", "containers")
     overridden = next((text(one, "image") for one in containers if text(one, "name") == names.CONTAINER), "")
@@ -50,9 +50,9 @@ def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, A
     """`engine`, or one that treats the spec as the engine that its pods were found to run."""
     block = mapping(status, "engine")
     taken_back = spec.adopt == AS_IN_SPEC
-    if taken_back or at(block, "fallback") is not True or text(block, "asked") != asked(spec):
+    if taken_back or at(block, "fallback") is not True or text(block, "asked") != engine_as_asked(spec):
         return engine
-    return EngineAsFound(engine, text(block, "version"))
+    return without_live_tables(engine, text(block, "version"))
 
 
 def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine | None:
@@ -60,69 +60,50 @@ def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str
 
     None where they have one, cannot, are none, or run without a drafter: then there is nothing that they could read.
     """
-    reads = TABLE_VOLUME in mounted(mapping(deployment, "spec", "template"))
-    without_drafter = at(parsed(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE)), "hardOff") is True
-    if deployment is None or reads or without_drafter or not spec.speculates:
+    reads = TABLE_VOLUME in configs_of(mapping(deployment, "spec", "template"))
+    without_speculator = (
+        at(parse_json(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE)), "hardOff") is True
+    )
+    if deployment is None or reads or without_speculator or not spec.speculates:
         return None
-    return EngineAsFound(engine, "") if engine.knobs(spec).actuator is Actuator.LIVE else None
+    return without_live_tables(engine, "") if engine.knobs(spec).actuator is Actuator.LIVE else None
 
 
-@dataclass(frozen=True, slots=True)
-class EngineAsFound:
+def without_live_tables(engine: Engine, version: str) -> Engine:
     """An adapter that is asked about the release that the pods reported, without tables that are re-read.
 
-    Where the adapter refuses that release, it is asked about the one of the spec. The image stays the spec's.
+    Where the adapter refuses that release, it is asked about the one of the spec. The image stays the spec's, and so do
+    the refusals: what pods report never stops an object from being served.
     """
 
-    engine: Engine
-    version: str
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        return self.engine.metric_names
-
-    def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
-        """Those of the spec as it was written: what pods report never stops an object from being served."""
-        return self.engine.refusals(spec)
-
-    def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
-        """Without what `found_notices` says better: it has seen the pods."""
-        told = self.engine.notices(self._found(spec))
-        return tuple(one for one in told if one.reason is not Reason.LIVE_UNPROVEN)
-
-    def knobs(self, spec: DeploymentSpec) -> KnobSpace:
-        return self.engine.knobs(self._found(spec))
-
-    def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
-        return replace(self.engine.container(self._found(spec), table), image=self.engine.container(spec, table).image)
-
-    def read(
-        self,
-        series: Sequence[Series],
-        pods: Collection[str],
-        since: Mapping[str, float],
-        now: float,
-        stale_after: float,
-    ) -> dict[str, PodWindow | Gap]:
-        return self.engine.read(series, pods, since, now, stale_after)
-
-    def _found(self, spec: DeploymentSpec) -> DeploymentSpec:
+    def as_found(spec: DeploymentSpec) -> DeploymentSpec:
         written = replace(spec, engine=replace(spec.engine, live=False))
-        found = replace(written, engine=replace(written.engine, version=self.version))
-        return written if not self.version or self.engine.refusals(found) else found
+        found = replace(written, engine=replace(written.engine, version=version))
+        return written if not version or engine.refusals(found) else found
+
+    def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
+        """Without what `engine_notices` says better: it has seen the pods."""
+        return tuple(one for one in engine.notices(as_found(spec)) if one.reason is not Reason.LIVE_UNPROVEN)
+
+    def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+        return replace(engine.container(as_found(spec), table), image=engine.container(spec, table).image)
+
+    return replace(
+        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, as_found=True
+    )
 
 
 def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
     """`status.engine`: empty until a pod has told something of its engine."""
     before = mapping(old, "engine")
-    wanted = asked(view.spec)
+    wanted = engine_as_asked(view.spec)
     if text(before, "asked") != wanted:
         before = {}
     block = {key: before[key] for key in _KEPT if key in before}
     lowest = _lowest(view.of_pair)
     if lowest is not None:
         block["tableVersionInPods"] = lowest
-    told = _told(view)
+    told = _agreed_engine(view)
     if told is not None and told != (text(block, "version"), at(block, "live")):
         block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
     if at(block, "fallback") is True and view.spec.adopt == AS_IN_SPEC:
@@ -137,7 +118,7 @@ def acceptance(version: str) -> str:
     return f"engine-{version}" if _VERSION.fullmatch(version) else "engine-unknown"
 
 
-def found_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
+def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
     """What a user should know of what pods tell, such as another release than the spec's."""
     version, wanted = text(block, "version"), spec.engine.version
     inert = at(block, "live") is False
@@ -198,7 +179,7 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
     return ""
 
 
-def _told(view: View) -> tuple[str, bool] | None:
+def _agreed_engine(view: View) -> tuple[str, bool] | None:
     """Release and liveness that every ready pod tells alike; None while pods are replaced, disagree or keep silent."""
     ready = [pod.name for pod in view.pods if pod.ready]
     if view.observation is None or not ready or view.problems or view.hold or not view.rollout.complete:

@@ -37,10 +37,10 @@ def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
 def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
     in_force, decision = view.in_force, view.decision
     if view.changed and decision is not None:
-        tables = (_shown(in_force.before), in_force.shown)
+        tables = (_show(in_force.before), in_force.shown)
         return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
     if in_force.why not in (None, Reason.TRIES_CHANGED) and not in_force.hard_off:
-        tables = (_shown(in_force.before), in_force.shown)
+        tables = (_show(in_force.before), in_force.shown)
         return _record(now, *tables, in_force.why, _of_the_spec(in_force, in_force.why)) | _version(view)
     if _newly_proposed(view, before) and decision is not None:
         return _record(now, str(in_force.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
@@ -53,7 +53,7 @@ def _of_the_spec(in_force: InForce, why: Reason) -> str:
     return f"the same table, {'now' if in_force.per_request else 'no longer'} with caps by request"
 
 
-def _shown(table: KTable | None) -> str:
+def _show(table: KTable | None) -> str:
     return NO_TABLE if table is None else str(table)
 
 

@@ -20,7 +20,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.reconcile.plan import is_ours
 from speculative_operator.reconcile.reading import mapping, seconds_of, text
-from speculative_operator.reconcile.records import Failure, Wanted, reason_of
+from speculative_operator.reconcile.records import SIDES, Failure, Wanted, reason_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import canonical, digest
 from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine, user
@@ -91,7 +91,7 @@ def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: floa
     seen = next((one for one in world.jobs if one.name == name), None)
     if seen is None or seen.phase is Phase.RUNNING:
         return Attempt(seen=seen, failure=failure or _overdue(child, wanted.purpose, seen, now))
-    return _ended(child, seen, failure, now, waits=waits)
+    return _end(child, seen, failure, now, waits=waits)
 
 
 def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
@@ -142,24 +142,25 @@ def _overdue(child: Mapping[str, Any], purpose: Purpose, seen: JobSeen | None, n
     return Failure(Reason.PAIR_UNREAD, message, now, text(child, "metadata", "uid"))
 
 
-def _ended(child: Mapping[str, Any], seen: JobSeen, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
+def _end(child: Mapping[str, Any], seen: JobSeen, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
     """What was known of an earlier failure stands until a Job succeeds: tries come and go, and are no news."""
     if seen.phase is Phase.SUCCEEDED and seen.result is not None and "error" not in seen.result:
         return Attempt(seen=seen, result=seen.result)
     uid = text(child, "metadata", "uid")
     if failure is None or failure.job != uid:
-        return Attempt(failure=_told(seen, uid, now))
+        return Attempt(failure=_failure_of(seen, uid, now))
     return Attempt(failure=failure) if waits else Attempt((_deletion(child, "failed and is retried"),), failure=failure)
 
 
-def _told(seen: JobSeen, uid: str, now: float) -> Failure:
+def _failure_of(seen: JobSeen, uid: str, now: float) -> Failure:
     error = mapping(seen.result, "error")
     if not error:
         return Failure(Reason.SOURCE_UNREACHABLE, seen.trouble or _NO_RESULT, now, uid)
-    return Failure(*told_error(error), now, uid)
+    side = text(error, "side")
+    return Failure(*explain_error(error), now, uid, side if side in SIDES else "")
 
 
-def told_error(error: Mapping[str, Any]) -> tuple[Reason, str]:
+def explain_error(error: Mapping[str, Any]) -> tuple[Reason, str]:
     """Reason and words of the `error` that `speculative-weights` leaves."""
     side, file, remedy = (text(error, name) for name in ("side", "file", "remedy"))
     message = (f"{side}: " if side else "") + text(error, "message")

@@ -194,7 +194,7 @@ def propose(known: OwnRollouts, decision: Decision, in_force: InForce, hindrance
 
 
 def hold_back(decision: Decision, in_force: InForce, hindrance: str) -> Decision:
-    """The tuner's word where it wants a rollout that is not made: what is in force stays."""
+    """The tuner's decision where it wants a rollout that is not made: the active table stays."""
     table = in_force.table or decision.table
     message = f"{decision.message}. Not done: {hindrance}"
     kept = _decision(table, in_force.hard_off, Reason.ROLLOUT_NEEDS_APPROVAL, message)

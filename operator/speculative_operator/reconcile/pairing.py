@@ -23,11 +23,20 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Cache, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
-from speculative_operator.reconcile.arrival import arrival, refused, stuck, too_small
-from speculative_operator.reconcile.choices import Pairing, compared, homes, is_of, left_by_status, trusted, unlooked
+from speculative_operator.reconcile.arrival import arrival, refusal_of_pods, stuck, too_small
+from speculative_operator.reconcile.choices import (
+    Pairing,
+    compares,
+    from_template,
+    homes,
+    is_of,
+    record,
+    trusted_record,
+    unread_pairing,
+)
 from speculative_operator.reconcile.conditions import timestamp
-from speculative_operator.reconcile.effective import Effective, as_written, pinned, standing
-from speculative_operator.reconcile.reading import mapping, mappings, text
+from speculative_operator.reconcile.effective import Effective, as_written, former_pair, pin_models
+from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.records import (
     Failure,
     Known,
@@ -35,13 +44,12 @@ from speculative_operator.reconcile.records import (
     Wanted,
     blank,
     following,
-    packed,
-    read,
+    pack,
     wanted_of,
 )
-from speculative_operator.reconcile.revisions import moved, moves, not_followed, not_known
+from speculative_operator.reconcile.revisions import moved_notices, moves, not_followed_notice, not_known_notice
 from speculative_operator.reconcile.rollout import read_rollout
-from speculative_operator.reconcile.running import running
+from speculative_operator.reconcile.running import running_pair
 from speculative_operator.reconcile.stages import Stage, Stages
 from speculative_operator.reconcile.verdicts import Judged
 from speculative_operator.reconcile.world import World
@@ -67,9 +75,9 @@ _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_
 
 def pairing_of(world: World, now: float) -> Pairing:
     """The pairing of one object; `now` in unix seconds. Raises RenderError."""
-    checks = compared(world)
+    checks = compares(world)
     if not checks and not (world.capabilities.job_image and world.spec.weights.cache is not None):
-        return unlooked(world)
+        return unread_pairing(world)
     return _Way(world, now, checks=checks).pairing()
 
 
@@ -83,9 +91,9 @@ class _Way:
         self._cache = world.spec.weights.cache
         self._place = self._cache.place if self._cache is not None else ""
         self._homes = homes(self._cache)
-        self._running = running(world)
-        self._current = trusted(world)
-        coming = read(mapping(world.status, "nextPair"))
+        self._running = running_pair(world)
+        self._current = trusted_record(world)
+        coming = record(world, "nextPair")
         held = (one for one in (self._current, coming) if one.covers(self._wanted))
         self._record = next(held, None) or blank(self._wanted, world.spec)
         self._mine = self._record is self._current
@@ -100,14 +108,14 @@ class _Way:
         known = self._record.known
         if known is None:
             return self._unread(inspecting)
-        found = verdicts.judged(self._spec, known) if self._checks else None
+        found = verdicts.judge_pair(self._spec, known, self._world.memo) if self._checks else None
         self._record = replace(self._record, verdict=found.word if found is not None else "")
         if found is not None and not found.verdict.compatible:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
-            return self._held(Stages(Stage.MISMATCH, self._place, judged=found, known=known))
+            return self._hold(Stages(Stage.MISMATCH, self._place, judged=found, known=known))
         stages = self._fetch(known, found)
         if stages.stage is not Stage.READY:
-            return self._held(stages)
+            return self._hold(stages)
         return self._ready(known, stages, found)
 
     @property
@@ -142,7 +150,7 @@ class _Way:
             message = "the operator cannot read the Job's result; operator and Job may be different releases"
             tried = replace(tried, failure=Failure(Reason.PAIR_UNREAD, message, self._now, ""))
         if record.known is not None:
-            self._looked_again(facts, failed=tried.failure is not None)
+            self._record_look(facts, failed=tried.failure is not None)
         elif facts is not None:
             self._record = record.with_facts(*facts, self._now)
         else:
@@ -159,7 +167,7 @@ class _Way:
         return not own and not any(one.get("name") in _OWN_WAYS for one in self._spec.engine.env)
 
     def _due(self, record: Record) -> bool:
-        """True where a source that can move has not been asked for long."""
+        """True where it is time to look whether the branch or tag of a source has moved."""
         movable = any(moves(source) for source in self._wanted.sources)
         return movable and (record.checked_at is None or self._now - record.checked_at >= self._recheck_seconds)
 
@@ -169,7 +177,7 @@ class _Way:
         least = max(RECHECK_SECONDS, 86400.0 * self._world.objects / LOOKS_PER_DAY)
         return least * (1.0 + crc32(self._spec.uid.encode()) % 1000 / 4000.0)
 
-    def _looked_again(self, facts: tuple[ModelFacts, ModelFacts | None] | None, *, failed: bool) -> None:
+    def _record_look(self, facts: tuple[ModelFacts, ModelFacts | None] | None, *, failed: bool) -> None:
         if facts is None:
             if failed:
                 self._record = replace(self._record, checked_at=self._now)
@@ -188,7 +196,7 @@ class _Way:
             return ready
         if self._cache is not None and self._cache.in_pods:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
-            return self._fetched_by_pods(self._cache, known, ready)
+            return self._fetch_by_pods(self._cache, known, ready)
         lies = record.cache in self._homes
         # A look goes into our own folder: it would fetch anew what lies where a release before has put it.
         doubt = stuck(self._world.pods, self._pairs(known)) if record.cache == self._homes[0] else ""
@@ -196,9 +204,9 @@ class _Way:
             self._record = replace(record, failure=None)
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return ready
-        return self._fetched_by_job(known, ready, doubt, lies=lies)
+        return self._fetch_by_job(known, ready, doubt, lies=lies)
 
-    def _fetched_by_job(self, known: Known, ready: Stages, doubt: str, *, lies: bool) -> Stages:
+    def _fetch_by_job(self, known: Known, ready: Stages, doubt: str, *, lies: bool) -> Stages:
         """A Job brings the pair, or looks whether it `lies` in the cache as status has it."""
         record = self._record
         keep = {*self._world.kept, *self._current.keys, *self._current.previous, *record.keys}
@@ -239,24 +247,24 @@ class _Way:
 
     def _pairs(self, known: Known) -> set[str]:
         """Hashes of the pair of `known`, with its drafter and without."""
-        target = pinned(self._spec, known, self._homes[0]).told
-        return {pair_hash(target), pair_hash(target.without_drafter())}
+        target = pin_models(self._spec, known, self._homes[0]).told
+        return {pair_hash(target), pair_hash(target.without_speculator())}
 
-    def _fetched_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
+    def _fetch_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
         """Pods may be made at once, and bring the pair themselves."""
         short = too_small(cache, known.models if self._spec.speculates else (known.verifier,))
         if short:
             failure = Failure(Reason.CACHE_FULL, short, self._now, "")
             return replace(ready, stage=Stage.NOT_FETCHED, failure=failure)
         self._record = replace(self._record, cache=cache.home, failure=None)
-        target = pinned(self._spec, known, cache.home).told
+        target = pin_models(self._spec, known, cache.home).told
         if target.weights.cache is None or not target.weights.cache.brought:
             return replace(ready, place="")
         before = next((one for one in mappings(self._world.status, "conditions")
                        if text(one, "type") == ConditionType.WEIGHTS_READY.value), {})  # fmt: skip
         found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
         deployment = self._world.deployment
-        refusal = refused(cache, read_rollout(deployment, self._spec.replicas).refused)
+        refusal = refusal_of_pods(cache, read_rollout(deployment, self._spec.replicas).refused)
         if refusal is not None and found.reason is None:
             found = replace(found, reason=refusal[0], message=refusal[1])
         return replace(ready, arrival=found)
@@ -274,24 +282,24 @@ class _Way:
             stages = Stages(Stage.UNREAD, self._place, failure=failure)
             goes_on = not self._place and not self._final(failure)
         left = (
-            as_written(self._spec) if self._runs(as_written(self._spec)) else left_by_status(self._world, self._current)
+            as_written(self._spec) if self._runs(as_written(self._spec)) else from_template(self._world, self._current)
         )
         # Pods of which nobody knows whether they are of the spec's sources are no pods to be replaced unread.
         if not goes_on or (left is None and self._running and not self._current.hash):
-            return self._held(stages)
+            return self._hold(stages)
         choice = left if left is not None else as_written(self._spec)
         lost = failure is not None and choice.told is not self._spec
         record, coming = (self._current, self._record) if lost and self._asked_anew else (self._record, None)
         record = replace(record, hash=pair_hash(choice.told), verdict="")
-        notices = (not_known(failure),) if failure is not None and lost else ()
-        return self._made(Pairing((choice,), replace(stages, goes_on=True), record, coming, notices=notices))
+        notices = (not_known_notice(failure),) if failure is not None and lost else ()
+        return self._finish(Pairing((choice,), replace(stages, goes_on=True), record, coming, notices=notices))
 
     def _ready(self, known: Known, stages: Stages, found: Judged | None) -> Pairing:
         spec, drafter = self._spec, self._spec.speculator
-        target, plain = pinned(spec, known, self._record.cache), as_written(spec)
+        target, plain = pin_models(spec, known, self._record.cache), as_written(spec)
         record = following(self._record, None if self._mine else self._current)
         if not known.adopted or known.drafter != drafter:
-            record = replace(record, facts=packed(replace(known, drafter=drafter, adopted=True)))
+            record = replace(record, facts=pack(replace(known, drafter=drafter, adopted=True)))
         pairing = Pairing(
             choices=(*self._run_on(plain, target), target),
             stages=stages,
@@ -300,7 +308,7 @@ class _Way:
             notices=self._notices(record),
             facts=found.facts if found is not None else None,
         )
-        return self._made(pairing)
+        return self._finish(pairing)
 
     def _run_on(self, plain: Effective, target: Effective) -> tuple[Effective, ...]:
         """What pods run that were made before their pair was read, or whose versions status has lost: no reason to
@@ -310,34 +318,34 @@ class _Way:
         if not self._place and self._runs(plain):
             return (plain,)
         known = bool(self._current.hash) and self._asked_anew
-        left = left_by_status(self._world, self._current, self._place) if not known else None
+        left = from_template(self._world, self._current, self._place) if not known else None
         return (left,) if left is not None else ()
 
     def _notices(self, record: Record) -> tuple[Notice, ...]:
         failure = self._coming.failure if self._coming is not None else None
-        return (*((not_followed(failure),) if failure is not None else ()), *moved(record))
+        return (*((not_followed_notice(failure),) if failure is not None else ()), *moved_notices(record))
 
-    def _held(self, stages: Stages) -> Pairing:
+    def _hold(self, stages: Stages) -> Pairing:
         """Pods stay as they are. Where there are none yet, the pair is the one that they will be made of first."""
         if not self._running:
-            return self._made(Pairing((), stages, self._record, frozen=True))
+            return self._finish(Pairing((), stages, self._record, frozen=True))
         kept = None
         known = self._current.known
         if known is not None:
-            kept = standing(self._spec, known, self._current.asked, self._current.cache)
+            kept = former_pair(self._spec, known, self._current.asked, self._current.cache)
         if kept is None or not self._runs(kept):
             kept = as_written(self._spec) if self._runs(as_written(self._spec)) else None
         current = self._record if self._mine else self._current
         coming = self._coming if self._mine else self._record
         choices = (kept,) if kept is not None else ()
-        return self._made(Pairing(choices, stages, current, coming, frozen=True, notices=self._notices(current)))
+        return self._finish(Pairing(choices, stages, current, coming, frozen=True, notices=self._notices(current)))
 
-    def _made(self, pairing: Pairing) -> Pairing:
+    def _finish(self, pairing: Pairing) -> Pairing:
         known = self._record.known
         hashes = {pair_hash(self._spec)}
         if known is not None:
-            hashes.add(pair_hash(pinned(self._spec, known, self._homes[0]).told))
-            hashes.add(pair_hash(pinned(self._spec, known, "").told))
+            hashes.add(pair_hash(pin_models(self._spec, known, self._homes[0]).told))
+            hashes.add(pair_hash(pin_models(self._spec, known, "").told))
         conditions = pairing.stages.conditions(self._spec) if pairing.stages is not None else ()
         return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))
 

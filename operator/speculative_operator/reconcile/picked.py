@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Speculator
-from speculative_operator.engines.picking import speculator, with_drafter
+from speculative_operator.engines.picking import speculator, with_speculator
 from speculative_operator.pairing.catalogue import Choice
 from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text, whole
@@ -43,7 +43,7 @@ class PassedOver:
     @property
     def named(self) -> str:
         """For people."""
-        return _named(self.uri, self.method)
+        return _name(self.uri, self.method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Pick:
     @property
     def named(self) -> str:
         """For people."""
-        return _named(self.uri, self.method) if self.method is not None else "no speculator"
+        return _name(self.uri, self.method) if self.method is not None else "no speculator"
 
     @property
     def drafter(self) -> Speculator | None:
@@ -84,7 +84,7 @@ class Pick:
 
     def drawn(self, spec: DeploymentSpec) -> DeploymentSpec:
         """`spec` with it."""
-        return with_drafter(spec, self.drafter, self.k)
+        return with_speculator(spec, self.drafter, self.k)
 
 
 def pick_of(
@@ -136,12 +136,12 @@ def read(block: Mapping[str, Any]) -> Pick | None:
     )
 
 
-def picked(status: Mapping[str, Any]) -> Pick | None:
+def pick_in(status: Mapping[str, Any]) -> Pick | None:
     """What the status says was picked."""
     return read(mapping(status, "picked"))
 
 
-def written(pick: Pick) -> dict[str, Any]:
+def to_status(pick: Pick) -> dict[str, Any]:
     """The block of `pick`; what is empty is left out."""
     over = [{"speculator": one.uri, "method": one.method.value, "why": one.why} for one in pick.passed_over]
     block: dict[str, Any] = {
@@ -161,7 +161,7 @@ def written(pick: Pick) -> dict[str, Any]:
     return {name: value for name, value in block.items() if value not in ("", [], None)}
 
 
-def _named(uri: str, method: Method) -> str:
+def _name(uri: str, method: Method) -> str:
     return f"{uri.removeprefix('hf://') or 'the drafting layers of the verifier'} ({method})"
 
 

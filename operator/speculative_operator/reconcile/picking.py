@@ -11,7 +11,6 @@ What does not do is passed over for the next entry, at last for none: a pick hol
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import ModelFacts
@@ -20,14 +19,12 @@ from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.engines.base import Notice
-from speculative_operator.engines.picking import choose, drawn, hindrance, key_of
+from speculative_operator.engines.picking import Key, choose, hindrance, key_of, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
 from speculative_operator.reconcile import jobs, records, verdicts
-from speculative_operator.reconcile.choices import Pairing, compared
-from speculative_operator.reconcile.conditions import LONGEST_MESSAGE
+from speculative_operator.reconcile.choices import Pairing, compares, record
 from speculative_operator.reconcile.effective import as_written
-from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picked import (
     LONGEST_WHY,
@@ -35,21 +32,18 @@ from speculative_operator.reconcile.picked import (
     Basis,
     PassedOver,
     Pick,
+    pick_in,
     pick_of,
-    picked,
-    written,
+    to_status,
 )
-from speculative_operator.reconcile.reading import mapping, text
+from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.records import Known
-from speculative_operator.reconcile.running import drawn_by_template, running
+from speculative_operator.reconcile.running import running_pair, speculator_by_template
 from speculative_operator.reconcile.stages import Stage
-from speculative_operator.reconcile.status import WARNINGS_KEPT
-from speculative_operator.reconcile.world import Outcome, World
+from speculative_operator.reconcile.view import PickView
+from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash
-
-OF_SPECULATOR = "speculator: "
-"""How a failure begins that is the speculator's (`jobs.told_error`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +58,8 @@ class Picking:
     open: bool = False
     """True while the model card decides whether there is anything to pick."""
     notices: tuple[Notice, ...] = ()
+    pairing: Pairing | None = None
+    """What pods may be made of with the pick, where the pair check was asked already."""
 
     @property
     def world(self) -> World:
@@ -81,30 +77,31 @@ class Picking:
 
 def picking_of(world: World, now: float) -> Picking | None:
     """The pick of one object, `now` in unix seconds; None where the spec names its speculator itself."""
-    spec, held = world.spec, picked(world.status)
+    spec, held = world.spec, pick_in(world.status)
     if not spec.auto_speculator:
         return None
-    if held is not None and not spec.paused and not _stands(held, spec):
+    if held is not None and not spec.paused and not _still_holds(held, spec):
         held = None
     if spec.paused or (held is None and spec.speculation.mode is Mode.OFF):
         return Picking(world, held)
     card = _card(world, held)
-    pick = _kept(world, held, card, now) if held is not None else _fresh(world, card, now)
+    pick = _keep(world, held, card, now) if held is not None else _fresh(world, card, now)
     if pick is None:
         return Picking(world, None, open=True)
     return Picking(world, pick, notices=_better(world, pick, card))
 
 
-def tried(picking: Picking, now: float) -> Picking:
+def pass_over_misfits(picking: Picking, now: float) -> Picking:
     """The first pick that the pair check has nothing against: those before it are passed over. One that pods run by
     stands, whatever the check finds."""
     while picking.free and picking.pick is not None and picking.pick.method is not None:
         try:
-            why = _misfit(picking.world, pairing_of(picking.world, now))
+            pairing = pairing_of(picking.world, now)
         except RenderError:
             return picking
+        why = _misfit(picking.world, pairing)
         if not why:
-            return picking
+            return replace(picking, pairing=pairing)
         pick, card = picking.pick, _card(picking.asked, picking.pick)
         shown = why if len(why) <= LONGEST_WHY else f"{why[: LONGEST_WHY - 3]}..."
         over = (*pick.passed_over, PassedOver(pick.uri, pick.method or Method.EAGLE, shown))
@@ -112,7 +109,7 @@ def tried(picking: Picking, now: float) -> Picking:
     return picking
 
 
-def served(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pairing]:
+def settle(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pairing]:
     """The pick with what this tick makes of it, and what pods may be made of.
 
     A pick that could not be read may be of another model than is thought, or lie where engines cannot reach it: pods
@@ -124,66 +121,55 @@ def served(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pai
     if not pairing.choices or pairing.frozen or reading or pairing.choices[-1].named.speculator != spec.speculator:
         return picking, pairing
     if pick is None and picking.open:
-        pick = pick_of(choose(spec, picking.asked.catalogue), spec, Basis.NAME, now)
+        pick = pick_of(_choose(picking.asked, None), spec, Basis.NAME, now)
     if pick is not None and pick.generation != spec.generation:
         pick = replace(pick, generation=spec.generation)
     return replace(picking, pick=pick), pairing
 
 
-def said(outcome: Outcome, picking: Picking) -> Outcome:
-    """`outcome` with what is to be said of the pick, in status, conditions, warnings and events."""
-    pick, status = picking.pick, dict(outcome.status)
-    status.pop("picked", None)
-    if pick is not None:
-        status["picked"] = written(pick)
-        status["conditions"] = [_condition(one, pick) for one in status["conditions"]]
-    # Where pods stay as they are, status still has what was told before.
-    others = [one for one in status.pop("warnings", ()) if text(one, "reason") != Reason.BETTER_KNOWN.value]
-    told = [{"reason": one.reason.value, "message": one.message[:LONGEST_MESSAGE]} for one in picking.notices]
-    if others or told:
-        status["warnings"] = [*others, *told][:WARNINGS_KEPT]
-    return replace(outcome, status=status, events=events(picking.asked.status, status, outcome.actions))
-
-
-def _condition(condition: dict[str, Any], pick: Pick) -> dict[str, Any]:
-    """A condition that says that the spec names no speculator: with what was picked it says why none is served."""
-    if condition["reason"] != Reason.NO_SPECULATOR.value:
-        return condition
-    if pick.method is None:
-        return condition | {"reason": Reason.NOTHING_KNOWN.value, "message": pick.reason[:LONGEST_MESSAGE]}
-    message = f"the verifier is served alone until a Job has inspected the pick {pick.named}; see PairCompatible"
-    return condition | {"reason": Reason.PAIR_UNREAD.value, "message": message}
+def pick_view(picking: Picking) -> PickView:
+    """What status says of the pick."""
+    pick = picking.pick
+    if pick is None:
+        return PickView({}, notices=picking.notices)
+    alone = Reason.NOTHING_KNOWN, pick.reason
+    if pick.method is not None:
+        message = f"the verifier is served alone until a Job has inspected the pick {pick.named}; see PairCompatible"
+        alone = Reason.PAIR_UNREAD, message
+    return PickView(to_status(pick), alone, picking.notices)
 
 
 # -- choosing
 
 
-def _stands(held: Pick, spec: DeploymentSpec) -> bool:
+def _still_holds(held: Pick, spec: DeploymentSpec) -> bool:
     """True where the pick is of this verifier, and not asked for anew. A revision is another state of one model."""
     return held.verifier == spec.verifier.source.uri and spec.weights.repin in ("", held.repin)
 
 
 def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
     """The first pick; None while the model card is still to be read and nothing is known by name."""
-    found = _found(world, card, now)
+    found = _pick_of_pods(world, card, now)
     if found is not None:
         return found
-    choice = choose(world.spec, world.catalogue, card or ())
-    if choice.entry is None and card is None and compared(world):
+    choice = _choose(world, card)
+    if choice.entry is None and card is None and compares(world):
         return None
     return pick_of(choice, world.spec, _basis(card), now)
 
 
-def _found(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
+def _pick_of_pods(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
     """The entry that pods run already, at whatever version, where status does not say so: it was lost, or not written
     yet when the operator was killed."""
-    if not running(world) or mapping(world.status, "picked"):
+    if not running_pair(world) or mapping(world.status, "picked"):
         return None
     spec, cache = world.spec, world.spec.weights.cache
     for _, entry in world.catalogue.known(spec.verifier.source.uri, card or ()):
-        pick = drawn(spec, entry)
-        if drawn_by_template(world, pick) or (cache is not None and drawn_by_template(world, pick, cache.place)):
-            return pick_of(choose(spec, world.catalogue, card or (), only=key_of(entry)), spec, _basis(card), now)
+        pick = with_entry(spec, entry)
+        if speculator_by_template(world, pick) or (
+            cache is not None and speculator_by_template(world, pick, cache.place)
+        ):
+            return pick_of(_choose(world, card, only=key_of(entry)), spec, _basis(card), now)
     return None
 
 
@@ -191,7 +177,7 @@ def _basis(card: tuple[str, ...] | None) -> Basis:
     return Basis.NAME if card is None else Basis.CARD
 
 
-def _kept(world: World, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
+def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
     """The pick as it was, but where nothing was made of it yet and the model card knows better, or the engine that the
     spec now names does not serve it."""
     spec = world.spec
@@ -199,12 +185,12 @@ def _kept(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
         return held
     why = hindrance(held.drawn(spec), engine_for(spec)) if held.generation != spec.generation else ""
     if why:
-        choice = choose(spec, world.catalogue, card or (), without=_keys(held.passed_over))
+        choice = _choose(world, card, held.passed_over)
         instead = replace(choice, reason=f"{choice.reason}; instead of {held.named}: {why}")
         return pick_of(instead, spec, _basis(card), now, held.passed_over)
     if card is None or held.basis is Basis.CARD or held.generation:
         return held
-    choice = choose(spec, world.catalogue, card, without=_keys(held.passed_over))
+    choice = _choose(world, card, held.passed_over)
     if choice.match is Match.DERIVED and choice.entry is not None and key_of(choice.entry) != held.key:
         return pick_of(choice, spec, Basis.CARD, now, held.passed_over)
     return replace(held, basis=Basis.CARD)
@@ -214,7 +200,7 @@ def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ..
     """What comes after those that were passed over."""
     spec = world.spec
     why = "; ".join(f"passed over {one.named}: {one.why}" for one in over)
-    choice = choose(spec, world.catalogue, card or (), without=_keys(over))
+    choice = _choose(world, card, over)
     if choice.entry is None or len(over) >= MOST_PASSED_OVER:
         reason = f"no known speculator for {spec.verifier.source.uri} works: {REMEDY}. {_again()}. {why}"
         return pick_of(Choice(None, reason), spec, _basis(card), now, over[:MOST_PASSED_OVER])
@@ -226,10 +212,10 @@ def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Not
     spec = world.spec
     if spec.speculation.mode is Mode.OFF or (pick.basis is Basis.CARD and card is None):
         return ()
-    best = choose(spec, world.catalogue, card or (), without=_keys(pick.passed_over))
+    best = _choose(world, card, pick.passed_over)
     if best.entry is None or key_of(best.entry) == pick.key:
         return ()
-    message = f"the catalogue now prefers {best.reason.removeprefix('picked ')}. {pick.named} stays. {_again()}"
+    message = f"the catalogue now prefers {best.chosen}. {pick.named} stays. {_again()}"
     return (Notice(Reason.BETTER_KNOWN, message),)
 
 
@@ -237,8 +223,12 @@ def _again() -> str:
     return f"A new value of the annotation {names.ANNOTATION_REPIN} makes the operator pick again"
 
 
-def _keys(over: tuple[PassedOver, ...]) -> frozenset[tuple[str, Method]]:
-    return frozenset(one.key for one in over)
+def _choose(
+    world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...] = (), only: Key | None = None
+) -> Choice:
+    """The catalogue's choice for the object, but for what was passed over."""
+    without = frozenset(one.key for one in over)
+    return choose(world.spec, world.catalogue, card or (), without=without, only=only, memo=world.memo)
 
 
 # -- what is known
@@ -248,9 +238,9 @@ def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
     """What the verifier is derived from by its model card; None while that was not read."""
     source = world.spec.verifier.source
     for name in ("pair", "nextPair"):
-        record = records.read(mapping(world.status, name))
-        if record.asked[:1] == ((source.uri, source.revision),) and record.known is not None:
-            return record.known.verifier.base_models
+        found = record(world, name)
+        if found.asked[:1] == ((source.uri, source.revision),) and found.known is not None:
+            return found.known.verifier.base_models
     return _just_read(world, held) if world.jobs else None
 
 
@@ -276,14 +266,14 @@ def _misfit(world: World, pairing: Pairing) -> str:
     if stages is None or stages.goes_on:
         return ""
     if stages.stage is Stage.MISMATCH and stages.judged is not None and stages.known is not None:
-        alone = verdicts.judged(replace(spec, speculator=None), Known(stages.known.verifier, None))
+        alone = verdicts.judge_pair(replace(spec, speculator=None), Known(stages.known.verifier, None), world.memo)
         return verdicts.mismatch(stages.judged).message if alone.verdict.compatible else ""
     failure = stages.failure
-    if failure is None or not failure.message.startswith(OF_SPECULATOR):
+    if failure is None or failure.side != "speculator":
         return ""
     # Pods that run can wait for a source to answer; a new object is not held up by the speculator's.
-    gone = failure.final or (stages.stage is Stage.UNREAD and not running(world))
-    return failure.message.removeprefix(OF_SPECULATOR) if gone else ""
+    gone = failure.final or (stages.stage is Stage.UNREAD and not running_pair(world))
+    return failure.message.removeprefix(f"{failure.side}: ") if gone else ""
 
 
 def _alone_while_unread(picking: Picking, pairing: Pairing) -> Pairing:
@@ -291,13 +281,13 @@ def _alone_while_unread(picking: Picking, pairing: Pairing) -> Pairing:
     world, stages, spec = picking.world, pairing.stages, picking.world.spec
     if stages is None or not stages.goes_on or spec.speculator is None or not spec.speculates:
         return pairing
-    alone, pair = as_written(replace(spec, speculator=None)), running(world)
+    alone, pair = as_written(replace(spec, speculator=None)), running_pair(world)
     if pair == pair_hash(spec):
         return pairing
     conditions = tuple(_unread(one, picking.pick) for one in pairing.conditions)
     if pair in ("", pair_hash(alone.told)):
         return replace(pairing, choices=(alone,), conditions=conditions, facts=None)
-    current = records.read(mapping(world.status, "pair"))
+    current = record(world, "pair")
     apart = bool(current.verifier) and current.asked != (pairing.record.asked if pairing.record is not None else ())
     return replace(
         pairing,

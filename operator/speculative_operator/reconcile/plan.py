@@ -18,7 +18,7 @@ from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.reading import mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.tables import mounted, parsed
+from speculative_operator.reconcile.tables import configs_of, parse_json
 from speculative_operator.reconcile.world import World
 
 KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor"})
@@ -86,10 +86,10 @@ def _differ(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     return bool(first_difference(wanted, found) or first_surplus(wanted, found))
 
 
-def frozen(world: World, planned: Plan) -> Plan:
-    """What of a plan leaves pods as they are: their table, where they re-read it, and the word that it has changed; how
-    many there are, which an autoscaler may say at any time; and what is missing beside them, such as what a new one of
-    them would mount."""
+def freeze(world: World, planned: Plan) -> Plan:
+    """Keeps of a plan what leaves pods as they are: their table, where they re-read it, and the word that it has
+    changed; their number, which an autoscaler may set at any time; and children that are missing beside them, such as
+    what a new pod would mount."""
     kept = (one for one in planned.actions if isinstance(one, PokePod) or _spares(world, one))
     return Plan(tuple(kept), planned.problems)
 
@@ -127,7 +127,8 @@ def _conflicts(world: World, manifest: Mapping[str, Any]) -> Iterator[tuple[tupl
         return
     owner = next((one for one in mappings(found, "metadata", "ownerReferences") if one.get("controller") is True), None)
     whose = f"belongs to {text(owner, 'kind')} {text(owner, 'name')}" if owner else "has no owner"
-    message = f"{key[0]} {key[1]} exists and {whose}, so the operator leaves it. Delete or rename it, or this object"
+    kind = text(found, "kind") or key[0]
+    message = f"{kind} {key[1]} exists and {whose}, so the operator leaves it. Delete or rename it, or this object"
     yield key, Condition(ConditionType.READY, Truth.FALSE, Reason.NAME_CONFLICT, message)
 
 
@@ -173,7 +174,7 @@ def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[Delete
     """Children no longer wanted, once no pod can need them: pods of an old template still mount its ConfigMaps."""
     wanted = {_key(manifest) for manifest in desired.manifests}
     bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
-    needed = {config for one in bearers for config in mounted(one).values()}
+    needed = {config for one in bearers for config in configs_of(one).values()}
     for (kind, name), child in sorted(world.children.items()):
         uid = text(child, "metadata", "uid")
         if (kind, name) in wanted or kind not in KINDS or not uid or not is_ours(world, child):
@@ -193,7 +194,7 @@ def _late(world: World, table: ReadBy, pods: tuple[Pod, ...]) -> Iterator[Pod]:
     config = world.children.get(("ConfigMap", table.config))
     if config is None or not is_ours(world, config):
         return
-    if whole(parsed(text(config, "data", names.TABLE_KEY)), "version") != table.version:
+    if whole(parse_json(text(config, "data", names.TABLE_KEY)), "version") != table.version:
         return
     # The first version was there before any pod was.
     known = {str(table.version), f"{table.version}{_AGAIN}"} | ({""} if table.version == 1 else set())

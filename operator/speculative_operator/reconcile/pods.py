@@ -52,7 +52,7 @@ def _pod(pod: Mapping[str, Any]) -> Pod:
         text(condition, "type") == "Ready" and text(condition, "status") == "True"
         for condition in mappings(pod, "status", "conditions")
     )
-    outlasted = 0 if ready or terminating else startup.outlasted(pod)
+    outlasted = 0 if ready or terminating else startup.outlasted_budget(pod)
     return Pod(
         name=text(pod, "metadata", "name"),
         ready=ready and not terminating,

@@ -54,7 +54,7 @@ class Asked:
     value: str
 
 
-def refused(world: World) -> tuple[Condition, ...]:
+def refusals(world: World) -> tuple[Condition, ...]:
     """Why pods may not be made of the template; empty where they may."""
     return tuple(
         Condition(ConditionType.READY, Truth.FALSE, Reason.SPEC_INVALID, _sentence(one))
@@ -72,7 +72,7 @@ def notices(world: World) -> tuple[Notice, ...]:
     )
 
 
-def asked(template: Mapping[str, Any]) -> tuple[Asked, ...]:
+def privileges_of(template: Mapping[str, Any]) -> tuple[Asked, ...]:
     """Every privilege that a pod template has."""
     pod = mapping(template, "spec")
     kinds = ("initContainers", "containers", "ephemeralContainers")
@@ -97,12 +97,12 @@ def _beyond(world: World) -> tuple[Asked, ...]:
         merged = merge(_RENDERED, plain(world.spec.template), "spec.template", field="template")
     except RenderError:
         return ()  # it is refused as a whole when it is rendered
-    return tuple(one for one in asked(merged) if one.privilege.value not in allowed)
+    return tuple(one for one in privileges_of(merged) if one.privilege.value not in allowed)
 
 
 def _running(world: World) -> tuple[Asked, ...]:
     found = world.deployment
-    return asked(mapping(found, "spec", "template")) if found is not None and is_ours(world, found) else ()
+    return privileges_of(mapping(found, "spec", "template")) if found is not None and is_ours(world, found) else ()
 
 
 def _sentence(one: Asked) -> str:

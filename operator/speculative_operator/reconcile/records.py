@@ -21,7 +21,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource
 from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.reading import items, mapping, seconds_of, text
 
-_SIDES = ("verifier", "speculator")
+SIDES = ("verifier", "speculator")
 _MARK = "z:"
 _LARGEST = 1_000_000
 """Bytes that packed facts may have when unpacked."""
@@ -60,6 +60,8 @@ class Failure:
     """unix seconds"""
     job: str
     """uid of the Job; empty where none could be made."""
+    side: str = ""
+    """Which model it is about, `verifier` or `speculator`; empty: both, or neither."""
 
     @property
     def final(self) -> bool:
@@ -111,7 +113,7 @@ class Record:
     @property
     def known(self) -> Known | None:
         """None where nothing was read yet."""
-        return unpacked(self.facts) if self.facts else None
+        return unpack(self.facts) if self.facts else None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -120,15 +122,16 @@ class Record:
         return tuple(facts.pin.key for facts in known.models) if known is not None else ()
 
     def covers(self, wanted: Wanted) -> bool:
-        """True where all that is wanted was read, or could not be. Taking the annotation away asks for nothing."""
+        """True where the record speaks of all models that are wanted, read or not. To take the annotation away asks
+        for no other versions."""
         if wanted.repin not in ("", self.repin):
             return False
         asks = tuple((one.uri, one.revision) for one in wanted.sources)
         return self.asked[: len(asks)] == asks
 
     def with_facts(self, verifier: ModelFacts, speculator: ModelFacts | None, now: float) -> Record:
-        """What was read now."""
-        facts = packed(Known(verifier, speculator))
+        """The record with what a Job has just read."""
+        facts = pack(Known(verifier, speculator))
         newest = ("",) * len(self.asked)
         return replace(
             self, facts=facts, checked_at=now, failure=None, cache="", cached_at=None, verdict="", newest=newest
@@ -136,27 +139,27 @@ class Record:
 
 
 def blank(wanted: Wanted, spec: DeploymentSpec) -> Record:
-    """Of a pair of which nothing is known."""
+    """The record of a pair of which nothing was read."""
     speculator = spec.speculator if spec.speculates else None
     own = wanted.speculator or (speculator.source if speculator is not None else None)
     method = speculator.method.value if speculator is not None else ""
     asked = tuple((one.uri, one.revision) for one in wanted.sources)
     return Record(
-        verifier=shown(wanted.verifier),
-        speculator=shown(own) if own is not None else method,
+        verifier=source_text(wanted.verifier),
+        speculator=source_text(own) if own is not None else method,
         repin=wanted.repin,
         asked=asked,
         newest=("",) * len(asked),
     )
 
 
-def shown(source: ModelSource) -> str:
+def source_text(source: ModelSource) -> str:
     """A source with its revision, for people."""
     return f"{source.uri}@{source.revision}" if source.revision else source.uri
 
 
-def packed(known: Known) -> str:
-    """As one short text."""
+def pack(known: Known) -> str:
+    """Packs what was read of a pair into one short text."""
     content: dict[str, Any] = {"verifier": known.verifier.to_json()}
     if known.speculator is not None:
         content["speculator"] = known.speculator.to_json()
@@ -167,8 +170,8 @@ def packed(known: Known) -> str:
 
 
 @lru_cache(maxsize=4096)
-def unpacked(facts: str) -> Known | None:
-    """Of `packed`; None for anything else."""
+def unpack(facts: str) -> Known | None:
+    """Of `pack`; None for anything else."""
     try:
         content = json.loads(
             zlib.decompressobj().decompress(base64.b64decode(facts.removeprefix(_MARK), validate=True), _LARGEST)
@@ -186,7 +189,7 @@ def unpacked(facts: str) -> Known | None:
 
 def read(block: Mapping[str, Any]) -> Record:
     """Of `status.pair` or `status.nextPair`."""
-    pins = list(takewhile(lambda pin: text(pin, "uri"), (mapping(block, f"{side}Pin") for side in _SIDES)))
+    pins = list(takewhile(lambda pin: text(pin, "uri"), (mapping(block, f"{side}Pin") for side in SIDES)))
     facts = text(block, "facts")
     return Record(
         verifier=text(block, "verifier"),
@@ -198,14 +201,14 @@ def read(block: Mapping[str, Any]) -> Record:
         cache=text(block, "cache"),
         cached_at=seconds_of(text(block, "cachedAt")),
         previous=tuple(key for key in items(block, "previous") if isinstance(key, str)),
-        facts=facts if facts and unpacked(facts) is not None else "",
+        facts=facts if facts and unpack(facts) is not None else "",
         asked=tuple((text(pin, "uri"), text(pin, "asked")) for pin in pins),
         newest=tuple(text(pin, "newest") for pin in pins),
         failure=_failure(mapping(block, "failure")),
     )
 
 
-def written(record: Record) -> dict[str, Any]:
+def to_status(record: Record) -> dict[str, Any]:
     """The block of `record`; what is empty is left out, and all of it where nothing says which pair it is."""
     if not record.verifier:
         return {}
@@ -225,10 +228,10 @@ def written(record: Record) -> dict[str, Any]:
         "previous": list(record.previous),
         "facts": record.facts,
     }
-    for name, asked, pin, newest in zip(_SIDES, record.asked, pins, (*record.newest, "", ""), strict=False):
+    for name, asked, pin, newest in zip(SIDES, record.asked, pins, (*record.newest, "", ""), strict=False):
         block[f"{name}Pin"] = _pin(asked, pin, newest)
     if record.failure is not None:
-        block["failure"] = _written_failure(record.failure)
+        block["failure"] = _failure_to_status(record.failure)
     return {key: value for key, value in block.items() if value not in ("", [], None)}
 
 
@@ -256,15 +259,18 @@ def _failure(block: Mapping[str, Any]) -> Failure | None:
     at = seconds_of(text(block, "time"))
     if at is None:
         return None
-    return Failure(reason_of(text(block, "reason")), text(block, "message"), at, text(block, "job"))
+    return Failure(
+        reason_of(text(block, "reason")), text(block, "message"), at, text(block, "job"), text(block, "side")
+    )
 
 
-def _written_failure(failure: Failure) -> dict[str, str]:
+def _failure_to_status(failure: Failure) -> dict[str, str]:
     block = {
         "reason": failure.reason.value,
         "message": failure.message[:LONGEST_MESSAGE],
         "time": timestamp(failure.at),
         "job": failure.job,
+        "side": failure.side,
     }
     return {key: value for key, value in block.items() if value}
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import DeploymentSpec, Scheme, Target
+from speculative_operator.domain.spec import DeploymentSpec, Scheme
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile.conditions import stamped
+from speculative_operator.reconcile.conditions import stamp
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.reading import mapping, mappings, text, whole
 from speculative_operator.reconcile.world import Event, Outcome
@@ -26,9 +26,6 @@ def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tupl
         Condition(ConditionType.READY, Truth.FALSE, refused.reason, _sentence(refused.field, refused.message))
         for refused in engine.refusals(spec)
     ]
-    if spec.target is not Target.DEPLOYMENT:
-        message = f"spec.target {spec.target} is not supported by this release; set target: {Target.DEPLOYMENT}"
-        found.insert(0, Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message))
     found += [] if jobs or found else _unfetched(spec)
     return tuple(found)
 
@@ -62,7 +59,7 @@ def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
     conditions = [_condition(kind, before.get(kind, {}), message) for kind in ConditionType]
     status: dict[str, Any] = {key: value for key, value in old.items() if key != "conditions"}
-    status |= {"conditions": stamped(conditions, old, generation, now), "observedGeneration": generation}
+    status |= {"conditions": stamp(conditions, old, generation, now), "observedGeneration": generation}
     told: tuple[Event, ...] = events(old, status, ())
     return Outcome((), status, told, None)
 

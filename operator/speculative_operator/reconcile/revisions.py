@@ -12,15 +12,15 @@ from speculative_operator.reconcile.records import Failure, Record
 
 
 def moves(source: ModelSource) -> bool:
-    """True for what may be another version tomorrow, and can be asked about without reading all of it."""
+    """True for a source whose newest version may change, and can be asked for without reading the files."""
     if source.scheme is Scheme.HF:
         commit = len(source.revision) == 40 and all(digit in "0123456789abcdef" for digit in source.revision)
         return not commit
     return source.scheme is Scheme.S3 or (source.scheme is Scheme.OCI and "@sha256:" not in source.location)
 
 
-def moved(record: Record) -> Iterator[Notice]:
-    """Of each source of the pair that is another version by now."""
+def moved_notices(record: Record) -> Iterator[Notice]:
+    """Tells of each source of the pair whose branch or tag has moved since it was resolved."""
     known = record.known
     for (uri, asked), newest, facts in zip(record.asked, record.newest, known.models if known else (), strict=False):
         if newest:
@@ -31,8 +31,8 @@ def moved(record: Record) -> Iterator[Notice]:
             yield Notice(Reason.NEW_REVISION, message)
 
 
-def not_followed(failure: Failure) -> Notice:
-    """Of newer versions that were asked for and could not be read."""
+def not_followed_notice(failure: Failure) -> Notice:
+    """Tells that newer versions were asked for and could not be read."""
     message = (
         f"the annotation {names.ANNOTATION_REPIN} asks for new versions, which the operator could not resolve; pods "
         f"keep theirs, and the operator retries every few minutes: {failure.message}"
@@ -40,8 +40,8 @@ def not_followed(failure: Failure) -> Notice:
     return Notice(Reason.VERSIONS_UNREAD, message)
 
 
-def not_known(failure: Failure) -> Notice:
-    """Of pods whose versions stand in their template only."""
+def not_known_notice(failure: Failure) -> Notice:
+    """Tells that the versions of pods stand in their template only."""
     message = (
         "status has lost the versions that pods run; the operator keeps those of the pods' template and inspects the "
         f"pair again: {failure.message}"

@@ -32,6 +32,10 @@ class Rollout:
     """The controller's message where it may not make a pod: a quota, an admission rule, Pod Security."""
     completed_at: float | None = None
     """When the last rollout was complete, unix seconds; None when the controller does not say."""
+    url: str = ""
+    """Where the platform says that the model is reached; empty where it says nothing."""
+    platform: str = ""
+    """What the platform says of why it does not hold the pods for ready."""
 
 
 def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
@@ -57,13 +61,15 @@ def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
         ready=whole(deployment, "status", "readyReplicas"),
         updated=updated,
         complete=complete,
-        stalled="" if complete or not seen else _stalled(deployment),
-        refused="" if complete or not seen else _refused(deployment),
+        stalled="" if complete or not seen else _stall(deployment),
+        refused="" if complete or not seen else _refusal(deployment),
         completed_at=_completed_at(deployment) if complete else None,
+        url=text(deployment, "status", "url"),
+        platform=text(deployment, "status", "platform"),
     )
 
 
-def scaled_elsewhere(deployment: Mapping[str, Any] | None) -> bool:
+def has_other_scaler(deployment: Mapping[str, Any] | None) -> bool:
     """True when an autoscaler holds the Deployment's replicas through its scale subresource.
 
     Writing them back would undo it at every tick (kserve#3768). `kubectl scale` is a hand edit and is undone.
@@ -103,14 +109,14 @@ def _completed_at(deployment: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _refused(deployment: Mapping[str, Any]) -> str:
+def _refusal(deployment: Mapping[str, Any]) -> str:
     for condition in mappings(deployment, "status", "conditions"):
         if text(condition, "type") == "ReplicaFailure" and text(condition, "status") == "True":
             return text(condition, "message") or text(condition, "reason")
     return ""
 
 
-def _stalled(deployment: Mapping[str, Any]) -> str:
+def _stall(deployment: Mapping[str, Any]) -> str:
     for condition in mappings(deployment, "status", "conditions"):
         if text(condition, "type") == "Progressing" and text(condition, "reason") == "ProgressDeadlineExceeded":
             return text(condition, "message") or "no progress within the deadline"

@@ -59,7 +59,7 @@ class Need:
 def need_of(template: Mapping[str, Any]) -> Need | None:
     """What a pod of `template` asks for; None where that cannot be judged."""
     pod = mapping(template, "spec")
-    amounts = asked_by(template)
+    amounts = request_of(template)
     if amounts is None or any(at(pod, *path) for path in _UNJUDGED):
         return None
     if text(pod, "schedulerName") not in ("", DEFAULT_SCHEDULER):
@@ -68,7 +68,7 @@ def need_of(template: Mapping[str, Any]) -> Need | None:
     return None if any(at(port, "hostPort") for port in ports) else Need(amounts, pod)
 
 
-def asked_by(pod: Mapping[str, Any]) -> Amounts | None:
+def request_of(pod: Mapping[str, Any]) -> Amounts | None:
     """What the scheduler counts for a pod: its containers together with the init containers that stay, or the largest
     other init container with those, whichever is more, and the overhead. None where a quantity is none."""
     spec = mapping(pod, "spec")
@@ -99,7 +99,7 @@ def may_run_on(need: Need, node: Mapping[str, Any]) -> bool:
         and named in ("", name)
         and all(labels.get(key) == value for key, value in mapping(need.pod, "nodeSelector").items())
         and _in_affinity(need.pod, labels, name)
-        and all(_tolerated(taint, need.pod) for taint in mappings(node, "spec", "taints"))
+        and all(_is_tolerated(taint, need.pod) for taint in mappings(node, "spec", "taints"))
     )
 
 
@@ -109,12 +109,12 @@ def fits(
     """True where the node has room for one more beside `pods`, which are all of its own, and beside those of `waiting`
     that may be put there first. Pods that are being deleted still hold what they have."""
     free = _amounts(mapping(node, "status", "allocatable"))
-    taken = [asked_by(pod) for pod in pods if text(pod, "status", "phase") not in ("Succeeded", "Failed")]
+    taken = [request_of(pod) for pod in pods if text(pod, "status", "phase") not in ("Succeeded", "Failed")]
     if free is None or any(one is None for one in taken):
         return False
     used = _sum(one for one in taken if one is not None)
     left = {name: amount - used.get(name, Decimal(0)) for name, amount in free.items()}
-    asked = [asked_by(pod) for pod in waiting]
+    asked = [request_of(pod) for pod in waiting]
     if any(one is None for one in asked):
         return False
     first = _sum(one for one in asked if one is not None and _within(one, left))
@@ -162,7 +162,7 @@ def _names(*parts: Amounts) -> set[str]:
     return {name for part in parts for name in part}
 
 
-def _tolerated(taint: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+def _is_tolerated(taint: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     if text(taint, "effect") not in _KEEPS_AWAY:
         return True
     return any(_tolerates(one, taint) for one in mappings(pod, "tolerations"))

@@ -28,7 +28,7 @@ _MOST = 8
 """Versions that are tried of one template, which has two."""
 
 
-def running(world: World) -> str:
+def running_pair(world: World) -> str:
     """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without one."""
     if world.deployment is None:
         return ""
@@ -42,30 +42,30 @@ def folders(template: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found.rpartition("/")[2] for found in _VERSION.findall(json.dumps(parts, default=str)))
 
 
-def told_by_template(world: World, place: str = "") -> Effective | None:
+def spec_by_template(world: World, place: str = "") -> Effective | None:
     """The spec at the versions that stand in the template, from the cache at `place` (empty: none); None where pods
     are of another pair, or the template does not tell."""
-    pair, content = running(world), _template(world)
+    pair, content = running_pair(world), _template(world)
     if not pair:
         return None
-    drawn = _drawn(world.spec, pair, content, place)
+    drawn = _version_of_pair(world.spec, pair, content, place)
     if drawn is not None:
         return Effective(world.spec, drawn)
     for verifier in _at(world.spec.verifier.source, content, place):
         # Of a drafter that was taken away nothing stands there.
         spec = _with(world.spec, verifier, None)
-        if pair_hash(spec.without_drafter()) == pair:
+        if pair_hash(spec.without_speculator()) == pair:
             return Effective(world.spec, spec)
     return None
 
 
-def drawn_by_template(world: World, spec: DeploymentSpec, place: str = "") -> DeploymentSpec | None:
+def speculator_by_template(world: World, spec: DeploymentSpec, place: str = "") -> DeploymentSpec | None:
     """The same of another `spec` of the object, its drafter included."""
-    pair = running(world)
-    return _drawn(spec, pair, _template(world), place) if pair else None
+    pair = running_pair(world)
+    return _version_of_pair(spec, pair, _template(world), place) if pair else None
 
 
-def _drawn(spec: DeploymentSpec, pair: str, content: str, place: str) -> DeploymentSpec | None:
+def _version_of_pair(spec: DeploymentSpec, pair: str, content: str, place: str) -> DeploymentSpec | None:
     return next((told for told in _versions(spec, content, place) if pair_hash(told) == pair), None)
 
 
@@ -108,7 +108,7 @@ def _at(source: ModelSource, content: str, place: str) -> Iterator[_Version]:
     if not place or source.scheme is Scheme.PVC:
         yield from (_Version(told) for told in _sources(source, content))
     elif not in_pods(place):
-        for folder in _found(_VERSION, content):
+        for folder in _find(_VERSION, content):
             yield _Version(ModelSource(Scheme.PVC, f"{place}/{folder}"))
     else:
         for pin in _pins(source, content):
@@ -122,21 +122,21 @@ def _pins(source: ModelSource, content: str) -> Iterator[Pin]:
         location, _, digest = told.location.partition("@")
         if digest or told.revision:
             yield Pin(source.scheme, location, "", digest or told.revision)
-    for digest in _found(_DIGEST, content) if source.scheme is Scheme.S3 else ():
+    for digest in _find(_DIGEST, content) if source.scheme is Scheme.S3 else ():
         yield Pin(source.scheme, source.location, "", digest)
 
 
 def _sources(source: ModelSource, content: str) -> Iterator[ModelSource]:
     """`source` at each version that stands in `content`, or else as the spec has it."""
     if source.scheme is Scheme.HF:
-        yield from (replace(source, revision=one) for one in _found(_COMMIT, content))
+        yield from (replace(source, revision=one) for one in _find(_COMMIT, content))
     elif source.scheme is Scheme.OCI:
         name = source.location.partition("@")[0]
         head, _, tag = name.rpartition(":")
         name = head if head and "/" not in tag else name
-        yield from (ModelSource(Scheme.OCI, f"{name}@{one}") for one in _found(_DIGEST, content))
+        yield from (ModelSource(Scheme.OCI, f"{name}@{one}") for one in _find(_DIGEST, content))
     yield source
 
 
-def _found(pattern: re.Pattern[str], content: str) -> list[str]:
+def _find(pattern: re.Pattern[str], content: str) -> list[str]:
     return list(dict.fromkeys(pattern.findall(content)))[:_MOST]

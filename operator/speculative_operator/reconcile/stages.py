@@ -14,7 +14,7 @@ from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile import formats, verdicts
-from speculative_operator.reconcile.arrival import Arrival, worded
+from speculative_operator.reconcile.arrival import Arrival, place_text
 from speculative_operator.reconcile.records import Failure, Known
 from speculative_operator.reconcile.verdicts import Judged
 
@@ -61,9 +61,9 @@ class Stages:
         if self.stage is Stage.READING:
             return _not_ready(Reason.INSPECTING, f"pods wait until a Job has inspected both models{_trouble(self.job)}")
         if self.stage is Stage.FETCHING:
-            stalled = _stalled(self.job)
+            stalled = _is_stalled(self.job)
             reason = Reason.DOWNLOAD_STALLED if stalled else Reason.DOWNLOADING
-            return _not_ready(reason, f"pods wait until the weights are in {worded(self.place)}; see WeightsReady")
+            return _not_ready(reason, f"pods wait until the weights are in {place_text(self.place)}; see WeightsReady")
         if self.stage is Stage.MISMATCH and self.judged is not None:
             found = verdicts.mismatch(self.judged)
             return _not_ready(found.reason, f"no pod is created for this pair: {found.message}")
@@ -126,7 +126,7 @@ class Stages:
         if failure is not None and not self.doubt:
             return Condition(kind, Truth.FALSE, failure.reason, failure.message)
         what = failure.message if failure is not None else "a Job checks the cache and fetches what is missing"
-        message = f"{self.doubt}: its weights may be missing from {worded(self.place)}; {what}"
+        message = f"{self.doubt}: its weights may be missing from {place_text(self.place)}; {what}"
         return Condition(kind, Truth.FALSE, Reason.WEIGHTS_MISSING, message)
 
     def _there(self) -> Condition:
@@ -134,7 +134,7 @@ class Stages:
         if self.arrival is not None and not _whole(self.arrival):
             return _arriving(self.arrival)
         total = formats.size(_total(self.known)) if self.known is not None else "all"
-        message = f"{total} of weights, complete and verified, in {worded(self.place)}"
+        message = f"{total} of weights, complete and verified, in {place_text(self.place)}"
         return Condition(kind, Truth.TRUE, Reason.WEIGHTS_CACHED, message)
 
 
@@ -154,7 +154,7 @@ def _progress(job: JobSeen | None) -> Progress | None:
     return job.progress if job is not None else None
 
 
-def _stalled(job: JobSeen | None) -> bool:
+def _is_stalled(job: JobSeen | None) -> bool:
     progress = _progress(job)
     return progress is not None and progress.stalled_seconds >= STALLED_SECONDS
 
@@ -163,7 +163,7 @@ def _filling(job: JobSeen | None, place: str) -> Condition:
     progress = _progress(job)
     if progress is not None:
         return _downloading(progress, "The Job")
-    message = f"a Job fills {worded(place)}{_trouble(job)}"
+    message = f"a Job fills {place_text(place)}{_trouble(job)}"
     return Condition(ConditionType.WEIGHTS_READY, Truth.FALSE, Reason.DOWNLOADING, message)
 
 
@@ -176,9 +176,9 @@ def _arriving(arrival: Arrival) -> Condition:
     if arrival.reason is not None:
         return Condition(kind, Truth.FALSE, arrival.reason, arrival.message)
     if not arrival.pods:
-        message = f"each pod fetches the weights into {worded(arrival.place)} before it starts; no pod exists yet"
+        message = f"each pod fetches the weights into {place_text(arrival.place)} before it starts; no pod exists yet"
         return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, message)
-    have = f"{arrival.there} of {arrival.pods} pods have their weights in {worded(arrival.place)}"
+    have = f"{arrival.there} of {arrival.pods} pods have their weights in {place_text(arrival.place)}"
     if arrival.progress is None:
         return Condition(kind, Truth.FALSE, Reason.DOWNLOADING, f"{have}; each fetches them before its engine starts")
     return _downloading(arrival.progress, "The pod", f"{have}; next pod: ")

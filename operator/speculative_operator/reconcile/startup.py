@@ -64,20 +64,22 @@ def starts(status: Mapping[str, Any]) -> tuple[Start, ...]:
     return tuple(found[:KEPT])
 
 
-def seen(status: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], pair: str, size: int) -> tuple[Start, ...]:
+def collect_starts(
+    status: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], pair: str, size: int
+) -> tuple[Start, ...]:
     """The last starts, those of ready pods of `pair` included, which has `size` bytes of weights. The latest first.
 
     A start is measured once: a pod that is unready for a while later on says nothing of its start.
     """
     known = {(one.pod, one.started): one for one in starts(status)}
     for pod in pods:
-        found = _measured(pod, size) if text(pod, "metadata", "labels", names.LABEL_PAIR) == pair else None
+        found = _measure(pod, size) if text(pod, "metadata", "labels", names.LABEL_PAIR) == pair else None
         if found is not None:
             known.setdefault((found.pod, found.started), found)
     return tuple(sorted(known.values(), key=lambda one: (-one.at, one.pod))[:KEPT])
 
 
-def expected(known: Iterable[Start], size: int) -> float | None:
+def expected_seconds(known: Iterable[Start], size: int) -> float | None:
     """Seconds that a start of `size` bytes takes, by what was measured; None where nothing was."""
     measures = tuple(known)
     if not measures:
@@ -89,11 +91,11 @@ def expected(known: Iterable[Start], size: int) -> float | None:
 
 def budget(known: Iterable[Start], size: int) -> int:
     """Seconds that a start of `size` bytes may take, by what was measured; 0 where nothing was."""
-    minutes = math.ceil(min(MARGIN * (expected(known, size) or 0.0), MOST_SECONDS) / STEP_SECONDS)
+    minutes = math.ceil(min(MARGIN * (expected_seconds(known, size) or 0.0), MOST_SECONDS) / STEP_SECONDS)
     return minutes * STEP_SECONDS
 
 
-def told(known: Iterable[Start], seconds: int, template: str) -> dict[str, Any]:
+def to_status(known: Iterable[Start], seconds: int, template: str) -> dict[str, Any]:
     """`status.startup`; empty where nothing was measured. `seconds` is the budget that pods have, `template` what tells
     their template from others."""
     measures = tuple(known)
@@ -114,7 +116,7 @@ def told(known: Iterable[Start], seconds: int, template: str) -> dict[str, Any]:
     return {name: value for name, value in block.items() if value not in ("", 0)}
 
 
-def late(pod: str, seconds: int) -> Notice:
+def late_notice(pod: str, seconds: int) -> Notice:
     """What to do about a start that its probe ended."""
     failures = math.ceil(MARGIN * seconds / STARTUP_PERIOD_SECONDS)
     probe = f"{{containers: [{{name: {names.CONTAINER}, startupProbe: {{failureThreshold: {failures}}}}}]}}"
@@ -132,7 +134,7 @@ def template_key(manifest: Mapping[str, Any]) -> str:
     return digest(at(manifest, "spec", "template"), 12)
 
 
-def outlasted(pod: Mapping[str, Any]) -> int:
+def outlasted_budget(pod: Mapping[str, Any]) -> int:
     """Budget of the startup probe that ended the pod's engine before it was ready; 0 where none did.
 
     The status of a container says no more than that it ended: it is the probe's doing where that took the whole budget.
@@ -151,7 +153,7 @@ def outlasted(pod: Mapping[str, Any]) -> int:
     return 0
 
 
-def _measured(pod: Mapping[str, Any], size: int) -> Start | None:
+def _measure(pod: Mapping[str, Any], size: int) -> Start | None:
     """The start of a ready pod; None where it tells none, or one that its own probe would not have let pass."""
     if text(pod, "metadata", "deletionTimestamp"):
         return None

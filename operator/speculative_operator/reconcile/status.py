@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, serving_conditions, stamped
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, serving_conditions, stamp
 from speculative_operator.reconcile.figures import FIGURES, speculation_status
-from speculative_operator.reconcile.found import engine_status, found_notices
+from speculative_operator.reconcile.found import engine_notices, engine_status
 from speculative_operator.reconcile.history import decisions
 from speculative_operator.reconcile.reading import at, items, mapping, mappings, text
-from speculative_operator.reconcile.records import shown
+from speculative_operator.reconcile.records import source_text
 from speculative_operator.reconcile.tuning import tuning_conditions
 from speculative_operator.reconcile.view import View
 from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.targets import target_of
 from speculative_operator.tuner import Memory
 
 FIGURES_SECONDS = 30.0
@@ -51,19 +54,25 @@ _SILENT = frozenset({"message", "observedAt"})
 def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: float) -> dict[str, Any]:
     """The complete status after this tick. `old` is the one before."""
     spec, rollout = view.spec, view.rollout
-    conditions = (*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now))
+    conditions = [*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now)]
+    if view.pick is not None and view.pick.alone is not None:
+        reason, message = view.pick.alone
+        without = Reason.NO_SPECULATOR
+        conditions = [
+            replace(one, reason=reason, message=message) if one.reason is without else one for one in conditions
+        ]
     status: dict[str, Any] = {
-        "conditions": stamped(conditions, old, spec.generation, now),
+        "conditions": stamp((_of_pick(one, view) for one in conditions), old, spec.generation, now),
         "observedGeneration": spec.generation,
         "replicas": rollout.replicas,
         "readyReplicas": rollout.ready,
         "updatedReplicas": rollout.updated,
         "selector": ",".join(f"{key}={value}" for key, value in names.selector(spec.name).items()),
-        "url": f"http://{names.child(spec.name)}.{spec.namespace}.svc:{names.SERVING_PORT}",
+        "url": rollout.url or target_of(spec).url(spec),
     }
     if view.kept:
         status |= {key: old[key] for key in _OF_PODS if key in old}
-        return _with_blocks(status, view)
+        return _with_pick(_with_blocks(status, view), view)
     status["pair"] = _pair(spec)
     status |= {"startup": dict(view.startup)} if view.startup else {}
     status |= _engine(view, old, now)
@@ -74,7 +83,7 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
         status["leaving"] = [one.written() for one in view.leaving]
     if memory is not None:
         status["memory"] = memory.to_status()
-    return _with_blocks(status, view)
+    return _with_pick(_with_blocks(status, view), view)
 
 
 def _with_blocks(status: dict[str, Any], view: View) -> dict[str, Any]:
@@ -83,6 +92,28 @@ def _with_blocks(status: dict[str, Any], view: View) -> dict[str, Any]:
         return status
     rest = {name: value for name, value in status.items() if name not in _BLOCKS}
     return rest | {name: dict(block) for name, block in view.pairing.blocks.items() if block}
+
+
+def _of_pick(condition: Condition, view: View) -> Condition:
+    """Where the verifier is served alone in spite of `auto: true`, what became of the pick."""
+    if condition.reason is not Reason.NO_SPECULATOR or view.pick is None or view.pick.alone is None:
+        return condition
+    reason, message = view.pick.alone
+    return replace(condition, reason=reason, message=message)
+
+
+def _with_pick(status: dict[str, Any], view: View) -> dict[str, Any]:
+    """What is to be said of the pick, in place of what was said of it before."""
+    if view.pick is None:
+        return status
+    others = [one for one in items(status, "warnings") if text(one, "reason") != Reason.BETTER_KNOWN.value]
+    warnings = [*others, *_warnings(view.pick.notices)][:WARNINGS_KEPT]
+    rest = {name: value for name, value in status.items() if name != "warnings"}
+    return rest | {name: value for name, value in (("picked", dict(view.pick.block)), ("warnings", warnings)) if value}
+
+
+def _warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:
+    return [{"reason": one.reason.value, "message": one.message[:LONGEST_MESSAGE]} for one in notices]
 
 
 def _standing(conditions: Sequence[Condition], view: View, old: Mapping[str, Any]) -> Iterator[Condition]:
@@ -102,8 +133,7 @@ def _standing(conditions: Sequence[Condition], view: View, old: Mapping[str, Any
 def _engine(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
     """What pods tell of their engine, and what there is to know of it; without what is empty."""
     block = engine_status(view, old, now)
-    told = dict.fromkeys((*view.notices, *found_notices(view.spec, block)))
-    warnings = [{"reason": one.reason.value, "message": one.message[:LONGEST_MESSAGE]} for one in told]
+    warnings = _warnings(dict.fromkeys((*view.notices, *engine_notices(view.spec, block))))
     return {key: value for key, value in (("engine", block), ("warnings", warnings[:WARNINGS_KEPT])) if value}
 
 
@@ -123,7 +153,7 @@ def should_write(
         return True
     if _downloads(old) != _downloads(new):
         return True
-    return _verdict(old) != _verdict(new) or _moved(mapping(old, "speculation"), mapping(new, "speculation"))
+    return _verdict(old) != _verdict(new) or _figures_moved(mapping(old, "speculation"), mapping(new, "speculation"))
 
 
 def cannot_wait(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -167,7 +197,7 @@ def _verdict(status: Mapping[str, Any]) -> list[Any]:
     return [one for one in items(status, "conditions") if text(one, "type") == _VERDICT or _names_pods(one)]
 
 
-def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _figures_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return any(_differs(old.get(key), new.get(key)) for key in FIGURES if key not in _SILENT)
 
 
@@ -197,8 +227,8 @@ def _number(value: Any) -> float:
 
 
 def _pair(spec: DeploymentSpec) -> dict[str, Any]:
-    pair = {"verifier": shown(spec.verifier.source), "hash": pair_hash(spec)}
+    pair = {"verifier": source_text(spec.verifier.source), "hash": pair_hash(spec)}
     if spec.speculator is not None and spec.speculates:
         source = spec.speculator.source
-        pair["speculator"] = shown(source) if source is not None else spec.speculator.method.value
+        pair["speculator"] = source_text(source) if source is not None else spec.speculator.method.value
     return pair

@@ -84,31 +84,31 @@ def label_of(spec: DeploymentSpec) -> str:
 def config_name(world: World, spec: DeploymentSpec, own: Collection[str]) -> str:
     """Name of the ConfigMap of the table of `spec`, for pods whose label is one of `own`: that which the template that
     runs mounts, where it is of this pair, for a release before may have called it otherwise."""
-    return _mounted_by(world, own) or table_name(spec)
+    return _config_of(world, own) or table_name(spec)
 
 
-def _mounted_by(world: World, own: Collection[str]) -> str:
+def _config_of(world: World, own: Collection[str]) -> str:
     """What the template that runs mounts, where it is of these pairs; else what their pods do that serve on after an
     edit that was taken back. Empty where none mounts a table."""
     template = mapping(world.deployment, "spec", "template")
     if _label(template) in own:
-        return mounted(template).get(TABLE_VOLUME, "")
+        return configs_of(template).get(TABLE_VOLUME, "")
     serving = (one for one in world.pods if _label(one) in own and not text(one, "metadata", "deletionTimestamp"))
-    return next((name for one in serving if (name := mounted(one).get(TABLE_VOLUME))), "")
+    return next((name for one in serving if (name := configs_of(one).get(TABLE_VOLUME))), "")
 
 
-def mounted(pod: Mapping[str, Any]) -> dict[str, str]:
+def configs_of(pod: Mapping[str, Any]) -> dict[str, str]:
     """Volume -> ConfigMap that a pod, or a pod template, mounts."""
     found = ((text(one, "name"), text(one, "configMap", "name")) for one in mappings(pod, "spec", "volumes"))
     return {volume: config for volume, config in found if config}
 
 
-def claimed(world: World, config: str, known: int) -> Claim | None:
+def claim_in(world: World, config: str, known: int) -> Claim | None:
     """The table in a ConfigMap of ours, if it is newer than version `known` and exactly as it was rendered."""
     found = world.children.get(("ConfigMap", config))
     if not isinstance(found, Mapping):
         return None
-    data = parsed(text(found, "data", names.TABLE_KEY))
+    data = parse_json(text(found, "data", names.TABLE_KEY))
     claim = claim_of(data, known)
     if claim is None:
         return None
@@ -130,7 +130,7 @@ def claim_of(data: Any, known: int) -> Claim | None:
 
 def tries_in(world: World, config: str, version: int, table: KTable) -> tuple[Try, ...]:
     """What the ConfigMap lets pods try with this very table; nothing where it is not as we have rendered it."""
-    claim = claimed(world, config, version - 1) if version > 1 else None
+    claim = claim_in(world, config, version - 1) if version > 1 else None
     return claim.tries if claim is not None and (claim.version, claim.table) == (version, table) else ()
 
 
@@ -144,7 +144,7 @@ def _tries_of(rows: Any) -> tuple[Try, ...]:
     )
 
 
-def parsed(content: str) -> Any:
+def parse_json(content: str) -> Any:
     """JSON that others may have written; None where it is none."""
     try:
         return json.loads(content)
@@ -164,19 +164,19 @@ def table_of(rows: Any) -> KTable | None:
 def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tuple[Leaving, ...]:
     """The tables of pods that serve, or are about to, and are of none of the pairs `own`. Pods of a release before that
     read the table of `own` have none to themselves: two tuners would take turns at it."""
-    shared = _mounted_by(world, own)
+    shared = _config_of(world, own)
     labels = sorted({pod.pair for pod in pods if not pod.terminating} - {"", *own})
-    known = {one.pair: one for one in _known(world)}
+    known = {one.pair: one for one in _known_leaving(world)}
     found = (_leaving(world, label, known.get(label)) for label in labels)
     return tuple(one for one in found if one is not None and (not shared or one.config != shared))[:MOST_LEAVING]
 
 
 def last_of(world: World, own: Collection[str]) -> Leaving | None:
     """The table of a pair that was leaving, and is wanted again."""
-    return next((one for one in _known(world) if one.pair in own), None)
+    return next((one for one in _known_leaving(world) if one.pair in own), None)
 
 
-def _known(world: World) -> Iterable[Leaving]:
+def _known_leaving(world: World) -> Iterable[Leaving]:
     for entry in mappings(world.status, "leaving"):
         table, version = table_of(items(entry, "table")), whole(entry, "tableVersion")
         if table is None or not 0 < version <= LARGEST_VERSION:
@@ -188,8 +188,8 @@ def _known(world: World) -> Iterable[Leaving]:
 
 
 def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
-    config = known.config if known is not None else _read_by(world, label)
-    claim = claimed(world, config, known.version if known is not None else 0)
+    config = known.config if known is not None else _config_read_by(world, label)
+    claim = claim_in(world, config, known.version if known is not None else 0)
     if claim is None:
         return known
     if claim.tries:
@@ -199,10 +199,10 @@ def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
     return Leaving(label, config, claim.table, claim.version, ks, claim.per_request, why)
 
 
-def _read_by(world: World, label: str) -> str:
+def _config_read_by(world: World, label: str) -> str:
     """Name of the ConfigMap that pods of a pair read: as they say, as the template that runs does, or as we call it."""
     bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
-    told = (mounted(one).get(TABLE_VOLUME) for one in bearers if _label(one) == label)
+    told = (configs_of(one).get(TABLE_VOLUME) for one in bearers if _label(one) == label)
     return next((one for one in told if one), names.child(world.spec.name, f"table-{label}"))
 
 
@@ -233,17 +233,19 @@ def takes_tries(world: World) -> bool:
     keep over an upgrade, refuses keys that it does not know, and with them every later table."""
     template = mapping(world.deployment, "spec", "template")
     serving = (pod for pod in world.pods if not text(pod, "metadata", "deletionTimestamp"))
-    payloads = {mounted(one).get(PAYLOAD_VOLUME, "") for one in (template, *serving) if TABLE_VOLUME in mounted(one)}
+    payloads = {
+        configs_of(one).get(PAYLOAD_VOLUME, "") for one in (template, *serving) if TABLE_VOLUME in configs_of(one)
+    }
     found = [mapping(world.children.get(("ConfigMap", name)), "data") for name in payloads]
     return bool(found) and all(TRYING_FILE in data for data in found)
 
 
-def watched(policy: Policy) -> bool:
+def tunes_tables(policy: Policy) -> bool:
     """True where the spec leaves tables to the tuner."""
     return policy.mode is Mode.AUTO
 
 
-def after(leaving: Leaving, table: KTable, version: int, decision: Decision | None) -> Leaving:
+def with_decision(leaving: Leaving, table: KTable, version: int, decision: Decision | None) -> Leaving:
     """`leaving` with the table that the tuner has decided for."""
     if decision is None or version == leaving.version:
         return leaving

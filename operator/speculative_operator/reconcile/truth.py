@@ -115,7 +115,7 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> 
     if left is not None:
         # Pods of this pair were leaving until now, and read a table of their own: they go on with that one.
         table, version, last = left.table, max(version, left.version), replace(last, per_request=left.per_request)
-    wanted = _wanted(table, policy, fresh and left is None)
+    wanted = _wanted_table(table, policy, fresh and left is None)
     capped = per_request(spec, policy.knobs)
     if left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
         found = InForce(
@@ -133,7 +133,7 @@ def may_hard_off(policy: Policy) -> bool:
     return policy.mode is Mode.AUTO and policy.off_policy is OffPolicy.HARD
 
 
-def _wanted(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
+def _wanted_table(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
     if table is None or fresh or policy.mode is Mode.STATIC:
         return initial_table(policy)
     fitted = fit(table, policy)
@@ -151,11 +151,11 @@ def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
     capped = table is not None and at(world.status, "speculation", "perRequest") is True
     rows_version = whole(world.status, "speculation", "rowsVersion")
     last = _Change(table, version, hard_off, capped, rows_version=rows_version if 0 < rows_version < version else 0)
-    last = _from_config(world, _untried(world, last), own)
+    last = _from_config(world, _without_trial(world, last), own)
     return _from_deployment(world, last.version, policy) or last
 
 
-def _untried(world: World, last: _Change) -> _Change:
+def _without_trial(world: World, last: _Change) -> _Change:
     """`last`; but where a release before had a whole table on trial, the one before that, which its memory names:
     nobody is left who would end the trial."""
     base = tables.table_of(items(world.status, "memory", "table"))
@@ -171,11 +171,11 @@ def _from_config(world: World, last: _Change, own: Collection[str]) -> _Change:
     label = text(template, "metadata", "labels", names.LABEL_PAIR)
     if world.deployment is not None and label not in own:
         # Without a drafter, and without a pod left that has one: then it can only be there for their return.
-        off = label == tables.label_of(world.spec.without_drafter())
+        off = label == tables.label_of(world.spec.without_speculator())
         if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
             return last
     config = tables.config_name(world, world.spec, own)
-    claim = tables.claimed(world, config, last.version)
+    claim = tables.claim_in(world, config, last.version)
     if claim is None:
         tries = tables.tries_in(world, config, last.version, last.table) if last.table and not last.hard_off else ()
         return replace(last, tries=tries)
@@ -189,7 +189,7 @@ def _from_config(world: World, last: _Change, own: Collection[str]) -> _Change:
 def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:
     """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`, bears
     the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
-    data = tables.parsed(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
+    data = tables.parse_json(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
     claim = tables.claim_of(data, known)
     hard_off = at(data, "hardOff") is True
     if claim is None or (policy.knobs.actuator is Actuator.LIVE and not hard_off):

@@ -49,7 +49,7 @@ def tuning_conditions(view: View, old: Mapping[str, Any], now: float) -> tuple[C
     return (
         _metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})),
         Condition(_OF_TABLES[0], Truth.UNKNOWN, _BEHIND, late) if late else _active(view, _unless_late(active)),
-        Condition(_OF_TABLES[1], Truth.FALSE, _BEHIND, late) if late else _converged(view, _unless_late(converged)),
+        Condition(_OF_TABLES[1], Truth.FALSE, _BEHIND, late) if late else _convergence(view, _unless_late(converged)),
     )
 
 
@@ -92,7 +92,7 @@ def _without(seen: Sight) -> str:
 def _standing(view: View, before: Mapping[str, Mapping[str, Any]]) -> tuple[Condition, ...]:
     """While nothing is done: metrics as seen, the rest as it was."""
     reason = view.problems[0].reason if view.problems else Reason.PAUSED
-    kept = (_kept(kind, before.get(kind, {}), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
+    kept = (_keep(kind, before.get(kind, {}), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
     return (_metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})), *kept)
 
 
@@ -100,7 +100,7 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
     kind, observation = ConditionType.METRICS_AVAILABLE, view.observation
     if observation is None:
         if any(pod.ready for pod in view.pods):
-            return _unchanged(kind, before, Reason.STARTING, "there is no window of metrics yet")
+            return _repeat(kind, before, Reason.STARTING, "there is no window of metrics yet")
         return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod is ready, so there are no metrics yet")
     seen = view.sight or sight(observation, {}, None, observation.time)
     gap = metrics_gap(observation, seen)
@@ -110,7 +110,7 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
         direct = f" The operator reads them from the pods: {observation.direct}" if observation.direct else ""
         return Condition(kind, Truth.TRUE, Reason.METRICS_FOUND, f"{_without(seen)}{direct}"[:LONGEST_MESSAGE])
     if gap.reason in _HARMLESS:
-        return _kept(kind, before, gap.reason, gap.message)
+        return _keep(kind, before, gap.reason, gap.message)
     return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. The tuner waits until there are metrics")
 
 
@@ -145,7 +145,7 @@ def _dead_weight(view: View, before: Mapping[str, Any]) -> str:
     return text(before, "message") if _reason(before) is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
 
 
-def _converged(view: View, before: Mapping[str, Any]) -> Condition:
+def _convergence(view: View, before: Mapping[str, Any]) -> Condition:
     kind, decision = ConditionType.TUNING_CONVERGED, view.decision
     fixed = _nothing_to_tune(view)
     if fixed is not None:
@@ -153,7 +153,7 @@ def _converged(view: View, before: Mapping[str, Any]) -> Condition:
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:
-        return _unchanged(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
+        return _repeat(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
     return _verdict(kind, view, decision.reason, before)
 
 
@@ -165,7 +165,7 @@ def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str,
         return Condition(kind, Truth.TRUE, reason, EXPLANATIONS[reason])
     if said in _MOVING or said in (Reason.RECOMMENDED, Reason.ROLLOUT_NEEDS_APPROVAL):
         return Condition(kind, Truth.FALSE, said, EXPLANATIONS[said])
-    return _kept(kind, before, _lack(said), EXPLANATIONS[_lack(said)])
+    return _keep(kind, before, _lack(said), EXPLANATIONS[_lack(said)])
 
 
 def _nothing_to_tune(view: View) -> Reason | None:
@@ -181,21 +181,21 @@ def _lack(reason: Reason) -> Reason:
     return reason if reason in (Reason.STARTING, Reason.COLLECTING) else Reason.HOLDING
 
 
-def _kept(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
-    """What was known before stays until something contradicts it; nothing was: Unknown, with the reason."""
+def _keep(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
+    """Keeps the condition of before until something contradicts it; Unknown with `reason` where there was none."""
     truth, known = text(before, "status"), _reason(before)
     if truth in (Truth.TRUE, Truth.FALSE) and known is not None:
         return Condition(kind, Truth(truth), known, text(before, "message"))
     return Condition(kind, Truth.UNKNOWN, reason, message)
 
 
-def _unchanged(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
+def _repeat(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
     """Without a new look what was said last stands, Unknown included: most ticks bring none, and a condition that
     changed with each of them would be written with each of them."""
     known = _reason(before)
     if text(before, "status") == Truth.UNKNOWN.value and known not in (None, Reason.NO_PODS):
         return Condition(kind, Truth.UNKNOWN, known or reason, text(before, "message"))
-    return _kept(kind, before, reason, message)
+    return _keep(kind, before, reason, message)
 
 
 def _reason(before: Mapping[str, Any]) -> Reason | None:

@@ -27,7 +27,7 @@ from speculative_operator.reconcile.plan import Plan, is_table, replaces
 from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.reading import at, mapping, text
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.tables import mounted
+from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
@@ -70,7 +70,7 @@ def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
     prepared: list[Any] = [actuator.value, list(policy.knobs.ks)]
     if choice.named.speculation.off_policy is OffPolicy.LIVE and policy.knobs.rests:
         prepared.append("rests")
-    parts = [_said(choice.named, ""), pair_hash(choice.told), prepared, in_force.hard_off, table]
+    parts = [_content_of(choice.named, ""), pair_hash(choice.told), prepared, in_force.hard_off, table]
     return digest(parts, 16)
 
 
@@ -78,18 +78,18 @@ def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
     """True where pods would be replaced, though they were made of what is asked for (`made_of`), and not to undo what
     somebody else did to their template. A template that is rendered as it was has only come back otherwise from the
     API server: to apply it again replaces nothing."""
-    actions = [one for one in _applied(planned) if one.reason is not Reason.REPAIRED and _anew(world, one)]
+    actions = [one for one in _applies(planned) if one.reason is not Reason.REPAIRED and _anew(world, one)]
     return not (asks_for_others(world, asked) or _hopeless(world, rollout)) and replaces(world, actions)
 
 
 def asks_for_others(world: World, asked: str) -> bool:
     """True where pods were made of something else than what is asked for (`made_of`)."""
-    return _borne(world.deployment, names.ANNOTATION_MADE_OF) != asked
+    return _annotation_of(world.deployment, names.ANNOTATION_MADE_OF) != asked
 
 
 def asks_anew(world: World) -> bool:
     """True where the annotation `adopt` has another value than when pods were made."""
-    return _borne(world.deployment, names.ANNOTATION_ADOPT) != world.spec.adopt
+    return _annotation_of(world.deployment, names.ANNOTATION_ADOPT) != world.spec.adopt
 
 
 def release_of_pods(world: World) -> str:
@@ -97,24 +97,24 @@ def release_of_pods(world: World) -> str:
     return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_VERSION)
 
 
-def kept(world: World, planned: Plan) -> Plan:
+def keep_pods(world: World, planned: Plan) -> Plan:
     """What of a plan leaves pods as they were made: what is missing beside them or was changed by others is put right,
     the table and the number of replicas follow."""
-    actions = [one for action in planned.actions for one in _kept(world, action)]
+    actions = [one for action in planned.actions for one in _keep(world, action)]
     return Plan(tuple(actions), planned.problems)
 
 
 def notice(world: World, planned: Plan) -> Notice:
     """What stays as it was, and how to have it changed."""
     found = mapping(world.deployment, "spec", "template")
-    wanted = next(one.manifest["spec"]["template"] for one in _applied(planned) if one.manifest["kind"] == "Deployment")
+    wanted = next(one.manifest["spec"]["template"] for one in _applies(planned) if one.manifest["kind"] == "Deployment")
     where = first_difference(wanted, found) or first_surplus(wanted, found)
     message = (
         f"this release of the operator would render the pods differently (spec.template.{where}); running pods stay. "
         f"A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes "
         "pods"
     )
-    lost = sorted(set(mounted(found).values()) - {name for kind, name in world.children if kind == "ConfigMap"})
+    lost = sorted(set(configs_of(found).values()) - {name for kind, name in world.children if kind == "ConfigMap"})
     ours = [name for name in lost if name.startswith(f"{names.child(world.spec.name)}-payload")]
     if ours:
         message += f". ConfigMap {ours[0]}, which they mount, no longer exists: a new one of these pods cannot start"
@@ -146,35 +146,35 @@ def _hopeless(world: World, rollout: Rollout) -> bool:
 
 def _anew(world: World, action: ApplyChild) -> bool:
     """True where the pod template is rendered otherwise than that of the Deployment was."""
-    rendered = _borne(action.manifest, names.ANNOTATION_TEMPLATE)
-    return rendered != _borne(world.deployment, names.ANNOTATION_TEMPLATE)
+    rendered = _annotation_of(action.manifest, names.ANNOTATION_TEMPLATE)
+    return rendered != _annotation_of(world.deployment, names.ANNOTATION_TEMPLATE)
 
 
-def _borne(manifest: Mapping[str, Any] | None, annotation: str) -> str:
+def _annotation_of(manifest: Mapping[str, Any] | None, annotation: str) -> str:
     return text(manifest, "metadata", "annotations", annotation)
 
 
-def _applied(planned: Plan) -> list[ApplyChild]:
+def _applies(planned: Plan) -> list[ApplyChild]:
     return [one for one in (*planned.actions, *planned.held) if isinstance(one, ApplyChild)]
 
 
-def _kept(world: World, action: Action) -> tuple[Action, ...]:
+def _keep(world: World, action: Action) -> tuple[Action, ...]:
     if isinstance(action, DeleteChild):
         return ()
     if not isinstance(action, ApplyChild):
         return (action,)
     kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
     if kind == "Deployment":
-        return _scaled(world.deployment, action)
+        return _scale(world.deployment, action)
     if kind == "ConfigMap" and not is_table(action.manifest):
         # What runs in the engine goes with the template: pods that stay have no use for another release's.
         template = mapping(world.deployment, "spec", "template")
-        return (action,) if name in mounted(template).values() else ()
+        return (action,) if name in configs_of(template).values() else ()
     new = action.reason is not Reason.REPAIRED and (kind, name) in world.children
     return () if new and not is_table(action.manifest) else (action,)
 
 
-def _scaled(found: Mapping[str, Any] | None, action: ApplyChild) -> tuple[ApplyChild, ...]:
+def _scale(found: Mapping[str, Any] | None, action: ApplyChild) -> tuple[ApplyChild, ...]:
     """The Deployment as it is, with the replicas that are asked for."""
     replicas = action.manifest["spec"].get("replicas")
     if replicas is None or replicas == at(found, "spec", "replicas"):
@@ -190,7 +190,7 @@ def _scaled(found: Mapping[str, Any] | None, action: ApplyChild) -> tuple[ApplyC
     return (ApplyChild(manifest, action.reason, what),)
 
 
-def _said(value: Any, path: str) -> Any:
+def _content_of(value: Any, path: str) -> Any:
     """`value` as JSON, without what is as by default and what is not of pods."""
     if is_dataclass(value) and not isinstance(value, type):
         told = {}
@@ -199,16 +199,16 @@ def _said(value: Any, path: str) -> Any:
             inner, default = getattr(value, one.name), _default(one, value)
             if below in NOT_OF_PODS or inner == default or (below == _COLLECT and getattr(value, "claim", "")):
                 continue
-            said = _said(inner, below)
+            said = _content_of(inner, below)
             # What is there with nothing but defaults in it was asked for, where otherwise it would not be there.
             if said or default is None or not is_dataclass(inner):
                 told[FORMER_NAMES.get(below, one.name)] = said
         return told
     if isinstance(value, Mapping):
-        return {str(key): _said(inner, path) for key, inner in value.items()}
+        return {str(key): _content_of(inner, path) for key, inner in value.items()}
     if isinstance(value, Enum):
         return value.value
-    return [_said(one, path) for one in value] if isinstance(value, list | tuple) else value
+    return [_content_of(one, path) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _default(field: Field[Any], owner: Any) -> Any:

@@ -1,16 +1,14 @@
 """What the files of a pair tell: whether it fits, whether there is memory for it, what the tuner may start from.
 
-The one door from `reconcile` to `pairing`'s judges. Verdicts are kept: at rest the same pair is asked about at every
-tick. Used by `pairing` and `tick`.
+The one door from `reconcile` to `pairing`'s judges. Used by `pairing` and `tick`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, fields, replace
-from hashlib import sha256
 
 from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
@@ -22,11 +20,7 @@ from speculative_operator.pairing.memory import Fit, fit, pair_facts
 from speculative_operator.physics.catalog import find_accelerator
 from speculative_operator.reconcile.records import Known
 
-KEPT = 2048
-"""Verdicts kept, the latest used."""
 _MOST_FINDINGS = 8
-
-_verdicts: OrderedDict[bytes, Judged] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +39,9 @@ class Judged:
         return "Doubtful" if self.verdict.warnings else "Compatible"
 
 
-def judged(spec: DeploymentSpec, known: Known) -> Judged:
+def judge_pair(spec: DeploymentSpec, known: Known, memo: Memo) -> Judged:
     """The verdict on `spec`, whose models are those of `known`."""
-    key = sha256(repr((spec, known)).encode("utf-8", "surrogatepass")).digest()
-    found = _verdicts.pop(key, None)
-    if found is None:
-        found = _judged(spec, known)
-        while len(_verdicts) >= KEPT:
-            _verdicts.popitem(last=False)
-    _verdicts[key] = found
-    return found
+    return memo.get(("judge", digest((spec, known))), lambda: _judge(spec, known))
 
 
 def tuner_facts(spec: DeploymentSpec, known: PairFacts | None) -> PairFacts:
@@ -73,15 +60,15 @@ def compatible(found: Judged, spec: DeploymentSpec) -> Condition:
         return mismatch(found)
     if not spec.speculates:
         return Condition(kind, Truth.UNKNOWN, Reason.NO_SPECULATOR, "the verifier is served alone: no pair to compare")
-    outlook = f"{verdict.kind}{_expected(verdict.expected)}"
+    outlook = f"{verdict.kind}{_expectation(verdict.expected)}"
     if verdict.warnings:
-        return Condition(kind, Truth.TRUE, Reason.PAIR_DOUBTFUL, f"{_listed(verdict.warnings)}. {outlook}")
+        return Condition(kind, Truth.TRUE, Reason.PAIR_DOUBTFUL, f"{_list(verdict.warnings)}. {outlook}")
     return Condition(kind, Truth.TRUE, Reason.PAIR_MATCHES, outlook)
 
 
 def mismatch(found: Judged) -> Condition:
     """PairCompatible=False, with every Error."""
-    message = _listed(found.verdict.errors)
+    message = _list(found.verdict.errors)
     return Condition(ConditionType.PAIR_COMPATIBLE, Truth.FALSE, Reason.PAIR_MISMATCH, message)
 
 
@@ -95,7 +82,7 @@ def memory(found: Judged) -> Condition:
     return Condition(kind, Truth.FALSE, Reason.MEMORY_SHORT, message)
 
 
-def _judged(spec: DeploymentSpec, known: Known) -> Judged:
+def _judge(spec: DeploymentSpec, known: Known) -> Judged:
     judging, speculator = spec, known.speculator
     if not spec.speculates:
         judging, speculator = replace(spec, speculator=None), None
@@ -110,13 +97,13 @@ def _judged(spec: DeploymentSpec, known: Known) -> Judged:
     )
 
 
-def _listed(findings: tuple[Finding, ...]) -> str:
-    told = ". ".join(_told(one) for one in findings[:_MOST_FINDINGS])
+def _list(findings: tuple[Finding, ...]) -> str:
+    told = ". ".join(_describe(one) for one in findings[:_MOST_FINDINGS])
     more = len(findings) - _MOST_FINDINGS
     return f"{told}. {more} more" if more > 0 else told
 
 
-def _told(finding: Finding) -> str:
+def _describe(finding: Finding) -> str:
     values = [
         f"{whose} {value}"
         for whose, value in (("verifier", finding.verifier), ("speculator", finding.speculator))
@@ -127,7 +114,7 @@ def _told(finding: Finding) -> str:
     return f"{finding.field}{shown}: {finding.message}{remedy}".rstrip(".")
 
 
-def _expected(expected: Expected | None) -> str:
+def _expectation(expected: Expected | None) -> str:
     if expected is None:
         return ""
     return (

@@ -10,6 +10,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.decision import Decision
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
@@ -30,6 +31,17 @@ class PairView:
     """Why pods are not made of the pair that the spec asks for; None when they are."""
     blocks: Mapping[str, Any] = field(default_factory=dict)
     """Parts of the status: `pair`, `nextPair`, `weights`; one that is empty is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class PickView:
+    """What is to be said of the speculator that the operator picked for `speculator: {auto: true}`."""
+
+    block: Mapping[str, Any]
+    """`status.picked`; empty while nothing was picked."""
+    alone: tuple[Reason, str] | None = None
+    """Why the verifier is served alone, in place of NoSpeculator; None while nothing was picked."""
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,9 @@ class View:
     """`status.startup`: what was measured of starts."""
     pairing: PairView | None = None
     """None where pairs are not looked at, or not in this tick."""
+
+    pick: PickView | None = None
+    """None where the spec names its speculator itself."""
 
     @property
     def hold(self) -> Condition | None:

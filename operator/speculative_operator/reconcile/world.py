@@ -10,7 +10,9 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.credentials import without_credentials
+from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.jobs import JobSeen, Progress
+from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, packaged
@@ -26,7 +28,7 @@ Child = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One object and all that is known of it at one moment. Nothing in it is changed, nothing but `spec` is trusted."""
+    """One object and all that is known of it at one moment. Nothing but `spec` is trusted."""
 
     spec: DeploymentSpec
     status: Mapping[str, Any]
@@ -61,6 +63,10 @@ class World:
     room: Room | None = None
     """What was just proven of a place for one more pod; None: it was not looked at, or cannot be told. The shell looks
     where an Outcome asks for it, and ticks again."""
+    elsewhere: str = ""
+    """Kind of the object's workload by another target than its own; empty where there is none."""
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
+    """What was computed for the object at this reconcile and the last one: the one thing here that changes."""
     objects: int = 1
     """SpeculativeDeployments that the operator serves: what each may ask of hubs depends on it."""
 
@@ -98,3 +104,5 @@ class Outcome:
     """Template of a pod of which must be known whether one more fits (`World.room`), for pods are to be replaced."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)
     """As `World.leaving`, after this tick."""
+    estimate: Estimate | None = None
+    """Figures of the newest look at the pods; None where there was none."""

@@ -6,6 +6,5 @@ Pure: the same input always gives the same manifests. Called by `reconcile`; not
 from speculative_operator.render.errors import RenderError
 from speculative_operator.render.inputs import Capabilities, RenderInput
 from speculative_operator.render.manifests import render, table_config
-from speculative_operator.render.memo import render_again
 
-__all__ = ["Capabilities", "RenderError", "RenderInput", "render", "render_again", "table_config"]
+__all__ = ["Capabilities", "RenderError", "RenderInput", "render", "table_config"]

@@ -17,6 +17,8 @@ class Capabilities:
 
     pod_monitor: bool = False
     """The kind PodMonitor (monitoring.coreos.com/v1) is served."""
+    inference_service: bool = False
+    """The kinds InferenceService and ServingRuntime (serving.kserve.io) are served."""
     monitor_labels: tuple[tuple[str, str], ...] = ()
     """Labels by which Prometheus chooses PodMonitors."""
     monitor_seconds: int = 5
@@ -35,6 +37,8 @@ class Capabilities:
     """Folders of nodes that caches may lie in, likewise; empty: any."""
     step_metrics_from: tuple[Mapping[str, Any], ...] = ()
     """NetworkPolicy peers that may reach the port of step telemetry; empty: everybody."""
+    engine_registry: str = ""
+    """Registry that mirrors the public images of engines, by the operator's settings; empty: none."""
     job_env: tuple[tuple[str, str], ...] = ()
     """Variables (name, value) that every Job is given, by the operator's settings."""
 

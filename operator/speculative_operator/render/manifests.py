@@ -14,6 +14,7 @@ from speculative_operator.render.errors import RenderError
 from speculative_operator.render.hashing import digest, hashed
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.merge import merge
+from speculative_operator.render.targets import target_of
 
 Manifest = dict[str, Any]
 
@@ -35,8 +36,9 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     children.append(_deployment(inp))
     common = values.common(spec, names.child(spec.name))
     reached = {**common, **values.network(inp)}
-    children.append(hashed(parsed("service", common)))
-    children.append(hashed(parsed("networkpolicy", reached)))
+    if not target_of(spec).reaches_pods:
+        children.append(hashed(parsed("service", common)))
+        children.append(hashed(parsed("networkpolicy", reached)))
     if spec.replicas > 1 or not inp.owns_replicas:
         children.append(hashed(parsed("poddisruptionbudget", common)))
     if inp.capabilities.pod_monitor:
@@ -66,6 +68,7 @@ def _deployment(inp: RenderInput) -> Manifest:
     manifest = parsed("deployment", values.deployment(inp))
     template = merge(manifest["spec"]["template"], plain(inp.spec.template), "spec.template", field="template")
     _check_selector(inp.spec, template)
+    target_of(inp.spec).check(template)
     metadata = manifest["metadata"]
     if inp.made_of:
         borne = {**metadata["annotations"], names.ANNOTATION_TEMPLATE: digest(template, 16)}

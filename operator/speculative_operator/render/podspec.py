@@ -52,7 +52,7 @@ def limits(inp: RenderInput) -> dict[str, str]:
 
 def ports(inp: RenderInput) -> list[dict[str, Any]]:
     """Name and number of each port of the pod, the one that serves first."""
-    found = [{"name": names.SERVING_PORT_NAME, "number": names.SERVING_PORT, "path": inp.container.metrics_path}]
+    found = [{"name": names.SERVING_PORT_NAME, "number": inp.spec.port, "path": inp.container.metrics_path}]
     if inp.container.telemetry:
         found.append({"name": names.TELEMETRY_PORT_NAME, "number": names.TELEMETRY_PORT, "path": TELEMETRY_PATH})
     return found

@@ -9,10 +9,12 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
+from speculative_operator.engines.images import mirror_of
 from speculative_operator.render import compiling, labels, podspec, requests
 from speculative_operator.render.bringing import bringing, joined
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
+from speculative_operator.render.targets import target_of
 
 
 def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
         "selector": names.selector(spec.name),
         "owner": labels.owner(spec),
         "port_name": names.SERVING_PORT_NAME,
-        "port": names.SERVING_PORT,
+        "port": spec.port,
     }
 
 
@@ -70,10 +72,10 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "progress_deadline": container.startup_seconds
         + podspec.PROGRESS_MARGIN_SECONDS
         + (brought.seconds if brought is not None else 0),
-        "pod_labels": labels.of_pods(spec),
-        "port_text": str(names.SERVING_PORT),
+        "pod_labels": {**labels.of_pods(spec), **target_of(spec).labels(spec)},
+        "port_text": str(spec.port),
         "metrics_path": container.metrics_path,
-        "files": podspec.file_annotations(inp),
+        "more_annotations": {**target_of(spec).annotations(spec), **podspec.file_annotations(inp)},
         "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
         "run_as_user": podspec.run_as_user(inp),
         "fs_group": compiling.fs_group(inp),
@@ -82,7 +84,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
             *compiling.containers(inp, podspec.run_as_user(inp)),
         ),
         "container": names.CONTAINER,
-        "image": container.image,
+        "image": container.image if spec.engine.image else mirror_of(container.image, inp.capabilities.engine_registry),
         "command": list(container.command),
         "args": list(container.args),
         "env": podspec.environment(container.env),
@@ -106,7 +108,7 @@ def table_text(table: KTable, version: int, *, per_request: bool = False, tries:
 
 
 def table_digest(uid: str, table: KTable, version: int, *, per_request: bool, hard_off: bool) -> str:
-    """What tells the Deployment's annotation of object `uid` from one that was edited by hand."""
+    """Digest of the table in the Deployment's annotation of object `uid`: an annotation edited by hand has another."""
     return digest([uid, _content(table, version, per_request=per_request, hard_off=hard_off)], 16)
 
 

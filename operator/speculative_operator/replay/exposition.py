@@ -74,7 +74,7 @@ class Exposition:
         if plain and not self._concerns(plain):
             self._heads[head] = None
             return None
-        whole = _parsed(f"{plain} 0") if plain else None
+        whole = _parse(f"{plain} 0") if plain else None
         if whole is None or whole.value != 0 or whole.timestamp is not None:
             return None
         self._heads[head] = key = _identity(whole) if whole.name in self._names else None
@@ -91,9 +91,9 @@ class Exposition:
         """A line that its beginning does not explain: with a timestamp, tabs, an exemplar, or broken."""
         if not line or not self._concerns(line):
             return
-        sample = _parsed(line)
+        sample = _parse(line)
         if sample is None:
-            raise ExpositionError(f"not a sample: {_shown(line)}")
+            raise ExpositionError(f"not a sample: {_excerpt(line)}")
         if sample.name in self._names:
             self._put(found, _identity(sample), _finite_or_inf(sample.value), line)
 
@@ -101,14 +101,14 @@ class Exposition:
     def _put(found: dict[SeriesKey, float], key: SeriesKey, value: float, line: str) -> None:
         before = found.setdefault(key, value)
         if before is not value and before != value:
-            raise ExpositionError(f"two values of one series: {_shown(line)}")
+            raise ExpositionError(f"two values of one series: {_excerpt(line)}")
 
 
 def _identity(sample: Sample) -> SeriesKey:
     return SeriesKey(sample.name, tuple(sorted(sample.labels.items())))
 
 
-def _parsed(line: str) -> Sample | None:
+def _parse(line: str) -> Sample | None:
     try:
         families = list(text_string_to_metric_families(line))
     except (ValueError, IndexError):
@@ -134,6 +134,6 @@ def _finite_or_inf(value: float) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _shown(line: str) -> str:
+def _excerpt(line: str) -> str:
     text = line.strip()
     return text if len(text) <= 120 else f"{text[:117]}..."

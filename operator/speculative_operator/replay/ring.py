@@ -1,4 +1,5 @@
-"""The last scrapes of one pod, kept until a window was cut from them. Used by `session`.
+"""The last scrapes of one pod, kept until a window was cut from them. Used by `session`, and by `shell.scraper` to read
+pods without Prometheus.
 
 A window joins the one before it: scrapes older than its end go. A bad scrape must not spoil what comes after it, so
 one is skipped, and from the second in a row on everything before is forgotten.
@@ -21,10 +22,10 @@ _WAITING = frozenset({Reason.STARTING, Reason.COLLECTING})
 class Ring:
     """Scrapes of one pod, oldest first."""
 
-    def __init__(self, pod: str) -> None:
+    def __init__(self, pod: str, horizon: float = HORIZON_SECONDS) -> None:
         self.since: float | None = None
         """Unix time at which the last window ended; None before the first."""
-        self._pod = pod
+        self._pod, self._horizon = pod, horizon
         self._scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = deque()
         self._labels: dict[SeriesKey, dict[str, str]] = {}
         self._failures = 0
@@ -32,7 +33,7 @@ class Ring:
     def add(self, time: float, values: Mapping[SeriesKey, float]) -> None:
         """Keep a scrape made at `time`, which is later than all before."""
         self._scrapes.append((time, values))
-        while self._scrapes[0][0] < time - HORIZON_SECONDS:
+        while self._scrapes[0][0] < time - self._horizon:
             self._scrapes.popleft()
 
     def series(self) -> list[Series]:

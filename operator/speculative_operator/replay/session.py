@@ -74,15 +74,15 @@ class Session:
         if self._newest is not None and time < self._newest and not self._clock_was_set_back(time):
             return self._holding(Reason.METRICS_STALE, f"the scrape is {self._newest - time:g} s older than the last")
         if self._newest is not None and time - self._newest < SAME_SCRAPE:
-            return self._repeated()
+            return self._repeat()
         self._newest, self._behind = time, []
         gaps = self._take(time, pods)
         if self._decided is not None and time - self._decided < SHORTEST_WINDOW:
-            return self._repeated()
+            return self._repeat()
         self._decided = time
         version = self.version if self._acknowledged else None
         observation = Observation(time, {**self._read(time, set(pods) - set(gaps)), **gaps}, table_version=version)
-        self._last = self._mixed(observation) or self._decide(observation)
+        self._last = self._decide_on_mix(observation) or self._decide(observation)
         return self._last
 
     def _clock_was_set_back(self, time: float) -> bool:
@@ -123,7 +123,7 @@ class Session:
             ring.settle(results[pod])
         return results
 
-    def _mixed(self, observation: Observation) -> Decision | None:
+    def _decide_on_mix(self, observation: Observation) -> Decision | None:
         """While pods with a drafter stand beside pods without one their windows do not mix: a rollout is under way."""
         busy = [window for window in observation.windows.values() if window.steps > 0]
         if len({window.drafts is None for window in busy}) < 2:
@@ -147,7 +147,7 @@ class Session:
         if (table, tries) != (self.table, self.tries):
             self.table, self.tries, self.version = table, tries, self.version + 1
 
-    def _repeated(self) -> Decision:
+    def _repeat(self) -> Decision:
         return replace(self._last, changed=False)
 
     def _holding(self, reason: Reason, message: str) -> Decision:

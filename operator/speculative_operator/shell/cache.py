@@ -15,9 +15,11 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.reading import seconds_of
 from speculative_operator.reconcile.records import keys
 from speculative_operator.shell.loads import Loads
+from speculative_operator.shell.podseries import Reached
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, JOB, OWNER, POD
 
 Key = tuple[str, str]
@@ -138,10 +140,10 @@ class Cache:
                 found.setdefault(key[0], []).append(key)
         return found
 
-    def addresses(self, keys: Iterable[Key]) -> dict[str, tuple[str, ...]]:
-        """Ready serving pods of these objects, and the IP addresses of each."""
+    def addresses(self, keys: Iterable[Key]) -> dict[str, Reached]:
+        """Ready serving pods of these objects, and where each is reached."""
         pods = [pod for key in keys for pod in self._serving(key) if is_ready(pod)]
-        return {pod["metadata"]["name"]: addresses_of(pod) for pod in pods}
+        return {pod["metadata"]["name"]: Reached.of(addresses_of(pod), port_of(pod)) for pod in pods}
 
     def held(self, kind: str) -> dict[str, Body]:
         """uid -> object of one kind."""
@@ -171,7 +173,9 @@ class Cache:
         return len(self._owners)
 
     def _serving(self, key: Key) -> tuple[Body, ...]:
-        return tuple(pod for pod in self._pods.get(key, {}).values() if is_serving(pod, key[1]))
+        target = ((self._owners.get(key) or {}).get("spec") or {}).get("target")
+        makers = (names.made_by_kserve(key[1]) if target == Target.INFERENCE_SERVICE else names.child(key[1]),)
+        return tuple(pod for pod in self._pods.get(key, {}).values() if is_serving(pod, makers))
 
     def _note_folders(self, home: Key, folders: frozenset[str]) -> None:
         namespace, name = home
@@ -264,18 +268,18 @@ def is_worker(body: Body) -> bool:
     )
 
 
-def is_serving(pod: Body, name: str) -> bool:
-    """True for a pod that a ReplicaSet of the Deployment of object `name` controls.
+def is_serving(pod: Body, makers: Iterable[str]) -> bool:
+    """True for a pod that a ReplicaSet of one of the Deployments `makers` controls.
 
     Labels alone prove nothing: a copy made for debugging keeps them and has no controller, and the pods of a canary
     bear them under another Deployment. A ReplicaSet of ours is called after the Deployment and the hash of its
     template, which the Deployment's controller writes over whatever a template says.
     """
     labels = pod["metadata"].get("labels") or {}
-    made_by = f"{names.child(name)}-{labels.get('pod-template-hash', '')}"
+    made_by = {f"{name}-{labels.get('pod-template-hash', '')}" for name in makers}
     return any(
-        (one.get("controller"), one.get("apiVersion"), one.get("kind"), one.get("name"))
-        == (True, "apps/v1", "ReplicaSet", made_by)
+        (one.get("controller"), one.get("apiVersion"), one.get("kind")) == (True, "apps/v1", "ReplicaSet")
+        and one.get("name") in made_by
         for one in pod["metadata"].get("ownerReferences") or ()
     )
 
@@ -321,6 +325,15 @@ def addresses_of(pod: Body) -> tuple[str, ...]:
     status = pod.get("status") or {}
     found = [status.get("podIP"), *(entry.get("ip") for entry in status.get("podIPs") or ())]
     return tuple(dict.fromkeys(address for address in found if address))
+
+
+def port_of(pod: Body) -> int:
+    """Port of the pod's engine."""
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        for port in container.get("ports") or ():
+            if port.get("name") == names.SERVING_PORT_NAME and isinstance(port.get("containerPort"), int):
+                return int(port["containerPort"])
+    return names.SERVING_PORT
 
 
 def trimmed(body: Body) -> Body:

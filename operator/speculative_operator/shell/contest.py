@@ -17,12 +17,12 @@ MOST_REPAIRS = 5
 
 def condition(action: ApplyChild, found: Mapping[str, Any]) -> Condition:
     """What is told once repairs have ended. `found`: the Deployment with its managed fields."""
-    name = action.manifest["metadata"]["name"]
+    kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
     message = (
         f"{action.why}. The operator restored it {MOST_REPAIRS} times, and each time it was changed again, by "
         f"{_writers(found)}; each restore replaces pods, so the operator stops. Write the change into spec.template of "
-        f"this object, or stop the other writer of Deployment {name} and set the annotation {names.ANNOTATION_ADOPT} "
-        "to a new value"
+        f"this object, or stop the other writer of {kind} {name} and set the annotation "
+        f"{names.ANNOTATION_ADOPT} to a new value"
     )
     return Condition(ConditionType.READY, Truth.FALSE, Reason.CHANGED_BACK, message)
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose, decoded, progress_of
+from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose, decode, progress_of
 from speculative_operator.shell.cache import Body, Snapshot
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Kube
@@ -154,11 +154,11 @@ def _end(job: Body) -> Mapping[str, Any] | None:
 def _result(pod: Body) -> Mapping[str, Any] | None:
     """What a container of the pod left as its last words; None where it left none that can be read."""
     words = (str(end.get("message") or "") for end in _terminated(pod))
-    return next((found for text in words if text and (found := decoded(text)) is not None), None)
+    return next((found for text in words if text and (found := decode(text)) is not None), None)
 
 
 def _terminated(pod: Body) -> Iterable[Mapping[str, Any]]:
-    """Ends of the pod's containers, the last ones first."""
+    """States in which the pod's containers ended, the last ones first."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     for state in ("state", "lastState"):
         for status in statuses:
@@ -211,7 +211,7 @@ def _failure(pod: Body) -> str:
         if end.get("exitCode"):
             reason = f"{end.get('reason') or 'Error'}, exit code {end['exitCode']}"
             words = str(end.get("message") or "").strip()
-            error = (decoded(words) or {}).get("error") if words else None
+            error = (decode(words) or {}).get("error") if words else None
             if isinstance(error, Mapping):
                 return str(error.get("message") or reason)
             return f"{reason}: {words}" if words else reason

@@ -20,20 +20,19 @@ class LoginError(Exception):
 
 
 async def configuration() -> Any:
-    """Client configuration: `KUBECONFIG` where it is set, else the pod's ServiceAccount, else `~/.kube/config`.
+    """Client configuration: `KUBECONFIG` where it is set, else the pod's ServiceAccount.
 
     The ServiceAccount's token is re-read from its file while the process runs. Raises LoginError.
     """
     config = Configuration()
     named = os.environ.get("KUBECONFIG", "")
     try:
-        if not named and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if named:
+            await load_kube_config(config_file=named, client_configuration=config)
+        else:
             load_incluster_config(client_configuration=config)
-            return config
-        path = named or str(Path.home() / ".kube" / "config")
-        await load_kube_config(config_file=path, client_configuration=config)
     except (ConfigException, OSError) as error:
-        where = f"KUBECONFIG={named}" if named else "the pod's ServiceAccount and ~/.kube/config"
+        where = f"KUBECONFIG={named}" if named else "the pod's ServiceAccount"
         raise LoginError(f"cannot log in to the API server by {where}: {error}") from error
     return config
 

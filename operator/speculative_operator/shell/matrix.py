@@ -21,6 +21,7 @@ LARGEST_ENVELOPE = 2**16
 """Characters before the first series, and after the last one."""
 _RESULT = re.compile(r'"result"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
+_NO_STATUS = "the answer says nothing of success; check that the URL is that of Prometheus"
 _DECODER = json.JSONDecoder()
 
 
@@ -83,7 +84,7 @@ def check(text: str) -> None:
         raise BadAnswerError("the answer is not JSON; check that the URL is that of Prometheus") from error
     if not isinstance(answer, dict) or answer.get("status") != "success":
         said = answer.get("error") if isinstance(answer, dict) else None
-        raise BadAnswerError(f"the query failed: {str(said or 'no status success')[:200]}")
+        raise BadAnswerError(f"the query failed: {str(said or _NO_STATUS)[:200]}")
     if answer.get("warnings") or answer.get("isPartial"):
         raise BadAnswerError(f"the answer may be partial: {str(answer.get('warnings') or 'isPartial')[:200]}")
     data = answer.get("data")

@@ -11,13 +11,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import LABELS
 from speculative_operator.shell.matrix import TooLargeError, labels_of, samples_of
 
+
+class Reached(tuple[str, ...]):
+    """IP addresses of a pod, and `port`, that of its engine."""
+
+    port = names.SERVING_PORT
+
+    @classmethod
+    def of(cls, addresses: Iterable[str], port: int) -> Reached:
+        """Where a pod is reached."""
+        found = cls(addresses)
+        found.port = port
+        return found
+
+
 Addresses = Mapping[str, tuple[str, ...]]
-"""Pod -> its IP addresses."""
+"""Pod -> its IP addresses; `Reached` where another port than the usual one is to be read."""
 SERIES_OF_A_POD = 2000
 """What an engine and its payload export under the names asked for is 40 series, 40 to 90 of its latencies, with step
 telemetry 200 to 700 more, and fifteen for each of at most 64 label sets of tried blocks."""
@@ -52,12 +67,14 @@ def units(series: Iterable[Series]) -> int:
 
 
 class PodSeries:
-    """Series of `pods`; `label` names the one that holds the address of their target, empty: it is not looked at."""
+    """Series of `pods`; `label` names the one that holds the address of their target, empty: it is not looked at.
+    `pod_label` holds the pod's name."""
 
-    def __init__(self, pods: Addresses, label: str, most: int) -> None:
+    def __init__(self, pods: Addresses, label: str, most: int, pod_label: str = "pod") -> None:
         self.gaps: dict[str, Gap] = {}
         self._pods = pods
         self._label = label
+        self._pod_label = pod_label
         self._room = most
         self._series: dict[str, list[Series]] = {}
         self._labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
@@ -67,7 +84,7 @@ class PodSeries:
         """Keep what is ours. Raises TooLargeError above `most` units, and what reading the answer raises."""
         for entry in entries:
             labels = labels_of(entry)
-            pod = labels.get("pod", "")
+            pod = labels["pod"] = labels.get(self._pod_label, "")
             if pod not in self._pods or pod in self.gaps or not self._comes_from(pod, labels):
                 continue
             own = self._series.setdefault(pod, [])

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -23,16 +22,16 @@ import requests
 import urllib3
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
-from requests.auth import AuthBase
 from urllib3.util.retry import Retry
 
-from speculative_operator.domain.credentials import HIDDEN
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import query
-from speculative_operator.settings import PREFIX, Settings
+from speculative_operator.settings import Settings
 from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of, series_of
 from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
+from speculative_operator.shell.prometheus_credentials import credentials_of, without_sent
+from speculative_operator.shell.prometheus_faults import from_elsewhere, relabelled, remedy, unreachable
 
 log = logging.getLogger(__name__)
 
@@ -57,23 +56,6 @@ class TooSlowError(Exception):
     """The whole answer did not arrive within the deadline."""
 
 
-class _TokenFile(AuthBase):
-    """Bearer token from a file, read at each request."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self.token = ""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        try:
-            token = self._path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise BadAnswerError(f"cannot read the token file {self._path}: {error.strerror}") from error
-        self.token = token
-        request.headers["Authorization"] = f"Bearer {token}"
-        return request
-
-
 class _Answer(requests.Response):
     """A response that was read and judged as a whole."""
 
@@ -87,6 +69,8 @@ class _Session(requests.Session):
     """Reads each answer within `deadline` seconds in all and at most `limit` bytes, with `read`, as it comes."""
 
     limit = LARGEST_ANSWER
+    status = 0
+    """HTTP status of the last answer."""
     read: Callable[[Iterable[bytes]], Any]
 
     def __init__(self, settings: Settings) -> None:
@@ -95,8 +79,14 @@ class _Session(requests.Session):
         # Proxies and ~/.netrc of the environment would override token and CA.
         self.trust_env = False
         self.headers["Accept-Encoding"] = "identity"
+        self.headers.update(settings.prometheus_header_map)
         if settings.prometheus_ca_file:
             self.verify = settings.prometheus_ca_file
+        if settings.prometheus_certificate_folder:
+            folder = settings.prometheus_certificate_folder
+            self.cert = (f"{folder}/tls.crt", f"{folder}/tls.key")
+        if settings.prometheus_proxy:
+            self.proxies = dict.fromkeys(("http", "https"), settings.prometheus_proxy)
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
         until = time.monotonic() + self._deadline
@@ -107,8 +97,8 @@ class _Session(requests.Session):
             if response.status_code == 200:
                 answer.parsed = {"data": {"result": self.read(pieces)}}
             else:
-                answer._content = next(pieces, b"")
-        answer.status_code = response.status_code
+                answer._content = without_sent(next(pieces, b""), response.request)
+        self.status = answer.status_code = response.status_code
         return answer
 
 
@@ -147,7 +137,7 @@ class Prometheus:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._auth = _TokenFile(settings.prometheus_token_file) if settings.prometheus_token_file else None
+        self._auth = credentials_of(settings)
         self._local = threading.local()
         self._plain_until: dict[str, float] = {}
         """Namespaces whose step telemetry was too much, and until when (monotonic seconds) it is not asked for."""
@@ -191,7 +181,7 @@ class Prometheus:
     def _fetch(self, namespace: str, pods: Addresses, now: float, most: int, *, cells: bool) -> Answer | Gap:
         """Raises TooLargeError."""
         label = self._settings.prometheus_address_label
-        found = PodSeries(pods, label, most)
+        found = PodSeries(pods, label, most, self._settings.prometheus_pod_label)
         until = self._clock() + self._settings.tick_seconds
         for batch in batches({pod: pods[pod] for pod in sorted(pods) if pods[pod] or not label}):
             late = self._clock() > until
@@ -219,8 +209,10 @@ class Prometheus:
         cells: bool,
         label: str,
         limit: int | None = None,
+        named: bool = True,
     ) -> Gap | None:
-        """One query, its answer given to `read`. Raises TooLargeError; every other failure is a gap."""
+        """One query, its answer given to `read`. Raises TooLargeError; every other failure is a gap. Not `named`: the
+        labels of namespace and pod are left out of it."""
         text = query(
             namespace,
             pods,
@@ -228,6 +220,7 @@ class Prometheus:
             cells=cells,
             address_label=label,
             matchers=self._settings.prometheus_matchers,
+            labels=self._labels if named else None,
         )
         # Multi-tenant front ends want the namespace named beside the query; Prometheus ignores it.
         params = {"time": f"{now:.3f}", "namespace": namespace}
@@ -250,17 +243,44 @@ class Prometheus:
 
             def read(found: Iterable[Mapping[str, Any]]) -> None:
                 for labels in map(labels_of, found):
-                    pod, address = labels.get("pod", ""), labels.get(label, "")
+                    pod, address = labels.get(self._settings.prometheus_pod_label, ""), labels.get(label, "")
                     if pod in asked and host_of(address) not in asked[pod]:
                         seen[pod] = min(seen.get(pod, address), address)
 
+            failed = None
             try:
-                self._ask(namespace, asked, now, read, cells=False, label="", limit=FEW_BYTES)
+                failed = self._ask(namespace, asked, now, read, cells=False, label="", limit=FEW_BYTES)
             except TooLargeError:
                 log.debug("the answer about other addresses was cut off", extra={"namespace": namespace})
-            gaps = {pod: _from_elsewhere(label, address, asked[pod]) for pod, address in seen.items()}
+            gaps = {pod: from_elsewhere(label, address, asked[pod]) for pod, address in seen.items()}
+            unknown = {pod: own for pod, own in asked.items() if pod not in gaps} if failed is None else {}
+            gaps |= self._relabelled(namespace, unknown, now)
             known = self._looks[namespace] = _Look(self._clock(), gaps)
         return {pod: gap for pod, gap in known.gaps.items() if pod in pods}
+
+    def _relabelled(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
+        """Pods whose series bear their name, or namespace, in another label than the settings say."""
+        label, found = self._settings.prometheus_address_label, dict[str, Gap]()
+
+        def read(series: Iterable[Mapping[str, Any]]) -> None:
+            for labels in map(labels_of, series):
+                for pod in (pod for pod, own in pods.items() if host_of(labels.get(label, "")) in own):
+                    wanted = {"POD_LABEL": (self._labels[1], pod), "NAMESPACE_LABEL": (self._labels[0], namespace)}
+                    gap = relabelled(labels, wanted)
+                    if gap is not None:
+                        found[pod] = gap
+
+        if pods:
+            try:
+                self._ask(namespace, pods, now, read, cells=False, label=label, limit=FEW_BYTES, named=False)
+            except TooLargeError:
+                log.debug("the answer about other labels was cut off", extra={"namespace": namespace})
+        return found
+
+    @property
+    def _labels(self) -> tuple[str, str]:
+        """Of the namespace and of the pod."""
+        return self._settings.prometheus_namespace_label, self._settings.prometheus_pod_label
 
     def history(self, selector: str, namespace: str, start: int, end: int, step: int) -> tuple[Series, ...] | Gap:
         """What `selector` gave from unix time `start` to `end`, both included, every `step` seconds, or why not.
@@ -290,10 +310,7 @@ class Prometheus:
         except (TooSlowError, requests.Timeout) as error:
             return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(error))
         except PrometheusApiClientException as error:
-            said = str(error)[:300]
-            if self._auth is not None and self._auth.token:
-                said = said.replace(self._auth.token, HIDDEN)
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(said))
+            return Gap(Reason.PROMETHEUS_ERROR, self._says(f"{str(error)[:300]}{remedy(self._local.session.status)}"))
         except (BadAnswerError, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
 
@@ -317,7 +334,7 @@ class Prometheus:
         if isinstance(error, TooSlowError | requests.Timeout):
             return f"{self._settings.prometheus_url} did not answer within {limit:g} s"
         if isinstance(error, requests.ConnectionError):
-            return f"{self._settings.prometheus_url} is unreachable: {_innermost(error)}"
+            return f"{self._settings.prometheus_url} is unreachable: {unreachable(error)}"
         return f"{self._settings.prometheus_url}: {error}"
 
 
@@ -334,19 +351,3 @@ def batches(pods: Addresses) -> Iterator[Addresses]:
         size += weight
     if batch:
         yield batch
-
-
-def _from_elsewhere(label: str, address: str, addresses: Iterable[str]) -> Gap:
-    message = (
-        f"Prometheus has series of this pod with {label} {address[:80]!r}, but the pod's address is "
-        f"{' or '.join(addresses)}; if Prometheus rewrites that label, set {PREFIX}PROMETHEUS_ADDRESS_LABEL to the "
-        "label with the address"
-    )
-    return Gap(Reason.METRICS_FOREIGN, message)
-
-
-def _innermost(error: BaseException) -> str:
-    """The cause at the bottom, without the addresses of objects that change its text each time."""
-    while (below := error.__cause__ or error.__context__) is not None:
-        error = below
-    return getattr(error, "strerror", None) or type(error).__name__

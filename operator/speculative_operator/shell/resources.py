@@ -20,6 +20,8 @@ class Resource:
     """True when the kind comes with a definition that a cluster may lack."""
     vital: bool = False
     """True when nothing may be decided without knowing what there is of it."""
+    last: bool = False
+    """True when it is written after the other children: what it names must be there."""
 
     @property
     def group(self) -> str:
@@ -58,6 +60,12 @@ JOB = Resource("batch/v1", "Job", "jobs")
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 """Shared: several objects name the same one, so none owns it, and nobody here ever deletes one."""
 POD_MONITOR = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", optional=True)
+SERVING_RUNTIME = Resource("serving.kserve.io/v1alpha1", "ServingRuntime", "servingruntimes", rank=0, optional=True)
+INFERENCE_SERVICE = Resource(
+    "serving.kserve.io/v1beta1", "InferenceService", "inferenceservices", rank=0, optional=True, last=True
+)
+WORKLOADS = frozenset({DEPLOYMENT.kind, INFERENCE_SERVICE.kind})
+"""Kinds that say how pods are made: a write of one may replace them."""
 
 CHILDREN: tuple[Resource, ...] = (
     DEPLOYMENT,
@@ -68,6 +76,8 @@ CHILDREN: tuple[Resource, ...] = (
     CLAIM,
     JOB,
     POD_MONITOR,
+    SERVING_RUNTIME,
+    INFERENCE_SERVICE,
 )
 CHILD_BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in CHILDREN}
 

@@ -16,7 +16,16 @@ from speculative_operator.shell.cache import Body, Cache, Key
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.monitors import namespace_of, wanted_labels
-from speculative_operator.shell.resources import CHILD_SELECTOR, CHILDREN, OWNER, POD, POD_MONITOR, Resource
+from speculative_operator.shell.resources import (
+    CHILD_SELECTOR,
+    CHILDREN,
+    INFERENCE_SERVICE,
+    OWNER,
+    POD,
+    POD_MONITOR,
+    SERVING_RUNTIME,
+    Resource,
+)
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +105,7 @@ class Resync:
         """The same for render."""
         return Capabilities(
             pod_monitor=POD_MONITOR in self.optional,
+            inference_service={SERVING_RUNTIME, INFERENCE_SERVICE} <= self.optional,
             monitor_labels=tuple(sorted({**self.monitor_labels, **self._settings.monitor_labels}.items())),
             monitor_seconds=self._settings.pod_monitor_seconds,
             assigns_uids=self.assigns_uids,
@@ -105,6 +115,7 @@ class Resync:
             template_privileges=self._settings.privilege_list,
             node_folders=self._settings.node_folder_list,
             step_metrics_from=self._settings.step_metrics_peers,
+            engine_registry=self._settings.engine_registry,
         )
 
     async def installed(self) -> bool:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.reconcile.room import Need, fits, is_large_enough, may_run_on, most, need_of
 from speculative_operator.reconcile.room import Room as Found
 from speculative_operator.shell.cache import Key, is_serving
@@ -123,5 +124,5 @@ class Room:
 
 def _is_own(pod: Json, key: Key) -> bool:
     """True for a pod that serves the object: its end may make room."""
-    metadata = pod.get("metadata") or {}
-    return metadata.get("namespace") == key[0] and is_serving(pod, key[1])
+    makers = names.child(key[1]), names.made_by_kserve(key[1])
+    return (pod.get("metadata") or {}).get("namespace") == key[0] and is_serving(pod, makers)

@@ -14,7 +14,6 @@ import math
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,8 +21,9 @@ from dataclasses import dataclass, field
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.registry import LABELS, NAMES
+from speculative_operator.engines.registry import NAMES
 from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
+from speculative_operator.replay.ring import Ring
 from speculative_operator.settings import Settings
 from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, units
 from speculative_operator.shell.rounds import DIRECT_SHARE, Source
@@ -49,6 +49,7 @@ MOST_FAILURES = 3
 REST_SECONDS = 60.0
 REFUSED_SECONDS = 300.0
 """For so long a port on which nobody listened is not asked again."""
+_LATE = "no whole answer in time"
 _BLIND = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
 
 
@@ -60,8 +61,10 @@ class PageError(Exception):
 class _Pod:
     """What is kept of one pod."""
 
+    scrapes: Ring
     exposition: Exposition = field(default_factory=lambda: Exposition(NAMES, MOST_LINES))
-    scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = field(default_factory=lambda: deque(maxlen=MOST_SCRAPES))
+    last: float = -math.inf
+    """Unix time of the last scrape."""
     quiet_until: float = -math.inf
     """Until then the port of step telemetry is not asked, monotonic seconds."""
 
@@ -70,7 +73,7 @@ class Scraper:
     """Reads pods. `fetch` blocks; it is called for a namespace from one thread at a time."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._kept_seconds = settings.prometheus_range_seconds
+        self._horizon = min(settings.prometheus_range_seconds, MOST_SCRAPES * settings.tick_seconds)
         self._budget = DIRECT_SHARE * settings.tick_seconds
         self._clock = clock
         self._pods: dict[tuple[str, str], _Pod] = {}
@@ -90,7 +93,7 @@ class Scraper:
             except PageError as error:
                 gaps[name] = Gap(Reason.METRICS_MISSING, f"its metrics cannot be read: {error}")
                 continue
-            found = tuple(_series(pod, name))
+            found = tuple(pod.scrapes.series())
             room -= units(found)
             if room < 0:
                 gaps[name] = Gap(Reason.METRICS_MISSING, "the namespace has more series than may be held")
@@ -116,24 +119,26 @@ class Scraper:
     def _read(self, namespace: str, name: str, addresses: tuple[str, ...], offset: float) -> _Pod:
         """The pod with what it says now; `offset`: from monotonic to unix seconds. Raises PageError."""
         key = (namespace, name)
-        pod = self._pods.get(key) or _Pod()
+        pod = self._pods.get(key) or _Pod(self._ring(name))
         if key not in self._pods and len(self._pods) >= MOST_PODS:
             raise PageError(f"more than {MOST_PODS} pods are not read without Prometheus")
         if not addresses:
             raise PageError("it has no address")
         at = self._clock() + offset
-        values = self._values(pod, addresses[0])
-        if pod.scrapes and at <= pod.scrapes[-1][0]:
-            pod.scrapes.clear()  # the clock was set back
-        pod.scrapes.append((at, values))
-        while pod.scrapes[0][0] < at - self._kept_seconds:
-            pod.scrapes.popleft()
+        values = self._values(pod, addresses[0], getattr(addresses, "port", names.SERVING_PORT))
+        if at <= pod.last:  # the clock was set back
+            pod.scrapes = self._ring(name)
+        pod.scrapes.add(at, values)
+        pod.last = at
         self._pods[key] = pod
         return pod
 
-    def _values(self, pod: _Pod, address: str) -> Mapping[SeriesKey, float]:
+    def _ring(self, name: str) -> Ring:
+        return Ring(name, self._horizon)
+
+    def _values(self, pod: _Pod, address: str, port: int) -> Mapping[SeriesKey, float]:
         """Of the engine's own series and of step telemetry, where there is any. Raises PageError."""
-        found = dict(self._page(pod, address, names.SERVING_PORT))
+        found = dict(self._page(pod, address, port))
         if self._clock() >= pod.quiet_until:
             try:
                 found |= self._page(pod, address, names.TELEMETRY_PORT)
@@ -146,20 +151,21 @@ class Scraper:
 
     @staticmethod
     def _page(pod: _Pod, address: str, port: int) -> Mapping[SeriesKey, float]:
-        where = f"port {port}"
+        where, ended = f"port {port}", threading.Event()
         connection = http.client.HTTPConnection(address, port, timeout=PAGE_SECONDS)
         try:
             connection.connect()
-            with _ended_after(connection.sock, PAGE_SECONDS) as ended:
+            with _ended_after(connection.sock, PAGE_SECONDS, ended):
                 connection.request("GET", "/metrics")
                 answer = connection.getresponse()
                 page = answer.read(LARGEST_PAGE + 1)
         except (OSError, http.client.HTTPException) as error:
-            raise PageError(f"{where}: {type(error).__name__}") from error
+            why = _LATE if ended.is_set() else type(error).__name__
+            raise PageError(f"{where}: {why}") from error
         finally:
             connection.close()
         if ended.is_set():
-            raise PageError(f"{where}: no whole answer within {PAGE_SECONDS:g} s")
+            raise PageError(f"{where}: {_LATE}")
         if answer.status != 200:
             raise PageError(f"{where} answered {answer.status}")
         if len(page) > LARGEST_PAGE or answer.length:
@@ -171,10 +177,9 @@ class Scraper:
 
 
 @contextmanager
-def _ended_after(connection: socket.socket, seconds: float) -> Iterator[threading.Event]:
+def _ended_after(connection: socket.socket, seconds: float, ended: threading.Event) -> Iterator[None]:
     """End the connection after so long, however its other side goes on: a timeout of a socket is one of each read.
-    Then the event is set, and what was read is no whole answer."""
-    ended = threading.Event()
+    Then `ended` is set, and what was read is no whole answer."""
 
     def end() -> None:
         ended.set()
@@ -185,7 +190,7 @@ def _ended_after(connection: socket.socket, seconds: float) -> Iterator[threadin
     timer.daemon = True
     timer.start()
     try:
-        yield ended
+        yield
     finally:
         timer.cancel()
 
@@ -264,17 +269,4 @@ def _nothing(found: Answer | Gap) -> str:
         return found.message if found.reason in _BLIND else ""
     if found.series or any(gap.reason is not Reason.METRICS_MISSING for gap in found.gaps.values()):
         return ""
-    return "Prometheus has no series of them"
-
-
-def _series(pod: _Pod, name: str) -> list[Series]:
-    """What is kept, as Prometheus would answer it."""
-    samples: dict[SeriesKey, list[tuple[float, float]]] = {}
-    for at, values in pod.scrapes:
-        for key, value in values.items():
-            samples.setdefault(key, []).append((at, value))
-    return [Series(key.name, _labelled(key, name), tuple(found)) for key, found in samples.items()]
-
-
-def _labelled(key: SeriesKey, pod: str) -> dict[str, str]:
-    return {label: value for label, value in key.labels if label in LABELS} | {"pod": pod}
+    return next((gap.message for _, gap in sorted(found.gaps.items())), "Prometheus has no series of them")

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import generate_latest
 
 from speculative_operator import __version__
+from speculative_operator.shell.objects import ObjectMetrics
 
 PREFIX = "speculative_operator"
 FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -47,10 +48,11 @@ class Telemetry:
         )
         self._gauge("build_info", "Always 1.", "version").labels(__version__).set(1)
         ProcessCollector(registry=self.registry)
+        self.of_objects = ObjectMetrics(PREFIX, time.time)
 
     def render(self) -> bytes:
         """Text exposition, format 0.0.4."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + self.of_objects.render()
 
     def tick(self, outcome: str, reason: str = "") -> None:
         self._ticks.labels(outcome, reason).inc()

@@ -16,11 +16,13 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
 from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
+from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.room import Room
+from speculative_operator.reconcile.series import Recent, measured, steady
 from speculative_operator.reconcile.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Catalogue, Outcome, World, packaged
@@ -31,7 +33,7 @@ from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_read
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.report import Reporter
-from speculative_operator.shell.resources import CLAIM, DEPLOYMENT
+from speculative_operator.shell.resources import CLAIM, WORKLOADS
 from speculative_operator.shell.room import GOOD_SECONDS
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
@@ -46,6 +48,10 @@ SOON = 0.3
 table then, once it has come back by a watch. Sooner, a kubelet might be told before its own watch brought the table."""
 NEW_SECONDS = 60.0
 """So long after it has become ready a pod may lack figures: Prometheus has to find it, and to scrape it twice."""
+FIGURES_SECONDS = 60.0
+"""So long, and at least two ticks, what pods did is told in metrics: scrapes and rounds do not keep step."""
+ROOM_SECONDS = 600.0
+"""The same of a look for a place for one more pod, which is made before rollouts only."""
 
 
 class Tick(Protocol):
@@ -102,6 +108,12 @@ class _State:
     consumed: dict[str, float] = field(default_factory=dict)
     """Pod -> time of the last sample used."""
     round_at: float = 0.0
+    memo: Memo = field(default_factory=Memo)
+    recent: Recent = field(default_factory=Recent)
+    """For the object's metrics, as are the next two."""
+    room: Room | None = None
+    room_at: float = 0.0
+    """monotonic seconds."""
 
 
 class Visitor:
@@ -132,6 +144,7 @@ class Visitor:
         if self._sources.room is not None:
             self._sources.room.forget(key)
         self._states.pop(key, None)
+        self._telemetry.of_objects.forget(key)
 
     async def visit(self, key: Key) -> float | None:
         """Look at one object and do what it needs; returns seconds until the next look, None when it is gone.
@@ -167,7 +180,8 @@ class Visitor:
             self._telemetry.tick("again")
             return 0.0
         if outcome.tries_changed:
-            self._telemetry.decision(Reason.TRIES_CHANGED)
+            self._count(snapshot.owner, Reason.TRIES_CHANGED)
+        self._show(key, spec, outcome.status, state, now)
         with self._telemetry.phase("report"):
             await self._report(snapshot.owner, state, outcome, now)
         return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs) or bool(arriving))
@@ -212,6 +226,7 @@ class Visitor:
             catalogue=self._sources.catalogue(),
             leaving=state.leaving,
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
+            memo=state.memo,
             objects=len(self._cache),
         )
         with self._telemetry.phase("decide"):
@@ -221,11 +236,26 @@ class Visitor:
             waits, key = any(_replaces(one) for one in outcome.actions), (spec.namespace, spec.name)
             room = await self._sources.room.fits(key, outcome.room_for, waits=waits)
         if room is not None:
+            state.room, state.room_at = room, time.monotonic()
             until = time.monotonic() + GOOD_SECONDS if room is Room.FREE else inf
             with self._telemetry.phase("decide"):
                 outcome = self._tick(replace(world, room=room), state.memory, observation, now)
         state.memory, state.leaving = outcome.memory, outcome.leaving
+        if observation is not None:
+            state.recent = state.recent.after(observation, outcome.estimate)
         return outcome, until
+
+    def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
+        """The object in the operator's own metrics."""
+        limit = max(FIGURES_SECONDS, 2.0 * self._settings.tick_seconds)
+        known = state.room is not None and time.monotonic() - state.room_at <= ROOM_SECONDS
+        room = state.room is Room.FREE if known else None
+        figures = measured(status, state.recent, now, limit) if spec is not None else ()
+        self._telemetry.of_objects.put(key, steady(spec, status, room), figures, state.recent.newest + limit)
+
+    def _count(self, owner: Body, reason: str) -> None:
+        self._telemetry.decision(reason)
+        self._telemetry.of_objects.count((owner["metadata"]["namespace"], owner["metadata"]["name"]), reason)
 
     def _in_turn(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...], now: float) -> tuple[Action, ...]:
         """`actions` without a Job that reads where it is not this object's turn; the next tick asks for it again."""
@@ -268,13 +298,15 @@ class Visitor:
                 return
             state.status_at = now
             for reason in _decided(old, outcome.status):
-                self._telemetry.decision(reason)
+                self._count(owner, reason)
         await self._reporter.events(owner, outcome.events, now)
 
     async def _refuse(self, owner: Body, state: _State, problem: SpecError, now: float) -> float:
         """The object cannot be served as it is: say so, and touch nothing that already runs."""
         self._telemetry.tick("invalid", Reason.SPEC_INVALID)
-        await self._report(owner, state, invalid(owner, str(problem), now), now)
+        outcome = invalid(owner, str(problem), now)
+        self._show((owner["metadata"]["namespace"], owner["metadata"]["name"]), None, outcome.status, state, now)
+        await self._report(owner, state, outcome, now)
         return self._settings.resync_seconds
 
     def _next(self, snapshot: Snapshot, state: _State, report: Report, hurries: bool) -> float:
@@ -292,7 +324,7 @@ class Visitor:
 
 
 def _replaces(action: Action) -> bool:
-    return isinstance(action, ApplyChild) and action.manifest["kind"] == DEPLOYMENT.kind
+    return isinstance(action, ApplyChild) and action.manifest["kind"] in WORKLOADS
 
 
 def _at_ease(snapshot: Snapshot) -> bool:

@@ -33,8 +33,9 @@ from speculative_operator.shell.errors import (
     OutdatedError,
     UnavailableError,
 )
+from speculative_operator.shell.images import NO_IMAGES, image_volumes, keeps_images
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, POD, Resource
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, SERVING_RUNTIME, WORKLOADS, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -47,10 +48,6 @@ FOREIGN_PAUSE = 60.0
 """seconds for which an object of somebody else is remembered; nothing watches it."""
 FOREIGN_CLAIM_PAUSE = 600.0
 """The same for a claim, which serves as well as one of ours."""
-NO_IMAGES = (
-    "the API server drops image volumes, which oci:// models need (feature gate ImageVolume; off or missing before "
-    "Kubernetes 1.35): set spec.weights.cache, so that a Job fetches the models, or enable the feature gate"
-)
 PATIENCE = 3
 """Equal applies in a row before they are spaced out: somebody keeps changing the child back. Failures in a row before
 they are shown as a condition."""
@@ -170,24 +167,24 @@ class Writer:
         Raises the worst ApiError when one says to try the whole visit again later.
         """
         children = [action for action in actions if isinstance(action, ApplyChild | DeleteChild)]
+        first = [one for one in children if isinstance(one, DeleteChild) or not _resource(one).last]
         pokes = [action for action in actions if isinstance(action, PokePod)]
-        first = await self._together([self._child(key, snapshot, action, ledger, now, until) for action in children])
-        second = await self._together([self._poke(snapshot, action) for action in pokes])
+        reports = [await self._together([self._child(key, snapshot, one, ledger, now, until) for one in first])]
+        # KServe would make pods of the runtime that is there, which may be somebody else's.
+        blocked = reports[0].again or any(kind == SERVING_RUNTIME.kind for kind, _ in ledger.problems)
+        last = [] if blocked else [one for one in children if one not in first]
+        reports.append(await self._together([self._child(key, snapshot, one, ledger, now, until) for one in last]))
+        reports.append(await self._together([self._poke(snapshot, action) for action in pokes]))
         wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
         past = ledger.forget(wanted)
-        return Report(first.acted + second.acted, first.refused or second.refused or past, first.again or second.again)
+        return _joined((*reports, Report(refused=past)))
 
     async def _together(self, coroutines: Sequence[Coroutine[Any, Any, Report]]) -> Report:
         results = await asyncio.gather(*coroutines, return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
             raise worst(failures)
-        reports = [result for result in results if isinstance(result, Report)]
-        return Report(
-            sum(report.acted for report in reports),
-            any(report.refused for report in reports),
-            any(report.again for report in reports),
-        )
+        return _joined([result for result in results if isinstance(result, Report)])
 
     async def _of_others(self, key: Key, snapshot: Snapshot, slot: Slot, ledger: Ledger, now: float) -> bool:
         """True where a claim that is to be made exists and is somebody else's. It is found by a read, not by a write
@@ -228,14 +225,14 @@ class Writer:
         held = snapshot.children.get(slot) if slot[0] != CLAIM.kind else snapshot.claims.get(slot[1])
         uid = held["metadata"]["uid"] if held is not None else None
         # As it was decided upon: an autoscaler, or the leader before us, may have written it since.
-        version = held["metadata"].get("resourceVersion") if held is not None and slot[0] == DEPLOYMENT.kind else None
-        resource = CHILD_BY_KIND[manifest["kind"]]
+        version = held["metadata"].get("resourceVersion") if held is not None and slot[0] in WORKLOADS else None
+        resource = _resource(action)
         foreseen = await self._foreseen(key, action, ledger, uid, now)
         if foreseen is not None:
             ledger.problems[slot] = Problem(foreseen[0], digest, generation, foreseen[1])
             return Report(refused=True)
         try:
-            still = partial(self._still, key, snapshot, until if slot[0] == DEPLOYMENT.kind else inf)
+            still = partial(self._still, key, snapshot, until if slot[0] in WORKLOADS else inf)
             body = trimmed(await self._kube.apply(resource, manifest, uid=uid, version=version, still=still))
         except NotFoundError:
             return self._vanished(resource.optional)
@@ -260,13 +257,14 @@ class Writer:
     ) -> tuple[Condition, float] | None:
         """Why the manifest is not sent, and until when; None where it is."""
         manifest, (kind, name) = action.manifest, slot_of(action.manifest)
-        if kind != DEPLOYMENT.kind:
+        if kind not in WORKLOADS:
             return None
+        resource = CHILD_BY_KIND[kind]
         if action.reason is Reason.REPAIRED and ledger.repeated((kind, name), digest_of(manifest), now):
-            found = contest.condition(action, await self._kube.get(DEPLOYMENT, key[0], name))
+            found = contest.condition(action, await self._kube.get(resource, key[0], name))
             log.warning("%s", found.message, extra=_tags(key))
             return found, inf
-        if _images(manifest) and not await self._keeps_images(DEPLOYMENT, manifest, uid):
+        if image_volumes(manifest) and not await keeps_images(self._kube, resource, manifest, uid):
             found = Condition(
                 ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{kind} {name}: {NO_IMAGES}", (kind, name)
             )
@@ -285,15 +283,6 @@ class Writer:
         except ForbiddenError as hidden:
             return hidden
         return None
-
-    async def _keeps_images(self, resource: Resource, manifest: Mapping[str, Any], uid: str | None) -> bool:
-        """False where the API server would store the manifest without its image volumes, and say nothing: pods would
-        take an accelerator and look for their model in vain. What a trial does not tell, the apply does."""
-        try:
-            tried = await self._kube.apply(resource, manifest, uid=uid, dry=True)
-        except ApiError:
-            return True
-        return _images(manifest) <= _images(tried)
 
     async def _look(self, slot: Slot, key: Key, ledger: Ledger, now: float) -> None:
         """The child is not what the cache says: read it, so that the next tick sees whose it is."""
@@ -360,6 +349,18 @@ class Writer:
         )
 
 
+def _resource(action: ApplyChild) -> Resource:
+    return CHILD_BY_KIND[action.manifest["kind"]]
+
+
+def _joined(reports: Sequence[Report]) -> Report:
+    return Report(
+        sum(report.acted for report in reports),
+        any(report.refused for report in reports),
+        any(report.again for report in reports),
+    )
+
+
 def worst(failures: Sequence[BaseException]) -> BaseException:
     """The failure that decides how the visit ends: a terminating namespace ends it, else the longest wait wins."""
     for failure in failures:
@@ -378,12 +379,6 @@ def slot_of(manifest: Mapping[str, Any]) -> Slot:
 def digest_of(manifest: Mapping[str, Any]) -> str:
     """The same for equal manifests."""
     return sha256(json.dumps(manifest, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def _images(manifest: Mapping[str, Any]) -> set[str]:
-    """Names of the image volumes of a Deployment's pods."""
-    pod = ((manifest.get("spec") or {}).get("template") or {}).get("spec") or {}
-    return {volume["name"] for volume in pod.get("volumes") or () if volume.get("image")}
 
 
 def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: float) -> Problem:

@@ -157,9 +157,9 @@ def learn_acceptance(
 ) -> AcceptanceEvidence:
     """Evidence after `sample` of `elapsed` seconds, over the positions of `prior`; a change makes it forget."""
     positions = len(prior)
-    evidence = _noticed(evidence, sample, prior)
-    old_reached, old_accepted = _padded(evidence.reached, positions), _padded(evidence.accepted, positions)
-    new_reached, new_accepted = _padded(sample.reached, positions), _padded(sample.accepted, positions)
+    evidence = _cut_on_change(evidence, sample, prior)
+    old_reached, old_accepted = _pad(evidence.reached, positions), _pad(evidence.accepted, positions)
+    new_reached, new_accepted = _pad(sample.reached, positions), _pad(sample.accepted, positions)
     keep = np.exp(-np.minimum(new_reached / FORGET_DRAFTS, elapsed / FORGET_SECONDS))
     share = min(sample.drafts / FORGET_DRAFTS, elapsed / FORGET_SECONDS)
     new = 1.0 if evidence.drafts <= 0 else sample.drafts / (math.exp(-share) * evidence.drafts + sample.drafts)
@@ -172,17 +172,17 @@ def learn_acceptance(
     )
 
 
-def aged(evidence: AcceptanceEvidence, elapsed: float) -> AcceptanceEvidence:
+def age(evidence: AcceptanceEvidence, elapsed: float) -> AcceptanceEvidence:
     """Evidence that nothing has renewed for `elapsed` seconds more: as likely, less certain."""
-    return _scaled(evidence, math.exp(-max(elapsed, 0.0) / STALE_SECONDS))
+    return _scale(evidence, math.exp(-max(elapsed, 0.0) / STALE_SECONDS))
 
 
-def _noticed(evidence: AcceptanceEvidence, sample: DraftSample, prior: Array) -> AcceptanceEvidence:
+def _cut_on_change(evidence: AcceptanceEvidence, sample: DraftSample, prior: Array) -> AcceptanceEvidence:
     """Evidence cut down when accepted drafts have left what it expects: a page's CUSUM in both directions."""
     if evidence.drafts <= 0 or sample.drafts <= 0:
         return evidence
     mean = _conditionals(evidence, prior)[0]
-    reached, accepted = _padded(sample.reached, len(prior)), _padded(sample.accepted, len(prior))
+    reached, accepted = _pad(sample.reached, len(prior)), _pad(sample.accepted, len(prior))
     expected = float(reached @ mean)
     noise = float(reached @ (mean * (1.0 - mean))) * DEFLATION + (MODEL_SHARE * expected) ** 2 + 1.0
     score = min(max((float(accepted.sum()) - expected) / math.sqrt(noise), -ALARM), ALARM)
@@ -190,15 +190,17 @@ def _noticed(evidence: AcceptanceEvidence, sample: DraftSample, prior: Array) ->
     falling = max(0.0, evidence.falling - score - DRIFT)
     if max(rising, falling) < ALARM:
         return replace(evidence, rising=rising, falling=falling)
-    if abs(float(accepted.sum()) - _expected(evidence, reached, mean)) < PRIOR_ERRS * abs(accepted.sum() - expected):
+    if abs(float(accepted.sum()) - _expected_drafts(evidence, reached, mean)) < PRIOR_ERRS * abs(
+        accepted.sum() - expected
+    ):
         # it is the prior that errs, not what was seen before: to forget would only bring the prior back
         return replace(evidence, rising=0.0, falling=0.0)
-    return replace(_scaled(evidence, KEPT_AFTER_CHANGE), rising=0.0, falling=0.0)
+    return replace(_scale(evidence, KEPT_AFTER_CHANGE), rising=0.0, falling=0.0)
 
 
-def _expected(evidence: AcceptanceEvidence, reached: Array, mean: Array) -> float:
+def _expected_drafts(evidence: AcceptanceEvidence, reached: Array, mean: Array) -> float:
     """Accepted drafts by what was seen alone; positions never reached are taken as believed."""
-    tried, taken = _padded(evidence.reached, len(mean)), _padded(evidence.accepted, len(mean))
+    tried, taken = _pad(evidence.reached, len(mean)), _pad(evidence.accepted, len(mean))
     return float(reached @ np.where(tried > 0, taken / np.maximum(tried, 1e-9), mean))
 
 
@@ -225,7 +227,7 @@ def _conditionals(evidence: AcceptanceEvidence, prior: Array, anew: int = 0) -> 
     out against what was expected there; at position `anew` (from 0) that begins again."""
     size = len(prior)
     means, weights, scale = [], [], 1.0
-    reached, accepted = (_padded(counts, size).tolist() for counts in (evidence.reached, evidence.accepted))
+    reached, accepted = (_pad(counts, size).tolist() for counts in (evidence.reached, evidence.accepted))
     for j, before in enumerate(prior.tolist()):
         scale = 1.0 if j == anew else scale
         expected = min(max(before * scale, 1e-4), LIMIT)
@@ -273,7 +275,7 @@ def _plain(seen: Array, whole: Array, size: int) -> Array:
     return np.asarray(1.0 + np.concatenate(([0.0], np.cumsum(np.concatenate((seen, further))))))
 
 
-def _scaled(evidence: AcceptanceEvidence, scale: float) -> AcceptanceEvidence:
+def _scale(evidence: AcceptanceEvidence, scale: float) -> AcceptanceEvidence:
     return replace(
         evidence,
         reached=tuple(scale * value for value in evidence.reached),
@@ -282,7 +284,7 @@ def _scaled(evidence: AcceptanceEvidence, scale: float) -> AcceptanceEvidence:
     )
 
 
-def _padded(values: tuple[float, ...], size: int) -> Array:
+def _pad(values: tuple[float, ...], size: int) -> Array:
     out = np.zeros(size)
     known = values[:size]
     out[: len(known)] = known

@@ -23,7 +23,7 @@ def state_of(table: KTable, look: Look) -> State:
     return State.ON if table.k_at(look.scheduled) > 0 else State.SOFT_OFF
 
 
-def kept(
+def keep(
     state: State,
     memory: Memory,
     reason: Reason,
@@ -33,7 +33,7 @@ def kept(
     valid: bool = True,
     changed: bool = False,
 ) -> Decision:
-    """The table of `memory` stays, or, when `changed`, comes back."""
+    """The table of `memory` stays, or, when `change`, comes back."""
     return Decision(
         state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, tries=memory.tries,
         hard_off=memory.hard_off,
@@ -43,19 +43,19 @@ def kept(
 def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
     """No speculator, or none wanted."""
     if policy.mode is Mode.OFF:
-        return kept(State.HARD_OFF, memory, Reason.DISABLED, "mode is Off: pods run without a speculator", Estimate())
+        return keep(State.HARD_OFF, memory, Reason.DISABLED, "mode is Off: pods run without a speculator", Estimate())
     message = "there is no speculator and no draft-free method: nothing to tune"
-    return kept(State.HARD_OFF, memory, Reason.NO_SPECULATOR, message, Estimate())
+    return keep(State.HARD_OFF, memory, Reason.NO_SPECULATOR, message, Estimate())
 
 
-def fixed(memory: Memory, figures: Estimate, *, changed: bool) -> Decision:
+def stay_static(memory: Memory, figures: Estimate, *, changed: bool) -> Decision:
     """mode Static: the table of the spec."""
     state = State.ON if memory.table.max_k > 0 else State.SOFT_OFF
     message = f"mode is Static: the table of the spec is active ({memory.table})"
-    return kept(state, memory, Reason.FIXED, message, figures, changed=changed)
+    return keep(state, memory, Reason.FIXED, message, figures, changed=changed)
 
 
-def recommended(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> tuple[Memory, Decision]:
+def recommend(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> tuple[Memory, Decision]:
     """mode Recommend: said, not done."""
     new = proposal.table != memory.proposal
     figures = estimate(view, look, memory.table, proposal.table)
@@ -69,10 +69,10 @@ def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, wait
     """A better table that has to wait; `wait` says for what."""
     message = f"{_sentence(view, memory.table, proposal, look)}; {wait}"
     figures = estimate(view, look, memory.table, proposal.table)
-    return kept(state_of(memory.table, look), memory, Reason.DWELLING, message, figures)
+    return keep(state_of(memory.table, look), memory, Reason.DWELLING, message, figures)
 
 
-def changed(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float) -> tuple[Memory, Decision]:
+def change(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float) -> tuple[Memory, Decision]:
     """A new table."""
     reason = why(view, memory.table, proposal, memory.targets, now)
     message = _sentence(view, memory.table, proposal, look) + targets_text(memory.targets)
@@ -111,7 +111,7 @@ def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, De
         f"no valid metrics for {seconds / 60.0:.0f} minutes ({why.value}): at each load K falls to one that was shown "
         "to pay, or to 0, until there are metrics again"
     )
-    return memory, kept(State.HOLDING, memory, Reason.METRICS_LOST, message, Estimate(), changed=True)
+    return memory, keep(State.HOLDING, memory, Reason.METRICS_LOST, message, Estimate(), changed=True)
 
 
 def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: float) -> tuple[Memory, Decision]:
@@ -119,10 +119,10 @@ def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: fl
     figures = estimate(view, look, memory.table, before)
     memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, tries=())
     message = f"metrics are back{acceptance_text(look)}: the previous table is active again"
-    return memory, kept(state_of(before, look), memory, Reason.METRICS_BACK, message, figures, changed=True)
+    return memory, keep(state_of(before, look), memory, Reason.METRICS_BACK, message, figures, changed=True)
 
 
-def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+def remove_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """Pods are to run without speculator."""
     figures = estimate(view, look, memory.table)
     gain = view.without_speculator.interval
@@ -131,22 +131,22 @@ def removed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
         f"at the loads of the last hour, whatever K{acceptance_text(look)}"
     )
     memory = replace(memory, hard_off=True, hard_off_at=now, doomed_since=None, changed_at=now)
-    return memory, kept(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures, changed=True)
+    return memory, keep(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures, changed=True)
 
 
 def without(memory: Memory, view: Outlook, look: Look) -> Decision:
     """Pods run without speculator, and should."""
     figures = estimate(view, look, memory.table)
     message = f"no speculator at {look.scheduled:.0f} requests: by earlier measurements it would not pay"
-    return kept(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures)
+    return keep(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures)
 
 
-def resumed(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+def resume_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """Pods are to have their speculator back."""
     figures = estimate(view, look, memory.table)
     memory = replace(memory, hard_off=False, hard_off_at=now, changed_at=now)
     message = f"at {look.scheduled:.0f} requests the speculator is expected to pay again by earlier measurements"
-    return memory, kept(state_of(memory.table, look), memory, Reason.RESUMED, message, figures, changed=True)
+    return memory, keep(state_of(memory.table, look), memory, Reason.RESUMED, message, figures, changed=True)
 
 
 def _sentence(view: Outlook, table: KTable, proposal: Proposal, look: Look) -> str:

@@ -125,7 +125,7 @@ def learn_comparisons(
     """`known` after one look at all replicas; `lengths[K]` are tokens per step by acceptance by position,
     `before_first` the share of their time that requests await a first token."""
     spent = _seconds_in_bands(windows, fresh)
-    cells = {(cell.band, cell.k, cell.against): _faded(cell, spent, elapsed) for cell in known}
+    cells = {(cell.band, cell.k, cell.against): _fade(cell, spent, elapsed) for cell in known}
     for window, share in zip(windows, fresh, strict=True):
         for one in window.comparisons:
             seen = _cell(one, share, lengths, before_first)
@@ -146,7 +146,7 @@ def _seconds_in_bands(windows: Sequence[PodWindow], fresh: Sequence[float]) -> d
     return spent
 
 
-def _faded(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
+def _fade(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
     keep = math.exp(-spent.get(cell.band, 0.0) / FADE_SECONDS - max(elapsed, 0.0) / STALE_SECONDS)
     return replace(cell, blocks=keep * cell.blocks, steps=keep * cell.steps, beside_steps=keep * cell.beside_steps)
 
@@ -260,13 +260,13 @@ class Asked:
         held = np.where(self.held < 1, 0.0, self.held - 1.0 + (off / step) ** 2)[:, None]
         k, beside = walk[self.tried], walk[self.beside]
         alike = _alike(self.points[:, None], self.points[self.places][None, :])[:, None, :]
-        across = alike * _shared(walk[None, :, None], held[:, :, None], k, beside)
-        own = _shared(k[:, None], beside[:, None], k[None, :], beside[None, :])
+        across = alike * _overlap(walk[None, :, None], held[:, :, None], k, beside)
+        own = _overlap(k[:, None], beside[:, None], k[None, :], beside[None, :])
         own = own * _alike(self.points[self.places][:, None], self.points[self.places][None, :])
         return step**2 * np.abs(walk[None, :] - held), step**2 * across, step**2 * own
 
 
-def updated(prior: Array, across: Array, own: Array, noise: Sequence[float], news: Array) -> tuple[Array, Array]:
+def update(prior: Array, across: Array, own: Array, noise: Sequence[float], news: Array) -> tuple[Array, Array]:
     """(what evidence adds to a prediction, variance that is left), [point, K].
 
     `prior` is the variance without evidence, `across` [point, K, cell] its covariance with what cells measured, `own`
@@ -283,7 +283,7 @@ def _alike(points: Array, others: Array) -> Array:
     return np.asarray(FAR_SHARE * far + (1.0 - FAR_SHARE) * near)
 
 
-def _shared(k: Array, held: Array, other_k: Array, other_held: Array) -> Array:
+def _overlap(k: Array, held: Array, other_k: Array, other_held: Array) -> Array:
     """What two differences share of a walk: the length that they overlap, negative where they run against another."""
     low = np.minimum(k, other_k) + np.minimum(held, other_held)
     return np.asarray(low - np.minimum(k, other_held) - np.minimum(held, other_k))

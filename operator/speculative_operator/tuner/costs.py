@@ -68,7 +68,7 @@ class CostEvidence:
     """At the last windows."""
 
     def sized(self, basis: Basis) -> CostEvidence:
-        """Itself, or nothing known where it was gathered for other knobs."""
+        """Returns the evidence, or evidence of nothing where it was gathered for other knobs."""
         if len(self.mean) == basis.size:
             return self
         return CostEvidence(
@@ -131,7 +131,7 @@ class CostModel:
         return np.asarray(np.sqrt(np.maximum(variance, 0.0) + PREDICTION_NOISE**2))
 
 
-def met(batch: Array) -> Array:
+def prefill_overlap(batch: Array) -> Array:
     """Share of the prompts that are prefilled in steps in which others decode, at a mean batch of `batch`.
 
     A prompt that meets nobody delays nobody. Poisson arrivals at a mean of L requests see b = L / (1 - e^-L) and meet
@@ -145,17 +145,17 @@ def step_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, conte
 
     `prefill` are prompt tokens per step; those that meet nobody do not count.
     """
-    return _stacked(step_parts(costs, knobs, batch, k, context, prefill * met(batch)))
+    return _stack(step_parts(costs, knobs, batch, k, context, prefill * prefill_overlap(batch)))
 
 
 def exact_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, context: Array, prefill: Array) -> Array:
     """The same of steps that are known to have run `prefill` prompt tokens beside the decoding requests."""
-    return _stacked(step_parts(costs, knobs, batch, k, context, prefill))
+    return _stack(step_parts(costs, knobs, batch, k, context, prefill))
 
 
 def off_terms(costs: StepCosts, batch: Array, context: Array, prefill: Array) -> Array:
     """The same for a pod without any speculator."""
-    return _stacked(hard_off_parts(costs, batch, context, prefill * met(batch)))
+    return _stack(hard_off_parts(costs, batch, context, prefill * prefill_overlap(batch)))
 
 
 def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostModel:
@@ -180,7 +180,7 @@ def learn_costs(
     windows = np.array([sample.weight for sample in samples])
     share = windows / max(math.fsum(windows), 1e-9)
     look = Look(float(share @ seconds), float(share @ np.log(terms.sum(axis=1))))
-    known = _doubted(known, prior, look, math.fsum(windows))
+    known = _doubt(known, prior, look, math.fsum(windows))
     model = CostModel(prior, knobs, basis, known.mean, np.zeros((0, 0)))
     rows = model.gradient(terms, local)
     surprise = seconds - model.log_seconds(terms, local)
@@ -195,7 +195,7 @@ def learn_costs(
     return CostEvidence(np.clip(mean, -limits, limits), known.precision + gained, known.unrest, known.swing, known.last)
 
 
-def _doubted(known: CostEvidence, prior: Prior, look: Look, windows: float) -> CostEvidence:
+def _doubt(known: CostEvidence, prior: Prior, look: Look, windows: float) -> CostEvidence:
     """Evidence with the unrest that `windows` tell of.
 
     From differences of neighbours: what lasts, a slower machine or a K priced wrongly, jumps once and is no unrest.
@@ -236,7 +236,7 @@ def _fade(evidence: CostEvidence, elapsed: float) -> CostEvidence:
     return replace(evidence, precision=evidence.precision * keep[:, None] * keep[None, :])
 
 
-def _stacked(parts: tuple[Array, ...]) -> Array:
+def _stack(parts: tuple[Array, ...]) -> Array:
     out = np.empty((*np.broadcast_shapes(*(part.shape for part in parts)), len(parts)))
     for index, part in enumerate(parts):
         out[..., index] = part

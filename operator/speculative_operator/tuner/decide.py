@@ -20,22 +20,23 @@ from speculative_operator.tuner import removal, rollout
 from speculative_operator.tuner.acceptance import DEFLATION
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.answers import (
-    changed,
+    change,
     come_back,
     cut,
     dwelling,
     fallen_back,
-    fixed,
-    kept,
+    keep,
     nothing_to_turn,
-    recommended,
-    removed,
-    resumed,
+    recommend,
+    remove_speculator,
+    resume_speculator,
     state_of,
+    stay_static,
     without,
 )
 from speculative_operator.tuner.awaiting import awaiting, late_pods, waits
 from speculative_operator.tuner.grid import nearest
+from speculative_operator.tuner.headroom import load_within_target
 from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
@@ -43,11 +44,11 @@ from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import dwell_seconds
 from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
-from speculative_operator.tuner.report import acceptance_text, estimate, measured
+from speculative_operator.tuner.report import acceptance_text, estimate, measured_speed
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
-from speculative_operator.tuner.traffic import Look, bounded, pool
+from speculative_operator.tuner.traffic import Look, bound_claims, pool
 from speculative_operator.tuner.tries import MISSING_WORTH, may_try, missing, worth_trying
 
 MIN_EFFECTIVE_DRAFTS = 20.0
@@ -79,7 +80,7 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
         return _unseen(memory, hold, policy, now)
     if hold is not None:
         return _static(memory, policy, Estimate(), now)
-    return _seen(memory, seen, observation.table_version, policy, now)
+    return _decide_on_figures(memory, seen, observation.table_version, policy, now)
 
 
 def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Memory, Decision]:
@@ -93,17 +94,19 @@ def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Mem
         if safe != running:
             memory = replace(memory, table=safe, previous=running, changed_at=now)
             return fallen_back(memory, hold.reason, now - (memory.blind_since or now))
-    return memory, kept(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
+    return memory, keep(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
 
 
-def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now: float) -> tuple[Memory, Decision]:
+def _decide_on_figures(
+    memory: Memory, seen: Sight, version: int | None, policy: Policy, now: float
+) -> tuple[Memory, Decision]:
     """The decision on figures that may be believed. `version`: of the table that pods were last told."""
     seen, late = _without_late(seen, () if memory.hard_off else late_pods(seen.windows, version))
     windows = {pod: believable(window, policy.knobs) for pod, window in seen.windows.items()}
     memory = awaiting(memory, late, now)
     fresh = [fresh_share(window, memory.known.get(pod)) for pod, window in windows.items()]
     look = pool(list(windows.values()))
-    counted = [] if memory.hard_off else list(zip(bounded(list(windows.values())), fresh, strict=True))
+    counted = [] if memory.hard_off else list(zip(bound_claims(list(windows.values())), fresh, strict=True))
     memory = replace(memory, targets=watch(memory.targets, counted, memory.table, policy, now))
     memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
     compares = may_try(policy, windows)
@@ -112,13 +115,24 @@ def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now:
     view = outlook(
         policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells, compares=compares
     )
+    load = None if memory.hard_off else load_within_target(view, look, memory.table, memory.targets)
+    memory, decision = _decide_on_evidence(memory, seen, late, view, look, now)
+    return memory, replace(decision, estimate=replace(decision.estimate, load_within_target=load))
+
+
+def _decide_on_evidence(
+    memory: Memory, seen: Sight, late: tuple[str, ...], view: Outlook, look: Look, now: float
+) -> tuple[Memory, Decision]:
+    """The decision on what has been learned. `late`: pods that run an older table and without which nothing can be
+    said of the active one."""
+    policy = view.policy
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
     memory = replace(memory, blind_since=None)
     waiting = _waiting(memory, look) or _awaiting(memory, late, now)
     if waiting is not None:
         figures = estimate(view, look, memory.table)
-        return memory, kept(State.HOLDING, memory, *waiting, figures, valid=False)
+        return memory, keep(State.HOLDING, memory, *waiting, figures, valid=False)
     if not seen.enough:
         return _partial(memory, seen, view, look, now)
     before, memory = memory.before_outage, replace(memory, before_outage=None)
@@ -126,7 +140,7 @@ def _seen(memory: Memory, seen: Sight, version: int | None, policy: Policy, now:
         return come_back(memory, view, look, fit(before, policy), now)
     if memory.hard_off:
         return _without_speculator(memory, view, look, now)
-    return _tuned(memory, view, look, now)
+    return _tune(memory, view, look, now)
 
 
 def _without_late(seen: Sight, late: tuple[str, ...]) -> tuple[Sight, tuple[str, ...]]:
@@ -137,14 +151,14 @@ def _without_late(seen: Sight, late: tuple[str, ...]) -> tuple[Sight, tuple[str,
     return replace(seen, windows=others), ()
 
 
-def _tuned(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
+def _tune(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     memory = _count_slow(memory, view, look)
     less = _guard(memory, view, look)
     if less is not None:
         return cut(memory, view, look, less, now)
-    memory = removal.doomed(memory, view.without_speculator, rollout.cost(view.policy), now)
+    memory = removal.track_dead_weight(memory, view.without_speculator, rollout.cost(view.policy), now)
     if removal.to_remove(memory, view, now):
-        return removed(memory, view, look, now)
+        return remove_speculator(memory, view, look, now)
     return _choice(memory, view, look, now)
 
 
@@ -157,7 +171,7 @@ def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float)
             return cut(memory, view, look, less, now)
     text = f"{seen.shortage}; the table stays as it is"
     figures = estimate(view, look, memory.table)
-    return memory, kept(State.HOLDING, memory, Reason.METRICS_PARTIAL, text, figures, valid=False)
+    return memory, keep(State.HOLDING, memory, Reason.METRICS_PARTIAL, text, figures, valid=False)
 
 
 def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
@@ -166,18 +180,18 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
     proposal = propose(view, memory.table, look.loads, *how, memory.targets)
     better = proposal.table != memory.table and proposal.worth > proposal.needed
     if not rollout.free(view.policy):
-        memory = rollout.watched(memory, better, now)
+        memory = rollout.track_worth(memory, better, now)
     if not better:
         if view.compares:
             memory = _trying(memory, view, look, now)
             return memory, _no_change(memory, view, look, proposal)
         return memory, _no_change(memory, view, look, proposal)
     if view.policy.mode is Mode.RECOMMEND:
-        return recommended(memory, view, look, proposal)
+        return recommend(memory, view, look, proposal)
     wait = "" if freed else _wait(memory, view.policy, proposal.now, now)
     if wait:
         return memory, dwelling(memory, view, look, proposal, wait)
-    return changed(memory, view, look, proposal, now)
+    return change(memory, view, look, proposal, now)
 
 
 def _judge_targets(memory: Memory, view: Outlook, now: float) -> tuple[bool, Memory]:
@@ -203,7 +217,7 @@ def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
 
 def _without_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     if removal.to_return(memory, view, now):
-        return resumed(memory, view, look, now)
+        return resume_speculator(memory, view, look, now)
     return memory, without(memory, view, look)
 
 
@@ -212,7 +226,7 @@ def _static(memory: Memory, policy: Policy, figures: Estimate, now: float) -> tu
     differs = wanted != memory.table
     if differs:
         memory = replace(memory, table=wanted, previous=memory.table, changed_at=now)
-    return memory, fixed(memory, figures, changed=differs)
+    return memory, stay_static(memory, figures, changed=differs)
 
 
 def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
@@ -240,7 +254,7 @@ def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason
 def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
     """Counts observations in which drafting lost against the lower bound of no drafting."""
     k = memory.table.k_at(look.scheduled)
-    seen = measured(view, look, k)
+    seen = measured_speed(view, look, k)
     if k == 0 or seen is None:
         return replace(memory, slow_windows=0) if memory.slow_windows else memory
     at = nearest(look.scheduled, view.policy.knobs.max_batch)
@@ -265,7 +279,7 @@ def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
         or policy.mode is not Mode.AUTO
     ):
         return None
-    seen = measured(view, look, memory.table.k_at(look.scheduled))
+    seen = measured_speed(view, look, memory.table.k_at(look.scheduled))
     if seen is None:
         return None
     less = least_bad(view, memory.table, look.scheduled, seen, GUARD_GAIN)
@@ -297,4 +311,4 @@ def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) ->
         reason = Reason.TUNED
         message = f"K {k} at {look.scheduled:.0f} requests is the best found"
     message += acceptance_text(look) + targets_text(memory.targets)
-    return kept(state_of(memory.table, look), memory, reason, message, figures)
+    return keep(state_of(memory.table, look), memory, reason, message, figures)

@@ -20,7 +20,7 @@ from speculative_operator.tuner.acceptance import (
     AcceptanceModel,
     DraftSample,
     acceptance,
-    aged,
+    age,
     draft_sample,
     exact_sample,
     learn_acceptance,
@@ -32,7 +32,7 @@ from speculative_operator.tuner.costs import StepSample, exact_terms, learn_cost
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.prior import Array, acceptance_prior, cost_prior
 from speculative_operator.tuner.telemetry import behind
-from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, bounded, learn_traffic
+from speculative_operator.tuner.traffic import MOST_CONTEXT, Look, Traffic, bound_claims, learn_traffic
 
 MIN_STEPS = 8.0
 """Fewer steps than this say nothing about the time of one."""
@@ -70,7 +70,7 @@ def learn(
     silent = {pod: seen[pod] for pod in others if pod in seen}
     newest = {pod: (window.end, window.batch) for pod, window in windows.items()}
     pods = sorted(windows, key=lambda pod: _content(windows[pod]))
-    ordered = list(zip(pods, bounded([windows[pod] for pod in pods]), strict=True))
+    ordered = list(zip(pods, bound_claims([windows[pod] for pod in pods]), strict=True))
     fresh = [fresh_share(window, seen.get(pod)) for pod, window in ordered]
     elapsed = max(now - memory.updated_at, 0.0) if memory.updated_at is not None else 0.0
     traffic = learn_traffic(memory.traffic, look, [w for _, w in ordered], fresh, policy.knobs.max_batch)
@@ -85,8 +85,8 @@ def learn(
     prior = cost_prior(policy.facts, policy.knobs)
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
     evidence = memory.acceptance
-    evidence = learn_acceptance(evidence, _sum(drafts), expected, elapsed) if drafts else aged(evidence, elapsed)
-    compared = [replace(window, comparisons=()) if gapped(window) else window for _, window in ordered]
+    evidence = learn_acceptance(evidence, _sum(drafts), expected, elapsed) if drafts else age(evidence, elapsed)
+    compared = [replace(window, comparisons=()) if has_gaps(window) else window for _, window in ordered]
     return replace(
         memory,
         cells=learn_comparisons(
@@ -109,7 +109,7 @@ def learn(
     )
 
 
-def gapped(window: PodWindow) -> bool:
+def has_gaps(window: PodWindow) -> bool:
     """Whether too many requests have drafts from a drafter that was left out for a while: they end, and then drafts
     are what they were. Where K = 0 is in force and others are merely tried, worse drafts are the only ones that tell
     whether any would be accepted again."""
@@ -192,7 +192,7 @@ def _cell_samples(
     """
     knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
     decoding = _decoding_by_draft(window) if not knobs.draft_free else (_decoding(window),) * 2
-    share, asked = 1.0, _asked(window, ()) or 0.0
+    share, asked = 1.0, _mean_asked_k(window, ()) or 0.0
     if knobs.draft_free and asked > 0.0:
         share = min((window.mean_k or 0.0) / asked, 1.0)
     whole = math.fsum(cell.steps for cell in window.cells)
@@ -217,12 +217,12 @@ def _holds(table: KTable, k: int, batch: float) -> bool:
 
 
 def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], policy: Policy) -> DraftSample | None:
-    if not window.drafts or not window.draft_tokens or fresh <= 0 or gapped(window):
+    if not window.drafts or not window.draft_tokens or fresh <= 0 or has_gaps(window):
         return None
     accepted = window.accepted_per_position
     if policy.knobs.draft_free:
         # Every request-step counts as a draft, also one that finds nothing in the text: that is what a step earns.
-        drafts, mean, tried = window.decode_request_steps, _asked(window, tables), _asked_per_position(window)
+        drafts, mean, tried = window.decode_request_steps, _mean_asked_k(window, tables), _requests_per_position(window)
         if mean is None:
             return None
         certain, share = _least_k(window, tables), 0.0
@@ -261,7 +261,7 @@ def _decoding_by_draft(window: PodWindow) -> tuple[float, float]:
     return none, some
 
 
-def _asked(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:
+def _mean_asked_k(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:
     """K that the window's request-steps asked for, mean; None when it may have been that of several tables."""
     if window.cells:
         requests = math.fsum(cell.requests for cell in window.cells)
@@ -269,7 +269,7 @@ def _asked(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:
     return float(tables[0].k_at(window.scheduled)) if tables else None
 
 
-def _asked_per_position(window: PodWindow) -> tuple[float, ...]:
+def _requests_per_position(window: PodWindow) -> tuple[float, ...]:
     """Request-steps that asked for a draft at each position; empty where no cells tell."""
     if not window.cells:
         return ()
@@ -295,7 +295,7 @@ def _learn_share(
     for (_, window), run in zip(windows, tables, strict=True):
         if window.decode_request_steps <= 0:
             continue
-        k = _asked(window, run) if window.cells or len(run) == 1 else None
+        k = _mean_asked_k(window, run) if window.cells or len(run) == 1 else None
         if k is None or window.draft_tokens is None:
             return traffic
         asked += k * window.decode_request_steps

@@ -108,4 +108,4 @@ class Memory:
         Evidence survives, but nothing is decided from it before a full window was seen again.
         """
         table = persistence.table_of(data, policy)
-        return cls(table=table, since=0.0, **persistence.restored(data, policy)).fitted(policy)
+        return cls(table=table, since=0.0, **persistence.restore(data, policy)).fitted(policy)

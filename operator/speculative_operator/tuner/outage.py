@@ -17,7 +17,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.acceptance import PRIOR_WEIGHT, aged
+from speculative_operator.tuner.acceptance import PRIOR_WEIGHT, age
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import overlay
 from speculative_operator.tuner.judge import incumbent_of
@@ -49,7 +49,7 @@ def to_fall_back(memory: Memory, policy: Policy, now: float) -> bool:
 
 def proven(memory: Memory, table: KTable, policy: Policy, now: float) -> KTable:
     """What of `table` evidence has shown to be no slower than no drafts, by the lower end of an 80 % interval."""
-    evidence = aged(memory.acceptance, now - memory.updated_at if memory.updated_at is not None else 0.0)
+    evidence = age(memory.acceptance, now - memory.updated_at if memory.updated_at is not None else 0.0)
     view = outlook(policy, memory.costs, evidence, memory.traffic, cells=memory.cells, compares=bool(memory.cells))
     incumbent, none = incumbent_of(view, table), np.zeros(len(view.points), dtype=np.int64)
     found = view.against(none)

@@ -30,7 +30,7 @@ from speculative_operator.tuner.comparisons import (
     Asked,
     Cell,
     Difference,
-    updated,
+    update,
 )
 from speculative_operator.tuner.costs import (
     PREDICTION_NOISE,
@@ -57,6 +57,8 @@ LEAST_SHARE = 0.01
 """Loads with a smaller share of the time do not count in a comparison over the load."""
 QUANTILE = 1.2816
 """Half width of an 80 % interval in standard deviations."""
+MOST_TAKEN = 0.9
+"""Share of a second that prompts are reckoned to take at most."""
 SAME_K = 0.5
 """Mean K this near to a whole one is taken for it."""
 
@@ -228,7 +230,8 @@ class Outlook:
         apart = gradients - gradients[rows, incumbent][:, None, :]
         earned = self.drafts.gradient[self.columns][None] - self.drafts.gradient[self.columns[incumbent]][:, None]
         richer = np.log(self.lengths())[None, :] - np.log(self.lengths()[incumbent])[:, None]
-        longer = model - model[rows, incumbent][:, None]
+        prompts = self._prompts(incumbent)
+        longer = model - model[rows, incumbent][:, None] + prompts - prompts[rows, incumbent][:, None]
         seconds = np.sum((apart @ costs.covariance) * apart, axis=-1) + PREDICTION_NOISE**2
         tokens = np.sum(earned**2 * self.drafts.variance, axis=-1)
         if not self.compares:
@@ -248,7 +251,7 @@ class Outlook:
         measured = gradients[asked.places, asked.tried] - gradients[asked.places, asked.beside]
         predicted = model[asked.places, asked.tried] - model[asked.places, asked.beside]
         news = np.array([cell.seconds for cell in self.cells]) - predicted
-        more, seconds = updated(
+        more, seconds = update(
             seconds + errs,
             across + apart @ costs.covariance @ measured.T,
             own + measured @ costs.covariance @ measured.T,
@@ -256,7 +259,7 @@ class Outlook:
             news,
         )
         errs, across, own = asked.misfit(TOKENS_STEP, TOKENS_STEP)
-        earned_more, tokens = updated(
+        earned_more, tokens = update(
             tokens + errs,
             across,
             own,
@@ -272,6 +275,19 @@ class Outlook:
         emitted = self.points * self.lengths()[incumbent]
         on = self._with(self.traffic.shares.before_first * emitted[:, None] * self.traffic.prompt_ratio)
         return self.costs.log_seconds(*on), self.costs.gradient(*on)
+
+    def _prompts(self, incumbent: NDArray[np.int64]) -> Array:
+        """Log seconds by which prompts that come by the second stretch the steps of each K.
+
+        They leave each K the rest of the second: less where the drafter's pass over every prompt is to be paid too. No
+        comparison of blocks tells it, for these are made of steps without prompts.
+        """
+        tokens = (self.points * self.lengths()[incumbent])[:, None] * self.traffic.prompt_ratio
+        whole, local = self._with(tokens)
+        rest, _ = self._with(self.traffic.shares.before_first * tokens)
+        filling = np.exp(self.costs.log_seconds(whole, 0.0 * local)) - np.exp(self.costs.log_seconds(rest, 0.0 * local))
+        step = np.exp(self.costs.log_seconds(whole, local))[np.arange(len(self.points)), incumbent]
+        return np.asarray(-np.log1p(-np.clip(filling / step[:, None], 0.0, MOST_TAKEN)))
 
     def _difference(
         self, richer: Array, longer: Array, tokens: Array, seconds: Array, incumbent: NDArray[np.int64]

@@ -48,7 +48,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "table": memory.table.rows(),
         "times": _text([moment or 0.0 for moment in times], 13),
         "mean": _text(memory.costs.mean.tolist(), 4),
-        "precision": _text(_kept(memory.costs), 4),
+        "precision": _text(_pack_costs(memory.costs), 4),
         "reached": _text(evidence.reached[:_POSITIONS]),
         "accepted": _text(evidence.accepted[:_POSITIONS]),
         "drafts": _text([evidence.drafts, evidence.mean_k]),
@@ -72,7 +72,7 @@ def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
         return initial_table(policy)
 
 
-def restored(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+def restore(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     """Fields of `Memory` besides its table; none but `hard_off` where anything is odd."""
     off = {"hard_off": isinstance(data, Mapping) and data.get("hardOff") is True}
     try:
@@ -153,7 +153,7 @@ def _targets(data: Any) -> Targets:
     )
 
 
-def _kept(costs: CostEvidence) -> list[float]:
+def _pack_costs(costs: CostEvidence) -> list[float]:
     """Upper half of the factors' precision with the corrections integrated out, then each correction's own."""
     if not len(costs.mean):
         return []

@@ -16,7 +16,7 @@ from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method, Mode, OffPolicy, Workload
 from speculative_operator.physics.acceptance import conditionals, prior_survival
-from speculative_operator.physics.calibration import calibrated, calibrated_verifier
+from speculative_operator.physics.calibration import calibrated_costs, costs_with_verifier
 from speculative_operator.physics.step_time import STANDALONE_LAYERS, StepCosts, roofline
 from speculative_operator.tuner.basis import TERMS, Array, basis_of
 
@@ -50,7 +50,7 @@ class Prior:
 def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
     """The best prior for the pair."""
     basis = basis_of(knobs)
-    found = _published(facts)
+    found = _published_costs(facts)
     if found is not None:
         return Prior(found, basis.prior_precision(_precision(CALIBRATED_SD, COMMON_SD["calibrated"])), known=True)
     rough = roofline(facts, knobs)
@@ -88,17 +88,17 @@ def candidates(policy: Policy) -> tuple[int, ...]:
     return ks
 
 
-def _published(facts: PairFacts) -> StepCosts | None:
+def _published_costs(facts: PairFacts) -> StepCosts | None:
     """Costs pinned by publications, for the shapes and the single accelerator that they were measured on."""
     if facts.verifier is None or facts.speculator is None or facts.accelerator is None or not _as_published(facts):
         return None
-    return calibrated(facts.verifier.name, facts.speculator.name, facts.accelerator.name)
+    return calibrated_costs(facts.verifier.name, facts.speculator.name, facts.accelerator.name)
 
 
 def _with_published_verifier(rough: StepCosts, facts: PairFacts) -> StepCosts:
     if facts.verifier is None or facts.accelerator is None or not _as_published(facts):
         return rough
-    alone = calibrated_verifier(facts.verifier.name, facts.accelerator.name)
+    alone = costs_with_verifier(facts.verifier.name, facts.accelerator.name)
     if alone is None:
         return rough
     return replace(rough, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)

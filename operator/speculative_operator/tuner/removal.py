@@ -25,7 +25,7 @@ RETURN_SECONDS = 3600.0
 """To have the speculator back: what it must bring by what is remembered of it, and least time without it."""
 
 
-def doomed(memory: Memory, found: Comparison, cost: float, now: float) -> Memory:
+def track_dead_weight(memory: Memory, found: Comparison, cost: float, now: float) -> Memory:
     """Memory that knows since when the speculator is dead weight; `cost`: what the rollout costs (`rollout.cost`)."""
     sure = found.gain - DOUBT * found.deviation
     bad = found.gain > GAIN and sure > cost / 2.0

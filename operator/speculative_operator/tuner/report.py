@@ -52,7 +52,7 @@ def _cost(policy: Policy, look: Look) -> float | None:
     return 1000.0 * policy.pod_hourly_cost * look.replicas / (3600.0 * look.tokens_per_second)
 
 
-def measured(view: Outlook, look: Look, k: int) -> float | None:
+def measured_speed(view: Outlook, look: Look, k: int) -> float | None:
     """Log speed measured at `k`, or None where the pods ran something else.
 
     Prompts come in lumps, so the time per token of one window says as much about its prompts as about K. What counts is
@@ -69,7 +69,7 @@ def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | No
     k = table.k_at(look.scheduled)
     if k not in view.ks:
         return None
-    seen = measured(view, look, k)
+    seen = measured_speed(view, look, k)
     mid = (seen if seen is not None else view.at(look.batch, k)) - off
     row = nearest(look.batch, view.policy.knobs.max_batch)
     width = QUANTILE * float(view.deviation_from_off(np.array([row]), np.array([view.ks.index(k)]))[0])
@@ -99,7 +99,7 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
     """One sentence: what changes where, what it should bring, and what was measured for it."""
     max_batch = view.policy.knobs.max_batch
     before, after = choices(old, max_batch), choices(new, max_batch)
-    first, last = _run(before, after, focus, max_batch)
+    first, last = _span(before, after, focus, max_batch)
     text = f"K {before[focus]} -> {after[focus]} {_where(first, last, max_batch)}"
     point, ks = float(view.points[focus]), (before[focus], after[focus])
     if not set(ks) <= set(view.ks) or min(view.speed[focus, view.ks.index(k)] for k in ks) <= INFEASIBLE / 2:
@@ -134,7 +134,7 @@ def acceptance_text(look: Look) -> str:
     return f"; acceptance length {look.acceptance_length:.2f} over {look.drafts:,.0f} drafts"
 
 
-def _run(before: tuple[int, ...], after: tuple[int, ...], focus: int, max_batch: int) -> tuple[int, int]:
+def _span(before: tuple[int, ...], after: tuple[int, ...], focus: int, max_batch: int) -> tuple[int, int]:
     """(first, last) batch size around `focus` in which the same K replaces the same K."""
     change, low, high = (before[focus], after[focus]), focus, focus
     while low > 0 and (before[low - 1], after[low - 1]) == change:

@@ -44,7 +44,7 @@ class TimeShares:
     def after(self, windows: Sequence[PodWindow], max_batch: int, new: float) -> TimeShares:
         """These shares after one look at `windows`, which counts `new` of 1: means of the pods by their request-steps,
         so that no pod moves them by more than its weight. What no window tells stays as it was."""
-        queued = _mean([(_queued(one), one.decode_request_steps) for one in windows])
+        queued = _mean([(_queue_share(one), one.decode_request_steps) for one in windows])
         before = _mean([(_before(one), one.decode_request_steps) for one in windows])
         full = _mean([(_full(one, max_batch), one.decode_request_steps) for one in windows if one.waiting >= 1.0])
         lighter = [(_lighter(one, self.before_first), one.decode_request_steps) for one in windows]
@@ -92,7 +92,7 @@ def _before(window: PodWindow) -> float:
     return window.ttft_seconds / max(window.ttft_seconds + window.step_seconds, 1e-9)
 
 
-def _queued(window: PodWindow) -> float:
+def _queue_share(window: PodWindow) -> float:
     """Share of the time before being scheduled: as the engine tells it, else by who waits and whose prompt is
     computed (Little's law)."""
     if window.queue_seconds is not None:

@@ -38,7 +38,7 @@ def free(policy: Policy) -> bool:
     return policy.knobs.actuator is Actuator.LIVE
 
 
-def watched(memory: Memory, worth: bool, now: float) -> Memory:
+def track_worth(memory: Memory, worth: bool, now: float) -> Memory:
     """Memory that knows since when a rollout has looked worth its price."""
     since = (memory.wanted_since if memory.wanted_since is not None else now) if worth else None
     return memory if since == memory.wanted_since else replace(memory, wanted_since=since)

@@ -127,7 +127,7 @@ def watch(
     old: Targets, windows: Sequence[tuple[PodWindow, float]], table: KTable, policy: Policy, now: float
 ) -> Targets:
     """`old` with what each window of a pod shows, by the share of it that is new; `table` was in force meanwhile."""
-    asked = wanted(policy.objective)
+    asked = active_targets(policy.objective)
     if asked == (None, None):
         return Targets()
     new = old if old.asked == asked else Targets(asked=asked, spent=old.spent)
@@ -151,7 +151,7 @@ def watch(
     return replace(new, histograms=(tpot, ttft), ks=ks)
 
 
-def wanted(objective: Objective) -> tuple[float | None, float | None]:
+def active_targets(objective: Objective) -> tuple[float | None, float | None]:
     """The targets that count: none where throughput is asked for whatever the latency."""
     if objective.goal is Goal.THROUGHPUT:
         return None, None
@@ -165,13 +165,13 @@ def judge(targets: Targets, view: Outlook, speed: Array, table: KTable, now: flo
     if targets.asked == (None, None) or not live:
         return replace(targets, limit=None, step=None)
     if targets.queue >= 1.0 and targets.limit is not None:
-        return _given_up(targets, targets.step.target if targets.step is not None else 0, now)
+        return _give_up(targets, targets.step.target if targets.step is not None else 0, now)
     if targets.step is not None:
         return _judge_step(targets, targets.step, view, speed, table, now)
     if targets.missed is not None:
         may = targets.queue < 1.0 and not _is_barred(targets, now) and _is_enough(targets, targets.missed, now)
-        return _lowered(targets, targets.missed, view, speed, table, now) if may else _refined(targets, table, now)
-    return _raised(targets, view, table, now) if _may_rise(targets, now) else targets
+        return _lower(targets, targets.missed, view, speed, table, now) if may else _refine(targets, table, now)
+    return _raise(targets, view, table, now) if _may_rise(targets, now) else targets
 
 
 def limits(view: Outlook, targets: Targets) -> Array:
@@ -206,16 +206,16 @@ def _judge_step(targets: Targets, step: Step, view: Outlook, speed: Array, table
     fallen = fall((step.late, step.requests), (slow(histogram, asked), requests(histogram)))
     enough, over = _is_enough(targets, step.target, now), now - targets.since >= JUDGE_SECONDS
     if targets.spent > COST_SECONDS or float(speed[at].max()) > step.loss + MORE_LOST:
-        return _given_up(targets, step.target, now)
+        return _give_up(targets, step.target, now)
     if fallen > FALLEN and targets.tails[step.target].low >= asked:
         best = targets.tails[step.target], table.k_at(targets.load)
-        return _lowered(replace(targets, best=best), step.target, view, speed, table, now)
+        return _lower(replace(targets, best=best), step.target, view, speed, table, now)
     if fallen > FALLEN and targets.missed is None and enough:
         return replace(targets, step=None, failed=None)
-    return _given_up(targets, step.target, now) if over or (enough and fallen <= 0) else targets
+    return _give_up(targets, step.target, now) if over or (enough and fallen <= 0) else targets
 
 
-def _lowered(targets: Targets, target: int, view: Outlook, speed: Array, table: KTable, now: float) -> Targets:
+def _lower(targets: Targets, target: int, view: Outlook, speed: Array, table: KTable, now: float) -> Targets:
     """The limit at the fastest K below the one in force."""
     at, k = nearest(targets.load, view.policy.knobs.max_batch), table.k_at(targets.load)
     lower = [c for c, one in enumerate(view.ks) if one < k and speed[at, c] > INFEASIBLE / 2]
@@ -224,7 +224,7 @@ def _lowered(targets: Targets, target: int, view: Outlook, speed: Array, table: 
     if targets.step is None:
         targets = replace(targets, best=(targets.tails[target], k))
     if not lower:
-        return _given_up(targets, target, now)
+        return _give_up(targets, target, now)
     column = max(lower, key=lambda c: float(speed[at, c]))
     first, most = math.ceil(targets.load / REACH), view.policy.knobs.max_batch
     dense = (targets.limit or KTable.constant(view.ks[-1], most)).resized(most).dense()
@@ -233,7 +233,7 @@ def _lowered(targets: Targets, target: int, view: Outlook, speed: Array, table: 
     return replace(targets, limit=limit, limited_at=now, limited_load=targets.load, step=step)
 
 
-def _raised(targets: Targets, view: Outlook, table: KTable, now: float) -> Targets:
+def _raise(targets: Targets, view: Outlook, table: KTable, now: float) -> Targets:
     """The limit one K higher at the loads served."""
     most = view.policy.knobs.max_batch
     limit = (targets.limit or table).resized(most)
@@ -247,13 +247,13 @@ def _raised(targets: Targets, view: Outlook, table: KTable, now: float) -> Targe
     )
 
 
-def _given_up(targets: Targets, target: int, now: float) -> Targets:
+def _give_up(targets: Targets, target: int, now: float) -> Targets:
     """No limit any more: the attempt has failed."""
     best, k = targets.best
     return replace(targets, limit=None, step=None, failed=OutOfReach(target, now, targets.load, best, k))
 
 
-def _refined(targets: Targets, table: KTable, now: float) -> Targets:
+def _refine(targets: Targets, table: KTable, now: float) -> Targets:
     """With a narrower interval of the best P99, where its K is in force and more requests have been counted."""
     failed = targets.failed
     if failed is None or table.k_at(targets.load) != failed.k or not _is_enough(targets, failed.target, now):

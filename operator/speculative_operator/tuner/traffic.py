@@ -89,7 +89,7 @@ class Look:
 
 def pool(windows: Sequence[PodWindow]) -> Look:
     """All windows as one; at least one of them has request-steps."""
-    busy = [window for window in bounded(windows) if window.decode_request_steps > 0 and window.steps > 0]
+    busy = [window for window in bound_claims(windows) if window.decode_request_steps > 0 and window.steps > 0]
     weight = math.fsum(window.decode_request_steps for window in busy)
     tokens = math.fsum(window.generated_tokens - window.first_tokens for window in busy)
     period = math.fsum(window.step_seconds for window in busy)
@@ -110,16 +110,16 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         tokens_per_step=tokens / weight,
         prompt_tokens=math.fsum(window.prompt_tokens for window in busy),
         generated_tokens=math.fsum(window.generated_tokens for window in busy),
-        context=_weighted(contexts),
+        context=_weighted_mean(contexts),
         steps=math.fsum(window.steps for window in busy),
         drafts=drafts,
         loads=tuple(sorted(load for window in busy for load in _common(window))),
-        pressed=math.fsum(_pressed(window) for window in busy) / len(busy),
+        pressed=math.fsum(_has_pressure(window) for window in busy) / len(busy),
         replicas=len(windows),
     )
 
 
-def bounded(windows: Sequence[PodWindow]) -> list[PodWindow]:
+def bound_claims(windows: Sequence[PodWindow]) -> list[PodWindow]:
     """`windows`, with the counts of one that claims far more requests than the others lowered in proportion.
 
     What is pooled is weighed by counts: one pod that reports a million drafts would outweigh a hundred that report
@@ -127,7 +127,7 @@ def bounded(windows: Sequence[PodWindow]) -> list[PodWindow]:
     """
     most = largest([window.decode_request_steps for window in windows if window.decode_request_steps > 0])
     return [
-        _scaled(window, most / window.decode_request_steps) if window.decode_request_steps > most else window
+        _scale_window(window, most / window.decode_request_steps) if window.decode_request_steps > most else window
         for window in windows
     ]
 
@@ -139,17 +139,17 @@ def largest(amounts: Sequence[float]) -> float:
     return median(amounts) * min(len(amounts) - 1.0, HEAVIEST)
 
 
-def _scaled(window: PodWindow, by: float) -> PodWindow:
+def _scale_window(window: PodWindow, by: float) -> PodWindow:
     counts: dict[str, Any] = {name: getattr(window, name) for name in _COUNTS}
     counts = {name: count * by for name, count in counts.items() if count is not None}
     counts |= {name: tuple(count * by for count in getattr(window, name)) for name in _POSITIONS}
     cells = (replace(cell, **{name: getattr(cell, name) * by for name in _OF_CELLS}) for cell in window.cells)
     counts |= {name: tuple((bound, count * by) for bound, count in getattr(window, name)) for name in _HISTOGRAMS}
-    comparisons = tuple(_scaled_comparison(one, by) for one in window.comparisons)
+    comparisons = tuple(_scale_comparison(one, by) for one in window.comparisons)
     return replace(window, **counts, cells=tuple(cells), comparisons=comparisons)
 
 
-def _scaled_comparison(one: Comparison, by: float) -> Comparison:
+def _scale_comparison(one: Comparison, by: float) -> Comparison:
     return replace(
         one,
         blocks=one.blocks * by,
@@ -206,7 +206,7 @@ def _common(window: PodWindow) -> list[float]:
     return [load for load, share in loads_of(window) if share >= COMMON] or [window.scheduled]
 
 
-def _pressed(window: PodWindow) -> bool:
+def _has_pressure(window: PodWindow) -> bool:
     return window.waiting >= 1.0 and (window.kv_usage or 0.0) >= MEMORY_FULL
 
 
@@ -214,6 +214,6 @@ def _toward(old: float, seen: float | None, new: float, most: float) -> float:
     return old if seen is None else min(old + new * (seen - old), most)
 
 
-def _weighted(pairs: Sequence[tuple[float, float]]) -> float | None:
+def _weighted_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
     weight = math.fsum(share for _, share in pairs)
     return math.fsum(value * share for value, share in pairs) / weight if weight > 0 else None

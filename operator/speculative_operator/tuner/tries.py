@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import PodWindow
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable, Try
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import incumbent_of
@@ -28,6 +29,8 @@ MOST_SHARE = 0.15
 LEAST_SHARE = 0.004
 ASKING_SHARE = 0.03
 """Where nothing is drafted: so that it is seen when drafts would be accepted again."""
+RESTING_SHARE = 0.005
+"""The most where the drafter rests: it must catch up with all requests before each block, which no block counts."""
 SHARE_OF_WORTH = 20.0
 """Share of the blocks for one of expected improvement (log speed), between these limits."""
 MOST_COST = 0.003
@@ -61,7 +64,13 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
         for first, last in _ranges(view.policy.knobs.max_batch)
         for low, high in _pieces(table, first, last)
     ]
-    return tuple(row for row in rows if row is not None)
+    return tuple(_rare(row, view.policy, table) for row in rows if row is not None)
+
+
+def _rare(row: Try, policy: Policy, table: KTable) -> Try:
+    """`row`, tried more seldom where the drafter rests at its loads."""
+    rests = table.k_at(row.first) == 0 and policy.knobs.rests and policy.off_policy is OffPolicy.LIVE
+    return replace(row, share=min(row.share, RESTING_SHARE)) if rests else row
 
 
 def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Try | None:
@@ -99,18 +108,18 @@ def missing(
     view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float], targets: Targets | None = None
 ) -> float:
     """Most expected improvement, at loads there are now, by a K that is neither in force nor tried there."""
-    if any(table.k_at(max(load, 1.0)) == 0 and not _tried(tries, load) for load in loads) and view.ks[-1] > 0:
+    if any(table.k_at(max(load, 1.0)) == 0 and not _tried_ks(tries, load) for load in loads) and view.ks[-1] > 0:
         return math.inf  # nothing is drafted, and nothing tells whether drafts would be accepted
     worth = _worth(view, incumbent_of(view, table), targets)
     return max((_missing(view, worth, tries, load) for load in loads), default=0.0)
 
 
-def _tried(tries: Collection[Try], load: float) -> set[int]:
+def _tried_ks(tries: Collection[Try], load: float) -> set[int]:
     return {k for row in tries if row.first <= round(load) <= row.last for k in row.ks}
 
 
 def _missing(view: Outlook, worth: Array, tries: Collection[Try], load: float) -> float:
-    tried = _tried(tries, load)
+    tried = _tried_ks(tries, load)
     here = worth[nearest(load, view.policy.knobs.max_batch)]
     return max((float(one) for k, one in zip(view.ks, here, strict=True) if k not in tried), default=0.0)
 

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from speculative_operator.domain.jobs import Exit, Progress, encoded, progress_line
+from speculative_operator.domain.jobs import Exit, Progress, encode, progress_line
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.collect import GRACE_SECONDS
-from speculative_operator.weights.command import Halt, fetched, inspected
+from speculative_operator.weights.command import Halt, fetch_pair, inspect_pair
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import Stopped
 from speculative_operator.weights.hold import hold
@@ -51,20 +51,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             stop.heeded = True
             hold(options.cache, options.version, options.object, stop, expires=options.collect)
             return Exit.DONE
-        found = inspected(options) if options.command == "inspect" else fetched(options, _tell, stop)
-        return _left(options.result, found, Exit.DONE)
+        found = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell, stop)
+        return _leave_result(options.result, found, Exit.DONE)
     except Stopped:
         sys.stderr.write("stopped before it was done; downloaded bytes stay in the cache\n")
         return 128 + signals[0]
     except WeightsError as error:
         sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
-        return _left(options.result, {"error": error.to_json()}, _exit(error))
+        return _leave_result(options.result, {"error": error.to_json()}, _exit(error))
     except Exception as error:
         logging.exception("unexpected error: this is a bug of speculative-weights")
         defect = WeightsError(
             Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log of the Job's pod and report it"
         )
-        return _left(options.result, {"error": defect.to_json()}, _exit(defect))
+        return _leave_result(options.result, {"error": defect.to_json()}, _exit(defect))
 
 
 def _exit(error: WeightsError) -> Exit:
@@ -76,17 +76,17 @@ def _tell(progress: Progress) -> None:
     sys.stdout.flush()
 
 
-def _left(file: Path | None, found: Mapping[str, Any], status: int) -> int:
+def _leave_result(file: Path | None, found: Mapping[str, Any], status: int) -> int:
     """Write the result where it is wanted: a Job's as a termination message, else in the clear on stdout."""
     file = file or (TERMINATION_LOG if TERMINATION_LOG.exists() else None)
     if file is None:
         sys.stdout.write(json.dumps(found) + "\n")
         return status
     try:
-        message = encoded(found)
+        message = encode(found)
     except ValueError as error:
         large = WeightsError(Reason.PAIR_UNREAD, f"cannot report the result: {error}")
-        message, status = encoded({"error": large.to_json()}), _exit(large)
+        message, status = encode({"error": large.to_json()}), _exit(large)
         sys.stderr.write(f"error: {large}\n")
     file.write_text(message, encoding="utf-8")
     return status

@@ -69,7 +69,7 @@ class Cache:
     def prepare(self) -> None:
         """Make the folders. Raises WeightsError where this process may not write, and before anything is written where
         another's data lies by the name of our folder."""
-        with disk.told(self.root):
+        with disk.explain_errors(self.root):
             own_folder(self.root, KIND)
             for name in ("models", "partial", "locks", "uses", "trash"):
                 (self.home / name).mkdir(exist_ok=True)
@@ -81,7 +81,7 @@ class Cache:
         """Note that `user` wants the version now. A mark holds for ever, unless it `expires`: then collection goes by
         the newest."""
         mark = self.uses(key) / _UNFIT.sub("_", user.replace("/", "."))
-        with disk.told(self.root):
+        with disk.explain_errors(self.root):
             while True:
                 mark.parent.mkdir(exist_ok=True)
                 try:
@@ -119,7 +119,7 @@ class Cache:
         """That of a published version; None where there is none, or a file of it is missing or has another size."""
         folder = self.model(key)
         try:
-            with disk.told(self.root):
+            with disk.explain_errors(self.root):
                 told: Mapping[str, Any] = json.loads((folder / MANIFEST).read_bytes())
                 whole = all((folder / path).stat().st_size == size for path, size, _ in told["files"])
         except WeightsError as error:
@@ -139,13 +139,13 @@ class Cache:
         """Hold the version's lock. While another process does, `waits` is called every half second (it may raise);
         without it the answer is False at once."""
         path = self.home / "locks" / key
-        with disk.told(self.root):
-            fd = _locked(path)
+        with disk.explain_errors(self.root):
+            fd = _lock(path)
         while fd is None and waits is not None:
             waits()
             time.sleep(_POLL_SECONDS)
-            with disk.told(self.root):
-                fd = _locked(path)
+            with disk.explain_errors(self.root):
+                fd = _lock(path)
         try:
             yield fd is not None
         finally:
@@ -155,7 +155,7 @@ class Cache:
     def publish(self, pin: Pin, entries: tuple[Entry, ...]) -> Path:
         """Make the finished files of `partial/<key>/files` the published version. The lock is held."""
         grown, final = self.partial(pin.key) / "files", self.model(pin.key)
-        with disk.told(self.root):
+        with disk.explain_errors(self.root):
             _strip(grown, {entry.path for entry in entries})
             _write_manifest(grown, pin, entries)
             for folder, _, names in os.walk(grown):
@@ -195,7 +195,7 @@ def _names_itself(folder: Path) -> bool:
         return False
 
 
-def _locked(path: Path) -> int | None:
+def _lock(path: Path) -> int | None:
     """A descriptor that holds the lock at `path`; None while another process does."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)

@@ -24,7 +24,7 @@ class Hash(Protocol):
     def hexdigest(self) -> str: ...
 
 
-def told_of(entry: Entry) -> tuple[str, str]:
+def kind_and_value(entry: Entry) -> tuple[str, str]:
     """Kind (`SHA-256`, `git object id`, or empty) and value of what the source tells."""
     if entry.sha256:
         return "SHA-256", entry.sha256.lower()
@@ -33,8 +33,8 @@ def told_of(entry: Entry) -> tuple[str, str]:
     return "", ""
 
 
-def begun(entry: Entry) -> Hash:
+def begin(entry: Entry) -> Hash:
     """A hash of that kind before the first byte of the file."""
-    if told_of(entry)[0] == "git object id":
+    if kind_and_value(entry)[0] == "git object id":
         return hashlib.sha1(b"blob %d\0" % entry.size, usedforsecurity=False)
     return hashlib.sha256()

@@ -33,10 +33,10 @@ def collect(
     so a version is never taken from under somebody who found it published.
     """
     place, at = Cache(cache), time.time() if now is None else now
-    with disk.told(cache):
+    with disk.explain_errors(cache):
         for rubbish in place.rubbish():
             shutil.rmtree(rubbish, ignore_errors=True)
-        return tuple(key for key in _keys(place) if key not in keep and _collected(place, key, at - grace))
+        return tuple(key for key in _keys(place) if key not in keep and _collect(place, key, at - grace))
 
 
 def _keys(place: Cache) -> list[str]:
@@ -44,7 +44,7 @@ def _keys(place: Cache) -> list[str]:
     return sorted(name for name in names if KEY.fullmatch(name))
 
 
-def _collected(place: Cache, key: str, before: float) -> bool:
+def _collect(place: Cache, key: str, before: float) -> bool:
     if _last_wanted(place, key) > before:
         return False
     with place.lock(key) as held:
@@ -64,10 +64,10 @@ def _last_wanted(place: Cache, key: str) -> float:
     """Newest mark of use; where there is none, when the version was published or its fetch began."""
     marked = place.last_used(key)
     traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]
-    return max(_changed(path) for path in traces) if marked is None else marked
+    return max(_changed_at(path) for path in traces) if marked is None else marked
 
 
-def _changed(path: Path) -> float:
+def _changed_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

@@ -26,7 +26,7 @@ from speculative_operator.weights.fetch import fetch, missing_bytes, total_bytes
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.source import Source
-from speculative_operator.weights.sources import named, open_source
+from speculative_operator.weights.sources import open_source, pin_by_name
 
 SIDES = ("verifier", "speculator")
 LIST_HOLDS_SECONDS = 3600.0
@@ -42,24 +42,24 @@ class Halt(threading.Event):
     """While True somebody looks at the event, and must not be interrupted; at other times an exception may end it."""
 
 
-def inspected(options: Namespace) -> dict[str, Any]:
+def inspect_pair(options: Namespace) -> dict[str, Any]:
     """Facts of both sides: `{"verifier": ..., "speculator": ...}`, as ModelFacts in JSON. Raises WeightsError."""
     found: dict[str, Any] = {}
-    for side, wanted in _wanted(options).items():
+    for side, wanted in _sources(options).items():
         with _of(side):
             found[side] = inspect(open_source(wanted, options.claims_at)).to_json()
     return found
 
 
-def fetched(options: Namespace, told: Told, stop: Halt) -> dict[str, Any]:
+def fetch_pair(options: Namespace, told: Told, stop: Halt) -> dict[str, Any]:
     """Both sides in the cache. Per side `pin`, `key`, `bytes` and whether it was `cached` before; `seconds` of all;
     `removed`: keys that collection took away. Raises WeightsError and Stopped.
     """
     began, place = time.monotonic(), Cache(options.cache)
-    with disk.told(options.cache):
+    with disk.explain_errors(options.cache):
         options.cache.mkdir(parents=True, exist_ok=True)
     place.prepare()
-    known, sources = _sorted_out(options, place)
+    known, sources = _sort_out(options, place)
     keys = {pin.key for pin in known.values()} | {source.pin.key for source in sources.values()}
     keep = {*options.keep, *keys}
     cached = {side for side in SIDES if side in known or (side in sources and place.published(sources[side].pin.key))}
@@ -71,15 +71,15 @@ def fetched(options: Namespace, told: Told, stop: Halt) -> dict[str, Any]:
                 source, options.cache, user=options.object, expires=options.collect, parallel=options.parallel,
                 told=shown.of(side), limits=Limits(reserve=options.reserve / 100), stop=stop,
             )  # fmt: skip
-    removed += _collected(options, keep)
+    removed += _collect(options, keep)
     pins = {**known, **{side: source.pin for side, source in sources.items()}}
     result: dict[str, Any] = {
-        side: {**_told_of(pins[side], place), "cached": side in cached} for side in SIDES if side in pins
+        side: {**_describe(pins[side], place), "cached": side in cached} for side in SIDES if side in pins
     }
     return {**result, "seconds": round(time.monotonic() - began, 1), "removed": list(removed)}
 
 
-def _wanted(options: Namespace) -> dict[str, ModelSource]:
+def _sources(options: Namespace) -> dict[str, ModelSource]:
     given: Mapping[str, Any] = vars(options)
     return {side: _source(given[side], given[f"{side}_revision"] or "") for side in SIDES if given[side]}
 
@@ -98,23 +98,24 @@ def _source(uri: str, revision: str) -> ModelSource:
     return ModelSource(Scheme(scheme), location, revision)
 
 
-def _sorted_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[str, Source]]:
+def _sort_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[str, Source]]:
     """Sides that lie in the cache already, and sources of the others. A pinned side that is cached asks nobody: so a
     cluster without a way out starts pods as long as its cache holds."""
     known: dict[str, Pin] = {}
     sources: dict[str, Source] = {}
-    for side, wanted in _wanted(options).items():
+    for side, wanted in _sources(options).items():
         with _of(side):
-            pin = named(wanted)
-            if _taken(place, pin, options):
+            pin = pin_by_name(wanted)
+            if _take(place, pin, options):
                 known[side] = pin
             else:
                 sources[side] = open_source(wanted, options.claims_at)
     return known, sources
 
 
-def _taken(place: Cache, pin: Pin, options: Namespace) -> bool:
-    """Whether the version is published; then it is marked as used, under its lock so that collection sees the mark."""
+def _take(place: Cache, pin: Pin, options: Namespace) -> bool:
+    """Marks a published version as used, under its lock so that collection sees the mark; False where it is not
+    published."""
     if place.published(pin.key) is None:
         return False
     place.use(pin.key, options.object, expires=options.collect)
@@ -135,13 +136,13 @@ def _make_room(options: Namespace, sources: Mapping[str, Source], keep: set[str]
             if not options.collect:
                 error.remedy += "; the operator removes none unless spec.weights.cache.collect is true"
                 raise
-            removed = _collected(options, keep)
+            removed = _collect(options, keep)
         else:
             break
     return removed
 
 
-def _collected(options: Namespace, keep: set[str]) -> tuple[str, ...]:
+def _collect(options: Namespace, keep: set[str]) -> tuple[str, ...]:
     """Keys of what was removed, where removing is asked for. That it fails is no reason to fail: models are there."""
     if not options.collect:
         return ()
@@ -175,7 +176,7 @@ def _bytes(place: Cache, key: str) -> int:
     return int((place.manifest(key) or {}).get("bytes", 0))
 
 
-def _told_of(pin: Pin, place: Cache) -> dict[str, Any]:
+def _describe(pin: Pin, place: Cache) -> dict[str, Any]:
     told = {"scheme": pin.scheme.value, "location": pin.location, "asked": pin.asked, "resolved": pin.resolved}
     return {"pin": told, "key": pin.key, "bytes": _bytes(place, pin.key)}
 

@@ -57,7 +57,7 @@ class Feed:
         return found
 
 
-def decompressed(compression: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
+def decompress(compression: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """What `blocks` hold, in blocks of 1 MiB at most. Raises CompressionError."""
     try:
         yield from COMPRESSIONS[compression](blocks)

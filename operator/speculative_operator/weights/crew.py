@@ -116,7 +116,7 @@ class Crew:
             self._change.notify_all()
 
     def _do(self, run: Run) -> None:
-        with disk.told(self._root, run.part.entry.path, self._missing):
+        with disk.explain_errors(self._root, run.part.entry.path, self._missing):
             if run.kept:
                 self._keep(run)
             else:
@@ -192,7 +192,7 @@ class Crew:
 
     def _store(self, stream: Stream, block: bytes) -> None:
         run = stream.run
-        with stream.lock, disk.told(self._root, run.part.entry.path, self._missing):
+        with stream.lock, disk.explain_errors(self._root, run.part.entry.path, self._missing):
             if stream.given_up:
                 raise _GivenUp
             if self._over.is_set():

@@ -64,7 +64,7 @@ def read_into(fd: int, buffer: memoryview, at: int) -> int:
     return total
 
 
-def allocated(path: Path) -> int:
+def allocated_bytes(path: Path) -> int:
     """Bytes of disk that a file takes; 0 where there is none. Holes do not count."""
     try:
         return path.stat().st_blocks * 512
@@ -78,7 +78,7 @@ def free(path: Path) -> int:
     return seen.f_bavail * seen.f_frsize
 
 
-def reserved(path: Path, share: float) -> int:
+def reserved_bytes(path: Path, share: float) -> int:
     """Bytes that make up `share` of the volume of `path`, which stay free for others."""
     seen = os.statvfs(path)
     return int(seen.f_blocks * seen.f_frsize * share)
@@ -88,14 +88,14 @@ def require_room(path: Path, missing: int, reserve: float = 0.0) -> None:
     """Raises WeightsError unless `missing` bytes and a margin (1 %, at least 16 MiB) are free at `path`, beside
     `reserve`, a share of the volume."""
     needed = missing + max(missing // 100, _SMALLEST_MARGIN) if missing else 0
-    left = free(path) - reserved(path, reserve)
+    left = free(path) - reserved_bytes(path, reserve)
     if needed > max(left, 0):
         raise full(path, needed, left, reserve)
 
 
 def require_reserve(path: Path, reserve: float) -> None:
     """Raises WeightsError where others have written so much that the volume comes to its end, or into its reserve."""
-    left = free(path) - reserved(path, reserve)
+    left = free(path) - reserved_bytes(path, reserve)
     if left < _SMALLEST_MARGIN // 4:
         raise full(path, _SMALLEST_MARGIN, left, reserve)
 
@@ -123,15 +123,15 @@ def size(count: int) -> str:
 
 
 @contextmanager
-def told(root: Path, file: str = "", missing: Callable[[], int] = lambda: 0) -> Iterator[None]:
+def explain_errors(root: Path, file: str = "", missing: Callable[[], int] = lambda: 0) -> Iterator[None]:
     """Turns what the volume of the cache at `root` says into WeightsError. `missing` tells the bytes still to come."""
     try:
         yield
     except OSError as error:
-        raise _named(error, root, file, missing) from error
+        raise _explain(error, root, file, missing) from error
 
 
-def _named(error: OSError, root: Path, file: str, missing: Callable[[], int]) -> WeightsError:
+def _explain(error: OSError, root: Path, file: str, missing: Callable[[], int]) -> WeightsError:
     said = error.strerror or str(error)
     if isinstance(error, ForeignError):
         return WeightsError(

@@ -51,7 +51,7 @@ def fetch(
     with place.lock(key, _waiting(place, key, told, limits, halt)):
         found = place.published(key)
         if found is None:
-            entries = _brought(source, place, parallel, told, limits, halt)
+            entries = _bring(source, place, parallel, told, limits, halt)
             found = place.publish(source.pin, entries)
         place.use(key, user, expires=expires)
     return found
@@ -65,8 +65,8 @@ def missing_bytes(source: Source, cache: Path) -> int:
     if isinstance(source, PackedSource):
         return unpack.missing(source, place.partial(source.pin.key))
     files = place.partial(source.pin.key) / "files"
-    with disk.told(cache):
-        return sum(max(entry.size - disk.allocated(files / entry.path), 0) for entry in source.files())
+    with disk.explain_errors(cache):
+        return sum(max(entry.size - disk.allocated_bytes(files / entry.path), 0) for entry in source.files())
 
 
 def total_bytes(source: Source) -> int:
@@ -74,15 +74,15 @@ def total_bytes(source: Source) -> int:
     return source.total if isinstance(source, PackedSource) else sum(entry.size for entry in source.files())
 
 
-def _brought(
+def _bring(
     source: Source, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event
 ) -> tuple[Entry, ...]:
     """Have every file of `source` in `partial/<key>/files`, checked and synced."""
     folder = place.partial(source.pin.key)
     disk.require_room(place.root, missing_bytes(source, place.root), limits.reserve)
     if isinstance(source, PackedSource):
-        return _unpacked(source, place, parallel, told, limits, stop)
-    with disk.told(place.root):
+        return _unpack(source, place, parallel, told, limits, stop)
+    with disk.explain_errors(place.root):
         parts = [Part(entry, folder, limits.chunk) for entry in source.files()]
     meter = Meter(sum(part.entry.size for part in parts))
     meter.kept(sum(part.entry.size for part in parts if part.sealed))
@@ -93,11 +93,11 @@ def _brought(
     return source.files()
 
 
-def _unpacked(
+def _unpack(
     source: PackedSource, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event
 ) -> tuple[Entry, ...]:
     folder = place.partial(source.pin.key)
-    with disk.told(place.root):
+    with disk.explain_errors(place.root):
         folder.mkdir(parents=True, exist_ok=True)
     meter = Meter(source.total)
     meter.kept(source.total - unpack.missing(source, folder))
@@ -131,7 +131,7 @@ class _Teller:
     def now(self) -> None:
         progress = self._meter.progress()
         self._told(progress)
-        with disk.told(self._file.parent):
+        with disk.explain_errors(self._file.parent):
             self._file.write_text(progress_line(progress), encoding="utf-8")
         self._next = monotonic() + self._seconds
 

@@ -90,7 +90,7 @@ def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
     top = [path for path in names if "/" not in path]
     index = next((entry for path, entry in files.items() if "/" not in path and path.endswith(_INDEX)), None)
     if index is not None:
-        top = sorted(_indexed(source, index))
+        top = sorted(_files_of_index(source, index))
         absent = [path for path in top if path not in files]
         if absent:
             raise WeightsError(
@@ -102,7 +102,7 @@ def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
     return [files[path] for path in top or names]
 
 
-def _indexed(source: Source, index: Entry) -> set[str]:
+def _files_of_index(source: Source, index: Entry) -> set[str]:
     found: set[str] = set()
     with reading.understood(source, index):
         walk = JsonWalk(reading.stream(source, index))
@@ -130,13 +130,13 @@ def _header(source: Source, entry: Entry) -> _Sum:
         if len(first) < 8 or length > MOST_HEADER or 8 + length > entry.size:
             raise ValueError(f"a header of {length} bytes in a file of {entry.size}")
         rest = reading.steadily(source, entry, len(first), 8 + length)
-        found, end = _walked(chain([first[8 : 8 + length]], rest))
+        found, end = _walk(chain([first[8 : 8 + length]], rest))
         if end + 8 + length != entry.size:
             raise ValueError(f"tensors end at byte {end + 8 + length} of a file of {entry.size}")
     return found
 
 
-def _walked(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
+def _walk(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
     """What the tensors are, and where the last one ends after the header."""
     found, end = _Sum(), 0
     walk = JsonWalk(blocks)

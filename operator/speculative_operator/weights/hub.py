@@ -22,7 +22,7 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import needed
+from speculative_operator.weights.needed import select_needed
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.source import Entry
 from speculative_operator.weights.transport import Answer, Transport, refusal
@@ -93,13 +93,13 @@ def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource
     """`hf://organisation/model` at a branch, tag or commit. Raises WeightsError."""
     patience = patience or Patience.from_environment()
     endpoint = (os.environ.get("HF_ENDPOINT") or _ENDPOINT).rstrip("/")
-    transport = Transport(source.uri, lambda answer, file: _refused(source, answer, file), patience)
+    transport = Transport(source.uri, lambda answer, file: _explain_refusal(source, answer, file), patience)
     info = _info(source, endpoint, transport)
     listed = [
         Entry(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else "", f"git:{one.blob_id}")
         for one in info.siblings or ()
     ]
-    entries = needed(listed)
+    entries = select_needed(listed)
     if not info.sha or not entries:
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the repository has no model files")
     pin = Pin(source.scheme, source.location, source.revision, info.sha)
@@ -116,7 +116,7 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
             try:
                 return api.model_info(source.location, revision=revision, files_metadata=True, timeout=patience.read)
             except HfHubHTTPError as error:
-                raise _refused(source, Answer.of(error.response), "") from error
+                raise _explain_refusal(source, Answer.of(error.response), "") from error
             except OfflineModeIsEnabled as error:
                 raise WeightsError(
                     Reason.SOURCE_UNREACHABLE,
@@ -140,7 +140,7 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
         ) from error
 
 
-def _refused(source: ModelSource, answer: Answer, file: str) -> WeightsError:
+def _explain_refusal(source: ModelSource, answer: Answer, file: str) -> WeightsError:
     """What a refusal of the hub means, by its header `X-Error-Code`, which says more than the status."""
     error = refusal(source.uri, answer, file)
     known, code = get_token() is not None, answer.headers.get("X-Error-Code", "")

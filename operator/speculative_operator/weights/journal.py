@@ -47,21 +47,21 @@ def header(entry: Entry, chunk: int) -> bytes:
     return f"{_MAGIC}{json.dumps(told, sort_keys=True)}\n".encode()
 
 
-def parsed(text: bytes, entry: Entry) -> tuple[Claims | None, int]:
+def parse(text: bytes, entry: Entry) -> tuple[Claims | None, int]:
     """What `text` says of `entry`, and how many of its bytes are good. None: it speaks of another file or version."""
     lines = text.split(b"\n")[:-1]
-    claims = _opened(lines[0], entry) if lines else None
+    claims = _open_claims(lines[0], entry) if lines else None
     if claims is None:
         return None, 0
     good = len(lines[0]) + 1
     for line in lines[1:]:
-        if not _added(claims, line.decode("ascii", "replace"), entry):
+        if not _add(claims, line.decode("ascii", "replace"), entry):
             break
         good += len(line) + 1
     return claims, good
 
 
-def _opened(line: bytes, entry: Entry) -> Claims | None:
+def _open_claims(line: bytes, entry: Entry) -> Claims | None:
     try:
         chunk = int(json.loads(line.decode().removeprefix(_MAGIC))["chunk"])
     except (ValueError, KeyError, TypeError):
@@ -69,7 +69,7 @@ def _opened(line: bytes, entry: Entry) -> Claims | None:
     return Claims(chunk) if chunk > 0 and line + b"\n" == header(entry, chunk) else None
 
 
-def _added(claims: Claims, line: str, entry: Entry) -> bool:
+def _add(claims: Claims, line: str, entry: Entry) -> bool:
     if chunk := _CHUNK.fullmatch(line):
         index = int(chunk[1])
         if index * claims.chunk >= entry.size:
@@ -93,7 +93,7 @@ class Journal:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o664)
         with os.fdopen(os.dup(self._fd), "rb") as file:
             text = file.read()
-        found, good = parsed(text, entry)
+        found, good = parse(text, entry)
         self.claims = found or Claims(chunk)
         if found is None:
             self.restart()

@@ -41,7 +41,7 @@ class JsonWalk:
             self._at += 1
             return
         while True:
-            yield _unescaped(self._match(_KEY)[1])
+            yield _unescape(self._match(_KEY)[1])
             if self._expect(",}") == "}":
                 return
 
@@ -93,7 +93,7 @@ class JsonWalk:
                 match = self._match(_NUMBERED)
             self._at = match.end()
             name, number, end = match.groups()
-            yield _unescaped(name) if "\\" in name else name, int(number)
+            yield _unescape(name) if "\\" in name else name, int(number)
             if end == "}":
                 return
 
@@ -106,7 +106,7 @@ class JsonWalk:
         position = 0
         while True:
             match = self._match(_SCORED)
-            yield _unescaped(match[1]), position
+            yield _unescape(match[1]), position
             if match[2] == "]":
                 return
             position += 1
@@ -158,5 +158,5 @@ class JsonWalk:
         self._text, self._at = "".join(parts), 0
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return json.loads(f'"{text}"', strict=False) if "\\" in text else text

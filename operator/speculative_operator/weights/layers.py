@@ -17,9 +17,9 @@ from time import monotonic
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import reading, tars
-from speculative_operator.weights.compression import COMPRESSIONS, CompressionError, Feed, decompressed
+from speculative_operator.weights.compression import COMPRESSIONS, CompressionError, Feed, decompress
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import check_path, needed
+from speculative_operator.weights.needed import check_path, select_needed
 from speculative_operator.weights.source import Entry
 
 MOST_INSPECTED = 2 << 30
@@ -135,7 +135,7 @@ class PackedSource:
         seen = {layer.digest: self._looked_into(layer) for layer in sorted(set(self.layers), key=lambda one: one.size)}
         for layer in self.layers:
             found |= seen[layer.digest]
-        home, self._entries = chosen(self.pin, {path: size for path, (size, _) in found.items()})
+        home, self._entries = choose_model(self.pin, {path: size for path, (size, _) in found.items()})
         self._kept = {entry.path: found[home + entry.path][1] for entry in self._entries}
 
     def _looked_into(self, layer: Layer) -> dict[str, tuple[int, _Kept]]:
@@ -144,7 +144,7 @@ class PackedSource:
 
         def visit(path: str, size: int, read: Read) -> None:
             nonlocal room
-            kept = _told_by(path, size, read)
+            kept = _keep(path, size, read)
             found[path], room = (size, kept), room - len(kept.packed)
             if room < 0:
                 raise self._unread(f"an inspection would have to keep more than {_MOST_KEPT} bytes", path)
@@ -162,7 +162,7 @@ class PackedSource:
         return WeightsError(Reason.PAIR_UNREAD, f"{self.pin.source.uri}: {what}", file=file, remedy=_PACKING)
 
 
-def _told_by(path: str, size: int, read: Read) -> _Kept:
+def _keep(path: str, size: int, read: Read) -> _Kept:
     """What an inspection may ask of a file."""
     suffix = PurePosixPath(path).suffix
     if suffix == ".safetensors":
@@ -172,10 +172,12 @@ def _told_by(path: str, size: int, read: Read) -> _Kept:
     return _Kept.of(b"", size, read) if suffix in _TEXTS and size <= _LARGEST_TEXT else _NOTHING
 
 
-def chosen(pin: Pin, found: Mapping[str, int]) -> tuple[str, tuple[Entry, ...]]:
+def choose_model(pin: Pin, found: Mapping[str, int]) -> tuple[str, tuple[Entry, ...]]:
     """The folder of the model within an image (empty, or with a slash at its end), and what a server needs of it."""
     home = home_of(found)
-    entries = needed(Entry(path.removeprefix(home), size) for path, size in found.items() if path.startswith(home))
+    entries = select_needed(
+        Entry(path.removeprefix(home), size) for path, size in found.items() if path.startswith(home)
+    )
     if not entries:
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{pin.source.uri}: no layer has a model file")
     return home, entries
@@ -206,7 +208,7 @@ def walk(
             check_path(layer.name)
             visit(layer.name, layer.size, stream.read)
         else:
-            with tars.opened(stream, "r|") as tar:
+            with tars.open_tar(stream, "r|") as tar:
                 for path, member in tars.files(tar):
                     file = tar.extractfile(member)
                     assert file is not None, "regular files have contents"
@@ -224,7 +226,7 @@ class _Stream:
     def __init__(self, pin: Pin, layer: Layer, blocks: Iterator[bytes], most: int, refusal: Reason) -> None:
         self._pin, self._layer, self._most, self._refusal = pin, layer, most, refusal
         self._came, self._content = hashlib.sha256(), hashlib.sha256()
-        self._packed = _summed(blocks, self._came.update)
+        self._packed = _sum_up(blocks, self._came.update)
         self._unpacked = self._bounded()
         self.read = Feed(self._unpacked).read
 
@@ -247,9 +249,9 @@ class _Stream:
 
     def _bounded(self) -> Iterator[bytes]:
         compressed = self._layer.packing in COMPRESSIONS
-        blocks = decompressed(self._layer.packing, self._packed) if compressed else self._packed
+        blocks = decompress(self._layer.packing, self._packed) if compressed else self._packed
         passed = 0
-        for block in _summed(blocks, self._content.update):
+        for block in _sum_up(blocks, self._content.update):
             passed += len(block)
             if passed > self._most:
                 raise WeightsError(
@@ -273,7 +275,7 @@ class _Stream:
         return WeightsError(Reason.UNSUPPORTED_SOURCE, f"{where} {what}", remedy=remedy)
 
 
-def _summed(blocks: Iterator[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
+def _sum_up(blocks: Iterator[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
     for block in blocks:
         add(block)
         yield block

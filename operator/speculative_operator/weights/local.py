@@ -20,7 +20,7 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import check_path, needed
+from speculative_operator.weights.needed import check_path, select_needed
 from speculative_operator.weights.source import Entry
 
 _BLOCK = 1 << 20
@@ -41,7 +41,7 @@ class FolderSource:
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
         at = start
-        with _told(self.pin.source, entry.path), (self.root / entry.path).open("rb") as file:
+        with _explain_errors(self.pin.source, entry.path), (self.root / entry.path).open("rb") as file:
             file.seek(start)
             while at < end:
                 block = file.read(min(_BLOCK, end - at))
@@ -66,29 +66,29 @@ def open_claim(source: ModelSource, claims_at: Path | None) -> FolderSource:
             f"{source.uri} is a claim, but the folder below which claims are mounted is not given",
             remedy="give it with --claims-at",
         )
-    return _opened(source, claims_at / claim / path, claims_at / claim)
+    return _open(source, claims_at / claim / path, claims_at / claim)
 
 
 def open_folder(folder: Path) -> FolderSource:
     """Any folder of this machine; links are followed wherever they lead. Raises WeightsError."""
-    return _opened(ModelSource(Scheme.PVC, folder.absolute().as_posix().lstrip("/")), folder, None)
+    return _open(ModelSource(Scheme.PVC, folder.absolute().as_posix().lstrip("/")), folder, None)
 
 
-def _opened(source: ModelSource, root: Path, within: Path | None) -> FolderSource:
+def _open(source: ModelSource, root: Path, within: Path | None) -> FolderSource:
     if not root.is_dir():
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
             f"{source.uri}: there is no folder {root}",
             remedy="correct the name of the claim or the path inside it",
         )
-    with _told(source, ""):
-        listed = needed(_listing(root, within))
+    with _explain_errors(source, ""):
+        listed = select_needed(_listing(root, within))
         with ThreadPoolExecutor(8) as pool:
-            entries = tuple(pool.map(lambda entry: _summed(root, entry), listed))
+            entries = tuple(pool.map(lambda entry: _hash_file(root, entry), listed))
     if not entries:
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the folder {root} has no model files")
     pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
-    return FolderSource(root, held(source, pin), entries)
+    return FolderSource(root, check_version(source, pin), entries)
 
 
 def digest_of(entries: Iterable[Entry]) -> str:
@@ -99,7 +99,7 @@ def digest_of(entries: Iterable[Entry]) -> str:
     return f"sha256:{whole.hexdigest()}"
 
 
-def held(source: ModelSource, pin: Pin) -> Pin:
+def check_version(source: ModelSource, pin: Pin) -> Pin:
     """`pin`, where the source was asked for that very version, or for none. Raises WeightsError otherwise: what has no
     versions cannot be had as it was."""
     if source.revision and source.revision != pin.resolved:
@@ -132,7 +132,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _summed(root: Path, entry: Entry) -> Entry:
+def _hash_file(root: Path, entry: Entry) -> Entry:
     with (root / entry.path).open("rb") as file:
         if entry.size <= _WHOLE:
             return Entry(entry.path, entry.size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
@@ -144,7 +144,7 @@ def _summed(root: Path, entry: Entry) -> Entry:
 
 
 @contextmanager
-def _told(source: ModelSource, file: str) -> Iterator[None]:
+def _explain_errors(source: ModelSource, file: str) -> Iterator[None]:
     """Turns what the file system says into WeightsError."""
     try:
         yield

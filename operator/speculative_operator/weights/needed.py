@@ -29,7 +29,7 @@ _DUPLICATES = {".bin", ".pt", ".pth", ".ckpt", ".gguf"}
 _LONGEST_PATH = 1024
 
 
-def needed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def select_needed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Those that a server of the model reads, sorted by path.
 
     Raises WeightsError for a path that leaves its folder, whether or not a server would need the file: whoever
@@ -43,7 +43,7 @@ def needed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     if top:
         kept = [entry for entry in kept if PurePosixPath(entry.path).suffix.lower() not in _DUPLICATES]
     if any(not name.startswith("consolidated") for name in top):
-        kept = [entry for entry in kept if not _consolidated(entry.path)]
+        kept = [entry for entry in kept if not _is_consolidated(entry.path)]
     return tuple(kept)
 
 
@@ -75,5 +75,5 @@ def _never(path: PurePosixPath) -> bool:
     )
 
 
-def _consolidated(path: str) -> bool:
+def _is_consolidated(path: str) -> bool:
     return path.startswith("consolidated") and path.endswith((".safetensors", ".safetensors.index.json"))

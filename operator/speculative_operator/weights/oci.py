@@ -22,9 +22,9 @@ from speculative_operator.weights import tars
 from speculative_operator.weights.compression import COMPRESSIONS
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.layers import Layer, PackedSource, home_of
-from speculative_operator.weights.needed import needed
+from speculative_operator.weights.needed import select_needed
 from speculative_operator.weights.patience import Patience, within
-from speculative_operator.weights.registry import Login, Reference, ask, refused
+from speculative_operator.weights.registry import Login, Reference, ask, explain_refusal
 from speculative_operator.weights.source import Entry
 from speculative_operator.weights.transport import Transport
 
@@ -94,11 +94,13 @@ def open_registry(source: ModelSource, patience: Patience | None = None) -> Regi
     patience = patience or Patience.from_environment()
     reference = Reference.of(source.location, source.revision)
     login = Login(reference, patience)
-    transport = Transport(f"oci://{reference.location}", lambda answer, file: refused(login, answer, file), patience)
-    return within(patience.listing, transport.uri, lambda: _opened(source, reference, transport, login))
+    transport = Transport(
+        f"oci://{reference.location}", lambda answer, file: explain_refusal(login, answer, file), patience
+    )
+    return within(patience.listing, transport.uri, lambda: _open(source, reference, transport, login))
 
 
-def _opened(
+def _open(
     source: ModelSource, reference: Reference, transport: Transport, login: Login
 ) -> RegistrySource | PackedSource:
     digest, manifest = _manifest(reference, reference.asked, transport, login)
@@ -114,7 +116,7 @@ def _opened(
         return PackedSource(pin, layers, opened.blob)
     found = _at_home(dict(_files(opened, blobs)))
     opened.places = {path: place for path, (_, place) in found.items()}
-    opened.entries = needed(entry for entry, _ in found.values())
+    opened.entries = select_needed(entry for entry, _ in found.values())
     if not opened.entries:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
@@ -195,15 +197,15 @@ def _contents(
 def _files(source: RegistrySource, blobs: Iterable[Layer]) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
     for blob in blobs:
         if blob.packing == "tar":
-            yield from _packed(source, blob.digest, blob.size)
+            yield from _packed_files(source, blob.digest, blob.size)
         else:
             entry = Entry(blob.name, blob.size, blob.digest.removeprefix("sha256:"), blob.digest)
             yield blob.name, (entry, _Place(blob.digest))
 
 
-def _packed(source: RegistrySource, digest: str, size: int) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
+def _packed_files(source: RegistrySource, digest: str, size: int) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
     try:
-        with tars.opened(io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), "r:") as tar:
+        with tars.open_tar(io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), "r:") as tar:
             for path, member in tars.files(tar):
                 if member.issparse():
                     raise ValueError(f"{path} is a sparse file, which cannot be read in one piece")

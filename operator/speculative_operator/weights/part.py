@@ -53,7 +53,7 @@ class Part:
     def _forget(self) -> None:
         self._have = bytearray(self.chunks)
         self._next = 0
-        self._sum = checksum.begun(self.entry)
+        self._sum = checksum.begin(self.entry)
 
     @property
     def chunks(self) -> int:
@@ -127,7 +127,7 @@ class Part:
             return not self.sealed and (self._next == self.chunks or bool(self._have[self._next]))
 
     def _add(self) -> None:
-        if checksum.told_of(self.entry)[0]:
+        if checksum.kind_and_value(self.entry)[0]:
             fd, (at, end) = self.open(), self.span(self._next)
             block = memoryview(bytearray(min(_BLOCK, end - at)))
             while at < end:
@@ -140,7 +140,7 @@ class Part:
             self._next += 1
 
     def _seal(self) -> None:
-        (kind, wanted), found = checksum.told_of(self.entry), self._sum.hexdigest()
+        (kind, wanted), found = checksum.kind_and_value(self.entry), self._sum.hexdigest()
         fd = self.open()
         if kind and found != wanted:
             self.mismatches += 1

@@ -21,7 +21,7 @@ import requests
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.patience import Patience
-from speculative_operator.weights.transport import Answer, Transport, refusal, session, trusted
+from speculative_operator.weights.transport import Answer, Transport, refusal, session, trusted_authorities
 
 PLAIN_HTTP = "SPECULATIVE_PLAIN_HTTP_REGISTRIES"
 """Environment variable: `host:port` of registries without TLS, separated by commas. Loopback needs no mention."""
@@ -78,7 +78,9 @@ class Login:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._auth = oras.auth.get_auth_backend("token", session=session(self.patience), tls_verify=trusted())
+        self._auth = oras.auth.get_auth_backend(
+            "token", session=session(self.patience), tls_verify=trusted_authorities()
+        )
         container = oras.container.Container(self.reference.location)
         if self.reference.registry == "docker.io":
             container.registry = _DOCKER_HUB
@@ -133,11 +135,11 @@ def ask(transport: Transport, login: Login, url: str, accept: str) -> Answer:
     if answer.status in (401, 403) and login.answer(answer):
         answer = transport.ask(url, {"Accept": accept, **login.headers()})
     if answer.refuses:
-        raise refused(login, answer, "")
+        raise explain_refusal(login, answer, "")
     return answer
 
 
-def refused(login: Login, answer: Answer, file: str) -> WeightsError:
+def explain_refusal(login: Login, answer: Answer, file: str) -> WeightsError:
     """What a refusal of the registry means, by the codes of the distribution specification."""
     reference = login.reference
     error = refusal(f"oci://{reference.location}", answer, file)

@@ -27,8 +27,8 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.local import digest_of, held
-from speculative_operator.weights.needed import needed
+from speculative_operator.weights.local import check_version, digest_of
+from speculative_operator.weights.needed import select_needed
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.source import Entry
 
@@ -65,7 +65,7 @@ class BucketSource:
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
         uri, at = self.pin.source.uri, start
-        with _told(uri, entry.path):
+        with _explain_errors(uri, entry.path):
             # Only the object that was listed: another under its name has another ETag.
             result = obstore.get(
                 self.store,
@@ -88,10 +88,10 @@ def open_bucket(source: ModelSource, patience: Patience | None = None) -> Bucket
     patience = patience or Patience.from_environment()
     bucket, _, path = source.location.partition("/")
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
-    with _told(source.uri, ""):
+    with _explain_errors(source.uri, ""):
         store = S3Store(bucket, config=_config(), client_options=_client(patience), retry_config={"max_retries": 0})
     listed = within(patience.listing, source.uri, lambda: list(_listing(store, prefix, source.uri)))
-    entries = needed(listed)
+    entries = select_needed(listed)
     if not entries:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
@@ -99,7 +99,7 @@ def open_bucket(source: ModelSource, patience: Patience | None = None) -> Bucket
             remedy="correct bucket or prefix; it must be the folder of config.json",
         )
     pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
-    return BucketSource(held(source, pin), entries, prefix, store)
+    return BucketSource(check_version(source, pin), entries, prefix, store)
 
 
 def _config() -> S3Config:
@@ -128,7 +128,7 @@ def _client(patience: Patience) -> ClientConfig:
 
 
 def _listing(store: S3Store, prefix: str, uri: str) -> Iterator[Entry]:
-    with _told(uri, ""):
+    with _explain_errors(uri, ""):
         for page in obstore.list(store, prefix.rstrip("/") or None):
             for one in page:
                 # Some tools mark a folder by an empty object that ends with a slash.
@@ -137,7 +137,7 @@ def _listing(store: S3Store, prefix: str, uri: str) -> Iterator[Entry]:
 
 
 @contextmanager
-def _told(uri: str, file: str) -> Iterator[None]:
+def _explain_errors(uri: str, file: str) -> Iterator[None]:
     """Turns what obstore says into WeightsError; it tells the status only in its text."""
     try:
         yield
@@ -155,12 +155,12 @@ def _told(uri: str, file: str) -> Iterator[None]:
         ) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         status = 401 if isinstance(error, exceptions.UnauthenticatedError) else 403
-        raise _unauthorized(uri, file, status) from error
+        raise _refuse_credentials(uri, file, status) from error
     except (exceptions.BaseError, OSError, ValueError) as error:
         raise _other(uri, file, str(error)) from error
 
 
-def _unauthorized(uri: str, file: str, status: int) -> WeightsError:
+def _refuse_credentials(uri: str, file: str, status: int) -> WeightsError:
     known = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
     remedy = (
         f"S3 refuses {_KEYS}: replace them, or permit them to list the bucket and get its objects"
@@ -175,7 +175,7 @@ def _other(uri: str, file: str, text: str) -> WeightsError:
     told, code, words = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
     status = int(told[1]) if told else None
     if status in (401, 403) or (code and code[1] in _UNWELCOME):
-        return _unauthorized(uri, file, status or 403)
+        return _refuse_credentials(uri, file, status or 403)
     said = f"{code[1]}: {words[1]}" if code and words else _first_line(text)
     if code and code[1].startswith("NoSuch"):
         return WeightsError(Reason.SOURCE_NOT_FOUND, f"{uri}: {said}", file, status, "correct bucket or prefix")

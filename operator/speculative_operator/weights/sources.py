@@ -12,10 +12,10 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.local import open_claim, open_folder
 from speculative_operator.weights.source import Source
 
-__all__ = ["named", "open_folder", "open_source"]
+__all__ = ["open_folder", "open_source", "pin_by_name"]
 
 
-def named(source: ModelSource) -> Pin:
+def pin_by_name(source: ModelSource) -> Pin:
     """The version that `source` names, asking nobody: the same key as of the opened source where it names a commit or
     digest, and where it names anything else a key that no version has."""
     if source.scheme is not Scheme.OCI:

@@ -16,7 +16,7 @@ _MOST_NOTES = 1 << 20
 _STEP = 64 << 10
 
 
-def opened(file: Any, mode: Literal["r:", "r|"]) -> tarfile.TarFile:
+def open_tar(file: Any, mode: Literal["r:", "r|"]) -> tarfile.TarFile:
     """`r:` seeks in `file`, `r|` reads it once, forward. Raises one of MISREAD."""
     tar: tarfile.TarFile = tarfile.open(fileobj=file, mode=mode, bufsize=_STEP, tarinfo=_Member)  # noqa: SIM115  closed by the caller
     return tar

@@ -18,7 +18,7 @@ from speculative_operator.domain.artifact import TokenizerFacts
 from speculative_operator.weights import reading, sentencepiece
 from speculative_operator.weights.jsonwalk import JsonWalk
 from speculative_operator.weights.source import Entry, Source
-from speculative_operator.weights.vocabulary import DIGITS, Vocabulary, collected, encoded, hash_of
+from speculative_operator.weights.vocabulary import DIGITS, Vocabulary, collect, encode, hash_of
 
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 _MOST_CONFIG = 16 << 20
@@ -39,7 +39,7 @@ def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
     """`files`: entries of `source` by path. Raises WeightsError where a file cannot be read or understood."""
     config = _object(source, files, "tokenizer_config.json")
     tokens = _tokens(source, files, config)
-    summed = tokens.given or tokens.vocabulary.summed({encoded(token) for token in tokens.added})
+    summed = tokens.given or tokens.vocabulary.summed({encode(token) for token in tokens.added})
     return TokenizerFacts(
         kind=tokens.kind,
         tokens=summed[0] + len(tokens.added),
@@ -63,10 +63,10 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
     elif "vocab.json" in files:
         with reading.understood(source, files["vocab.json"]):
             walk = JsonWalk(reading.stream(source, files["vocab.json"]))
-            found = _Tokens("BPE", collected(walk.numbered()))
+            found = _Tokens("BPE", collect(walk.numbered()))
     else:
         return _Tokens()
-    found.added |= _added_elsewhere(source, files, config)
+    found.added |= _tokens_added_elsewhere(source, files, config)
     return found
 
 
@@ -92,10 +92,10 @@ def _of_section(walk: JsonWalk, found: _Tokens, rest_matters: bool) -> bool:
         if key == "type":
             found.kind = str(walk.value())
         elif key == "vocab" and walk.next_is("["):
-            found.vocabulary = collected(walk.scored())
+            found.vocabulary = collect(walk.scored())
             found.kind = found.kind or "Unigram"
         elif key == "vocab":
-            found.vocabulary = collected(walk.numbered())
+            found.vocabulary = collect(walk.numbered())
         elif key == "merges":
             found.kind = found.kind or "BPE"
             if rest_matters or not len(found.vocabulary):
@@ -140,7 +140,7 @@ def _of_tekken(source: Source, entry: Entry) -> _Tokens:
     return _Tokens("tekken")
 
 
-def _added_elsewhere(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> dict[str, int]:
+def _tokens_added_elsewhere(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> dict[str, int]:
     """Added tokens of tokenizers without `tokenizer.json`."""
     added = {str(token): int(number) for token, number in _object(source, files, "added_tokens.json").items()}
     listed = config.get("added_tokens_decoder")
@@ -172,7 +172,7 @@ def _template_hash(source: Source, files: Mapping[str, Entry], config: Mapping[s
             template = by_name.get("default")
         text = template if isinstance(template, str) else ""
     text = text.rstrip()
-    return hashlib.sha256(encoded(text)).hexdigest()[:DIGITS] if text else ""
+    return hashlib.sha256(encode(text)).hexdigest()[:DIGITS] if text else ""
 
 
 def _object(source: Source, files: Mapping[str, Entry], path: str) -> Mapping[str, Any]:

@@ -106,7 +106,9 @@ class Transport:
                     raise self._unreachable(file, f"fewer than {self.patience.least_rate:g} bytes arrive per second")
 
     def _get(self, url: str, headers: Mapping[str, str], *, stream: bool) -> requests.Response:
-        return self._session.get(url, headers=dict(headers), stream=stream, verify=trusted(), auth=_as_given)
+        return self._session.get(
+            url, headers=dict(headers), stream=stream, verify=trusted_authorities(), auth=_as_given
+        )
 
     def _check_range(self, answer: requests.Response, start: int, end: int, file: str) -> None:
         """A server may answer with the whole file; good enough from its beginning."""
@@ -172,7 +174,7 @@ def session(patience: Patience) -> requests.Session:
     return made
 
 
-def trusted() -> str | bool:
+def trusted_authorities() -> str | bool:
     """Certificate authorities to believe; True for those that come with the client."""
     return os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR") or True
 

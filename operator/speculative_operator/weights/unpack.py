@@ -23,7 +23,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
 from speculative_operator.weights.crew import Stopped
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.layers import Layer, PackedSource, Read, chosen, walk
+from speculative_operator.weights.layers import Layer, PackedSource, Read, choose_model, walk
 from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.source import Entry
 from speculative_operator.weights.watch import Meter
@@ -71,14 +71,14 @@ class Unpacking:
         """The files of the model, all in `files`; raises the first failure, or Stopped. `beat` is called often."""
         for again in (False, True):
             self._all_layers(parallel, beat)
-            with disk.told(self._root):
+            with disk.explain_errors(self._root):
                 entries = self._moved(last=again)
             if entries is not None:
                 return entries
         raise AssertionError("the last try returns or raises")
 
     def _all_layers(self, parallel: int, beat: Callable[[], None]) -> None:
-        with disk.told(self._root):
+        with disk.explain_errors(self._root):
             (self._folder / "layers").mkdir(parents=True, exist_ok=True)
             for rest in (self._folder / "layers").glob(".*"):
                 shutil.rmtree(rest, ignore_errors=True)
@@ -138,7 +138,7 @@ class Unpacking:
 
         blocks = self._blocks(layer)
         try:
-            with disk.told(self._root, "", lambda: self._meter.left):
+            with disk.explain_errors(self._root, "", lambda: self._meter.left):
                 (growing / "files").mkdir(parents=True)
                 walk(self._source.pin, layer, blocks, visit, most_unpacked(layer))
                 with (growing / _LISTING).open("w", encoding="utf-8") as file:
@@ -212,7 +212,7 @@ class Unpacking:
         for layer in self._source.layers:
             listing = json.loads((self._at(layer) / _LISTING).read_text(encoding="utf-8"))
             found |= {path: (size, layer) for path, size in listing.items()}
-        home, entries = chosen(self._source.pin, {path: size for path, (size, _) in found.items()})
+        home, entries = choose_model(self._source.pin, {path: size for path, (size, _) in found.items()})
         lost = False
         for entry in entries:
             layer = found[home + entry.path][1]

@@ -51,18 +51,18 @@ def hash_of(tokens: Mapping[str, int]) -> str:
     """The same for a few tokens."""
     few = Vocabulary()
     for token, number in tokens.items():
-        few.add(encoded(token), number)
+        few.add(encode(token), number)
     return few.summed()[1]
 
 
-def collected(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
+def collect(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
     """A vocabulary of (token, number)."""
     all_of_them = Vocabulary()
     for token, number in pairs:
-        all_of_them.add(encoded(token), number)
+        all_of_them.add(encode(token), number)
     return all_of_them
 
 
-def encoded(token: str) -> bytes:
+def encode(token: str) -> bytes:
     """A token as it enters the hash; halves of surrogate pairs, which JSON allows, too."""
     return token.encode("utf-8", "surrogatepass")

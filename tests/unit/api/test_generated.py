@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from speculative_operator.api import generate, manifests, rbac
 from speculative_operator.api.chart import Values, values_schema, values_yaml
@@ -80,6 +80,13 @@ def test_values_schema_refuses_unknown_values() -> None:
     assert all(node["additionalProperties"] is False for node in objects)
 
 
+def test_values_refuse_a_password_of_the_proxy() -> None:
+    """Values are stored readable in the release and the Deployment."""
+    assert Values.model_validate({"prometheus": {"proxy": "https://proxy.example:3128/"}})
+    with pytest.raises(ValidationError, match=r"prometheus\.proxy"):
+        Values.model_validate({"prometheus": {"proxy": "http://operator:secret@proxy.example:3128"}})
+
+
 def test_values_default_to_the_settings() -> None:
     values, settings = Values(), Settings.model_fields
     assert values.prometheus.url == settings["prometheus_url"].default
@@ -118,7 +125,8 @@ def permitted(permissions: tuple[rbac.Permission, ...]) -> dict[tuple[str, str],
 def test_operator_may_what_the_shell_does_and_no_more() -> None:
     child = {"get", "list", "watch", "create", "patch", "delete"}
     wanted = {(kind.group, kind.plural): child for kind in resources.CHILDREN}
-    wanted[resources.CLAIM.group, resources.CLAIM.plural] = child - {"delete"}
+    for kind in (resources.CLAIM, resources.SERVING_RUNTIME, resources.INFERENCE_SERVICE):
+        wanted[kind.group, kind.plural] = child - {"delete"}
     wanted |= {
         (resources.OWNER.group, resources.OWNER.plural): {"get", "list", "watch"},
         (resources.OWNER.group, f"{resources.OWNER.plural}/status"): {"patch"},
@@ -187,7 +195,7 @@ def test_install_takes_off_the_marks_of_helm() -> None:
     assert deployment["metadata"]["labels"] == {"app": "a"}
 
 
-@pytest.mark.parametrize("text", ["", "just words", "- 1\n- 2"])
+@pytest.mark.parametrize("text", ["", "just words", "- 1\n- 2", RENDERED])
 def test_install_refuses_what_is_no_chart(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "rendered"
     source.write_text(text)
@@ -195,8 +203,13 @@ def test_install_refuses_what_is_no_chart(text: str, tmp_path: Path, capsys: pyt
     assert "helm template" in capsys.readouterr().err
 
 
-def test_install_is_written_from_standard_input(tmp_path: Path) -> None:
+def test_install_and_bundle_are_written_from_standard_input(tmp_path: Path) -> None:
+    """What is written here anew is what lies in the repository."""
+    objects = yaml.safe_load_all((ROOT / generate.INSTALL).read_text())
+    rendered = yaml.safe_dump_all((item for item in objects if item["kind"] != "Namespace"), sort_keys=False)
     command = [sys.executable, "-m", "speculative_operator.api.generate", "--install", "-", "--root", str(tmp_path)]
-    subprocess.run(command, input=RENDERED, text=True, check=True, capture_output=True, cwd=ROOT)
-    assert (tmp_path / generate.INSTALL).read_text() == manifests.install(RENDERED)
-    shutil.rmtree(tmp_path / "manifests")
+    subprocess.run(command, input=rendered, text=True, check=True, capture_output=True, cwd=ROOT)
+    bundle = [path.relative_to(ROOT) for path in (ROOT / "manifests" / "olm").rglob("*") if path.is_file()]
+    assert len(bundle) > 6
+    for path in (Path(generate.INSTALL), *bundle):
+        assert (tmp_path / path).read_text() == (ROOT / path).read_text(), "run: make generate"

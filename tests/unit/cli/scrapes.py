@@ -8,10 +8,8 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method, Mode
-from speculative_operator.engines.vllm.adapter import VllmEngine
 from speculative_operator.physics.catalog import find_accelerator, find_model
 
-ENGINE = VllmEngine()
 KNOBS = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 5), max_batch=64)
 FACTS = PairFacts(
     find_model("meta-llama/Llama-3.1-8B-Instruct"), None, find_accelerator("H100-SXM"), method=Method.EAGLE3

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 from tests.golden.recording import STORED
 
 from speculative_operator.cli import annotate, doctor, explain, get, main, status
@@ -18,7 +19,7 @@ from speculative_operator.domain import names
 NAMES = sorted(path.stem for path in (STORED / "0.1.0").glob("*.json"))
 
 
-def stored(name: str, **meta: Any) -> dict[str, Any]:
+def stored(name: str, /, **meta: Any) -> dict[str, Any]:
     """An object as a release has left it."""
     found = json.loads((STORED / "0.1.0" / f"{name}.json").read_text())
     return {
@@ -32,6 +33,7 @@ class FakeCluster:
     def __init__(self, body: dict[str, Any] | None = None, listed: Mapping[str, list[Any]] | None = None) -> None:
         self.body, self.known = body, listed or {}
         self.written: list[tuple[str, str, str | None]] = []
+        self.serving: list[dict[str, Any]] = []
 
     def __call__(self, _: argparse.Namespace) -> FakeCluster:
         return self
@@ -39,6 +41,9 @@ class FakeCluster:
     def object(self, name: str) -> dict[str, Any]:
         assert self.body is not None
         return {**self.body, "metadata": {**self.body["metadata"], "name": name}}
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        return self.serving
 
     def objects(self, *, everywhere: bool = False) -> list[dict[str, Any]]:
         return [self.body] if self.body else []
@@ -54,8 +59,9 @@ class FakeCluster:
 def test_every_stored_object_can_be_shown_and_explained(name: str) -> None:
     body = stored(name)
     assert "\n".join(status.view(body)).startswith("demo in models: ready (AllReady), mode ")
-    assert "\n".join(explain.explanation(body)).startswith("demo: K is ")
+    assert "\n".join(explain.explanation(body)).startswith("demo in models: K is ")
     assert len(get.row(body)) == len(get._HEADERS)
+    assert len(get.row(body, wide=True)) == len((*get._HEADERS, *get._WIDE))
     assert "None" not in " ".join((*status.view(body), *explain.explanation(body), *get.row(body)))
 
 
@@ -89,6 +95,19 @@ class TestStatus:
             assert main.main(words) == 0
         assert "\x1b" not in capsys.readouterr().out
 
+    @pytest.mark.parametrize("command", [["status", "demo"], ["get"], ["explain", "demo"]])
+    def test_programs_get_json_and_yaml(
+        self, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for module in (status, explain, get):
+            monkeypatch.setattr(module, "Cluster", FakeCluster(stored("tuned")))
+        assert main.main([*command, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert main.main([*command, "-o", "yaml"]) == 0
+        assert list(yaml.safe_load_all(capsys.readouterr().out)) == [found]
+        assert main.main([*command, "-o", "wide"]) == 0
+        assert "demo" in capsys.readouterr().out
+
     @pytest.mark.parametrize("concurrency", ["nan", "inf", "-1", "", "many"])
     def test_a_load_that_is_none_breaks_nothing(self, concurrency: str) -> None:
         body = stored("tuned")
@@ -113,6 +132,45 @@ class TestStatus:
         assert "  waits       MetricsAvailable MetricsMissing: no samples of demo-1" in lines
         assert "Prometheus has no samples of a ready pod" in "\n".join(explain.explanation(body))
         assert "models/demo: MetricsAvailable MetricsMissing" in "\n".join(doctor.complaints(body))
+
+    def test_each_pod_is_shown_with_its_table(self) -> None:
+        body = stored("tuned")
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+        pods = [
+            {"metadata": {"name": "demo-1", "annotations": {names.ANNOTATION_POKE: "6-b"}}, "status": ready},
+            {"metadata": {"name": "demo-2", "annotations": {names.ANNOTATION_POKE: "5"}}, "status": ready},
+            {"metadata": {"name": "demo-33"}, "status": {"phase": "Pending", "containerStatuses": [waiting]}},
+        ]
+        lines = list(status.view(body, pods))
+        first = lines.index("  pods        2 of 2 ready") + 1
+        assert lines[first : first + 3] == [
+            "    demo-1   ready  table 6",
+            "    demo-2   ready  table 5, not yet 6",
+            "    demo-33  ImagePullBackOff: no such image",
+        ]
+
+    def test_a_terminal_is_drawn_anew_and_a_pipe_is_not(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        for terminal in (True, False):
+            body = stored("tuned")
+
+            def change(_: float, body: dict[str, Any] = body) -> None:
+                if body["status"]["readyReplicas"] == 1:
+                    raise KeyboardInterrupt
+                body["status"]["readyReplicas"] = 1
+
+            monkeypatch.setattr(status, "Cluster", FakeCluster(body))
+            monkeypatch.setattr("speculative_operator.cli.status.time.sleep", change)
+            monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal)
+            assert main.main(["status", "demo", "-w"]) == 130
+            out = capsys.readouterr().out
+            assert out.count(status.CLEAR) == (2 if terminal else 0)
+            assert "1 of 2 ready" in out
+            assert ("\x1b[32m" in out) is terminal, "the bar is green on a terminal"
 
 
 class TestModes:

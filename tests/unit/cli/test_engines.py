@@ -106,3 +106,10 @@ def test_names_are_taken_in_any_case(capsys: pytest.CaptureFixture[str]) -> None
     assert run(capsys, "VLLM", "--method", "EAGLE3", "--vendor", "amd") == run(
         capsys, EngineType.VLLM, "--method", "eagle3", "--vendor", "AMD"
     )
+
+
+def test_a_release_that_nobody_has_looked_at_is_said_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["engines", "vLLM", "--version", "9.9.9"]) == 0
+    assert "warning: vLLM 9.9.9 is newer than 0." in capsys.readouterr().err
+    assert main(["engines"]) == 0
+    assert capsys.readouterr().err == ""

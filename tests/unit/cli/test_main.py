@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -141,10 +142,14 @@ def test_tables_on_a_terminal_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> 
             return True
 
     monkeypatch.setenv("COLUMNS", "60")
-    out = Terminal()
-    tables.write(out, ("NAME", "N"), [("[b]bold[/b]", "7")], frozenset({1}))
+    out, address = Terminal(), "https://huggingface.co/RedHatAI/Qwen3-8B-speculator.eagle3/blob/main/README.md"
+    tables.write(out, ("NAME", "N", "SOURCE"), [("[b]bold[/b]", "7", address)], frozenset({1}))
     assert "[b]bold[/b]" in out.getvalue()
     assert "7" in out.getvalue()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
+    head = next(place for place, line in enumerate(lines) if "SOURCE" in line)
+    column = lines[head].index("SOURCE")
+    assert "".join(line[column:].strip() for line in lines[head + 2 :]) == address
 
 
 def test_the_manual_names_every_command_option_and_field() -> None:

@@ -13,13 +13,14 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 import yaml
-from tests.unit.cli.scrapes import ENGINE, Pod
+from tests.unit.cli.scrapes import Pod
 from tests.unit.shell.promserver import Answer, PrometheusServer, matrix, says, send, serving
 
-from speculative_operator.cli import replay
+from speculative_operator.cli import history as histories
 from speculative_operator.cli.main import main
 from speculative_operator.cli.subject import subject
 from speculative_operator.domain.spec import Mode
+from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.replay.exposition import Exposition
 from speculative_operator.replay.session import Session
 
@@ -109,7 +110,7 @@ def test_the_query_names_series_pods_and_times(
     server: PrometheusServer, spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answer = ranges(history(41, 15, a=Pod()))
-    monkeypatch.setattr(replay, "POINTS", 20)
+    monkeypatch.setattr(histories, "POINTS", 20)
     assert main(words(server, spec, "--pod-regex", 'a"?')) == 0
     assert [(int(asked["start"]) - START, int(asked["end"]) - START) for asked in server.asked] == [
         (0, 285),

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 import pytest
 
 from speculative_lab.cli import arena as arenas
-from speculative_lab.cli import simulate
+from speculative_lab.cli import report, simulate
 from speculative_lab.cli.arena import Arena, Result
-from speculative_lab.cli.standings import standings
+from speculative_lab.cli.standings import sentences, standings
 from speculative_lab.sim import experiment
 from speculative_lab.sim.deployment import MissingCompilerError
 from speculative_operator.cli.main import main
@@ -87,6 +88,19 @@ def test_the_standings_agree_with_the_truth(fought: tuple[Arena, list[Result]]) 
             assert max(ks) == pytest.approx(int(result.run.name[7:]), abs=0.05)
         if result.run.name == "off":
             assert max(ks) == 0
+
+
+def test_a_negative_regret_is_faster_and_a_policy_has_one_colour(fought: tuple[Arena, list[Result]]) -> None:
+    found, results = fought
+    table = standings(results)
+    rows = tuple(replace(row, regret_percent=-0.03) if row.name == "ours" else row for row in table.rows)
+    said = " ".join(sentences(found, results, replace(table, rows=rows)))
+    assert "ours is 0.03 % faster than the oracle" in said
+    colours: dict[str, set[str]] = {}
+    for line in report._course(results, table).data:
+        colours.setdefault(line.name, set()).add(line.line.color)
+    assert {len(one) for one in colours.values()} == {1}
+    assert len({min(one) for one in colours.values()}) == len(colours)
 
 
 def test_json_has_an_object_for_each_policy_and_a_summary(

@@ -168,7 +168,7 @@ def test_cost_and_hard_off_are_spelt_out() -> None:
         ({"spec": {"metadata": [], "spec": SPEC}}, "metadata is []", "metadata"),
         ({"spec": {"metadata": {"name": "Upper"}, "spec": SPEC}}, 'metadata.name is "Upper"', "metadata.name"),
         ({"spec": {"metadata": {"annotations": 5}, "spec": SPEC}}, "is 5", "metadata.annotations"),
-        ({"spec": {}}, "spec is not set", "spec"),
+        ({"spec": {}}, "spec is {}: it is empty", "spec"),
         ({"spec": {"spec": {}}}, "spec.verifier is not set: it is required", "spec.verifier"),
         ({"spec": {**SPEC, "replicaz": 1}}, "spec.replicaz is 1: the field does not exist", "spec.replicaz"),
         (

@@ -15,7 +15,7 @@ from speculative_operator.compiled import store as store_module
 from speculative_operator.compiled.keep import Watch, keep
 from speculative_operator.compiled.machine import machine
 from speculative_operator.compiled.seed import MARK, seed
-from speculative_operator.compiled.store import Store, TornError, listed
+from speculative_operator.compiled.store import Store, TornError, list_files
 from speculative_operator.own_folder import FOLDER
 
 KEY = "0123456789abcdef-01234567"
@@ -36,7 +36,7 @@ def written(root: Path, files: dict[str, bytes] = FILES) -> Path:
 
 
 def content(root: Path) -> dict[str, bytes]:
-    return {one.path: (root / one.path).read_bytes() for one in listed(root, FOLDERS)}
+    return {one.path: (root / one.path).read_bytes() for one in list_files(root, FOLDERS)}
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_generation_that_comes_while_the_one_before_goes_is_taken(
     store: Store, engine: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.publish(engine, FOLDERS, "old")
-    copied = store_module._copied
+    copied = store_module._copy
     came: list[str] = []
 
     def overtaken(source: Path, target: Path, **more: Any) -> tuple[int, str]:
@@ -148,7 +148,7 @@ def test_a_generation_that_comes_while_the_one_before_goes_is_taken(
             store.collect()
         return copied(source, target, **more)
 
-    monkeypatch.setattr(store_module, "_copied", overtaken)
+    monkeypatch.setattr(store_module, "_copy", overtaken)
     assert seed(store, fresh, FOLDERS) == came[0]
     assert content(fresh) == content(engine)
 
@@ -182,14 +182,14 @@ def test_a_full_volume_is_tidied_up_and_tried_again(
     Store(volume, OLD).publish(engine, FOLDERS, "pod")
     Store(volume, OLD).use()
     os.utime(volume / FOLDER / "uses" / OLD, (0, 0))
-    copied = store_module._copied
+    copied = store_module._copy
 
     def full(source: Path, target: Path, **more: Any) -> tuple[int, str]:
         if (volume / FOLDER / "compiled" / OLD).exists():
             raise OSError(28, "No space left on device")
         return copied(source, target, **more)
 
-    monkeypatch.setattr(store_module, "_copied", full)
+    monkeypatch.setattr(store_module, "_copy", full)
     monkeypatch.setattr("speculative_operator.compiled.keep._healthy", lambda _: True)
     with pytest.raises(OverError):
         keep(watch(Store(volume, KEY), engine, "", patience=60.0), ends(1))
@@ -199,14 +199,14 @@ def test_a_full_volume_is_tidied_up_and_tried_again(
 def test_files_that_change_while_they_are_read_are_not_published(
     store: Store, engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied = store_module._copied
+    copied = store_module._copy
 
     def touched(source: Path, target: Path, **more: Any) -> tuple[int, str]:
         found = copied(source, target, **more)
         (engine / "triton/K/late").write_bytes(b"l")
         return found
 
-    monkeypatch.setattr(store_module, "_copied", touched)
+    monkeypatch.setattr(store_module, "_copy", touched)
     with pytest.raises(TornError, match="changed"):
         store.publish(engine, FOLDERS, "pod")
     assert store.generations() == []
@@ -219,7 +219,7 @@ def test_a_full_disk_publishes_nothing_and_leaves_nothing(
     def full(*_: Any, **__: Any) -> tuple[int, str]:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store_module, "_copied", full)
+    monkeypatch.setattr(store_module, "_copy", full)
     with pytest.raises(OSError, match="No space"):
         store.publish(engine, FOLDERS, "pod")
     assert store.generations() == []

@@ -13,7 +13,7 @@ from tests.unit.engines.building import SMALL_QWEN, spec, valued
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, LoraLimits, Method, Speculator
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
-from speculative_operator.engines.vllm.batching import asked_budget, budget, drafting_slots, needed
+from speculative_operator.engines.vllm.batching import budget, budget_flag, drafting_slots, token_need
 from speculative_operator.engines.vllm.plan import plan
 
 FLAG = "--max-num-batched-tokens"
@@ -72,8 +72,8 @@ def test_what_is_asked_for(subject: DeploymentSpec, value: str | None) -> None:
 def test_a_full_batch_of_drafts_always_fits(method: Method, seqs: int, top: int, product: str) -> None:
     subject = on(product, method=method, verifier={"max_num_seqs": seqs}, max_speculative_tokens=top)
     planned = plan(subject)
-    assert budget(subject, planned) >= needed(subject, planned) >= seqs * (planned.max_k + 1)
-    asked = asked_budget(subject, planned)
+    assert budget(subject, planned) >= token_need(subject, planned) >= seqs * (planned.max_k + 1)
+    asked = budget_flag(subject, planned)
     assert asked is None or asked % 1024 == 0
 
 

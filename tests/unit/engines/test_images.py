@@ -120,3 +120,17 @@ def test_needs_beside_the_accelerators() -> None:
 
 def test_unreadable_releases_are_left_to_others() -> None:
     assert images.refusal(on(Vendor.GAUDI, "nightly")) is None
+
+
+@pytest.mark.parametrize(
+    ("reference", "mirrored"),
+    [
+        ("vllm/vllm-openai:v0.32.0", "mirror.example/hub/vllm/vllm-openai:v0.32.0"),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.2.0", "mirror.example/hub/nvidia/tensorrt-llm/release:1.2.0"),
+        ("localhost:5000/a@sha256:00", "mirror.example/hub/a@sha256:00"),
+        ("busybox:1.37", "mirror.example/hub/busybox:1.37"),
+    ],
+)
+def test_a_mirror_takes_the_place_of_the_registry_alone(reference: str, mirrored: str) -> None:
+    assert images.mirror_of(reference, "mirror.example/hub/") == mirrored
+    assert images.mirror_of(reference, "") == reference

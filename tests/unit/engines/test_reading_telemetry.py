@@ -15,7 +15,7 @@ from tests.unit.payload.engine_steps import Clock, Plan, outputs
 
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
 from speculative_operator.engines.vllm.reading import METRIC_NAMES, read
-from speculative_operator.engines.vllm.telemetry import NAMES, extended
+from speculative_operator.engines.vllm.telemetry import NAMES, extend
 from speculative_operator.payload.speculative_telemetry import Meter, State, exposition
 from speculative_operator.replay.exposition import Exposition
 
@@ -80,7 +80,7 @@ def engine() -> Engine:
 
 
 def test_cells_and_positions_between_the_scrapes_that_bound_the_window(engine: Engine) -> None:
-    seen = extended(WINDOW, engine.series(), 60)
+    seen = extend(WINDOW, engine.series(), 60)
     assert seen == replace(
         WINDOW,
         cells=(
@@ -101,36 +101,36 @@ def test_pieces_of_joining_windows_join(engine: Engine) -> None:
     middle = START + 20
     engine.points.insert(1, (middle - 3, engine.points[0][1]))
     parts = [replace(WINDOW, end=middle), replace(WINDOW, start=middle)]
-    steps = [sum(cell.steps for cell in extended(part, engine.series(), 60).cells) for part in parts]
+    steps = [sum(cell.steps for cell in extend(part, engine.series(), 60).cells) for part in parts]
     assert steps == [0, 3]
 
 
 def test_without_a_scrape_before_the_window_it_begins_at_the_first_one(engine: Engine) -> None:
     del engine.points[0]
     engine.points[0:0] = [(START + 10, engine.points[0][1])]
-    assert extended(WINDOW, engine.series(), 60).cells == ()
+    assert extend(WINDOW, engine.series(), 60).cells == ()
 
 
 def test_one_scrape_acknowledges_and_counts_nothing(engine: Engine) -> None:
     del engine.points[:2]
-    seen = extended(WINDOW, engine.series(), 60)
+    seen = extend(WINDOW, engine.series(), 60)
     assert seen == replace(WINDOW, table_version=7, live=True, engine_version="0.32.0")
 
 
 def test_the_newest_acknowledgement_wins(engine: Engine) -> None:
     engine.state.table = (8, NOW)
     engine.scrape(END + 2)
-    assert extended(WINDOW, engine.series(), 60).table_version == 8
+    assert extend(WINDOW, engine.series(), 60).table_version == 8
 
 
 def test_requests_with_gaps_are_told_as_they_are_now(engine: Engine) -> None:
-    assert extended(WINDOW, engine.series(), 60).gapped == 0.0
+    assert extend(WINDOW, engine.series(), 60).gapped == 0.0
     engine.state.latch = SimpleNamespace(off=False, steps=9, gaps=2)
     engine.scrape(END + 2)
-    assert extended(WINDOW, engine.series(), 60).gapped == 2.0
+    assert extend(WINDOW, engine.series(), 60).gapped == 2.0
     engine.state.latch.gaps = 0
     engine.scrape(END + 3)
-    assert extended(WINDOW, engine.series(), 60).gapped == 0.0
+    assert extend(WINDOW, engine.series(), 60).gapped == 0.0
 
 
 def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:
@@ -139,7 +139,7 @@ def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:
     engine.scrape(START)
     engine.step({"a": 1}, 1)
     engine.scrape(END)
-    seen = extended(WINDOW, engine.series(), 60)
+    seen = extend(WINDOW, engine.series(), 60)
     assert (seen.table_version, seen.live) == (None, False)
     assert [cell.k for cell in seen.cells] == [1]
 
@@ -147,13 +147,13 @@ def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:
 def test_an_engine_that_stands_aside_says_only_that() -> None:
     state = State("0.34.1")
     state.reason = "EngineVersion"
-    seen = extended(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
+    seen = extend(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
     assert seen == replace(WINDOW, live=False, engine_version="0.34.1")
 
 
 def test_positions_of_an_engine_started_without_a_speculator_stay_unknown(engine: Engine) -> None:
     plain = replace(WINDOW, drafts=None, draft_tokens=None, accepted_tokens=None, accepted_per_position=())
-    seen = extended(plain, engine.series(), 60)
+    seen = extend(plain, engine.series(), 60)
     assert (seen.drafted_per_position, seen.accepted_per_position) == ((), ())
     assert seen.cells
 
@@ -163,7 +163,7 @@ def test_positions_are_as_many_as_the_engines_own() -> None:
     made.scrape(START)
     made.step({"a": 1}, 1)
     made.scrape(END)
-    seen = extended(WINDOW, made.series(), 60)
+    seen = extend(WINDOW, made.series(), 60)
     assert (seen.drafted_per_position, seen.accepted_per_position) == ((1, 0, 0), (1, 0, 0))
 
 
@@ -172,22 +172,22 @@ def test_no_drafts_leave_the_engines_positions() -> None:
     made.scrape(START)
     made.step({"a": 0}, 0)
     made.scrape(END)
-    seen = extended(WINDOW, made.series(), 60)
+    seen = extend(WINDOW, made.series(), 60)
     assert (seen.drafted_per_position, seen.accepted_per_position) == ((), WINDOW.accepted_per_position)
 
 
 def test_of_two_scrape_jobs_one_is_listened_to(engine: Engine) -> None:
     twice = [*engine.series(job="a"), *engine.series(job="b")]
-    assert extended(WINDOW, twice, 60) == extended(WINDOW, engine.series(), 60)
+    assert extend(WINDOW, twice, 60) == extend(WINDOW, engine.series(), 60)
 
 
 def test_nothing_is_nothing() -> None:
-    assert extended(WINDOW, [], 60) == WINDOW
+    assert extend(WINDOW, [], 60) == WINDOW
 
 
 def test_a_stale_payload_adds_nothing(engine: Engine) -> None:
     late = replace(WINDOW, start=START + 200, end=END + 200)
-    assert extended(late, engine.series(), 60) == late
+    assert extend(late, engine.series(), 60) == late
 
 
 Change = Callable[[Series], Series | None]
@@ -228,18 +228,18 @@ WRONG: dict[str, Change] = {
 def test_what_is_wrong_adds_no_figure(engine: Engine, name: str) -> None:
     engine.points.pop()
     changed = [track for track in map(WRONG[name], engine.series()) if track is not None]
-    assert extended(WINDOW, changed, 60) == replace(WINDOW, table_version=7, live=True, engine_version="0.32.0")
+    assert extend(WINDOW, changed, 60) == replace(WINDOW, table_version=7, live=True, engine_version="0.32.0")
 
 
 @pytest.mark.parametrize(("version", "told"), [(3.0, 3), (3.5, None), (-1.0, None), (math.nan, None), (1e300, None)])
 def test_only_a_whole_version_acknowledges(engine: Engine, version: float, told: int | None) -> None:
     changed = [only("table_version", last(version))(track) for track in engine.series()]
-    assert extended(WINDOW, [track for track in changed if track], 60).table_version == told
+    assert extend(WINDOW, [track for track in changed if track], 60).table_version == told
 
 
 def test_an_unknown_word_for_live_makes_the_whole_unknown(engine: Engine) -> None:
     changed = [relabel(live="perhaps")(track) for track in engine.series()]
-    assert extended(WINDOW, [track for track in changed if track], 60) == WINDOW
+    assert extend(WINDOW, [track for track in changed if track], 60) == WINDOW
 
 
 def test_the_reader_keeps_the_two_targets_of_a_pod_apart(engine: Engine) -> None:
@@ -252,7 +252,7 @@ def test_the_reader_keeps_the_two_targets_of_a_pod_apart(engine: Engine) -> None
     both = read([*own, *engine.series()], ["qwen-0"], {}, NOW, 60)["qwen-0"]
     assert isinstance(alone, PodWindow)
     assert isinstance(both, PodWindow)
-    assert both == extended(alone, engine.series(), 60)
+    assert both == extend(alone, engine.series(), 60)
     assert both.cells
     assert set(NAMES) <= set(METRIC_NAMES)
 
@@ -274,7 +274,7 @@ _samples = st.lists(st.tuples(_time, _value), max_size=4).map(tuple)
 @settings(deadline=None)
 @given(st.lists(st.builds(Series, st.sampled_from(NAMES), _labels, _samples), max_size=12))
 def test_no_series_whatever_raise_or_change_the_engines_own_figures(tracks: list[Series]) -> None:
-    seen = extended(WINDOW, tracks, 60)
+    seen = extend(WINDOW, tracks, 60)
     same = replace(
         seen, cells=(), drafted_per_position=(), accepted_per_position=WINDOW.accepted_per_position,
         live=None, table_version=None, engine_version="", gapped=0.0,
@@ -296,7 +296,7 @@ def test_what_is_written_is_what_is_read(steps: list[tuple[int, int, int]]) -> N
     for batch, k, prompt in steps:
         made.step({str(number): number % (k + 1) for number in range(batch)}, k, 0.001, prompt)
     made.scrape(END)
-    cells = extended(WINDOW, made.series(), 60).cells
+    cells = extend(WINDOW, made.series(), 60).cells
     assert sum(cell.steps for cell in cells) == len(steps)
     assert sum(cell.seconds for cell in cells) == pytest.approx(len(steps) * 0.001)
     assert sum(cell.tokens for cell in cells) == sum(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, Series
-from speculative_operator.engines.vllm.telemetry import extended
+from speculative_operator.engines.vllm.telemetry import extend
 from speculative_operator.engines.vllm.tried import LABELS, NAMES
 
 NOW = 1_700_000_100.0
@@ -68,7 +68,7 @@ def grow(*values: float | None, one: Comparison = ONE, key: tuple[str, ...] = TH
 
 
 def compared(*tracks: Series) -> tuple[Comparison, ...]:
-    seen = extended(WINDOW, [told(), *tracks], 60)
+    seen = extend(WINDOW, [told(), *tracks], 60)
     assert seen == replace(TOLD, comparisons=seen.comparisons)
     return seen.comparisons
 
@@ -99,18 +99,18 @@ def test_pieces_of_joining_windows_join() -> None:
     tracks = [told(), *grow(1.0, 1.25, 2.0)]
     middle = START + 20
     parts = [replace(WINDOW, end=middle), replace(WINDOW, start=middle)]
-    found = [extended(part, tracks, 60).comparisons for part in parts]
+    found = [extend(part, tracks, 60).comparisons for part in parts]
     assert [one.tried.steps for (one,) in found] == [8, 24]
 
 
 def test_without_a_second_scrape_nothing_is_compared() -> None:
-    assert extended(WINDOW, [told((END - 4,)), *grow(None, None, 9)], 60) == TOLD
+    assert extend(WINDOW, [told((END - 4,)), *grow(None, None, 9)], 60) == TOLD
 
 
 def test_of_two_scrape_jobs_one_is_listened_to() -> None:
     tracks = [told(), *grow(4, 4.5, 5)]
     twice = [Series(t.name, {**t.labels, "job": job}, t.samples) for job in ("a", "b") for t in tracks]
-    assert extended(WINDOW, twice, 60).comparisons == (ONE,)
+    assert extend(WINDOW, twice, 60).comparisons == (ONE,)
 
 
 def test_cells_do_not_depend_on_comparisons_nor_these_on_cells() -> None:
@@ -121,9 +121,9 @@ def test_cells_do_not_depend_on_comparisons_nor_these_on_cells() -> None:
         for name, value in zip(names, (10.0, 0.5, 30.0, 60.0, 0.0), strict=True)
     ]  # fmt: skip
     broken = [track for track in cell if "tokens" not in track.name]
-    seen = extended(WINDOW, [told(), *cell, *grow(1, 2, 1)], 60)
+    seen = extend(WINDOW, [told(), *cell, *grow(1, 2, 1)], 60)
     assert ([one.steps for one in seen.cells], seen.comparisons) == ([20.0], ())
-    seen = extended(WINDOW, [told(), *broken, *grow(1, 1, 2)], 60)
+    seen = extend(WINDOW, [told(), *broken, *grow(1, 1, 2)], 60)
     assert (seen.cells, seen.comparisons) == ((), (ONE,))
 
 

@@ -63,18 +63,6 @@ WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
     ),
     ({"method": Method.MEDUSA, "source": None}, "spec.speculator.model", "SpecInvalid", ("medusa",)),
     (
-        {"method": Method.DRAFT_MODEL, "draft_tp": 1, "verifier": {"tensor_parallel_size": 4}},
-        "spec.speculator.tensorParallelSize",
-        "UnsupportedByEngine",
-        ("tensorParallelSize 1", "4"),
-    ),
-    (
-        {"draft_tp": 2, "verifier": {"tensor_parallel_size": 4}},
-        "spec.speculator.tensorParallelSize",
-        "UnsupportedByEngine",
-        ("1 or 4",),
-    ),
-    (
         {"method": Method.SUFFIX, "mode": Mode.STATIC, "schedule": TABLE},
         "spec.speculation.schedule",
         "UnsupportedByEngine",
@@ -92,7 +80,6 @@ WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
         "UnsupportedByEngine",
         ("dataParallelSize 2",),
     ),
-    ({"mode": Mode.STATIC}, "spec.speculation.numSpeculativeTokens", "SpecInvalid", ("Static", "numSpeculativeTokens")),
     ({"args": ("serve",)}, "spec.engine.args", "SpecInvalid", ("'serve'", "spec.verifier.model")),
     ({"args": ("--disable-log-stats",)}, "spec.engine.args", "SpecInvalid", ("--disable-log-stats", "mode: Static")),
     (

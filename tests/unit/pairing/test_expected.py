@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 from speculative_operator.domain.spec import Method, Speculator, Workload
-from speculative_operator.pairing.expected import even, expected, profiles
+from speculative_operator.pairing.expected import even, expect, profiles
 
 ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "dev" / "data" / "published" / "acceptance_profiles.csv"
@@ -19,7 +19,7 @@ OURS = ROOT / "operator" / "speculative_operator" / "pairing" / "data" / "accept
 def test_one_measurement_by_hand() -> None:
     """DSpark on Kimi-K3: one row of class code, K 7, read to three drafts."""
     (row,) = (one for one in profiles() if one.target == "Kimi-K3" and one.workload == "code")
-    found = expected(Speculator(Method.DSPARK), Workload.CODE, 3)
+    found = expect(Speculator(Method.DSPARK), Workload.CODE, 3)
     assert found is not None
     assert found.length == found.low == found.high == pytest.approx(1.0 + sum(row.survival[:3]))
     assert (found.k, found.profiles) == (3, 1)
@@ -29,7 +29,7 @@ def test_one_measurement_by_hand() -> None:
 def test_an_acceptance_measured_at_several_k_counts_once_at_the_nearest_above() -> None:
     """n-gram on Llama-3.1-8B: four data sets at K 1, 2, 3, 4, 5, 7 and 10."""
     rows = [one for one in profiles() if one.method == "ngram" and one.k == 7]
-    found = expected(Speculator(Method.NGRAM), Workload.MIXED, 6)
+    found = expect(Speculator(Method.NGRAM), Workload.MIXED, 6)
     assert found is not None
     lengths = [1.0 + sum(one.survival[:6]) for one in rows]
     assert found.profiles == len(rows) == 4
@@ -38,7 +38,7 @@ def test_an_acceptance_measured_at_several_k_counts_once_at_the_nearest_above() 
 
 def test_longer_drafts_and_friendlier_work_give_more() -> None:
     def length(method: Method, workload: Workload, k: int) -> float:
-        found = expected(Speculator(method), workload, k)
+        found = expect(Speculator(method), workload, k)
         assert found is not None
         return found.length
 
@@ -50,7 +50,7 @@ def test_longer_drafts_and_friendlier_work_give_more() -> None:
 
 def test_drafting_in_one_pass_has_figures_of_its_own_or_those_of_its_method() -> None:
     """P-EAGLE on gpt-oss-20b: 3.02 and 2.87 tokens at K 3 on code (vLLM blog 2026-03-13)."""
-    found = expected(Speculator(Method.EAGLE3, parallel_drafting=True), Workload.CODE, 3)
+    found = expect(Speculator(Method.EAGLE3, parallel_drafting=True), Workload.CODE, 3)
     assert found is not None
     assert (found.low, found.length, found.high) == pytest.approx((2.87, 2.945, 3.02))
 
@@ -67,7 +67,7 @@ def test_a_length_alone_gives_a_survival_of_that_length(length: float, k: int) -
     "method", [Method.DRAFT_MODEL, Method.MEDUSA, Method.SUFFIX, Method.MLP_SPECULATOR, Method.MTP]
 )
 def test_what_was_not_published_is_not_promised(method: Method) -> None:
-    assert expected(Speculator(method), Workload.MIXED, 3) is None
+    assert expect(Speculator(method), Workload.MIXED, 3) is None
 
 
 def test_the_profiles_are_sound_and_those_of_the_source() -> None:

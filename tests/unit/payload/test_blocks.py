@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speculative_operator.payload import speculative_blocks as module
-from speculative_operator.payload.speculative_blocks import DWELL, Blocks
+from speculative_operator.payload.speculative_blocks import DWELL, RETURN, Blocks
 
 ROWS = [(1, 4, 3), (5, 16, 2)]
 ALWAYS = 0.4
@@ -389,3 +389,39 @@ def test_whatever_comes_sums_are_those_of_whole_blocks(
             assert 0.01 * (1 + own) * number * 0.999 <= seconds <= 0.02 * (1 + own) * number * 1.001
             assert seconds * (first + 1) * 0.999 <= request_seconds <= seconds * (last + 1) * 1.001
     assert sum(figures[1][0] for figures in blocks.comparisons.values()) <= len(engine.verified)
+
+
+class TestADrafterThatRests:
+    """It must catch up with every request before it drafts again: what hovers at a threshold must not wake it."""
+
+    @staticmethod
+    def resting() -> Blocks:
+        blocks = Blocks()
+        blocks.put_in_force([(1, 50, 1), (51, 256, 0)], None, STEPS)
+        assert blocks.k_for(80) == 0
+        blocks.resting = True
+        return blocks
+
+    def test_a_load_that_hovers_at_the_threshold_does_not_wake_it(self) -> None:
+        blocks = self.resting()
+        assert {blocks.k_for(load) for load in [45] * 40 + [60] + [45] * 40 + [52] + [30] * 40} == {0}
+
+    def test_a_load_that_stays_below_does(self) -> None:
+        blocks = self.resting()
+        assert [blocks.k_for(45) for _ in range(RETURN)] == [0] * (RETURN - 1) + [1]
+
+    def test_few_requests_wake_it_at_once(self) -> None:
+        assert self.resting().k_for(20) == 1
+
+    def test_an_idle_engine_and_another_table_do(self) -> None:
+        blocks = self.resting()
+        blocks.idle()
+        assert blocks.k_for(45) == 1
+        blocks = self.resting()
+        blocks.put_in_force([(1, 90, 2), (91, 256, 0)], None, STEPS)
+        assert blocks.k_for(80) == 2
+
+    def test_one_that_has_missed_nothing_follows_the_table_as_ever(self) -> None:
+        blocks = self.resting()
+        blocks.resting = False
+        assert blocks.k_for(40) == 1

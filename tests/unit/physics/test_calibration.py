@@ -8,7 +8,7 @@ import pytest
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.physics.acceptance import expected_tokens, prior_survival
-from speculative_operator.physics.calibration import FITTED_WORKLOADS, calibrated, end_to_end_speedup
+from speculative_operator.physics.calibration import FITTED_WORKLOADS, calibrated_costs, end_to_end_speedup
 from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
 
 BATCHES = (1, 16, 64, 128)
@@ -24,7 +24,7 @@ PROMPT, OUTPUT = 1155.0, 211.0  # means of the Azure 2023 conversation trace
 
 
 def costs() -> StepCosts:
-    found = calibrated("hf://Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "NVIDIA-H100-80GB-HBM3")
+    found = calibrated_costs("hf://Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "NVIDIA-H100-80GB-HBM3")
     assert found is not None
     return found
 
@@ -98,5 +98,5 @@ def test_a_burst_of_drafts_saturates_where_no_drafts_would_not() -> None:
 
 
 def test_unknown_pairs_are_not_guessed() -> None:
-    assert calibrated("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "L4") is None
-    assert calibrated("nobody/none", "Qwen/Qwen3-0.6B", "H100-SXM") is None
+    assert calibrated_costs("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "L4") is None
+    assert calibrated_costs("nobody/none", "Qwen/Qwen3-0.6B", "H100-SXM") is None

@@ -19,8 +19,8 @@ QWEN = PairFacts(
 def test_capacity_is_what_the_weights_leave() -> None:
     room = 80e9 * 0.9 - 3e9 - 2 * 8190735360
     assert kv_tokens(QWEN, with_speculator=False) == int(room / 147456)
-    with_drafter = room - 2 * 596049920
-    assert kv_tokens(QWEN, with_speculator=True) == int(with_drafter / (147456 + 114688))
+    with_speculator = room - 2 * 596049920
+    assert kv_tokens(QWEN, with_speculator=True) == int(with_speculator / (147456 + 114688))
 
 
 def test_a_head_holds_little_and_a_lookup_nothing() -> None:

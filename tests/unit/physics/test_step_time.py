@@ -16,7 +16,7 @@ from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.efficiency import FITTED
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, padded, roofline, step_seconds
+from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, pad, roofline, step_seconds
 
 DATA = Path(__file__).parents[3] / "dev" / "data" / "published"
 UNIT = StepCosts(
@@ -179,8 +179,8 @@ GRAPHS = dataclasses.replace(FIXED, capture_sizes=(1, 2, 4, 8, 16, 32), capture_
 def test_decoded_tokens_count_as_the_next_captured_size(tokens: list[int]) -> None:
     asked = np.array(tokens, dtype=float)
     expected = [next((size for size in GRAPHS.capture_sizes if size >= n), n) for n in tokens]
-    assert padded(GRAPHS, asked).tolist() == expected
-    assert padded(FIXED, asked).tolist() == tokens
+    assert pad(GRAPHS, asked).tolist() == expected
+    assert pad(FIXED, asked).tolist() == tokens
 
 
 def test_steps_climb_stairs_where_sizes_are_known() -> None:

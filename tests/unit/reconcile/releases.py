@@ -10,14 +10,14 @@ from tests.unit.reconcile.worlds import template
 from speculative_operator.domain import names
 from speculative_operator.engines.vllm import adapter
 from speculative_operator.reconcile import desired
+from speculative_operator.reconcile.desired import render_again
 from speculative_operator.reconcile.tables import TRYING_FILE
-from speculative_operator.render import render_again
 from speculative_operator.render.hashing import digest, hashed
 
 
 def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
-    def rendered(inp: Any) -> tuple[dict[str, Any], ...]:
-        manifests = render_again(inp)
+    def rendered(inp: Any, memo: Any) -> tuple[Any, ...]:
+        manifests: tuple[Any, ...] = render_again(inp, memo)
         for one in manifests:
             if one["kind"] == "Deployment":
                 template(one)["spec"]["containers"][0]["args"].append(flag)

@@ -13,9 +13,10 @@ from speculative_operator.api.status import Status
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import EngineSettings, Mode, OffPolicy, Speculation
+from speculative_operator.domain.spec import EngineSettings, EngineType, Mode, OffPolicy, Speculation
 from speculative_operator.engines.base import Notice
-from speculative_operator.engines.vllm.adapter import VllmEngine
+from speculative_operator.engines.registry import ENGINES
+from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.found import CERTAIN_SECONDS, acceptance, same_release
 from speculative_operator.reconcile.status import should_write
@@ -340,7 +341,8 @@ def test_each_new_warning_is_one_event(reason: Reason, kind: str) -> None:
 
 def test_what_the_adapter_has_to_say_is_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Notice] = [Notice(Reason.LOSSY, "acceptance is relaxed"), Notice(Reason.ENGINE_UNMAINTAINED, "old")]
-    monkeypatch.setattr(VllmEngine, "notices", lambda self, spec: tuple(said))
+    speaking = replace(ENGINE, notices=lambda spec: tuple(said))
+    monkeypatch.setitem(ENGINES, EngineType.VLLM, speaking)
     cluster = Cluster(spec=MINE)
     outcome = cluster.tick()
     assert [one["reason"] for one in cluster.status["warnings"]] == ["LossyAcceptance", "EngineUnmaintained"]

@@ -44,7 +44,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.found import asked
+from speculative_operator.reconcile.found import engine_as_asked
 from speculative_operator.render import Capabilities
 
 HUB = ModelSource(Scheme.HF, "Qwen/Qwen3-8B")
@@ -116,6 +116,14 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "rollout_window": (DailyWindow(120, 300),),
     "accept": ("0123abcd",),
     "target": (Target.DEPLOYMENT,),
+    "inference_service.display_name": ("Granite",),
+    "inference_service.description": ("Answers",),
+    "inference_service.exposed": (True,),
+    "inference_service.authenticated": (True,),
+    "inference_service.connection": ("registry",),
+    "inference_service.hardware_profile": ("gpu",),
+    "inference_service.hardware_profile_namespace": ("shared",),
+    "inference_service.queue": ("team-a",),
     "template": ({"spec": {"priorityClassName": "high"}}, {"metadata": {"annotations": {"a": "b"}}}),
     "adopt": ("today",),
     "auto_speculator": (True,),
@@ -225,8 +233,8 @@ def test_one_hash_means_one_template(base: str) -> None:
 
 
 def test_so_it_does_where_pods_were_found_to_read_no_table() -> None:
-    found = {"engine": {"asked": asked(SPEC), "version": "0.32.0", "live": False, "fallback": True}}
-    specs = (one for one in edits(SPEC) if asked(one) == asked(SPEC))
+    found = {"engine": {"asked": engine_as_asked(SPEC), "version": "0.32.0", "live": False, "fallback": True}}
+    specs = (one for one in edits(SPEC) if engine_as_asked(one) == engine_as_asked(SPEC))
     assert one_each(specs, capabilities=ABLE, status=found) > 40
 
 

@@ -29,7 +29,7 @@ from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import Pin
-from speculative_operator.domain.jobs import Progress, Purpose, encoded
+from speculative_operator.domain.jobs import Progress, Purpose, encode
 from speculative_operator.domain.spec import (
     Cache,
     Check,
@@ -77,7 +77,7 @@ RUNS: dict[str, Any] = {"state": {"running": {}}}
 
 
 def failed(reason: str, message: str, **more: Any) -> dict[str, Any]:
-    words = encoded({"error": {"reason": reason, "message": message, **more}})
+    words = encode({"error": {"reason": reason, "message": message, **more}})
     end = {"terminated": {"exitCode": 3, "reason": "Error", "message": words}}
     return {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, "lastState": end}
 
@@ -429,7 +429,7 @@ def test_a_pair_on_its_way_leaves_pods_as_they_are_and_rolls_once() -> None:
 
 
 def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() -> None:
-    from speculative_operator.reconcile.effective import pinned
+    from speculative_operator.reconcile.effective import pin_models
     from speculative_operator.reconcile.records import Known
     from speculative_operator.render.bringing import bringing
     from speculative_operator.render.inputs import RenderInput
@@ -443,8 +443,8 @@ def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() ->
         assert found is not None
         return found.containers
 
-    hard = pinned(spec, known, NODE.place).told.without_drafter()
-    off = pinned(replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF)), known, NODE.place).told
+    hard = pin_models(spec, known, NODE.place).told.without_speculator()
+    off = pin_models(replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF)), known, NODE.place).told
     assert containers(hard) == containers(off)
     assert "--speculator" not in containers(off)[0]["args"]
     assert SIZES[VERIFIER] == off.weights.bytes

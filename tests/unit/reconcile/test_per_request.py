@@ -27,7 +27,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
-from speculative_operator.reconcile.caps import per_request, unused
+from speculative_operator.reconcile.caps import per_request, unused_notices
 from speculative_operator.reconcile.found import CERTAIN_SECONDS, acceptance
 from speculative_operator.reconcile.status import should_write
 
@@ -195,7 +195,7 @@ def test_it_waits_with_the_table_while_pods_run_without_a_drafter(tuner: Tuner) 
 def test_where_it_is_in_force(spec: DeploymentSpec) -> None:
     knobs = engine_for(spec).knobs(spec)
     assert per_request(spec, knobs)
-    assert unused(spec, knobs) == ()
+    assert unused_notices(spec, knobs) == ()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_where_it_is_in_force(spec: DeploymentSpec) -> None:
 def test_where_it_is_not_a_warning_says_why(spec: DeploymentSpec, word: str) -> None:
     knobs = engine_for(spec).knobs(spec)
     assert not per_request(spec, knobs)
-    (notice,) = unused(spec, knobs)
+    (notice,) = unused_notices(spec, knobs)
     assert notice.reason is Reason.PER_REQUEST_UNUSED
     assert word in notice.message
     assert "remove perRequest" in notice.message
@@ -229,4 +229,4 @@ def test_where_it_is_not_a_warning_says_why(spec: DeploymentSpec, word: str) -> 
 
 @pytest.mark.parametrize("spec", [with_mode(CAPPED, mode=Mode.OFF), replace(CAPPED, speculator=None), SPEC])
 def test_no_warning_where_there_are_no_drafts_or_no_wish(spec: DeploymentSpec) -> None:
-    assert unused(spec, engine_for(spec).knobs(spec)) == ()
+    assert unused_notices(spec, engine_for(spec).knobs(spec)) == ()

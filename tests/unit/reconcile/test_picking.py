@@ -20,6 +20,7 @@ from tests.unit.reconcile.worlds import observed
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
     Cache,
@@ -461,13 +462,12 @@ def test_a_pick_that_pods_run_by_is_not_dropped_for_what_a_later_release_finds(m
         return refused
 
     monkeypatch.setattr(verdicts, "judge", stricter)
-    verdicts._verdicts.clear()
+    cluster.memo = Memo()
     for _ in range(3):
         cluster.tick()
     assert cluster.deployment == deployment
     assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")
     assert condition(cluster, "PairCompatible") == ("False", "PairMismatch")
-    verdicts._verdicts.clear()
 
 
 def test_the_tuner_goes_on_with_a_pick() -> None:

@@ -78,15 +78,15 @@ def world(pod: Any, allowed: tuple[str, ...] = (), **more: Any) -> Any:
 
 @pytest.mark.parametrize(("privilege", "pod"), BEYOND, ids=lambda value: str(value)[:60])
 def test_each_is_refused_by_its_name_and_allowed_by_it(privilege: Privilege, pod: dict[str, Any]) -> None:
-    (condition,) = privileges.refused(world(pod))
+    (condition,) = privileges.refusals(world(pod))
     assert condition.reason == "SpecInvalid"
     assert condition.message.startswith("spec.template.spec.")
     for word in (f"add {privilege} to the setting SPECULATIVE_TEMPLATE_PRIVILEGES", "remove it"):
         assert word in condition.message
-    assert privileges.refused(world(pod, (privilege.value,))) == ()
-    assert privileges.refused(world(pod, (EVERY,))) == ()
+    assert privileges.refusals(world(pod, (privilege.value,))) == ()
+    assert privileges.refusals(world(pod, (EVERY,))) == ()
     others = tuple(one.value for one in Privilege if one is not privilege)
-    assert privileges.refused(world(pod, others)) == (condition,)
+    assert privileges.refusals(world(pod, others)) == (condition,)
 
 
 def test_every_privilege_has_an_example() -> None:
@@ -95,22 +95,22 @@ def test_every_privilege_has_an_example() -> None:
 
 @pytest.mark.parametrize("pod", WITHIN, ids=lambda pod: next(iter(pod)))
 def test_what_the_level_baseline_admits_is_not_refused(pod: dict[str, Any]) -> None:
-    assert privileges.refused(world(pod)) == ()
+    assert privileges.refusals(world(pod)) == ()
 
 
 def test_an_annotation_that_takes_the_profile_away() -> None:
     key = "container.apparmor.security.beta.kubernetes.io/engine"
     spec = replace(SPEC, template={"metadata": {"annotations": {key: "unconfined"}}})
-    (condition,) = privileges.refused(Cluster(spec=spec).world())
+    (condition,) = privileges.refusals(Cluster(spec=spec).world())
     assert key in condition.message
 
 
 @pytest.mark.parametrize("odd", [7, "x", [1], {"a": 1}, [{"name": "engine", "securityContext": [], "ports": {"a": 1}}]])
 def test_odd_templates_are_read_without_a_failure(odd: Any) -> None:
     for part in ("containers", "volumes", "securityContext", "hostNetwork"):
-        privileges.refused(world({part: odd}))
-    privileges.refused(world(odd))
-    privileges.refused(world({"containers": [{"name": "engine", "image": 1.5}]}))
+        privileges.refusals(world({part: odd}))
+    privileges.refusals(world(odd))
+    privileges.refusals(world({"containers": [{"name": "engine", "image": 1.5}]}))
 
 
 def test_folders_of_nodes_are_bounded_where_the_operator_says_so() -> None:
@@ -119,7 +119,7 @@ def test_folders_of_nodes_are_bounded_where_the_operator_says_so() -> None:
 
     def told(*folders: str) -> tuple[str, ...]:
         able = Capabilities(node_folders=folders)
-        return tuple(one.message for one in privileges.refused(Cluster(spec=spec, capabilities=able).world()))
+        return tuple(one.message for one in privileges.refusals(Cluster(spec=spec, capabilities=able).world()))
 
     assert told() == told("/mnt") == told("/mnt/models") == told("/data", "/mnt/models") == ()
     (message,) = told("/mnt/model", "/mnt/models/deeper")
@@ -130,4 +130,4 @@ def test_folders_of_nodes_are_bounded_where_the_operator_says_so() -> None:
 def test_what_the_operator_renders_by_itself_is_no_privilege() -> None:
     cluster = Cluster(spec=SPEC)
     cluster.settle()
-    assert privileges.asked(served(cluster.children["Deployment", "demo"])["spec"]["template"]) == ()
+    assert privileges.privileges_of(served(cluster.children["Deployment", "demo"])["spec"]["template"]) == ()

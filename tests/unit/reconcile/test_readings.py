@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from speculative_operator.domain import names
 from speculative_operator.reconcile.pods import first_trouble, read_pods
 from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
-from speculative_operator.reconcile.rollout import read_rollout, scaled_elsewhere
+from speculative_operator.reconcile.rollout import has_other_scaler, read_rollout
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -127,7 +127,7 @@ def test_a_stalled_rollout_says_so() -> None:
 )
 def test_an_autoscaler_is_told_from_a_hand(manager: str, subresource: str, field: str, expected: bool) -> None:
     entry = {"manager": manager, "subresource": subresource, "fieldsV1": {"f:spec": {field: {}}}}
-    assert scaled_elsewhere({"metadata": {"managedFields": [entry]}}) is expected
+    assert has_other_scaler({"metadata": {"managedFields": [entry]}}) is expected
 
 
 @given(value=ANYTHING, path=st.lists(st.text(max_size=4), max_size=3))
@@ -143,4 +143,4 @@ def test_reading_never_fails(value: Any, path: list[str]) -> None:
 def test_pods_and_deployments_of_any_shape_are_read(value: dict[str, Any]) -> None:
     read_pods([value])
     read_rollout(value, 2)
-    scaled_elsewhere(value)
+    has_other_scaler(value)

@@ -13,7 +13,7 @@ from speculative_operator.api.status import Pair
 from speculative_operator.domain.artifact import ModelFacts, Pin, WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme, Speculator, Weights
-from speculative_operator.reconcile.effective import pinned, standing
+from speculative_operator.reconcile.effective import former_pair, pin_models
 from speculative_operator.reconcile.formats import duration, size
 from speculative_operator.reconcile.records import (
     Failure,
@@ -22,11 +22,11 @@ from speculative_operator.reconcile.records import (
     blank,
     following,
     keys,
-    packed,
+    pack,
     read,
-    unpacked,
+    to_status,
+    unpack,
     wanted_of,
-    written,
 )
 from speculative_operator.render.labels import pair_hash
 
@@ -36,7 +36,7 @@ KNOWN = Known(*FACTS)
 
 def whole() -> Record:
     record = blank(wanted_of(PAIRED), PAIRED).with_facts(*FACTS, NOW)
-    adopted = packed(replace(KNOWN, drafter=PAIRED.speculator, adopted=True))
+    adopted = pack(replace(KNOWN, drafter=PAIRED.speculator, adopted=True))
     failure = Failure(Reason.SOURCE_UNREACHABLE, "no answer", NOW, "uid-7")
     return replace(
         record, facts=adopted, hash="0123456789", verdict="Compatible", repin="again", cache="models",
@@ -45,7 +45,7 @@ def whole() -> Record:
 
 
 def test_a_record_comes_back_whole() -> None:
-    block = written(whole())
+    block = to_status(whole())
     assert read(block) == whole()
     Pair.model_validate(block)
     known = read(block).known
@@ -68,7 +68,7 @@ DRAFTERS = st.builds(
 @given(drafter=st.none() | DRAFTERS, adopted=st.booleans(), speculator=st.booleans())
 def test_what_was_read_comes_back_whole(drafter: Speculator | None, adopted: bool, speculator: bool) -> None:
     known = Known(FACTS[0], FACTS[1] if speculator else None, drafter if adopted else None, adopted)
-    found = unpacked(packed(known))
+    found = unpack(pack(known))
     assert found is not None
     assert found == replace(known, verifier=found.verifier, speculator=found.speculator)
     assert [facts.to_json() for facts in found.models] == [facts.to_json() for facts in known.models]
@@ -79,14 +79,14 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = st.sampled_from([*written(whole()), "verifierPin", "speculatorPin", "failure"])
+FIELDS = st.sampled_from([*to_status(whole()), "verifierPin", "speculatorPin", "failure"])
 
 
 @settings(max_examples=150, deadline=None)
 @given(changes=st.dictionaries(FIELDS, JSON, max_size=4))
 def test_garbled_blocks_read_as_nothing_known(changes: dict[str, Any]) -> None:
-    record = read({**written(whole()), **changes})
-    block = written(record)
+    record = read({**to_status(whole()), **changes})
+    block = to_status(record)
     if not record.verifier:
         assert block == {}
         return
@@ -96,8 +96,8 @@ def test_garbled_blocks_read_as_nothing_known(changes: dict[str, Any]) -> None:
 
 @given(st.text(max_size=60))
 def test_garbled_facts_are_none(text: str) -> None:
-    assert unpacked(text) is None
-    assert unpacked(f"z:{text}") is None
+    assert unpack(text) is None
+    assert unpack(f"z:{text}") is None
 
 
 def test_a_record_covers_less_than_it_holds_but_never_more() -> None:
@@ -117,7 +117,7 @@ def test_a_checkpoint_named_twice_is_one_source() -> None:
 
 
 def test_folders_in_use_are_those_of_both_pairs_and_of_the_one_before() -> None:
-    status = {"pair": written(whole()), "nextPair": {"previous": ["0" * 16, 7]}}
+    status = {"pair": to_status(whole()), "nextPair": {"previous": ["0" * 16, 7]}}
     assert keys(status) == {FACTS[0].pin.key, FACTS[1].pin.key, "fedcba9876543210", "0" * 16}
     assert keys({"pair": "nonsense"}) == frozenset()
 
@@ -159,12 +159,12 @@ def pin(scheme: Scheme, location: str, resolved: str) -> ModelFacts:
 )  # fmt: skip
 def test_what_engines_are_told(source: ModelSource, found: ModelFacts, claim: str, told: ModelSource) -> None:
     spec = replace(PAIRED, verifier=replace(PAIRED.verifier, source=source), speculator=None)
-    effective = pinned(spec, Known(found, None), claim)
+    effective = pin_models(spec, Known(found, None), claim)
     assert effective.told.verifier.source == told
     assert effective.named == spec
     assert effective.told.weights.bytes == 30
     other = replace(found, pin=replace(found.pin, resolved="sha256:2"))
-    assert pair_hash(pinned(spec, Known(other, None), claim).told) != pair_hash(effective.told)
+    assert pair_hash(pin_models(spec, Known(other, None), claim).told) != pair_hash(effective.told)
 
 
 def test_a_pair_that_runs_is_known_with_the_way_it_drafts() -> None:
@@ -172,10 +172,10 @@ def test_a_pair_that_runs_is_known_with_the_way_it_drafts() -> None:
     known = record.known
     assert known is not None
     other = replace(PAIRED, speculator=Speculator(Method.NGRAM), weights=Weights(repin="x"))
-    held = standing(other, known, record.asked, "")
+    held = former_pair(other, known, record.asked, "")
     assert held is not None
-    assert pair_hash(held.told) == pair_hash(pinned(PAIRED, KNOWN, "").told)
-    assert standing(other, KNOWN, record.asked, "") is None, "no pod was made of it yet"
+    assert pair_hash(held.told) == pair_hash(pin_models(PAIRED, KNOWN, "").told)
+    assert former_pair(other, KNOWN, record.asked, "") is None, "no pod was made of it yet"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +198,6 @@ def test_durations(seconds: float, text: str) -> None:
 def test_a_drafter_that_was_removed_leaves_the_pods_of_mode_off(place: str) -> None:
     """A user who sets mode Off then replaces none, however large the drafter is: the budget of a start is by bytes."""
     spec = replace(PAIRED, speculation=replace(PAIRED.speculation, mode=Mode.OFF))
-    removed, off = pinned(PAIRED, KNOWN, place).told.without_drafter(), pinned(spec, KNOWN, place).told
+    removed, off = pin_models(PAIRED, KNOWN, place).told.without_speculator(), pin_models(spec, KNOWN, place).told
     assert removed == off
-    assert 0 < removed.weights.bytes < pinned(PAIRED, KNOWN, place).told.weights.bytes
+    assert 0 < removed.weights.bytes < pin_models(PAIRED, KNOWN, place).told.weights.bytes

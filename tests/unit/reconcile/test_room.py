@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speculative_operator.reconcile.room import Need, asked_by, fits, is_large_enough, may_run_on, most, need_of
+from speculative_operator.reconcile.room import Need, fits, is_large_enough, may_run_on, most, need_of, request_of
 
 GPU = "nvidia.com/gpu"
 Json = dict[str, Any]
@@ -109,7 +109,7 @@ def test_a_node_with_as_many_pods_as_it_may_have_is_full() -> None:
 
 
 def test_what_a_pod_asks_for_is_counted_as_the_scheduler_does() -> None:
-    found = asked_by(
+    found = request_of(
         template(
             container(cpu=2), container(cpu="500m"),
             initContainers=[container(cpu=3), {**container(cpu=1), "restartPolicy": "Always"}],
@@ -118,7 +118,7 @@ def test_what_a_pod_asks_for_is_counted_as_the_scheduler_does() -> None:
     )  # fmt: skip
     assert found is not None
     assert found["cpu"] == Decimal("4.25"), "the first init container beside the one that stays, and the overhead"
-    both = asked_by(template({"resources": {"limits": {"cpu": 8}, "requests": {"cpu": 1}}}))
+    both = request_of(template({"resources": {"limits": {"cpu": 8}, "requests": {"cpu": 1}}}))
     assert both is not None
     assert both["cpu"] == 1
 

@@ -14,7 +14,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.conditions import stamped, timestamp
+from speculative_operator.reconcile.conditions import stamp, timestamp
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.status import should_write
 
@@ -115,12 +115,12 @@ def condition(status: Truth, message: str = "m") -> Condition:
 
 
 def test_transition_time_moves_with_the_status_only() -> None:
-    (first,) = stamped([condition(Truth.FALSE)], {}, 1, 1_800_000_000.0)
+    (first,) = stamp([condition(Truth.FALSE)], {}, 1, 1_800_000_000.0)
     assert first["lastTransitionTime"] == "2027-01-15T08:00:00Z"
-    (second,) = stamped([condition(Truth.FALSE, "other")], {"conditions": [first]}, 2, 1_800_000_060.0)
+    (second,) = stamp([condition(Truth.FALSE, "other")], {"conditions": [first]}, 2, 1_800_000_060.0)
     assert second["lastTransitionTime"] == first["lastTransitionTime"]
     assert (second["message"], second["observedGeneration"]) == ("other", 2)
-    (third,) = stamped([condition(Truth.TRUE)], {"conditions": [second]}, 2, 1_800_000_060.0)
+    (third,) = stamp([condition(Truth.TRUE)], {"conditions": [second]}, 2, 1_800_000_060.0)
     assert third["lastTransitionTime"] == "2027-01-15T08:01:00Z"
 
 
@@ -264,9 +264,9 @@ def test_a_guard_is_a_warning() -> None:
     ("text", "expected"),
     [
         (formats.share(0.6131), "61.3%"),
-        (formats.signed(38.24), "+38.2%"),
-        (formats.signed(-3.0), "-3.0%"),
-        (formats.signed(0.0), "+0.0%"),
+        (formats.signed_percent(38.24), "+38.2%"),
+        (formats.signed_percent(-3.0), "-3.0%"),
+        (formats.signed_percent(0.0), "+0.0%"),
         (formats.milliseconds(0.00981), "9.81ms"),
         (formats.milliseconds(0.1234), "123ms"),
         (formats.milliseconds(1.5), "1500ms"),
@@ -274,7 +274,7 @@ def test_a_guard_is_a_warning() -> None:
         (formats.number(40.04), "40.0"),
         (formats.money(0.0015204), "0.00152"),
         (formats.share(float("nan")), ""),
-        (formats.signed(float("inf")), ""),
+        (formats.signed_percent(float("inf")), ""),
         (formats.milliseconds(None), ""),
         (formats.milliseconds(-1.0), ""),
         (formats.money(-1.0), ""),

@@ -12,6 +12,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
@@ -26,7 +27,7 @@ from speculative_operator.domain.spec import (
     Verifier,
 )
 from speculative_operator.reconcile.room import Room
-from speculative_operator.reconcile.tables import mounted
+from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
@@ -66,6 +67,7 @@ class Cluster:
     leaving: Mapping[str, Memory] = field(default_factory=dict)
     now: float = NOW
     uids: int = 0
+    memo: Memo = field(default_factory=Memo)
     room: Room | None = Room.FREE
     """What is found where a tick asks whether one more pod fits."""
     upgraded: bool = False
@@ -82,6 +84,7 @@ class Cluster:
             "capabilities": self.capabilities,
             "problems": self.problems,
             "leaving": self.leaving,
+            "memo": self.memo,
         }
         return World(**(values | change))
 
@@ -150,6 +153,10 @@ class Cluster:
             new["metadata"]["generation"] = old["metadata"].get("generation", 1) + int(changed)
             if "status" in old:
                 new["status"] = old["status"]
+            if "replicas" not in manifest.get("spec", {"replicas": 1}) and "managedFields" in old["metadata"]:
+                # As in server-side apply: what another writer holds too stays as that one has it.
+                new["spec"]["replicas"] = old["spec"]["replicas"]
+                new["metadata"]["managedFields"] = old["metadata"]["managedFields"]
         if manifest["kind"] == "Deployment" and (old is None or template(old) != template(new)):
             self.templates += 1
         self.children[key] = new
@@ -180,7 +187,7 @@ class Cluster:
     def config(self, volume: str) -> tuple[str, str]:
         """Kind and name of the ConfigMap that the Deployment's template mounts so; of none that exists where it mounts
         none."""
-        return "ConfigMap", mounted(template(self.children["Deployment", "demo"])).get(volume, f"no-{volume}")
+        return "ConfigMap", configs_of(template(self.children["Deployment", "demo"])).get(volume, f"no-{volume}")
 
     def condition(self, kind: str) -> dict[str, Any]:
         return next(one for one in self.status["conditions"] if one["type"] == kind)

@@ -82,6 +82,14 @@ def test_without_payload_no_config_maps() -> None:
     assert {kind for kind, _ in by_kind(STATIC)} == {"Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"}
 
 
+def test_the_users_own_image_is_not_looked_for_in_a_mirror() -> None:
+    mirrored = replace(INPUT, capabilities=Capabilities(engine_registry="mirror.example/hub"))
+    assert engine(mirrored)["image"] == "mirror.example/hub/vllm/vllm-openai:v0.32.0"
+    own = replace(SPEC, engine=EngineSettings(image="registry.example/vllm:1"))
+    container = replace(CONTAINER, image="registry.example/vllm:1")
+    assert engine(replace(mirrored, spec=own, container=container))["image"] == "registry.example/vllm:1"
+
+
 def test_pod_monitor_only_where_served() -> None:
     assert ("PodMonitor", "demo") in by_kind(replace(INPUT, capabilities=Capabilities(pod_monitor=True)))
 

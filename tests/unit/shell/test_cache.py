@@ -344,3 +344,13 @@ def test_in_any_order_the_newest_version_of_a_uid_stays(events: list[tuple[bool,
 def test_versions_that_are_not_numbers_count_as_new_when_they_differ() -> None:
     assert newer({"metadata": {"resourceVersion": "b"}}, {"metadata": {"resourceVersion": "c"}})
     assert not newer({"metadata": {"resourceVersion": "b"}}, {"metadata": {"resourceVersion": "b"}})
+
+
+def test_pods_are_read_at_the_port_that_they_name() -> None:
+    cache, there = Cache(), pod()
+    there["spec"] = {"containers": [{"name": "x"}, {"ports": [{"name": "http", "containerPort": 8080}]}]}
+    there["status"]["podIP"] = "10.0.0.1"
+    cache.put(owner())
+    cache.put(there)
+    (found,) = cache.addresses([KEY]).values()
+    assert (found, found.port) == (("10.0.0.1",), 8080)

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.shell.fakeapi import FakeApi, FaultError
 
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import Phase, Progress, Purpose, encoded, progress_line
+from speculative_operator.domain.jobs import Phase, Progress, Purpose, encode, progress_line
 from speculative_operator.shell import jobs as shell_jobs
 from speculative_operator.shell.cache import Snapshot
 from speculative_operator.shell.jobs import Jobs, job_seen
@@ -55,16 +55,16 @@ def test_a_job_at_work_is_running_and_its_label_and_annotation_say_what_it_is_fo
 
 
 def test_the_last_words_are_the_result_of_success_and_of_failure() -> None:
-    good = job_seen(job("Complete"), [ended(message=encoded(FACTS))], NOW)
+    good = job_seen(job("Complete"), [ended(message=encode(FACTS))], NOW)
     assert (good.phase, good.result, good.trouble) == (Phase.SUCCEEDED, FACTS, "")
     error = {"error": {"reason": "SourceForbidden"}}
-    bad = job_seen(job("Failed"), [ended(1, encoded(error))], NOW)
+    bad = job_seen(job("Failed"), [ended(1, encode(error))], NOW)
     assert (bad.phase, bad.result) == (Phase.FAILED, error)
 
 
 def test_of_several_attempts_the_newest_speaks_and_a_silent_one_leaves_it_to_an_older() -> None:
-    first = ended(1, encoded({"error": {"n": 1}}), name="a", at=LONG_AGO)
-    second = ended(1, encoded({"error": {"n": 2}}), name="b", at=LATER)
+    first = ended(1, encode({"error": {"n": 1}}), name="a", at=LONG_AGO)
+    second = ended(1, encode({"error": {"n": 2}}), name="b", at=LATER)
     assert job_seen(job("Failed"), [first, second], NOW).result == {"error": {"n": 2}}
     assert job_seen(job("Failed"), [second, first], NOW).result == {"error": {"n": 2}}
     killed = ended(137, reason="OOMKilled", name="b", at=LATER)
@@ -73,7 +73,7 @@ def test_of_several_attempts_the_newest_speaks_and_a_silent_one_leaves_it_to_an_
 
 def test_words_between_restarts_of_one_pod_are_heard() -> None:
     waiting = pod("Failed", waiting={"reason": "CrashLoopBackOff"})
-    message = encoded({"error": {"n": 1}})
+    message = encode({"error": {"n": 1}})
     waiting["status"]["containerStatuses"][0]["lastState"] = {"terminated": {"exitCode": 1, "message": message}}
     assert job_seen(job("Failed"), [waiting], NOW).result == {"error": {"n": 1}}
 
@@ -122,7 +122,7 @@ def unschedulable() -> dict[str, Any]:
         (pod("Pending", waiting={}), ""),
         (pod(running={}), ""),
         (ended(137, reason="OOMKilled"), "OOMKilled, exit code 137"),
-        (ended(1, encoded({"error": {"message": "hf://a/b is gated"}})), "hf://a/b is gated"),
+        (ended(1, encode({"error": {"message": "hf://a/b is gated"}})), "hf://a/b is gated"),
         ({**pod("Failed"), "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"}}, "Evicted: disk"),
     ],
 )
@@ -189,7 +189,7 @@ async def test_only_running_downloads_are_listened_to(api: FakeApi, kube: Kube) 
     looking = Jobs(kube, Clock())
     await looking.seen(snapshot(job(purpose="inspect"), pods=(pod(running={}),)), NOW)
     await looking.seen(snapshot(job(), pods=(pod("Pending", waiting={}),)), NOW)
-    await looking.seen(snapshot(job("Complete"), pods=(ended(message=encoded(FACTS)),)), NOW)
+    await looking.seen(snapshot(job("Complete"), pods=(ended(message=encode(FACTS)),)), NOW)
     assert reads(api) == 0
 
 

@@ -177,7 +177,6 @@ async def test_no_credentials_say_what_was_tried(monkeypatch: pytest.MonkeyPatch
         await Kube(Settings(), Telemetry()).start()
     monkeypatch.delenv("KUBECONFIG")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(LoginError, match="ServiceAccount"):
         await Kube(Settings(), Telemetry()).start()
 

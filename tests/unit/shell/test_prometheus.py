@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import time
@@ -254,9 +255,67 @@ def test_the_token_is_read_for_each_request(server: PrometheusServer, tmp_path: 
     assert [headers["Authorization"] for headers in server.headers] == ["Bearer first", "Bearer second"]
 
 
+def login(folder: Path, password: bytes) -> dict[str, Any]:
+    """Settings with user and password of a folder."""
+    (folder / "username").write_text("operator\n")
+    (folder / "password").write_bytes(password)
+    return {"prometheus_basic_auth_folder": str(folder)}
+
+
+def test_an_answer_that_repeats_what_was_sent_tells_nobody(server: PrometheusServer, tmp_path: Path) -> None:
+    """In plain text, or in the header, wherever the message is cut off."""
+    sent = base64.b64encode(b"operator:hunter22")
+    server.answer = lambda handler: send(handler, 403, b"hunter22 / Basic " + sent + b" " * 233 + b"hunter22")
+    message = gap(client(server, **login(tmp_path, b"hunter22\n")).fetch("a", NOW)).message
+    assert "*** / Basic ***" in message
+    assert not any(part in message for part in ("hun", sent.decode()[:8]))
+
+
+def test_a_password_that_is_a_word_does_not_garble_messages(server: PrometheusServer, tmp_path: Path) -> None:
+    server.answer = lambda handler: send(handler, 500, b"internal error")
+    assert "internal error" in gap(client(server, **login(tmp_path, b"error")).fetch("a", NOW)).message
+
+
+def test_user_and_password_are_sent_as_utf_8(server: PrometheusServer, tmp_path: Path) -> None:
+    assert client(server, **login(tmp_path, "€uro".encode())).fetch("a", NOW) == Answer()
+    assert server.headers[0]["Authorization"] == f"Basic {base64.b64encode('operator:€uro'.encode()).decode()}"
+
+
+@pytest.mark.parametrize("secret", [b"\xff\xfes\x00e\x00c\x00", "€uro".encode(), b"two\nlines"])
+def test_a_token_that_cannot_be_sent_is_a_gap_without_it(
+    server: PrometheusServer, tmp_path: Path, secret: bytes
+) -> None:
+    (tmp_path / "token").write_bytes(secret)
+    found = gap(client(server, prometheus_token_file=str(tmp_path / "token")).fetch("a", NOW))
+    assert found.reason is Reason.PROMETHEUS_ERROR
+    assert "the token file" in found.message
+    assert not any(part in found.message for part in ("euro", "€", "two", "0xff"))
+
+
+def test_a_password_that_cannot_be_read_is_a_gap_without_it(server: PrometheusServer, tmp_path: Path) -> None:
+    found = gap(client(server, **login(tmp_path, b"\xffsecret")).fetch("a", NOW))
+    assert found.reason is Reason.PROMETHEUS_ERROR
+    assert "password is not UTF-8" in found.message
+    assert not any(part in found.message for part in ("0xff", "secret"))
+
+
 def test_a_missing_ca_file_is_a_gap(server: PrometheusServer) -> None:
     settings = Settings(prometheus_url="https://127.0.0.1:1", prometheus_ca_file="/nonexistent/ca.crt")
     assert gap(Asking(Prometheus(settings)).fetch("a", NOW)).reason is Reason.PROMETHEUS_ERROR
+
+
+def test_a_proxy_takes_user_and_password_from_its_url(
+    server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which a Secret holds, in the variable that pod.extraEnv sets; refused, it is told where they go."""
+    monkeypatch.setenv("SPECULATIVE_PROMETHEUS_PROXY", server.url.replace("://", "://operator:secret@"))
+    found = Asking(Prometheus(Settings(prometheus_url="http://prometheus.example")))
+    assert found.fetch("a", NOW) == Answer()
+    wanted = f"Basic {base64.b64encode(b'operator:secret').decode()}"
+    assert server.headers[0]["Proxy-Authorization"] == wanted
+    server.answer = says({}, 407)
+    message = gap(found.fetch("a", NOW)).message
+    assert "SPECULATIVE_PROMETHEUS_PROXY by pod.extraEnv with a secretKeyRef" in message
 
 
 def test_proxies_of_the_environment_are_not_used(server: PrometheusServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from speculative_operator.domain import names
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache, Key
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, OWNER, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, INFERENCE_SERVICE, OWNER, POD, SERVING_RUNTIME
 from speculative_operator.shell.resync import Resync
 
 SERVICE = CHILD_BY_KIND["Service"]
@@ -70,3 +70,12 @@ async def test_nothing_is_decided_without_a_vital_kind(api: FakeApi, kube: Kube,
     await looks.refresh()
     assert looks.missing() == plural
     assert OWNER in looks.resources()
+
+
+async def test_kserve_is_there_only_with_both_of_its_kinds(api: FakeApi, kube: Kube) -> None:
+    watch, _ = resync(kube)
+    for kinds, there in (((), False), ((INFERENCE_SERVICE,), False), ((INFERENCE_SERVICE, SERVING_RUNTIME), True)):
+        api.resources = (*(one for one in api.resources if one.group != INFERENCE_SERVICE.group), *kinds)
+        await watch.discover()
+        assert watch.capabilities().inference_service is there
+        assert set(kinds) <= set(watch.resources())

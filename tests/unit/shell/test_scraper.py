@@ -128,7 +128,7 @@ class TestScraper:
             answer = reads.fetch("models", {"a": (pod.address,)}, NOW + 10.0 * tick, MOST)
         (one,) = answer.series["a"]
         assert one == Series(
-            "vllm:generation_tokens_total", {"engine": "0", "pod": "a"},
+            "vllm:generation_tokens_total", {"engine": "0", "model_name": "m", "pod": "a"},
             tuple((NOW + 10.0 * tick, float(tick)) for tick in range(3, 10)),
         )  # fmt: skip
         assert answer.gaps == {}
@@ -196,7 +196,7 @@ class TestScraper:
         monkeypatch.setattr(module, "PAGE_SECONDS", 0.3)
         answer = Scraper(Settings(), clock).fetch("models", {"a": (dripping(said),)}, NOW, MOST)
         assert answer.series == {}
-        assert "no whole answer within" in answer.gaps["a"].message
+        assert "no whole answer in time" in answer.gaps["a"].message
 
     def test_a_page_that_breaks_off_is_none(self, dripping: Any, clock: Clock) -> None:
         """Half of it would be counters that went back."""

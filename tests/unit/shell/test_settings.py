@@ -60,6 +60,14 @@ def test_an_empty_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> No
         ("HTTP_PORT", "70000", ["SPECULATIVE_HTTP_PORT='70000'", "65535"]),
         ("STEP_METRICS_FROM", "monitoring", ["SPECULATIVE_STEP_METRICS_FROM", "not JSON"]),
         ("STEP_METRICS_FROM", '[{"namespace": "a"}]', ["SPECULATIVE_STEP_METRICS_FROM", "namespaceSelector"]),
+        ("PROMETHEUS_HEADERS", "X-Scope-OrgID: a", ["SPECULATIVE_PROMETHEUS_HEADERS", "no JSON"]),
+        ("PROMETHEUS_HEADERS", '{"X": 1}', ["SPECULATIVE_PROMETHEUS_HEADERS", "JSON object of HTTP headers"]),
+        ("PROMETHEUS_HEADERS", '{"X": "a\\nb"}', ["SPECULATIVE_PROMETHEUS_HEADERS", "JSON object of HTTP headers"]),
+        ("PROMETHEUS_HEADERS", '{"authorization": "Bearer a"}', ["must not set authorization", "prometheus.token"]),
+        ("PROMETHEUS_PROXY", "proxy:3128", ["SPECULATIVE_PROMETHEUS_PROXY"]),
+        ("PROMETHEUS_POD_LABEL", "pod-name", ["SPECULATIVE_PROMETHEUS_POD_LABEL"]),
+        ("PROMETHEUS_BASIC_AUTH_FOLDER", "/etc/login", ["PROMETHEUS_BASIC_AUTH_FOLDER holds a credential", "https://"]),
+        ("ENGINE_REGISTRY", "https://mirror.example", ["SPECULATIVE_ENGINE_REGISTRY"]),
         ("LOG_FORMAT", "xml", ["SPECULATIVE_LOG_FORMAT='xml'", "json"]),
         ("LEADER_ELECTION", "perhaps", ["SPECULATIVE_LEADER_ELECTION='perhaps'"]),
     ],
@@ -72,3 +80,10 @@ def test_a_bad_value_is_named_with_its_variable(
         settings.load()
     for word in words:
         assert word in str(caught.value)
+
+
+def test_token_and_password_are_not_both_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("URL", "https://a"), ("TOKEN_FILE", "/a"), ("BASIC_AUTH_FOLDER", "/b")):
+        monkeypatch.setenv(f"SPECULATIVE_PROMETHEUS_{name}", value)
+    with pytest.raises(settings.SettingsError, match="keep one of them"):
+        settings.load()

@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.reconcile import test_series
+
+from speculative_operator.domain.reasons import ConditionType
+from speculative_operator.reconcile.series import FAMILIES, MOST_LOADS, Recent, measured, steady
 from speculative_operator.shell.telemetry import PREFIX, Telemetry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
-ROW = re.compile(r"^\| `([a-z_]+)` \| (\w+)(?:, 1)? \|([^|]*)\|", re.MULTILINE)
+STATUS, NOW = test_series.STATUS, test_series.NOW
+EVERY = [
+    *steady(test_series.spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS, room=True),
+    *measured(STATUS, Recent().after(test_series.BOTH, test_series.ESTIMATE), NOW, 60.0),
+]
+"""Of an object that has all there is."""
+ROW = re.compile(r"^\| `([a-z0-9_]+)` \| (\w+)(?:, 1)? \|([^|]*)\|", re.MULTILINE)
 
 
 def test_the_page_lists_every_series() -> None:
@@ -27,10 +38,26 @@ def test_the_page_lists_every_series() -> None:
     telemetry.event("Normal", "Created")
     with telemetry.phase("read"):
         pass
+    telemetry.of_objects.put(("models", "demo"), EVERY, (), 0.0)
+    telemetry.of_objects.count(("models", "demo"), "FasterTable")
     exported = {}
-    for family in telemetry.registry.collect():
+    for family in text_string_to_metric_families(telemetry.render().decode()):
         if family.name.startswith(f"{PREFIX}_"):
             name = family.name.removeprefix(f"{PREFIX}_") + ("_total" if family.type == "counter" else "")
             labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+            if name.startswith("object_"):
+                assert {"namespace", "name"} <= labels
+                labels -= {"namespace", "name"}  # the page says it once
             exported[name] = (family.type, labels)
     assert told == exported
+    assert {name for name, _, _ in EVERY} == set(FAMILIES)
+
+
+def test_the_page_bounds_the_series_of_an_object() -> None:
+    most = int(re.findall(r"at most (\d+) series per object", PAGE.read_text(encoding="utf-8"))[0])
+    conditions, loads, states, bounds, latencies, reasons = len(ConditionType), MOST_LOADS, 3, 3, 2, 16
+    several = {
+        "object_condition": conditions, "object_k": loads, "object_replicas": states, "object_gain_ratio": bounds,
+        "object_p99_seconds": 2 * latencies, "object_target_seconds": latencies,
+    }  # fmt: skip
+    assert sum(several.get(name, 1) for name in FAMILIES) + reasons <= most

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.shell.fakeapi import FakeApi, FaultError
 from tests.unit.shell.scene import KEY, applying, manifest, owner, pod
 
@@ -485,3 +487,42 @@ async def test_room_that_was_found_too_long_ago_is_looked_for_again(rig: Rig, mo
     monkeypatch.setattr(visit, "GOOD_SECONDS", 60.0)
     await rig.visitor.visit(KEY)
     assert [call.plural for call in rig.api.writes()][:1] == ["deployments"]
+
+
+def of_the_object(rig: Rig) -> dict[tuple[str, ...], float]:
+    families = text_string_to_metric_families(rig.telemetry.render().decode())
+    samples = [one for family in families for one in family.samples if one.labels.get("name") == "gemma"]
+    return {(one.name.removeprefix("speculative_operator_object_"), *one.labels.values()): one.value for one in samples}
+
+
+async def test_the_metrics_tell_of_an_object_until_it_is_gone(rig: Rig) -> None:
+    await rig.begin()
+    rig.cache.put(await rig.api.put(POD, pod()))
+    assert of_the_object(rig) == {}, "as in a second operator, which waits for the Lease"
+    now = time.time()
+    rig.plan = lambda world: ((), {"readyReplicas": 1, "decisions": [{"time": "t", "reason": "FasterTable"}]}, ())
+    rig.round = Round(now, Answer({"gemma-1": scraped(*(now - back for back in (10.0, 5.0, 0.0)))}))
+    await rig.visitor.visit(KEY)
+    found = of_the_object(rig)
+    assert found["running_requests", "ns", "gemma"] == 4.0
+    assert found["tokens_per_second", "ns", "gemma"] == pytest.approx(80.0)
+    assert found["replicas", "ns", "gemma", "ready"] == 1.0
+    assert found["decisions_total", "ns", "gemma", "FasterTable"] == 1.0
+    leaving = copy.deepcopy(rig.api.find(OWNER.kind)[0])
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    rig.cache.put(await rig.api.put(OWNER, leaving))
+    assert await rig.visitor.visit(KEY) is None
+    assert of_the_object(rig) == {}
+
+
+async def test_room_is_told_as_it_was_found(rig: Rig) -> None:
+    await rig.begin()
+    rig.room_for, rig.room.answer = {"spec": {}}, Room.TAKEN
+    await rig.visitor.visit(KEY)
+    assert of_the_object(rig)["room", "ns", "gemma"] == 0.0
+
+
+async def test_an_object_that_cannot_be_read_is_in_the_metrics_too(rig: Rig) -> None:
+    await rig.begin(spec={"verifier": {"model": "ftp://nowhere"}})
+    await rig.visitor.visit(KEY)
+    assert of_the_object(rig)["condition", "ns", "gemma", "Ready", "SpecInvalid"] == 0.0

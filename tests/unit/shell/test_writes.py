@@ -19,7 +19,15 @@ from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.contest import MOST_REPAIRS
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, OWNER, POD
+from speculative_operator.shell.resources import (
+    CHILD_BY_KIND,
+    CLAIM,
+    DEPLOYMENT,
+    INFERENCE_SERVICE,
+    OWNER,
+    POD,
+    SERVING_RUNTIME,
+)
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.writes import FORBIDDEN_PAUSE, FOREIGN_PAUSE, PATIENCE, Ledger, Report, Writer
 
@@ -84,7 +92,8 @@ async def test_no_pods_are_made_where_the_api_server_drops_their_image_volumes(r
     assert problem.about is not None
     assert problem.message.startswith(" ".join(problem.about))
     assert (problem.reason, problem.status) == (Reason.UNSUPPORTED_SOURCE, Truth.FALSE)
-    assert "spec.weights.cache" in problem.message
+    for remedy in ("spec.weights.cache", "enable the feature gate", "upgrade KServe"):
+        assert remedy in problem.message
     calls = len(rig.api.calls)
     await rig.do(with_image(of), now=1000.0 + FORBIDDEN_PAUSE / 2)
     assert len(rig.api.calls) == calls, "not asked again at once"
@@ -417,3 +426,25 @@ async def test_a_deployment_that_is_changed_back_for_ever_is_left_alone(rig: Rig
     assert "Deployment gemma: image" in told.message
     assert "mesh (last at 2026-11-22T10:00:00Z)" in told.message
     assert (await rig.do(applying(of, "Deployment", image="new"), now=now)).acted == 1, "an edit goes at once"
+
+
+async def test_a_runtime_goes_before_the_service_that_names_it(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.api.resources += (SERVING_RUNTIME, INFERENCE_SERVICE)
+    report = await rig.do(applying(of, "InferenceService"), applying(of, "ServingRuntime"), applying(of))
+    assert report.acted == 3
+    assert [call.plural for call in rig.api.calls if call.write][-1] == "inferenceservices"
+
+
+@pytest.mark.parametrize("status", [422, 409])
+async def test_no_pods_are_made_of_a_runtime_that_was_refused(rig: Rig, status: int) -> None:
+    """KServe would make them of the one that is there, which may be somebody else's."""
+    of = await rig.begin()
+    rig.api.resources += (SERVING_RUNTIME, INFERENCE_SERVICE)
+    of_runtimes = SERVING_RUNTIME.plural
+    rig.api.failures.append(
+        lambda call: FaultError(status, "bad", "Invalid") if call.write and call.plural == of_runtimes else None
+    )
+    for _ in range(2):
+        await rig.do(applying(of, "InferenceService"), applying(of, "ServingRuntime"))
+    assert not [call for call in rig.api.calls if call.plural == "inferenceservices"]

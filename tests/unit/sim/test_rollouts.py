@@ -18,7 +18,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.vllm.adapter import VllmEngine
+from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.replay.session import Session
 from speculative_operator.tuner import initial_table
@@ -41,7 +41,7 @@ def tuned(truth: Plant, load: Workload, actuator: Actuator, **more: object) -> t
     """The tuner's run on a deployment whose pods are replaced for a table."""
     space = replace(truth.knobs, actuator=actuator)
     policy = Policy(mode=Mode.AUTO, knobs=space, facts=FACTS, **more)  # type: ignore[arg-type]  # fields by name
-    tuner = Ours(Session(VllmEngine(), policy))
+    tuner = Ours(Session(ENGINE, policy))
     tuner.interval = SCRAPE
     return run(replace(truth, knobs=space), load, tuner, SECONDS, 1), tuner
 

@@ -17,7 +17,7 @@ from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.vllm.adapter import VllmEngine
+from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.replay import session as session_module
 from speculative_operator.replay.session import Session
 from speculative_operator.tuner import Memory, decide
@@ -95,7 +95,7 @@ def late_and_not(monkeypatch: pytest.MonkeyPatch, delivery: float) -> tuple[list
 
     monkeypatch.setattr(session_module, "decide", spy)
     policy = Policy(mode=Mode.AUTO, knobs=knobs(), start_k=1)
-    tuner = Ours(Session(VllmEngine(), policy, acknowledged=True), delivery=delivery)
+    tuner = Ours(Session(ENGINE, policy, acknowledged=True), delivery=delivery)
     run(plant(noise=0.05), steady(12, drafts=CODE), tuner, 600.0, 1, telemetry=True)
     return looks, answers
 

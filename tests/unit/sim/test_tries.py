@@ -19,7 +19,7 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
-from speculative_operator.engines.vllm.adapter import VllmEngine
+from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.replay import session as session_module
 from speculative_operator.replay.session import Session
 from speculative_operator.tuner import Memory
@@ -44,7 +44,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch, answers: Answers, policy: Policy = PO
         return memory, answers(now - 1_800_000_000.0)
 
     monkeypatch.setattr(session_module, "decide", decide)
-    session = Session(VllmEngine(), policy, acknowledged=True)
+    session = Session(ENGINE, policy, acknowledged=True)
     return session, Ours(session)
 
 

@@ -14,7 +14,7 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import BlockTotals, Comparison, Observation, PodWindow, StepCell
 from speculative_operator.domain.spec import Mode, Workload
 from speculative_operator.domain.table import KTable, Try
-from speculative_operator.physics.calibration import calibrated
+from speculative_operator.physics.calibration import calibrated_costs
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
 from speculative_operator.tuner import Memory, decide
@@ -34,7 +34,7 @@ def policy(**changes: object) -> Policy:
 
 
 def true_costs() -> StepCosts:
-    found = calibrated("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "H100-SXM")
+    found = calibrated_costs("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "H100-SXM")
     assert found is not None
     return found
 

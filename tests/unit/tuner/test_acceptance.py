@@ -17,7 +17,7 @@ from speculative_operator.tuner.acceptance import (
     AcceptanceEvidence,
     DraftSample,
     acceptance,
-    aged,
+    age,
     draft_sample,
     learn_acceptance,
     usable_positions,
@@ -105,10 +105,10 @@ def test_at_high_load_evidence_still_lasts_a_minute() -> None:
 
 def test_what_nothing_renews_is_kept_and_less_sure() -> None:
     evidence = after(*[constant(0.9, 20_000)] * 5)
-    old = aged(evidence, 7200.0)
+    old = age(evidence, 7200.0)
     assert old.accepted[0] / old.reached[0] == pytest.approx(evidence.accepted[0] / evidence.reached[0])
     assert doubt(evidence) < doubt(old) < doubt(AcceptanceEvidence()) * 1.01
-    assert aged(evidence, -100.0) == evidence
+    assert age(evidence, -100.0) == evidence
 
 
 def test_doubt_shrinks_with_drafts() -> None:

@@ -24,9 +24,9 @@ from speculative_operator.tuner.costs import (
     CostModel,
     StepSample,
     learn_costs,
-    met,
     off_terms,
     posterior,
+    prefill_overlap,
     step_terms,
 )
 from speculative_operator.tuner.prior import TERMS, Array, Prior, cost_prior
@@ -79,14 +79,14 @@ def doubt(model: CostModel, batch: float = 16, k: int = 3) -> float:
 def test_terms_add_up_to_the_step(batch: int, k: int, context: float, prefill: float) -> None:
     b, ks, c, p = (np.asarray(value, dtype=float) for value in (batch, k, context, prefill))
     terms = step_terms(PRIOR.costs, KNOBS, b, ks, c, p)
-    assert terms.sum() == pytest.approx(float(step_seconds(PRIOR.costs, KNOBS, b, ks, c, p * met(b))))
+    assert terms.sum() == pytest.approx(float(step_seconds(PRIOR.costs, KNOBS, b, ks, c, p * prefill_overlap(b))))
     assert np.all(terms >= -1e-12)
     off = off_terms(PRIOR.costs, b, c, p)
-    assert off.sum() == pytest.approx(float(hard_off_seconds(PRIOR.costs, b, c, p * met(b))))
+    assert off.sum() == pytest.approx(float(hard_off_seconds(PRIOR.costs, b, c, p * prefill_overlap(b))))
 
 
 def test_a_prompt_that_meets_nobody_delays_nobody() -> None:
-    shares = met(np.array([0.5, 1.0, 2.0, 8.0, 256.0]))
+    shares = prefill_overlap(np.array([0.5, 1.0, 2.0, 8.0, 256.0]))
     assert shares[:2].tolist() == [0.0, 0.0]
     assert np.all(np.diff(shares[1:]) > 0)
     assert 0.99 < shares[-1] <= 1.0

@@ -42,6 +42,7 @@ def seeing(gains: dict[tuple[int, int], float], asked: Policy | None = None, tra
     told: dict[str, object] = view.__dict__
     told.update(speed=speed, gradients=np.zeros((*speed.shape, view.costs.basis.size)))
     told["_alongside"] = lambda _: (np.log(view.lengths())[None, :] - told["speed"], told["gradients"])
+    told["_prompts"] = lambda _: np.zeros_like(speed)
     return view
 
 

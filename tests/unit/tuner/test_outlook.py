@@ -66,6 +66,23 @@ def test_the_longer_requests_wait_for_a_first_token_the_fewer_drafts_are_best() 
     assert chosen[-1] == 0
 
 
+@pytest.mark.parametrize("passes_at_zero", [0.0, 1.0])
+def test_prompts_speak_for_no_drafts_where_the_drafter_then_skips_them(passes_at_zero: float) -> None:
+    """Prompts that come by the second take a part of it from each K, and a larger part where a drafter reads them."""
+    knobs = replace(KNOBS, passes_at_zero=passes_at_zero)
+    held = np.full(len(outlook(policy()).points), 1)
+    few, many = (
+        outlook(policy(knobs=knobs), traffic=replace(Traffic(), prompt_ratio=ratio)).against(held).mean
+        for ratio in (0.1, 30.0)
+    )
+    row = nearest(32.0, 256)
+    assert many[row, 2:] == pytest.approx(few[row, 2:], abs=1e-6)
+    if passes_at_zero:
+        assert many[row, 0] == pytest.approx(few[row, 0], abs=1e-6)
+    else:
+        assert many[row, 0] > few[row, 0] + 0.03
+
+
 def test_what_lies_beyond_captured_graphs_is_doubted_until_blocks_have_shown_it() -> None:
     beyond = policy(knobs=replace(KNOBS, capture_ceiling_tokens=100))
     view, free = outlook(beyond, compares=True), outlook(policy(), compares=True)

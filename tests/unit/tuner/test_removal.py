@@ -15,7 +15,13 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, rollout
 from speculative_operator.tuner.outlook import Comparison, outlook
-from speculative_operator.tuner.removal import FIRST_SECONDS, LASTING_SECONDS, RETURN_SECONDS, doomed, to_remove
+from speculative_operator.tuner.removal import (
+    FIRST_SECONDS,
+    LASTING_SECONDS,
+    RETURN_SECONDS,
+    to_remove,
+    track_dead_weight,
+)
 
 HARD = policy(off_policy=OffPolicy.HARD)
 MINUTES_30 = int(1800 / TICK)
@@ -42,19 +48,19 @@ class TestDoom:
     memory = Memory.fresh(KTable.constant(0, 256), 0.0)
 
     def test_it_begins_lasts_and_ends(self) -> None:
-        began = doomed(self.memory, WORSE, COST, 10.0)
+        began = track_dead_weight(self.memory, WORSE, COST, 10.0)
         assert began.doomed_since == 10.0
-        assert doomed(began, WORSE, COST, 500.0).doomed_since == 10.0
-        assert doomed(began, Comparison(-0.1, 0.02), COST, 500.0).doomed_since is None
+        assert track_dead_weight(began, WORSE, COST, 500.0).doomed_since == 10.0
+        assert track_dead_weight(began, Comparison(-0.1, 0.02), COST, 500.0).doomed_since is None
 
     @pytest.mark.parametrize("found", [Comparison(0.02, 0.0), Comparison(0.3, 1.0), Comparison(-float("inf"), 0.0)])
     def test_a_small_or_doubtful_gain_is_none(self, found: Comparison) -> None:
-        assert doomed(self.memory, found, COST, 10.0).doomed_since is None
+        assert track_dead_weight(self.memory, found, COST, 10.0).doomed_since is None
 
     def test_a_dear_rollout_asks_for_more(self) -> None:
         slow = rollout.cost(replace(HARD, start_seconds=1200.0))
-        assert doomed(self.memory, Comparison(0.1, 0.01), COST, 10.0).doomed_since == 10.0
-        assert doomed(self.memory, Comparison(0.1, 0.01), slow, 10.0).doomed_since is None
+        assert track_dead_weight(self.memory, Comparison(0.1, 0.01), COST, 10.0).doomed_since == 10.0
+        assert track_dead_weight(self.memory, Comparison(0.1, 0.01), slow, 10.0).doomed_since is None
 
     def test_a_quick_start_makes_no_rollout_cheap(self) -> None:
         assert rollout.cost(replace(HARD, start_seconds=5.0)) == rollout.cost(HARD) == rollout.RESTART_SECONDS / 3600

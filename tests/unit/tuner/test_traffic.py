@@ -11,7 +11,7 @@ from tests.unit.tuner.plant import Plant
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, StepCell
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import grid, nearest
-from speculative_operator.tuner.traffic import Traffic, bounded, learn_traffic, pool
+from speculative_operator.tuner.traffic import Traffic, bound_claims, learn_traffic, pool
 
 NOW = 1_700_000_000.0
 TABLE = KTable.constant(3, 256)
@@ -74,7 +74,7 @@ def test_a_pod_that_claims_far_more_than_the_others_counts_for_a_part_of_its_blo
     )  # fmt: skip
     usual = replace(window(20), comparisons=(one,), tpot_histogram=((0.1, 8.0), (math.inf, 2.0)))
     loud = replace(usual, decode_request_steps=usual.decode_request_steps * 8)
-    found = bounded([usual, usual, usual, loud])
+    found = bound_claims([usual, usual, usual, loud])
     assert found[:3] == [usual] * 3
     (least,) = found[3].comparisons
     assert least == Comparison(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,13 +11,14 @@ import pytest
 from tests.unit.tuner.plant import KNOBS, Plant, policy, run
 
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.tries import (
     LEAST_SHARE,
     MOST_KS,
     MOST_SHARE,
+    RESTING_SHARE,
     expected_improvement,
     missing,
     worth_trying,
@@ -103,6 +105,17 @@ def test_where_nothing_is_drafted_the_least_k_is_always_asked_for(load: float) -
     tries = worth_trying(view, off)
     assert missing(view, off, tries, [load]) < math.inf
     assert all(min(row.ks) == 1 for row in tries)
+
+
+def test_a_drafter_that_rests_is_seldom_asked() -> None:
+    """Before each block of drafts it must catch up with all requests, which no block counts."""
+    table = KTable.from_rows([[1, 11, 4], [12, 256, 0]])
+    knobs = replace(KNOBS, rests=True)
+    resting = worth_trying(outlook(policy(knobs=knobs, off_policy=OffPolicy.LIVE), compares=True), table)
+    awake = worth_trying(outlook(policy(knobs=knobs), compares=True), table)
+    assert all(row.share <= RESTING_SHARE for row in resting if row.first >= 12)
+    assert max(row.share for row in resting if row.first < 12) > RESTING_SHARE
+    assert max(row.share for row in awake if row.first >= 12) > RESTING_SHARE
 
 
 def test_loads_between_two_grid_points_are_asked_about_too() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.weights.shelf import COMMIT, KIB, Shelf, content
 
 from speculative_operator.domain.artifact import ModelFacts, Pin
-from speculative_operator.domain.jobs import Exit, decoded, progress_of
+from speculative_operator.domain.jobs import Exit, decode, progress_of
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
@@ -85,7 +85,7 @@ def test_fetch_brings_both_and_tells_what_it_did(tmp_path: Path, opened: list[Mo
     status, out, _ = run("fetch", "--cache", str(tmp_path / "new"), *PINNED, "--object", "s/o", "--result", str(result))
     assert status == 0
     assert opened == [ModelSource(Scheme.HF, f"org/{side}", COMMIT) for side in ("verifier", "drafter")]
-    told = decoded(result.read_text())
+    told = decode(result.read_text())
     assert told is not None
     for side, shelf, size in (("verifier", VERIFIER, 300 * KIB + 2), ("speculator", DRAFTER, 30 * KIB + 2)):
         assert told[side]["key"] == shelf.pin.key
@@ -134,7 +134,7 @@ def test_an_error_says_its_side_and_comes_before_any_download(
     status, _, err = run("fetch", "--cache", str(tmp_path), *wrong, "--result", result)
     assert status == Exit.FINAL
     assert err == "error: speculator: hf://org/missing is not there; correct the name\n"
-    assert decoded(Path(result).read_text()) == {
+    assert decode(Path(result).read_text()) == {
         "error": {
             "reason": "SourceNotFound", "message": "hf://org/missing is not there", "remedy": "correct the name",
             "status": 404, "side": "speculator",
@@ -189,7 +189,7 @@ def test_inspect_reports_both(
     monkeypatch.setattr(command, "inspect", lambda source: facts(source.location, hidden_size=64))
     result = tmp_path / "result"
     assert run("inspect", *BOTH, "--result", str(result))[0] == 0
-    told = decoded(result.read_text())
+    told = decode(result.read_text())
     assert told is not None
     assert ModelFacts.from_json(told["verifier"]) == facts("org/verifier", hidden_size=64)
     assert ModelFacts.from_json(told["speculator"]) == facts("org/drafter", hidden_size=64)
@@ -209,7 +209,7 @@ def test_facts_too_large_for_a_result_are_an_error_that_says_so(
     monkeypatch.setattr(command, "inspect", lambda source: facts(source.location, name=noise))
     status, _, err = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
     assert status == Exit.FINAL
-    told = decoded((tmp_path / "result").read_text())
+    told = decode((tmp_path / "result").read_text())
     assert told is not None
     assert told["error"]["reason"] == "PairUnread"
     assert "does not fit" in err
@@ -221,7 +221,7 @@ def test_a_defect_leaves_a_result_and_a_traceback(
     monkeypatch.setattr(command, "inspect", lambda source: 1 // 0)
     status, _, _ = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
     assert status == Exit.AGAIN
-    told = decoded((tmp_path / "result").read_text())
+    told = decode((tmp_path / "result").read_text())
     assert told is not None
     assert told["error"]["reason"] == "Unknown"
     assert "ZeroDivisionError" in told["error"]["message"]
@@ -234,7 +234,7 @@ def test_the_termination_log_is_where_a_result_goes_when_there_is_one(
     (tmp_path / "log").touch()
     monkeypatch.setattr(__main__, "TERMINATION_LOG", tmp_path / "log")
     assert run("fetch", "--cache", str(tmp_path / "cache"), "--verifier", "hf://org/verifier")[0] == 0
-    assert decoded((tmp_path / "log").read_text()) is not None
+    assert decode((tmp_path / "log").read_text()) is not None
 
 
 @pytest.mark.parametrize(

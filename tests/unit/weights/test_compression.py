@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.weights.loopback import ROOT
 
-from speculative_operator.weights.compression import COMPRESSIONS, MOST_WINDOW, CompressionError, decompressed
+from speculative_operator.weights.compression import COMPRESSIONS, MOST_WINDOW, CompressionError, decompress
 
 MAGIC = (zstandard.MAGIC_NUMBER).to_bytes(4, "little")
 LONGEST = 128 << 10
@@ -42,7 +42,7 @@ def repeated(blocks: int, window: int = 0) -> bytes:
 
 
 def whole(compression: str, *blocks: bytes) -> bytes:
-    return b"".join(decompressed(compression, iter(blocks)))
+    return b"".join(decompress(compression, iter(blocks)))
 
 
 def refused(compression: str, *blocks: bytes) -> CompressionError:
@@ -125,7 +125,7 @@ def test_what_is_no_zstd(packed: bytes) -> None:
 def test_little_becomes_much_in_small_steps(compression: str) -> None:
     """The library, given the 8 KiB of zstd at once, answers with 256 MiB at once."""
     packed = repeated(2048) if compression == "zstd" else gzip.compress(bytes(256 << 20), 1)
-    sizes = [len(block) for block in decompressed(compression, iter([packed]))]
+    sizes = [len(block) for block in decompress(compression, iter([packed]))]
     assert sum(sizes) == 256 << 20
     assert max(sizes) <= 1 << 20
 
@@ -157,9 +157,9 @@ def test_memory_of_the_largest_window_is_the_window() -> None:
     """1 GiB of zeros behind the largest window that is allowed, in a process of its own."""
     code = (
         "import resource; from tests.unit.weights.test_compression import *\n"
-        "for _ in decompressed('zstd', iter([repeated(8)])): pass\n"
+        "for _ in decompress('zstd', iter([repeated(8)])): pass\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "for _ in decompressed('zstd', iter([repeated(2048, window=17 << 3)] * 4)): pass\n"
+        "for _ in decompress('zstd', iter([repeated(2048, window=17 << 3)] * 4)): pass\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     environment = {**os.environ, "PYTHONPATH": "operator:dev:."}
@@ -176,6 +176,6 @@ def test_blocks_are_asked_for_as_they_are_needed() -> None:
             asked += 1
             yield zstd(os.urandom(1000))
 
-    found = decompressed("zstd", blocks())
+    found = decompress("zstd", blocks())
     assert len(next(found)) == 1000
     assert asked == 1

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.pairing import known_pairs, memory_models
 
 from speculative_operator.domain.artifact import ModelFacts, Pin, TokenizerFacts, WeightFacts
-from speculative_operator.domain.jobs import MOST_BYTES, decoded, encoded
+from speculative_operator.domain.jobs import MOST_BYTES, decode, encode
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.weights.inspect import cut
 
@@ -48,8 +48,8 @@ def whole(facts: ModelFacts, name: str) -> ModelFacts:
 
 def taken(verifier: ModelFacts, speculator: ModelFacts | None) -> int:
     result = {"verifier": verifier.to_json()} | ({"speculator": speculator.to_json()} if speculator else {})
-    message = encoded(result)
-    back = decoded(message)
+    message = encode(result)
+    back = decode(message)
     assert back is not None
     assert ModelFacts.from_json(back["verifier"]) == verifier
     return len(message)

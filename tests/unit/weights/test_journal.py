@@ -22,7 +22,7 @@ from speculative_operator.weights import disk
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch
-from speculative_operator.weights.journal import Journal, header, parsed
+from speculative_operator.weights.journal import Journal, header, parse
 from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.source import Entry
 
@@ -72,7 +72,7 @@ def test_claims_after_a_torn_line_count(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_after_a_line_that_cannot_be_is_believed(line: str) -> None:
-    claims, good = parsed(written("chunk 1 0000000a", line, "chunk 2 0000000b"), ENTRY)
+    claims, good = parse(written("chunk 1 0000000a", line, "chunk 2 0000000b"), ENTRY)
     assert claims is not None
     assert claims.crcs == {1: 10}
     assert claims.whole is None
@@ -89,13 +89,13 @@ def test_nothing_after_a_line_that_cannot_be_is_believed(line: str) -> None:
     ],
 )
 def test_a_journal_of_another_version_is_none(other: Entry) -> None:
-    assert parsed(written("chunk 1 0000000a", entry=other), ENTRY) == (None, 0)
+    assert parse(written("chunk 1 0000000a", entry=other), ENTRY) == (None, 0)
 
 
 @given(st.integers(0, len(written("chunk 1 0000000a", "chunk 2 0000000b"))))
 def test_a_beginning_of_a_journal_claims_a_beginning(length: int) -> None:
     text = written("chunk 1 0000000a", "chunk 2 0000000b")[:length]
-    claims, good = parsed(text, ENTRY)
+    claims, good = parse(text, ENTRY)
     whole = text.count(b"\n")
     assert good == (text.rfind(b"\n") + 1)
     assert (claims and claims.crcs) == (None if whole == 0 else dict([(1, 10), (2, 11)][: whole - 1]))
@@ -104,7 +104,7 @@ def test_a_beginning_of_a_journal_claims_a_beginning(length: int) -> None:
 @given(st.binary(max_size=300))
 def test_no_text_breaks_the_reader(text: bytes) -> None:
     for given_text in (text, written() + text):
-        _, good = parsed(given_text, ENTRY)
+        _, good = parse(given_text, ENTRY)
         assert 0 <= good <= len(given_text)
 
 
@@ -216,7 +216,7 @@ def test_after_a_kill_between_any_two_bytes_the_files_are_exact_and_no_claimed_c
     for path, text in files.items():
         if "journal" in path.parts:
             entry = entries[path.relative_to(Path(FOLDER, "partial") / shelf.pin.key / "journal").as_posix()]
-            claims, _ = parsed(bytes(text), entry)
+            claims, _ = parse(bytes(text), entry)
             claimed = set(claims.crcs) if claims else set()
             spans = [range(one.start, one.end) for one in shelf.asked if one.entry.path == entry.path]
             assert not claimed & {at // CHUNK for span in spans for at in span}

@@ -29,7 +29,7 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import layers
 from speculative_operator.weights.cache import MANIFEST
-from speculative_operator.weights.compression import decompressed
+from speculative_operator.weights.compression import decompress
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import Stopped, fetch, missing_bytes
 from speculative_operator.weights.inspect import inspect
@@ -200,7 +200,7 @@ def test_a_layer_that_packs_something_else(
     source = opened(registry)
     (layer,) = source.layers
     packed = blob(tmp_path, layer.digest).read_bytes()
-    inside = gzip.decompress(packed) if style is Style.IMAGE_GZIP else b"".join(decompressed("zstd", iter([packed])))
+    inside = gzip.decompress(packed) if style is Style.IMAGE_GZIP else b"".join(decompress("zstd", iter([packed])))
     assert layer.content == f"sha256:{hashlib.sha256(inside).hexdigest()}"
     source.layers = (type(layer)(layer.digest, layer.size, layer.packing, content="sha256:" + "0" * 64),)
     with pytest.raises(WeightsError) as caught:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import check_path, needed
+from speculative_operator.weights.needed import check_path, select_needed
 from speculative_operator.weights.source import Entry
 
 
 def kept(*paths: str) -> list[str]:
-    return [entry.path for entry in needed(Entry(path, 1) for path in paths)]
+    return [entry.path for entry in select_needed(Entry(path, 1) for path in paths)]
 
 
 ALWAYS = ["config.json", "tokenizer.json", "chat_template.jinja", "README.md", "modeling_x.py", "merges.txt"]
@@ -58,7 +58,7 @@ def test_duplicates_go_where_safetensors_exist() -> None:
 )
 def test_names_that_leave_their_folder_are_refused(path: str) -> None:
     with pytest.raises(WeightsError) as caught:
-        needed([Entry("config.json", 1), Entry(path, 1)])
+        select_needed([Entry("config.json", 1), Entry(path, 1)])
     assert caught.value.reason is Reason.UNSUPPORTED_SOURCE
 
 

@@ -16,9 +16,9 @@ import pytest
 from tests.unit.weights.loopback import CHUNK, Client, Sent, Server, forked, start
 from tests.unit.weights.shelf import KIB, Shelf, content
 
-from speculative_operator.domain.jobs import decoded, progress_of
+from speculative_operator.domain.jobs import decode, progress_of
 from speculative_operator.own_folder import FOLDER
-from speculative_operator.weights.journal import parsed
+from speculative_operator.weights.journal import parse
 
 MODEL = {
     "config.json": b"{}",
@@ -52,7 +52,7 @@ def claimed(cache: Path, server: Server) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for entry in Client(server.url, Shelf(MODEL).pin).files():
         journal = cache / FOLDER / "partial" / KEY / "journal" / entry.path
-        claims = parsed(journal.read_bytes(), entry)[0] if journal.exists() else None
+        claims = parse(journal.read_bytes(), entry)[0] if journal.exists() else None
         if claims is not None:
             found[entry.path] = set(claims.crcs)
     return found
@@ -125,7 +125,7 @@ def test_a_cached_pair_needs_no_source(server: Server, tmp_path: Path) -> None:
     assert ended(start(server.url, tmp_path))[0] == 0
     status, _, err = ended(start("", tmp_path, "--result", str(tmp_path / "result")))
     assert status == 0, err
-    result = decoded((tmp_path / "result").read_text())
+    result = decode((tmp_path / "result").read_text())
     assert result is not None
     assert (result["verifier"]["key"], result["verifier"]["bytes"], result["verifier"]["cached"]) == (KEY, TOTAL, True)
     status, _, err = ended(start("", tmp_path, model="hf://other/model"))

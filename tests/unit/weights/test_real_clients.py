@@ -26,7 +26,7 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch
-from speculative_operator.weights.journal import parsed
+from speculative_operator.weights.journal import parse
 from speculative_operator.weights.source import Source
 from speculative_operator.weights.sources import open_source
 
@@ -199,7 +199,7 @@ def claimed(cache: Path, source: Source) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for entry in source.files():
         journal = cache / FOLDER / "partial" / source.pin.key / "journal" / entry.path
-        claims = parsed(journal.read_bytes(), entry)[0] if journal.exists() else None
+        claims = parse(journal.read_bytes(), entry)[0] if journal.exists() else None
         for name in (entry.path, f"sha256:{entry.sha256}"):
             found[name] = set(claims.crcs) if claims else set()
     return found

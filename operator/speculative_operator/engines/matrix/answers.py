@@ -14,7 +14,7 @@ from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, find
-from speculative_operator.engines.matrix.vendors import Platform, platform_of
+from speculative_operator.engines.matrix.vendors import Platform, best_actuator, platform_of
 from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.sglang import capability as sglang
 from speculative_operator.engines.tensorrt_llm import capability as tensorrt_llm
@@ -30,7 +30,6 @@ CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
     }
 )
 """Every row, by engine."""
-GENTLEST = (Actuator.LIVE, Actuator.TABLE, Actuator.RESTART, Actuator.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Answer:
         """The gentlest way to change K there."""
         if self.refused or self.cell is None or self.platform is None:
             return Actuator.NONE
-        return max(self.cell.actuator, self.platform.actuator, key=GENTLEST.index)
+        return best_actuator(self.cell, self.platform)
 
     @property
     def passes_at_zero(self) -> float:
@@ -89,8 +88,7 @@ def answer(asked: Question) -> Answer:
     """The answer to one question; an empty runner stands for the one that serves best."""
     cells = CELLS.get(asked.engine, ())
     if not asked.runner and asked.engine is EngineType.VLLM:
-        best = vllm.runner_under_schedule(asked.method, asked.version, asked.vendor, asked.variant)
-        asked = replace(asked, runner=best)
+        asked = replace(asked, runner=vllm.runner_under_schedule(asked))
     row = platform_of(asked.engine, asked.vendor, asked.version)
     if row is None:
         return Answer(asked, None, None, f"{asked.engine} is not known to run on {asked.vendor} in this release")

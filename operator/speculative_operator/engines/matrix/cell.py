@@ -104,6 +104,8 @@ class Cell:
     data: Extent = Extent.ANY
     """Data parallelism (attention data parallelism where the engine has that)."""
     pipeline: Extent = Extent.ANY
+    pipelined_since: Version = (0, 0, 0)
+    """First release in which the row holds under pipeline parallelism, too; before, that is refused."""
     experts: Extent = Extent.ANY
     """Expert parallelism: ONE is without, MANY with."""
     passes_at_zero: float = 1.0

@@ -50,8 +50,8 @@ def section(engine: EngineType) -> str:
         "",
         _methods(engine, version, here, notes),
         "",
-        *_numbered(notes),
-        *_refused(here),
+        *_note_lines(notes),
+        *_refusal_lines(here),
         *_releases(engine),
         *_proofs(engine, "K live", lambda cell: cell.live),
         *_proofs(engine, "off live", lambda cell: cell.off),
@@ -79,13 +79,13 @@ def _methods(engine: EngineType, version: Version, here: Sequence[Answer], notes
                 passes(one),
                 "drafts less" if one.follows_k else "verifies less",
                 _figures(one.cell.metrics),
-                _shown(engine, one),
+                _proof_of_row(engine, one),
             ]
         )
     return _table(headers, rows)
 
 
-def _shown(engine: EngineType, one: Answer) -> str:
+def _proof_of_row(engine: EngineType, one: Answer) -> str:
     """The strongest proof of this row; a row that is proven on one vendor's accelerators only says so."""
     strongest = [
         cell
@@ -109,7 +109,7 @@ def _figures(metrics: frozenset[Figure]) -> str:
     return "all" if not missing else f"all but {', '.join(missing)}" if len(missing) < len(Figure) else "none"
 
 
-def _refused(here: Sequence[Answer]) -> list[str]:
+def _refusal_lines(here: Sequence[Answer]) -> list[str]:
     """Forms that are refused, those with one reason in one line."""
     reasons: dict[str, list[str]] = {}
     for one in here:
@@ -121,15 +121,12 @@ def _refused(here: Sequence[Answer]) -> list[str]:
 
 
 def _reason(one: Answer) -> str:
-    """The row's own, or what the refusal says after the method, without what to set."""
-    if one.cell is not None and one.cell.refused:
+    """The row's own, or the release from which on there is a row."""
+    if one.cell is not None:
         return one.cell.refused
-    named = " with ".join(part for part in (one.asked.method, one.asked.variant) if part)
-    return (
-        one.refused.removeprefix(f"speculator.method {named}")
-        .lstrip(": ")
-        .partition(f", not {show(one.asked.version)}")[0]
-    )
+    form = (one.asked.method, one.asked.variant)
+    since = min(cell.since for cell in CELLS[one.asked.engine] if (cell.method, cell.variant) == form)
+    return f"needs engine.version {show(since)} or newer"
 
 
 def _releases(engine: EngineType) -> list[str]:
@@ -186,7 +183,7 @@ def _proofs(engine: EngineType, what: str, proof_of: Callable[[Cell], Proven | N
     columns = list(zip(*shown.values(), strict=True))
     firsts = [place for place, states in enumerate(columns) if place == 0 or states != columns[place - 1]]
     lasts = [*(place - 1 for place in firsts[1:]), len(lines) - 1]
-    spans = [_named(lines[first], lines[last]) for first, last in zip(firsts, lasts, strict=True)]
+    spans = [_line_span(lines[first], lines[last]) for first, last in zip(firsts, lasts, strict=True)]
     rows = [[*form, *(states[first] for first in firsts)] for form, states in shown.items()]
     return [f"## {engine} {what}, and how it was shown", "", _table(["Method", "Runner", *spans], rows), ""]
 
@@ -197,7 +194,7 @@ def _lines(cell: Cell) -> list[tuple[int, int]]:
     return [(major, minor) for minor in range(first, (cell.before or cell.since)[1])]
 
 
-def _named(first: tuple[int, int], last: tuple[int, int]) -> str:
+def _line_span(first: tuple[int, int], last: tuple[int, int]) -> str:
     return " to ".join(".".join(map(str, line)) for line in dict.fromkeys((first, last)))
 
 
@@ -209,7 +206,7 @@ def _vendors(engine: EngineType) -> list[str]:
             row.vendor.value,
             _span(row),
             row.plugin or engine.value,
-            "all that it has" if row.methods == frozenset(Method) else _listed(row),
+            "all that it has" if row.methods == frozenset(Method) else _method_names(row),
             row.actuator.value if row.methods else "-",
             row.source,
         ]
@@ -218,7 +215,7 @@ def _vendors(engine: EngineType) -> list[str]:
     return [f"## {engine} by accelerator", "", _table(headers, lines), ""]
 
 
-def _listed(row: Platform) -> str:
+def _method_names(row: Platform) -> str:
     names = [f"`{method}`" for method in Method if method in row.methods]
     missing = [f"`{method}`" for method in Method if method not in row.methods]
     if not names:
@@ -246,7 +243,7 @@ def _footnote(note: str, notes: list[str]) -> str:
     return f" [{notes.index(note) + 1}]"
 
 
-def _numbered(notes: Sequence[str]) -> list[str]:
+def _note_lines(notes: Sequence[str]) -> list[str]:
     return [*(f"[{place}] {note}  " for place, note in enumerate(notes, 1)), ""] if notes else []
 
 

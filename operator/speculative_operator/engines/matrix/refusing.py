@@ -86,13 +86,17 @@ def why(asked: Question, cells: Collection[Cell]) -> Refusal | None:
         return None
     if asked.method not in row.methods or asked.variant not in row.variants:
         where = f"{asked.engine} {show(asked.version)} on {asked.vendor}"
-        return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_named(asked)}, {where}: {_remedy(row)}")
+        return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}, {where}: {_remedy(row)}")
     cell = find(cells, asked)
     if cell is None:
         return _no_row(asked, cells)
-    if cell.refused:
-        return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_named(asked)}: {cell.refused}")
-    return None
+    refused = cell.refused
+    if not refused and asked.pipeline_parallel_size > 1 and asked.version < cell.pipelined_since:
+        refused = (
+            f"speculation does not work with pipeline parallelism before {show(cell.pipelined_since)}; use a newer "
+            "engine.version"
+        )
+    return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}: {refused}") if refused else None
 
 
 def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
@@ -125,7 +129,7 @@ def _no_row(asked: Question, cells: Collection[Cell]) -> Refusal:
         running = [cell for cell in formed if cell.runner in ("", asked.runner)] or formed
         since = min(cell.since for cell in running)
         message = (
-            f"speculator.method {_named(asked)} needs engine.version {show(since)} or newer, "
+            f"speculator.method {_method_text(asked)} needs engine.version {show(since)} or newer, "
             f"not {show(asked.version)}; set engine.version and engine.image, or choose another method"
         )
     return Refusal(_METHOD, _UNSUPPORTED, message)
@@ -137,7 +141,7 @@ def _methods(cells: Collection[Cell], engine: EngineType) -> str:
     return ", ".join(method for method in Method if method in had)
 
 
-def _named(asked: Question) -> str:
+def _method_text(asked: Question) -> str:
     return f"{asked.method} with {asked.variant}" if asked.variant else f"{asked.method}"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.cell import Cell, Variant
 from speculative_operator.engines.matrix.version import Version
 
 
@@ -52,6 +52,8 @@ _EAGLES = frozenset({Method.EAGLE, Method.EAGLE3})
 _PLAIN = frozenset({Variant.PLAIN})
 _VLLM, _SGLANG, _TRT, _TGI = EngineType.VLLM, EngineType.SGLANG, EngineType.TENSORRT_LLM, EngineType.TGI
 _NO_TRITON = frozenset({Method.NGRAM_GPU, Method.DSPARK})
+
+GENTLEST = (Actuator.LIVE, Actuator.TABLE, Actuator.RESTART, Actuator.NONE)
 
 PLATFORMS: tuple[Platform, ...] = (
     Platform(_VLLM, Vendor.NVIDIA, _ALL, "vLLM 0.32.0 docs/features/README.md"),
@@ -244,3 +246,10 @@ def platform_of(engine: EngineType, vendor: Vendor, version: Version) -> Platfor
 def vendors_of(engine: EngineType) -> tuple[Vendor, ...]:
     """Vendors whose accelerators the engine runs on in some release."""
     return tuple(vendor for vendor in Vendor if any(row.engine is engine and row.vendor is vendor for row in PLATFORMS))
+
+
+def best_actuator(cell: Cell | None, platform: Platform | None) -> Actuator:
+    """The gentlest way to change K: Live, else Table, else Restart, which is also the answer where no row serves."""
+    if cell is None or cell.refused:
+        return Actuator.RESTART
+    return max(cell.actuator, platform.actuator if platform is not None else Actuator.RESTART, key=GENTLEST.index)

@@ -1,7 +1,14 @@
-"""The arguments of `python3 -m sglang.launch_server`, SGLang 0.5.23. Called by `adapter`; nothing passes a shell."""
+"""The arguments of `python3 -m sglang.launch_server`, SGLang 0.5.23, and our table as its adaptive configuration: one
+candidate per slot, so that the engine never adapts by itself. Called by `adapter`; nothing passes a shell.
+
+SGLang 0.5.23 speculative/adaptive_spec_params.py: a step's batch is padded to the next CUDA-graph size, and the slot
+with the largest key not above that decides. A slot moves only between its own candidates, so with a single one its
+number of steps never changes, whatever is accepted.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from speculative_operator.domain import names
@@ -9,11 +16,12 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.sglang.capability import ALGORITHMS
-from speculative_operator.engines.sglang.schedule import FILE, first_steps
 from speculative_operator.engines.shared.plan import Plan
 from speculative_operator.engines.shared.sources import locate
 
-COMMAND = ("python3", "-m", "sglang.launch_server")
+FILE = "adaptive.json"
+UNREACHED = 1_000_000
+"""Slot that no batch gets to: a table of zeros alone needs one with a K, for the engine to build its drafter."""
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 _CHAINS = (Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL)
 
@@ -24,13 +32,26 @@ def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...
     return (*_serving(spec, plan), *_verifier(spec.verifier), *drafting, *spec.engine.args)
 
 
+def adaptive(table: KTable) -> str:
+    """Text of the file for `table`: its bands' first batch sizes are the keys."""
+    slots = {str(band.first): {"candidate_steps": [band.k]} for band in table}
+    if table.max_k == 0:
+        slots[str(UNREACHED)] = {"candidate_steps": [1]}
+    return json.dumps(slots, separators=(",", ":"))
+
+
+def first_steps(table: KTable) -> int:
+    """Value of --speculative-num-steps: it must be among the candidates, and buffers are sized by it."""
+    return max(1, table.max_k)
+
+
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
     yield from ("--model-path", source.model)
     if source.revision:
         yield from ("--revision", source.revision)
     yield from ("--served-model-name", spec.verifier.served_name)
-    yield from ("--host", _ALL_INTERFACES, "--port", str(names.SERVING_PORT))
+    yield from ("--host", _ALL_INTERFACES, "--port", str(spec.port))
     yield from ("--max-running-requests", str(plan.max_batch))
     yield "--enable-metrics"
 

@@ -68,7 +68,7 @@ def _adaptive(method: Method) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _fixed(method: Method, block_drafter: bool = False) -> tuple[Cell, ...]:
+def _fixed_rows(method: Method, block_drafter: bool = False) -> tuple[Cell, ...]:
     """Methods whose K is fixed at start."""
     return (
         Cell(
@@ -86,7 +86,7 @@ def _no_pipeline(method: Method) -> Cell:
     )  # fmt: skip
 
 
-def _refused(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
+def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
     return Cell(EngineType.SGLANG, method, OLDEST, Actuator.NONE, _HOOK, variant=variant, refused=remedy)
 
 
@@ -97,18 +97,18 @@ CELLS: tuple[Cell, ...] = (
     *_adaptive(Method.EAGLE),
     *_adaptive(Method.EAGLE3),
     *_adaptive(Method.MTP),
-    *_fixed(Method.DRAFT_MODEL),
-    *_fixed(Method.NGRAM),
-    *_fixed(Method.DFLASH, block_drafter=True),
-    *_fixed(Method.DSPARK, block_drafter=True),
-    _refused(Method.NGRAM_GPU, _LOOKUP),
-    _refused(Method.SUFFIX, _LOOKUP),
-    _refused(Method.MEDUSA, _MEDUSA),
-    _refused(Method.MLP_SPECULATOR, _MEDUSA),
-    _refused(Method.EAGLE, _PARALLEL, Variant.PARALLEL),
-    _refused(Method.EAGLE3, _PARALLEL, Variant.PARALLEL),
-    _refused(Method.DRAFT_MODEL, _PARALLEL, Variant.PARALLEL),
-    _refused(
+    *_fixed_rows(Method.DRAFT_MODEL),
+    *_fixed_rows(Method.NGRAM),
+    *_fixed_rows(Method.DFLASH, block_drafter=True),
+    *_fixed_rows(Method.DSPARK, block_drafter=True),
+    _refusal_row(Method.NGRAM_GPU, _LOOKUP),
+    _refusal_row(Method.SUFFIX, _LOOKUP),
+    _refusal_row(Method.MEDUSA, _MEDUSA),
+    _refusal_row(Method.MLP_SPECULATOR, _MEDUSA),
+    _refusal_row(Method.EAGLE, _PARALLEL, Variant.PARALLEL),
+    _refusal_row(Method.EAGLE3, _PARALLEL, Variant.PARALLEL),
+    _refusal_row(Method.DRAFT_MODEL, _PARALLEL, Variant.PARALLEL),
+    _refusal_row(
         Method.DRAFT_MODEL,
         "SGLang compares token ids, so verifier and drafter need one vocabulary; use engine.type: vLLM",
         Variant.HETEROGENEOUS,
@@ -116,7 +116,7 @@ CELLS: tuple[Cell, ...] = (
 )
 
 
-def held_back(spec: DeploymentSpec) -> str:
+def one_k_reason(spec: DeploymentSpec) -> str:
     """`--speculative-adaptive` does not serve adapters (arg_groups/lora_hook.py)."""
     return "SGLang's adaptive mode does not work with LoRA adapters" if spec.verifier.lora is not None else ""
 
@@ -131,5 +131,5 @@ OFFER = Offer(
     # Every K in use holds a state with CUDA graphs of its own, so tables are drawn from few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     zero_in_table=True,
-    held_back=held_back,
+    held_back=one_k_reason,
 )

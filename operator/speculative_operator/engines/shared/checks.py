@@ -112,17 +112,11 @@ def _own_name(speculator: Speculator, verifier: str) -> Iterator[Refusal]:
 
 
 def static(spec: DeploymentSpec, one_k: str) -> Iterator[Refusal]:
-    """Mode Static without a K, or with a schedule where the engine keeps one: `one_k` says why, empty: it does not."""
+    """A schedule of mode Static where the engine keeps one K: `one_k` says why, empty: it does not."""
     speculation = spec.speculation
-    if speculation.mode is not Mode.STATIC:
-        return
-    if speculation.schedule is not None:
-        if one_k:
-            message = f"speculation.schedule cannot be served: {one_k}; set speculation.numSpeculativeTokens instead"
-            yield Refusal("spec.speculation.schedule", UNSUPPORTED, message)
-    elif not speculation.num_speculative_tokens:
-        message = "speculation.mode Static has no K; set speculation.numSpeculativeTokens (1 or more) or schedule"
-        yield Refusal("spec.speculation.numSpeculativeTokens", INVALID, message)
+    if speculation.mode is Mode.STATIC and speculation.schedule is not None and one_k:
+        message = f"speculation.schedule cannot be served: {one_k}; set speculation.numSpeculativeTokens instead"
+        yield Refusal("spec.speculation.schedule", UNSUPPORTED, message)
 
 
 def _one_k(spec: DeploymentSpec, offer: Offer) -> str:

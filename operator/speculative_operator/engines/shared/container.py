@@ -1,22 +1,23 @@
-"""What serving containers share: caches, hub credentials, mounts. Used by the adapters, vLLM's for the hub alone."""
+"""What serving containers share: caches, hub credentials, mounts, the budget of a start. Used by the adapters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
-from speculative_operator.engines.base import EngineContainer, ImageMount, PvcMount
+from speculative_operator.engines.base import EngineContainer, PvcMount
 from speculative_operator.engines.images import environment_of, image_of, limits_of, user_of
 from speculative_operator.engines.shared.plan import Plan
-from speculative_operator.engines.shared.sources import located
+from speculative_operator.engines.shared.sources import locate_all
 
 TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
 """Key of `spec.weights.secretName` that holds the hub's token."""
 START_SECONDS = 900
-"""Loading, compiling, capturing graphs. Too small a budget kills pods that were coming up."""
+"""Loading, compiling, capturing graphs; vLLM is reported to take 16 minutes. Too small a budget kills pods that were
+coming up."""
 START_SECONDS_PER_K = 60
 DOWNLOAD_SECONDS = 1800
 DOWNLOAD_RATE = 50e6
@@ -37,43 +38,38 @@ _FOLDERS = {
 }
 
 
-def container(
+def serving_container(
     spec: DeploymentSpec,
-    plan: Plan,
+    *,
     with_speculator: bool,
     args: tuple[str, ...],
-    *,
-    command: tuple[str, ...],
-    env: Mapping[str, str],
-    shutdown_seconds: int,
+    command: tuple[str, ...] = (),
+    shared_memory: bool = True,
     **fields: Any,
 ) -> EngineContainer:
     """The container of `spec`. Raises ValueError for sources or accelerators that the checks refuse.
 
-    `env` and `fields` are the engine's own: variables, and other fields of EngineContainer.
+    `fields` are other fields of EngineContainer, the engine's own.
     """
-    sources = located(spec, with_speculator=with_speculator)
+    sources = locate_all(spec, with_speculator=with_speculator)
     claims: dict[str, PvcMount] = {source.pvc.claim: source.pvc for source in sources if source.pvc}
-    images: tuple[ImageMount, ...] = tuple(source.image for source in sources if source.image)
     return EngineContainer(
         image=image_of(spec),
         command=command,
         args=args,
-        env=environment(spec, env),
-        startup_seconds=startup_seconds(spec, plan),
-        shutdown_seconds=shutdown_seconds,
         limits=limits_of(spec),
         user=user_of(spec),
-        shared_memory=True,
+        shared_memory=shared_memory,
         pvc_mounts=tuple(claims.values()),
-        image_mounts=images,
+        image_mounts=tuple(source.image for source in sources if source.image),
         **fields,
     )
 
 
-def startup_seconds(spec: DeploymentSpec, plan: Plan) -> int:
+def startup_seconds(spec: DeploymentSpec, plan: Plan, more: int = 0) -> int:
     """More for every K whose graphs are captured, and for the weights; never less than what was measured asks for."""
-    return max(START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + weights_seconds(spec), spec.engine.startup_seconds)
+    budget = START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + more + weights_seconds(spec)
+    return max(budget, spec.engine.startup_seconds)
 
 
 def weights_seconds(spec: DeploymentSpec) -> int:
@@ -88,10 +84,19 @@ def weights_seconds(spec: DeploymentSpec) -> int:
 
 def environment(spec: DeploymentSpec, own: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
     """EnvVar objects: caches in writable folders, the engine's own, the accelerator's, then the user's, which win."""
-    given = {str(variable.get("name", "")): variable for variable in spec.engine.env}
     ours = {**_FOLDERS, "USER": "engine", **own, **environment_of(spec)}
-    plain = [{"name": name, "value": value} for name, value in ours.items()]
-    return (*(entry for entry in (*plain, *hub(spec)) if entry["name"] not in given), *given.values())
+    return with_users((*variables(ours), *hub(spec)), spec.engine.env)
+
+
+def variables(values: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """EnvVar objects with plain values."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def with_users(ours: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """The operator's variables, then the user's, which win by name; of two with one name the later one counts."""
+    given = {str(variable.get("name", "")): variable for variable in users}
+    return (*(entry for entry in ours if entry["name"] not in given), *given.values())
 
 
 def hub(spec: DeploymentSpec, *, asked: bool = False) -> Iterator[Mapping[str, Any]]:

@@ -1,11 +1,11 @@
-"""One spec resolved against an engine's rows of the capability matrix. Used by every module of the three adapters.
+"""One spec resolved against an engine's rows of the capability matrix. Used by every module of the adapters.
 
-vLLM's plan knows model runners and CUDA-graph sizes on top and stays its own.
+vLLM's plan adds the model runners, which its rows are asked about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from speculative_operator.domain.knobs import Actuator, KnobSpace
@@ -51,9 +51,14 @@ class Plan:
     """K that may occur, ascending."""
     cell: Cell | None = None
 
+    @property
+    def speculates(self) -> bool:
+        """True when the pods are to run with a speculator at all."""
+        return self.actuator is not Actuator.NONE
+
     def drafts(self, table: KTable) -> bool:
         """False when the pod is to run without a drafter: no speculator, or K = 0 where K is fixed at start."""
-        return self.actuator is not Actuator.NONE and not (self.actuator is Actuator.RESTART and table.max_k == 0)
+        return self.speculates and not (self.actuator is Actuator.RESTART and table.max_k == 0)
 
 
 def plan(spec: DeploymentSpec, offer: Offer) -> Plan:
@@ -64,7 +69,11 @@ def plan(spec: DeploymentSpec, offer: Offer) -> Plan:
         return Plan(Actuator.NONE, version, batch, (0,))
     cell = find(offer.cells, question_of(spec, version))
     actuator = _actuator(spec, cell, offer)
-    return Plan(actuator, version, batch, _ks(spec, actuator, batch, offer), cell)
+    top = spec.speculation.max_speculative_tokens
+    in_table = offer.table_ks | {top} if offer.table_ks else range(1, top + 1)
+    fixed = actuator is Actuator.RESTART
+    ks = choose_ks(spec, batch, None if fixed else in_table, zero_in_table=offer.zero_in_table)
+    return Plan(actuator, version, batch, ks, cell)
 
 
 def knobs(spec: DeploymentSpec, offer: Offer) -> KnobSpace:
@@ -91,18 +100,19 @@ def _actuator(spec: DeploymentSpec, cell: Cell | None, offer: Offer) -> Actuator
     return Actuator.RESTART if one_k or offer.held_back(spec) else Actuator.TABLE
 
 
-def _ks(spec: DeploymentSpec, actuator: Actuator, batch: int, offer: Offer) -> tuple[int, ...]:
+def choose_ks(
+    spec: DeploymentSpec, batch: int, in_table: Collection[int] | None, *, zero_in_table: bool
+) -> tuple[int, ...]:
+    """K that may occur, ascending. `in_table`: those worth having in a table; None: K is fixed at start."""
     speculation = spec.speculation
     if speculation.mode is Mode.STATIC:
         if speculation.schedule is not None:
             return tuple(sorted(speculation.schedule.resized(batch).ks))
         return (speculation.num_speculative_tokens or speculation.max_speculative_tokens,)
-    top, start = speculation.max_speculative_tokens, speculation.num_speculative_tokens
-    every = set(range(1, top + 1))
-    table = actuator is Actuator.TABLE
-    ks = (every & offer.table_ks) | {top} if table and offer.table_ks else every
+    start, policy = speculation.num_speculative_tokens, speculation.off_policy
+    every = set(range(1, speculation.max_speculative_tokens + 1))
+    ks = every if in_table is None else every.intersection(in_table)
     ks |= {start} & every if start is not None else set()
-    policy = speculation.off_policy
-    if (offer.zero_in_table and policy is not OffPolicy.NEVER) if table else policy is OffPolicy.HARD:
+    if policy is OffPolicy.HARD if in_table is None else zero_in_table and policy is not OffPolicy.NEVER:
         ks.add(0)
     return tuple(sorted(ks))

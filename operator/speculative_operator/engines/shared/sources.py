@@ -45,7 +45,7 @@ def locate(source: ModelSource, role: str) -> Located:
     raise ValueError(f"{source.uri}: no engine loads {source.scheme}:// itself")
 
 
-def located(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ...]:
+def locate_all(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ...]:
     """Every source of the spec, the verifier's first."""
     roles = [(spec.verifier.source, "verifier")]
     if with_speculator and spec.speculator is not None and spec.speculator.source:

@@ -1,60 +1,65 @@
-"""The TensorRT-LLM engine behind the Protocol of `engines.base`. Chosen by `registry`."""
+"""TensorRT-LLM behind `engines.base.Engine`: the arguments of `trtllm-serve`, releases 1.0 to 1.4. Chosen by
+`registry`; nothing passes a shell.
+
+The server answers under whatever model name a request gives, so the served name is no argument of it. K is none either:
+it stands in the file that --config names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator
+from functools import partial
 
-from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.base import EngineContainer, Notice, Refusal
-from speculative_operator.engines.shared.container import container
-from speculative_operator.engines.shared.plan import knobs, plan
+from speculative_operator.engines.base import Engine, EngineContainer
+from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
+from speculative_operator.engines.shared.plan import Plan, knobs, plan
+from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.tensorrt_llm import checks, reading
-from speculative_operator.engines.tensorrt_llm.arguments import COMMAND, arguments
-from speculative_operator.engines.tensorrt_llm.capability import OFFER
+from speculative_operator.engines.tensorrt_llm.capability import CONFIG_FLAG_SINCE, OFFER
 from speculative_operator.engines.tensorrt_llm.configuration import FILE, configuration
 
+_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 _SHUTDOWN_SECONDS = 120
 """After SIGTERM uvicorn lets open requests end before the server stops; the pod waits for it no longer than this."""
 
 
-class TensorRtLlmEngine:
-    """Stateless; one instance serves all deployments."""
+def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+    """The container that serves `spec` by `table`. Raises ValueError for a table that rises, too."""
+    planned = plan(spec, OFFER)
+    return serving_container(
+        spec,
+        with_speculator=planned.drafts(table) and table.max_k > 0,
+        args=(*_arguments(spec, planned), *spec.engine.args),
+        command=("trtllm-serve",),
+        env=environment(spec, {}),
+        startup_seconds=startup_seconds(spec, planned),
+        shutdown_seconds=_SHUTDOWN_SECONDS,
+        files={FILE: configuration(spec, planned, table.resized(planned.max_batch))},
+        metrics_path="/prometheus/metrics",
+    )
 
-    metric_names: tuple[str, ...] = reading.METRIC_NAMES
 
-    def refusals(self, spec: DeploymentSpec) -> tuple[Refusal, ...]:
-        return checks.refusals(spec)
+ENGINE = Engine(
+    reading.METRIC_NAMES, checks.refusals, checks.notices, partial(knobs, offer=OFFER), container, reading.read
+)
 
-    def notices(self, spec: DeploymentSpec) -> tuple[Notice, ...]:
-        return checks.notices(spec)
 
-    def knobs(self, spec: DeploymentSpec) -> KnobSpace:
-        return knobs(spec, OFFER)
-
-    def container(self, spec: DeploymentSpec, table: KTable) -> EngineContainer:
-        """Raises ValueError for a spec that `refusals` refuses because of its sources, accelerators or schedule."""
-        planned = plan(spec, OFFER)
-        return container(
-            spec,
-            planned,
-            with_speculator=planned.drafts(table) and table.max_k > 0,
-            args=arguments(spec, planned),
-            command=COMMAND,
-            env={},
-            shutdown_seconds=_SHUTDOWN_SECONDS,
-            files={FILE: configuration(spec, planned, table.resized(planned.max_batch))},
-            metrics_path="/prometheus/metrics",
-        )
-
-    def read(
-        self,
-        series: Sequence[Series],
-        pods: Collection[str],
-        since: Mapping[str, float],
-        now: float,
-        stale_after: float,
-    ) -> dict[str, PodWindow | Gap]:
-        return reading.read(series, pods, since, now, stale_after)
+def _arguments(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
+    verifier = spec.verifier
+    yield locate(verifier.source, "verifier").model
+    yield from ("--host", _ALL_INTERFACES, "--port", str(spec.port), "--backend", "pytorch")
+    yield from ("--tp_size", str(verifier.tensor_parallel_size))
+    if verifier.pipeline_parallel_size > 1:
+        yield from ("--pp_size", str(verifier.pipeline_parallel_size))
+    if verifier.expert_parallel:
+        yield from ("--ep_size", str(verifier.tensor_parallel_size))
+    yield from ("--max_batch_size", str(plan.max_batch))
+    if verifier.max_model_len is not None:
+        yield from ("--max_seq_len", str(verifier.max_model_len))
+    if verifier.max_num_batched_tokens is not None:
+        yield from ("--max_num_tokens", str(verifier.max_num_batched_tokens))
+    flag = "--config" if plan.version >= CONFIG_FLAG_SINCE else "--extra_llm_api_options"
+    yield from (flag, f"{names.CONFIG_MOUNT}/{FILE}")

@@ -45,7 +45,7 @@ _SCHEDULE = f"{_ARGS} and NVIDIA/TensorRT-LLM#10860, #12262"
 _FLOOR = "K is 1 at least: after steps without drafts the drafter's cache is stale (NVIDIA/TensorRT-LLM#16888)."
 
 
-def _served(
+def _row(
     method: Method,
     actuator: Actuator,
     since: Version,
@@ -64,17 +64,17 @@ def _served(
 def _both(method: Method) -> tuple[Cell, ...]:
     """One K before the schedule's meaning is known, a table from there on."""
     return (
-        _served(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE),
-        _served(method, Actuator.TABLE, SCHEDULE_SINCE),
+        _row(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE),
+        _row(method, Actuator.TABLE, SCHEDULE_SINCE),
     )
 
 
 def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> tuple[Cell, ...]:
     """A drafter that makes all K tokens in one pass, known since `since`."""
-    return (_served(method, Actuator.TABLE, since, variant=variant, block_drafter=not method.draft_free),)
+    return (_row(method, Actuator.TABLE, since, variant=variant, block_drafter=not method.draft_free),)
 
 
-def _refused(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
+def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
     return Cell(
         EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, refused=remedy
     )  # fmt: skip
@@ -87,18 +87,18 @@ CELLS: tuple[Cell, ...] = (
     *_both(Method.MTP),
     *_both(Method.DRAFT_MODEL),
     # The drafter of NGram runs beside the engine and its verification is padded to the longest draft.
-    _served(Method.NGRAM, Actuator.RESTART, OLDEST),
+    _row(Method.NGRAM, Actuator.RESTART, OLDEST),
     *_newer(Method.SUFFIX, SCHEDULE_SINCE),
     *_newer(Method.DFLASH, SCHEDULE_SINCE),
     *_newer(Method.DSPARK, (1, 4, 0)),
     *_newer(Method.DRAFT_MODEL, SCHEDULE_SINCE, Variant.PARALLEL),
-    _refused(Method.EAGLE, "the PyTorch backend has Eagle3 only; use a checkpoint of eagle3"),
-    _refused(Method.EAGLE, _P_EAGLE, Variant.PARALLEL),
-    _refused(Method.EAGLE3, _P_EAGLE, Variant.PARALLEL),
-    _refused(Method.NGRAM_GPU, "TensorRT-LLM has no such lookup; use suffix (suffix automaton) or ngram"),
-    _refused(Method.MEDUSA, _HEADS),
-    _refused(Method.MLP_SPECULATOR, _HEADS),
-    _refused(
+    _refusal_row(Method.EAGLE, "the PyTorch backend has Eagle3 only; use a checkpoint of eagle3"),
+    _refusal_row(Method.EAGLE, _P_EAGLE, Variant.PARALLEL),
+    _refusal_row(Method.EAGLE3, _P_EAGLE, Variant.PARALLEL),
+    _refusal_row(Method.NGRAM_GPU, "TensorRT-LLM has no such lookup; use suffix (suffix automaton) or ngram"),
+    _refusal_row(Method.MEDUSA, _HEADS),
+    _refusal_row(Method.MLP_SPECULATOR, _HEADS),
+    _refusal_row(
         Method.DRAFT_MODEL,
         "TensorRT-LLM compares token ids, so verifier and drafter need one vocabulary; use engine.type: vLLM",
         Variant.HETEROGENEOUS,
@@ -106,7 +106,7 @@ CELLS: tuple[Cell, ...] = (
 )
 
 
-def held_back(spec: DeploymentSpec) -> str:
+def one_k_reason(spec: DeploymentSpec) -> str:
     """Why no schedule is given: the release candidate may read it either way."""
     match = _CANDIDATE.fullmatch(spec.engine.version.strip())
     if match is not None and int(match[1]) < FIRST_KNOWN_CANDIDATE:
@@ -119,7 +119,7 @@ def held_back(spec: DeploymentSpec) -> str:
 
 def has_schedule(spec: DeploymentSpec) -> bool:
     """True when the release is known to read the schedule as inclusive upper bounds."""
-    return (parse(spec.engine.version) or OLDEST) >= SCHEDULE_SINCE and not held_back(spec)
+    return (parse(spec.engine.version) or OLDEST) >= SCHEDULE_SINCE and not one_k_reason(spec)
 
 
 OFFER = Offer(
@@ -132,5 +132,5 @@ OFFER = Offer(
     # Graphs are captured for the pairs of batch and K that the schedule holds, so few K keep them few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     falling=True,
-    held_back=held_back,
+    held_back=one_k_reason,
 )

@@ -9,14 +9,42 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Specu
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.version import parse, show
 from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, common, unreadable_version
+from speculative_operator.engines.shared.flags import ALWAYS, Flags
 from speculative_operator.engines.shared.plan import plan
 from speculative_operator.engines.tensorrt_llm.capability import (
     FIRST_KNOWN_CANDIDATE,
     OFFER,
     has_schedule,
-    held_back,
+    one_k_reason,
 )
-from speculative_operator.engines.tensorrt_llm.user_arguments import FLAGS
+
+_FILE = "the operator writes that file, with K in it"
+
+FLAGS = Flags(
+    owned={
+        "--host": ALWAYS,
+        "--port": ALWAYS,
+        "--backend": "only the pytorch backend speculates as the operator knows it",
+        "--tp_size": "set spec.verifier.tensorParallelSize instead",
+        "--pp_size": "set spec.verifier.pipelineParallelSize instead",
+        "--ep_size": "set spec.verifier.expertParallel instead",
+        "--max_batch_size": "set spec.verifier.maxNumSeqs instead",
+        "--max_seq_len": "set spec.verifier.maxModelLen instead",
+        "--max_num_tokens": "set spec.verifier.maxNumBatchedTokens instead",
+        "--kv_cache_free_gpu_memory_fraction": "set spec.verifier.gpuMemoryUtilizationPercent instead",
+        "--kv_cache_dtype": "set spec.verifier.kvCacheDtype instead",
+        "--revision": "set spec.verifier.revision instead",
+        "--config": _FILE,
+        "--max_beam_width": "speculation and beam search exclude each other",
+    },
+    aliases={
+        "--tensor_parallel_size": "--tp_size",
+        "--pipeline_parallel_size": "--pp_size",
+        "--moe_expert_parallel_size": "--ep_size",
+        "--free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction",
+        "--extra_llm_api_options": "--config",
+    },
+)
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
@@ -34,7 +62,7 @@ def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
     """Where a release cannot be tuned although the mode asks for it."""
     if spec.speculator is None or not spec.speculates or spec.speculation.mode not in (Mode.AUTO, Mode.RECOMMEND):
         return ()
-    why = held_back(spec)
+    why = one_k_reason(spec)
     if not why and not has_schedule(spec):
         version = show(plan(spec, OFFER).version)
         why = (

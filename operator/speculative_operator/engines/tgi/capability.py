@@ -23,7 +23,7 @@ _SOURCE = "text-generation-inference 3.3.7 launcher/src/main.rs"
 _REMEDY = "TGI has ngram and medusa only; use one of them or engine.type: vLLM"
 
 
-def _served(method: Method) -> Cell:
+def _row(method: Method) -> Cell:
     return Cell(
         EngineType.TGI, method, OLDEST, Actuator.RESTART, _SOURCE, passes_at_zero=0.0,
         block_drafter=method is Method.MEDUSA,
@@ -31,18 +31,18 @@ def _served(method: Method) -> Cell:
     )  # fmt: skip
 
 
-def _refused(method: Method, variant: Variant = Variant.PLAIN) -> Cell:
+def _refusal_row(method: Method, variant: Variant = Variant.PLAIN) -> Cell:
     return Cell(EngineType.TGI, method, OLDEST, Actuator.NONE, _SOURCE, variant=variant, refused=_REMEDY)
 
 
 _SERVED = (Method.NGRAM, Method.MEDUSA)
 CELLS: tuple[Cell, ...] = (
-    *(_served(method) for method in _SERVED),
-    *(_refused(method) for method in Method if method not in _SERVED),
-    _refused(Method.EAGLE, Variant.PARALLEL),
-    _refused(Method.EAGLE3, Variant.PARALLEL),
-    _refused(Method.DRAFT_MODEL, Variant.PARALLEL),
-    _refused(Method.DRAFT_MODEL, Variant.HETEROGENEOUS),
+    *(_row(method) for method in _SERVED),
+    *(_refusal_row(method) for method in Method if method not in _SERVED),
+    _refusal_row(Method.EAGLE, Variant.PARALLEL),
+    _refusal_row(Method.EAGLE3, Variant.PARALLEL),
+    _refusal_row(Method.DRAFT_MODEL, Variant.PARALLEL),
+    _refusal_row(Method.DRAFT_MODEL, Variant.HETEROGENEOUS),
 )
 
 OFFER = Offer(

@@ -1,6 +1,7 @@
 """The argument list of `vllm serve`: flags the operator owns, then the user's. Called by `adapter`.
 
-The image's entry point is `vllm serve`, so the model comes first. Nothing here ever passes a shell.
+The image's entry point is `vllm serve`, so the model comes first; pods of KServe run vLLM's API server instead. Nothing
+here ever passes a shell.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Speculator, Verifier
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines.images import API_SERVER, command_of
 from speculative_operator.engines.shared.sources import locate
-from speculative_operator.engines.vllm.batching import asked_budget
-from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE
+from speculative_operator.engines.vllm.batching import budget_flag
+from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.graphs import raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, boot_schedule, leaves_out
 from speculative_operator.engines.vllm.weights import in_verifier, serves_itself
@@ -32,21 +33,17 @@ def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...
     return (*_serving(spec, plan), *_verifier(spec.verifier), *_speculation(spec, plan, table), *spec.engine.args)
 
 
-def drafts(plan: Plan, table: KTable) -> bool:
-    """False when the pod is to run without a drafter: no speculator, or K = 0 where K is fixed at start."""
-    return plan.actuator is not Actuator.NONE and not (plan.actuator is Actuator.RESTART and table.max_k == 0)
-
-
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
-    yield source.model
+    # vLLM's own command takes the model by position and refuses the flag; its API server takes the flag only.
+    yield source.model if command_of(spec) != API_SERVER else f"--model={source.model}"
     yield from ("--served-model-name", spec.verifier.served_name)
-    yield from ("--host", _ALL_INTERFACES, "--port", str(names.SERVING_PORT))
+    yield from ("--host", _ALL_INTERFACES, "--port", str(spec.port))
     # By its own name a speculator is served with its verifier's weights, of which the revision is not one.
     if source.revision and not serves_itself(spec):
         yield from ("--revision", source.revision)
-    yield from ("--max-num-seqs", str(plan.max_num_seqs))
-    budget = asked_budget(spec, plan)
+    yield from ("--max-num-seqs", str(plan.max_batch))
+    budget = budget_flag(spec, plan)
     if budget is not None:
         yield from ("--max-num-batched-tokens", str(budget))
     if plan.version >= SHUTDOWN_TIMEOUT_SINCE:
@@ -78,7 +75,7 @@ def _verifier(verifier: Verifier) -> Iterator[str]:
 
 
 def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[str]:
-    if spec.speculator is None or not drafts(plan, table):
+    if spec.speculator is None or not plan.drafts(table):
         return
     config = json.dumps(speculative_config(spec, spec.speculator, plan, table), separators=(",", ":"))
     yield from ("--speculative-config", config)
@@ -99,11 +96,11 @@ def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan,
     config = {"method": str(speculator.method), **_weights(spec, speculator), **_options(speculator)}
     if plan.actuator is Actuator.LIVE:
         config["num_speculative_tokens"] = plan.max_k
-        config["num_speculative_tokens_per_batch_size"] = boot_schedule(plan.ks, plan.max_num_seqs)
+        config["num_speculative_tokens_per_batch_size"] = boot_schedule(plan.ks, plan.max_batch)
         return config
     config["num_speculative_tokens"] = max(1, table.max_k)
     if plan.actuator is Actuator.TABLE:
-        config["num_speculative_tokens_per_batch_size"] = table.resized(plan.max_num_seqs).rows()
+        config["num_speculative_tokens_per_batch_size"] = table.resized(plan.max_batch).rows()
     return config
 
 

@@ -40,14 +40,14 @@ def drafting_slots(speculator: Speculator, k: int) -> int:
     return 1 if method is Method.DRAFT_MODEL else 0
 
 
-def needed(spec: DeploymentSpec, plan: Plan) -> int:
+def token_need(spec: DeploymentSpec, plan: Plan) -> int:
     """Tokens of a step in which every request verifies the largest K and drafts the next ones; 0 without drafts."""
-    if plan.facts is None or spec.speculator is None:
+    if not plan.speculates or spec.speculator is None:
         return 0
-    return plan.max_num_seqs * (plan.max_k + 1 + drafting_slots(spec.speculator, plan.max_k))
+    return plan.max_batch * (plan.max_k + 1 + drafting_slots(spec.speculator, plan.max_k))
 
 
-def asked_budget(spec: DeploymentSpec, plan: Plan) -> int | None:
+def budget_flag(spec: DeploymentSpec, plan: Plan) -> int | None:
     """Value of the flag: the user's, else what drafts need where the engine's default is less or not known.
 
     None leaves it to the engine, whose default has room. A larger step lengthens the prompts' chunks and so the
@@ -56,7 +56,7 @@ def asked_budget(spec: DeploymentSpec, plan: Plan) -> int | None:
     given = spec.verifier.max_num_batched_tokens
     if given is not None:
         return given
-    need, default = needed(spec, plan), _default(spec)
+    need, default = token_need(spec, plan), _default(spec)
     if need <= (default or _LEAST):
         return None
     rounded = -(-need // _STEP) * _STEP
@@ -65,7 +65,7 @@ def asked_budget(spec: DeploymentSpec, plan: Plan) -> int | None:
 
 def budget(spec: DeploymentSpec, plan: Plan) -> int:
     """Tokens that a step may hold at least, whoever says so."""
-    return asked_budget(spec, plan) or _default(spec) or _LEAST
+    return budget_flag(spec, plan) or _default(spec) or _LEAST
 
 
 def refusals(spec: DeploymentSpec, plan: Plan) -> Iterator[Refusal]:
@@ -83,9 +83,9 @@ def refusals(spec: DeploymentSpec, plan: Plan) -> Iterator[Refusal]:
 
 
 def _floors(spec: DeploymentSpec, plan: Plan) -> Iterator[tuple[int, str]]:
-    seqs = plan.max_num_seqs
+    seqs = plan.max_batch
     yield seqs, f"each of {seqs} requests (verifier.maxNumSeqs) needs a token"
-    if plan.facts is None or spec.speculator is None:
+    if not plan.speculates or spec.speculator is None:
         return
     slots = drafting_slots(spec.speculator, plan.max_k)
     together = slots if plan.version >= _SLOTS_ONCE_SINCE else slots * seqs

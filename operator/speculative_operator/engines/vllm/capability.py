@@ -7,7 +7,7 @@ docs/engines.md show it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import EngineType, Method
@@ -22,40 +22,17 @@ from speculative_operator.engines.matrix.cell import (
     Variant,
     find,
 )
-from speculative_operator.engines.matrix.vendors import platform_of
+from speculative_operator.engines.matrix.vendors import GENTLEST, platform_of
 from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.vllm.forms import (
     FORMS,
-    OLDEST,
     PIPELINE_SINCE,
     RELEASES,
-    SCHEDULE_SINCE,
-    SHUTDOWN_TIMEOUT_SINCE,
     V2_SCHEDULE_SINCE,
     Form,
     Release,
     Runner,
 )
-from speculative_operator.engines.vllm.weights import IN_VERIFIER
-
-__all__ = [
-    "CELLS",
-    "EMULATED",
-    "LIVE_PROVEN",
-    "METHODS",
-    "OFF_PROVEN",
-    "OLDEST",
-    "RESTS",
-    "SCHEDULE_SINCE",
-    "SHUTDOWN_TIMEOUT_SINCE",
-    "V2_SCHEDULE_SINCE",
-    "MethodFacts",
-    "Runner",
-    "best_actuator",
-    "cell_of",
-    "passes_at_zero",
-    "runner_under_schedule",
-]
 
 
 def _lines(*proofs: Proven) -> tuple[tuple[int, int], ...]:
@@ -84,14 +61,13 @@ _MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
 """Methods whose K was changed, and whose drafter was left out, in the real engine of every release that has a build."""
 _IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
-_NO_PIPELINE = "speculation does not work with pipeline parallelism before 0.15.0; use a newer engine.version"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
 
 
 def _cells() -> Iterator[Cell]:
     for form in FORMS:
         for cell in _of_form(form):
-            yield from _by_pipeline(_graded(cell))
+            yield from _split_by_proof(cell)
 
 
 def _of_form(form: Form) -> Iterator[Cell]:
@@ -105,6 +81,7 @@ def _of_form(form: Form) -> Iterator[Cell]:
         variant=form.variant,
         passes_at_zero=0.0,
         block_drafter=form.block,
+        pipelined_since=PIPELINE_SINCE,
         metrics=frozenset() if form.refused else _TRUSTED - ({Figure.DRAFTED} if form.diluted else set()),
         refused=form.refused,
         note=form.note,
@@ -149,7 +126,7 @@ def _off(cell: Cell, release: Release) -> Proven | None:
     return Proven.REAL_ENGINE if cell.method in _MATRIX and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
-def _graded(cell: Cell) -> tuple[Cell, ...]:
+def _split_by_proof(cell: Cell) -> tuple[Cell, ...]:
     """The row by how it was shown to be true; split where that is stronger on one vendor's accelerators."""
     if not cell.since <= EMULATED or (cell.before is not None and cell.before <= EMULATED):
         return (cell,)
@@ -166,118 +143,27 @@ def _graded(cell: Cell) -> tuple[Cell, ...]:
     )
 
 
-def _by_pipeline(cells: tuple[Cell, ...]) -> Iterator[Cell]:
-    for cell in cells:
-        if cell.since >= PIPELINE_SINCE or cell.refused:
-            yield cell
-            continue
-        early = replace(cell, before=min(cell.before or PIPELINE_SINCE, PIPELINE_SINCE), proven=Proven.SOURCE)
-        yield replace(early, pipeline=Extent.ONE)
-        yield replace(
-            early, pipeline=Extent.MANY, actuator=Actuator.NONE, metrics=frozenset(), refused=_NO_PIPELINE,
-            source="vLLM 0.14.0 docs/features/spec_decode.md",
-        )  # fmt: skip
-        if cell.before is None or cell.before > PIPELINE_SINCE:
-            yield replace(cell, since=PIPELINE_SINCE)
-
-
 CELLS: tuple[Cell, ...] = tuple(_cells())
 """Every row of vLLM."""
 
 
-@dataclass(frozen=True, slots=True)
-class MethodFacts:
-    """How the plain form of one method behaves. Empty sets mean: on no runner."""
-
-    since: Version
-    retunable: frozenset[Runner]
-    """Runners on which K may differ from step to step without harm."""
-    follows: frozenset[Runner]
-    """Runners on which a smaller K drafts less; on the others only verification shrinks."""
-    preferred: Runner
-    """Runner under a schedule in 0.32; V2 is the default there and is left to the engine, V1 is asked for."""
-    needs_source: bool = True
-    passes_at_zero: float = 1.0
-    block_drafter: bool = False
-    refused: str = ""
-    """Remedy, for a method that no runner implements."""
+SERVED = frozenset(form.method for form in FORMS if not form.refused)
+"""Methods that some model runner has."""
+BLOCK_DRAFTERS = frozenset(form.method for form in FORMS if form.block and form.variant is Variant.PLAIN)
+"""Methods whose plain form drafts all K tokens in one pass."""
 
 
-def cell_of(
-    method: Method,
-    version: Version,
-    runner: Runner,
-    data_parallel_size: int = 1,
-    pipeline_parallel_size: int = 1,
-    vendor: Vendor = Vendor.NVIDIA,
-    variant: Variant = Variant.PLAIN,
-) -> Cell | None:
-    """The row for these circumstances; None where the release does not have the method on that runner."""
-    asked = Question(
-        EngineType.VLLM, version, method, runner, variant, vendor, data_parallel_size, pipeline_parallel_size
-    )
-    return find(CELLS, asked)
-
-
-def runner_under_schedule(
-    method: Method, version: Version, vendor: Vendor = Vendor.NVIDIA, variant: Variant = Variant.PLAIN
-) -> Runner:
-    """The runner that serves `method` best when K may change.
+def runner_under_schedule(asked: Question) -> Runner:
+    """The runner that serves the method best when K may change, whatever runner and parallelism are asked for.
 
     The gentlest actuator counts first, then that a smaller K drafts less (a block is one pass at every K), then what
     the release takes by itself: V2 from 0.32 on, V1 before.
     """
-    platform = platform_of(EngineType.VLLM, vendor, version)
-    order = (Runner.V2, Runner.V1) if version >= V2_SCHEDULE_SINCE else (Runner.V1, Runner.V2)
+    platform = platform_of(asked.engine, asked.vendor, asked.version)
+    order = (Runner.V2, Runner.V1) if asked.version >= V2_SCHEDULE_SINCE else (Runner.V1, Runner.V2)
     served: list[tuple[int, bool, Runner]] = []
     for runner in order:
-        cell = cell_of(method, version, runner, vendor=vendor, variant=variant)
+        cell = find(CELLS, replace(asked, runner=runner, data_parallel_size=1))
         if cell is not None and not cell.refused and (platform is None or platform.runner in ("", runner)):
-            served.append((_GENTLEST.index(cell.actuator), not (cell.follows_k or cell.block_drafter), runner))
+            served.append((GENTLEST.index(cell.actuator), not (cell.follows_k or cell.block_drafter), runner))
     return min(served, key=lambda one: one[:2])[2] if served else Runner.V1
-
-
-_GENTLEST = (Actuator.LIVE, Actuator.TABLE, Actuator.RESTART, Actuator.NONE)
-
-
-def best_actuator(
-    method: Method,
-    version: Version,
-    runner: Runner,
-    data_parallel_size: int,
-    vendor: Vendor = Vendor.NVIDIA,
-    variant: Variant = Variant.PLAIN,
-) -> Actuator:
-    """The gentlest way to change K: Live, else Table, else Restart, which is also the answer where no row is."""
-    cell = cell_of(method, version, runner, data_parallel_size, vendor=vendor, variant=variant)
-    if cell is None or cell.refused:
-        return Actuator.RESTART
-    platform = platform_of(EngineType.VLLM, vendor, version)
-    least = platform.actuator if platform is not None else Actuator.RESTART
-    return max(cell.actuator, least, key=_GENTLEST.index)
-
-
-def passes_at_zero(method: Method, runner: Runner, max_k: int) -> float:
-    """Draft passes of a step at K = 0 where K may change; `max_k` where the drafter drafts in full whatever K is."""
-    cell = cell_of(method, EMULATED, runner)
-    return min(cell.passes_at_zero, float(max_k)) if cell is not None else 0.0
-
-
-def _facts(method: Method) -> MethodFacts:
-    forms = [form for form in FORMS if form.method is method and form.variant is Variant.PLAIN]
-    served = [form for form in forms if not form.refused]
-    turned = [form for form in served if form.scheduled]
-    return MethodFacts(
-        since=min(form.since for form in served or forms),
-        retunable=frozenset(form.runner for form in turned),
-        follows=frozenset(form.runner for form in turned if form.follows),
-        preferred=runner_under_schedule(method, EMULATED),
-        needs_source=not method.draft_free and method not in IN_VERIFIER,
-        passes_at_zero=0.0 if method.draft_free else 1.0,
-        block_drafter=any(form.block for form in served),
-        refused="" if served else forms[0].refused,
-    )
-
-
-METHODS: dict[Method, MethodFacts] = {method: _facts(method) for method in Method}
-"""The plain form of each method, read off the rows."""

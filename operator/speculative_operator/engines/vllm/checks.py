@@ -1,4 +1,5 @@
-"""Everything that vLLM would reject, or silently do otherwise, found before a pod exists. Called by `adapter`."""
+"""Everything that vLLM would reject, or silently do otherwise, found before a pod exists; and what a user should know
+of a spec that it takes. Called by `adapter`."""
 
 from __future__ import annotations
 
@@ -6,16 +7,18 @@ from collections.abc import Iterator
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
-from speculative_operator.engines.base import Refusal
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Mode, Speculator
+from speculative_operator.engines import images
+from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.vendors import platform_of
-from speculative_operator.engines.matrix.version import Version, parse
+from speculative_operator.engines.matrix.version import Version, parse, show
 from speculative_operator.engines.shared import checks as shared
 from speculative_operator.engines.shared import sources
 from speculative_operator.engines.vllm import batching, capability, options, weights
-from speculative_operator.engines.vllm.capability import METHODS
+from speculative_operator.engines.vllm.capability import LIVE_PROVEN
 from speculative_operator.engines.vllm.environment import TABLE_VARIABLE
+from speculative_operator.engines.vllm.forms import OLDEST
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
 from speculative_operator.engines.vllm.user_arguments import FLAGS
 
@@ -30,13 +33,22 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     return tuple(_all(spec, version))
 
 
+def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
+    """Empty for most specs, and for those without a speculator or with one K (mode Static, no schedule)."""
+    version = parse(spec.engine.version)
+    fixed = spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None
+    if version is None or spec.speculator is None or not spec.speculates or fixed:
+        return ()
+    return tuple(_notices(spec))
+
+
 def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
     yield from sources.refusals(spec)
     yield from weights.refusals(spec)
     yield from shared.parallelism(spec)
     yield from batching.refusals(spec, plan(spec))
-    if version < capability.OLDEST:
-        yield shared.too_old(version, capability.OLDEST, "lacks metrics that the operator reads")
+    if version < OLDEST:
+        yield shared.too_old(version, OLDEST, "lacks metrics that the operator reads")
     else:
         yield from refusing.platform(spec, version)
     if spec.speculator is not None and spec.speculates:
@@ -44,18 +56,19 @@ def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
         yield from shared.static(spec, _one_k(spec))
     yield from FLAGS.refusals(spec)
     yield from _environment(spec)
+    if (image := images.refusal(spec)) is not None:
+        yield image
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
-    facts = METHODS[speculator.method]
-    if version >= capability.OLDEST:
+    if version >= OLDEST:
         yield from _runner(spec, version)
         yield from refusing.method(spec, version, capability.CELLS, plan(spec).runner)
-    if facts.refused:
+    if speculator.method not in capability.SERVED:
         return
-    yield from shared.weights(speculator, needed=facts.needs_source)
+    method = speculator.method
+    yield from shared.weights(speculator, needed=not method.draft_free and method not in weights.IN_VERIFIER)
     yield from options.refusals(spec, speculator)
-    yield from _draft_parallelism(spec, speculator)
 
 
 def _runner(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
@@ -67,20 +80,6 @@ def _runner(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
             f"engine.env {RUNNER_VARIABLE} asks for {chosen}, but on {row.vendor} only {row.runner} serves; remove it"
         )
         yield Refusal("spec.engine.env", _UNSUPPORTED, message)
-
-
-def _draft_parallelism(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
-    """Draft tensor parallelism is 1 or the verifier's; a draft model follows the verifier."""
-    size, whole = speculator.tensor_parallel_size, spec.verifier.tensor_parallel_size
-    if size is None or size == whole:
-        return
-    if speculator.method is Method.DRAFT_MODEL or size != 1:
-        allowed = str(whole) if speculator.method is Method.DRAFT_MODEL else f"1 or {whole}"
-        message = (
-            f"speculator.tensorParallelSize {size}: vLLM takes {allowed} for method {speculator.method} beside a "
-            f"verifier of {whole}; set {whole} or remove it"
-        )
-        yield Refusal("spec.speculator.tensorParallelSize", _UNSUPPORTED, message)
 
 
 def _one_k(spec: DeploymentSpec) -> str:
@@ -101,3 +100,22 @@ def _environment(spec: DeploymentSpec) -> Iterator[Refusal]:
         elif name == "PYTHONPATH" and "valueFrom" in variable:
             message = "engine.env sets PYTHONPATH by valueFrom, which the operator cannot extend; set a plain value"
             yield Refusal("spec.engine.env", _INVALID, message)
+
+
+def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
+    planned = plan(spec)
+    release = show(planned.version)
+    row = platform_of(EngineType.VLLM, spec.accelerator.vendor, planned.version)
+    if planned.actuator is Actuator.TABLE and planned.version[:2] not in LIVE_PROVEN:
+        proven = " to ".join(f"{major}.{minor}" for major, minor in (LIVE_PROVEN[0], LIVE_PROVEN[-1]))
+        message = (
+            f"engine.version {release}: live changes of K are tested with {proven} only, so K changes by rollouts; "
+            f"set engine.version {proven.rpartition(' ')[2]}.0 to change K without rollouts"
+        )
+        yield Notice(Reason.LIVE_UNPROVEN, message)
+    elif planned.actuator is Actuator.RESTART and row is not None and row.actuator is Actuator.RESTART:
+        message = (
+            f"{row.plugin} on {row.vendor} drafts with one constant K, which changes by rollouts and cannot follow the "
+            "load within a pod"
+        )
+        yield Notice(Reason.LIVE_UNPROVEN, message)

@@ -15,7 +15,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.vllm.batching import budget
-from speculative_operator.engines.vllm.capability import Runner
+from speculative_operator.engines.vllm.forms import Runner
 from speculative_operator.engines.vllm.plan import Plan, boot_schedule
 from speculative_operator.engines.vllm.user_arguments import FLAGS
 from speculative_operator.physics.catalog import find_accelerator
@@ -63,7 +63,7 @@ def capture_sizes(spec: DeploymentSpec, plan: Plan) -> tuple[int, ...]:
     else:
         sizes = set(_own(spec, plan, flags.ceiling or raised_ceiling(spec, plan), most))
     # The V1 runner rounds up where decoding steps have graphs of their own, which a schedule takes from it.
-    whole = plan.runner is Runner.V1 and plan.facts is not None and not plan.scheduled
+    whole = plan.runner is Runner.V1 and plan.speculates and not plan.scheduled
     return tuple(sorted(_multiples(sizes, plan.max_k + 1) if whole else sizes))
 
 
@@ -74,9 +74,9 @@ def raised_ceiling(spec: DeploymentSpec, plan: Plan) -> int | None:
     accelerators known to hold 70 GiB or more, from 0.32 on, unless the user's flags decide about graphs. The price is
     30 to 50 % more graphs than at 512, hence start-up time and memory (docs/engines.md has the figures).
     """
-    if plan.facts is None or plan.version < _RAISE_SINCE or not _roomy(spec) or _shaped(spec.engine.args):
+    if not plan.speculates or plan.version < _RAISE_SINCE or not _roomy(spec) or _decides_graphs(spec.engine.args):
         return None
-    wanted = min(plan.max_num_seqs * (plan.max_k + 1), RAISED, budget(spec, plan)) // _COARSE * _COARSE
+    wanted = min(plan.max_batch * (plan.max_k + 1), RAISED, budget(spec, plan)) // _COARSE * _COARSE
     return wanted if wanted > _limit(spec) else None
 
 
@@ -93,9 +93,9 @@ def _limit(spec: DeploymentSpec) -> int:
 
 def _own(spec: DeploymentSpec, plan: Plan, ceiling: int | None, most: int) -> Iterator[int]:
     """The sizes that the engine chooses, in any order."""
-    k = plan.max_k if plan.facts is not None else 0
+    k = plan.max_k if plan.speculates else 0
     limit = _limit(spec)
-    largest = ceiling or min(plan.max_num_seqs * (k + 1) * 2, limit)
+    largest = ceiling or min(plan.max_batch * (k + 1) * 2, limit)
     yield from _grid(min(largest, most))
     if most <= largest:
         yield most
@@ -106,11 +106,11 @@ def _own(spec: DeploymentSpec, plan: Plan, ceiling: int | None, most: int) -> It
 def _decoding_steps(plan: Plan, k: int, limit: int) -> Iterator[int]:
     """Tokens of decoding steps: requests on the same grid, times K + 1, up to the widest batch with that K."""
     if k == 0:
-        yield plan.max_num_seqs
+        yield plan.max_batch
         return
-    widest = {k: plan.max_num_seqs}
+    widest = {k: plan.max_batch}
     if plan.scheduled:
-        widest = {row[2]: row[1] for row in boot_schedule(plan.ks, plan.max_num_seqs)}
+        widest = {row[2]: row[1] for row in boot_schedule(plan.ks, plan.max_batch)}
     for each, requests in widest.items():
         most = min(requests, limit)
         yield from (count * (each + 1) for count in (*_grid(most), most))
@@ -138,11 +138,11 @@ class _Flags:
 
 def _flags(args: tuple[str, ...]) -> _Flags:
     """What the user's arguments say of graphs."""
-    given = _given(args)
+    given = _values_by_flag(args)
     configs = [_object(text) for text in (*given.get("--compilation-config", []), *given.get("-cc", []))]
-    sizes = [*given.get("--cudagraph-capture-sizes", []), *_said(configs, "cudagraph_capture_sizes")]
-    ceilings = [*given.get("--max-cudagraph-capture-size", []), *_said(configs, "max_cudagraph_capture_size")]
-    off = any(mode.upper() in ("NONE", "0") for mode in _said(configs, "cudagraph_mode"))
+    sizes = [*given.get("--cudagraph-capture-sizes", []), *_config_values(configs, "cudagraph_capture_sizes")]
+    ceilings = [*given.get("--max-cudagraph-capture-size", []), *_config_values(configs, "max_cudagraph_capture_size")]
+    off = any(mode.upper() in ("NONE", "0") for mode in _config_values(configs, "cudagraph_mode"))
     return _Flags(
         eager=off or "--enforce-eager" in given or "-O0" in given or "0" in given.get("--optimization-level", []),
         sizes=tuple(_numbers(sizes)) if sizes else None,
@@ -150,12 +150,12 @@ def _flags(args: tuple[str, ...]) -> _Flags:
     )
 
 
-def _said(configs: list[dict[str, object]], key: str) -> list[str]:
+def _config_values(configs: list[dict[str, object]], key: str) -> list[str]:
     return [str(config[key]) for config in configs if config.get(key) is not None]
 
 
-def _shaped(args: tuple[str, ...]) -> bool:
-    return any(flag in _SHAPING or flag.startswith(("-O", "-cc")) for flag in _given(args))
+def _decides_graphs(args: tuple[str, ...]) -> bool:
+    return any(flag in _SHAPING or flag.startswith(("-O", "-cc")) for flag in _values_by_flag(args))
 
 
 def _object(text: str) -> dict[str, object]:
@@ -172,7 +172,7 @@ def _numbers(values: list[str]) -> list[int]:
     return [int(word) for word in words if word.isdecimal() and len(word) < _DIGITS]
 
 
-def _given(args: tuple[str, ...]) -> dict[str, list[str]]:
+def _values_by_flag(args: tuple[str, ...]) -> dict[str, list[str]]:
     """Flag -> its values as written."""
     found: dict[str, list[str]] = {}
     values: list[str] = []

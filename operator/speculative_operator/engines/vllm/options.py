@@ -1,7 +1,7 @@
 """Options of drafting that belong to some methods only, or exclude each other. Called by `checks`.
 
-The API server refuses most of it already; objects stored before a rule existed, and callers without an API server, meet
-it here. Rules of vLLM 0.32 config/speculative.py and transformers_utils/configs/speculators/algos.py.
+`api.checks` refuses most of it before a spec gets here; this is what it cannot know, and what a row of the catalogue
+may ask for. Rules of vLLM 0.32 config/speculative.py and transformers_utils/configs/speculators/algos.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.vllm.plan import plan
 from speculative_operator.engines.vllm.weights import IN_VERIFIER, OWN_NAME
 
-LOOKED_UP = (Method.NGRAM, Method.NGRAM_GPU)
 PARALLEL = (Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL)
 """Methods with drafters that were trained to draft in one pass (P-EAGLE, PARD)."""
 MODULES = {"stepfun-ai/step-3.5-flash": 3}
@@ -26,8 +25,6 @@ def refusals(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     """In the order of the speculator's fields."""
     yield from _own_name(spec, speculator)
     yield from _one_pass(speculator)
-    yield from _vocabulary(speculator)
-    yield from _lookup(speculator)
     yield from _modules(spec, speculator)
 
 
@@ -45,38 +42,18 @@ def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]
 
 
 def _one_pass(speculator: Speculator) -> Iterator[Refusal]:
-    if not speculator.parallel_drafting or speculator.method in (*PARALLEL, Method.DFLASH, Method.DSPARK):
+    if not speculator.parallel_drafting:
         return
-    named = ", ".join(PARALLEL)
-    message = f"speculator.parallelDrafting with method {speculator.method}: it is an option of {named}; remove it"
-    yield Refusal("spec.speculator.parallelDrafting", _INVALID, message)
-
-
-def _vocabulary(speculator: Speculator) -> Iterator[Refusal]:
-    field, method = "spec.speculator.heterogeneousVocabulary", speculator.method
-    if not speculator.heterogeneous_vocabulary:
-        return
-    if method is not Method.DRAFT_MODEL:
-        message = f"speculator.heterogeneousVocabulary with method {method}: it is an option of draft_model; remove it"
-        yield Refusal(field, _INVALID, message)
-    elif speculator.parallel_drafting:
+    if speculator.heterogeneous_vocabulary:
         message = (
             "speculator.heterogeneousVocabulary true with parallelDrafting true: speculators that draft in one pass "
             "are trained for one vocabulary; remove one of the two"
         )
-        yield Refusal(field, _INVALID, message)
-
-
-def _lookup(speculator: Speculator) -> Iterator[Refusal]:
-    field, least, most = "spec.speculator.promptLookup", speculator.prompt_lookup_min, speculator.prompt_lookup_max
-    if least is None and most is None:
-        return
-    if speculator.method not in LOOKED_UP:
-        message = f"speculator.promptLookup with method {speculator.method}: it is an option of ngram; remove it"
-        yield Refusal(field, _INVALID, message)
-    elif least is not None and most is not None and least > most:
-        message = f"speculator.promptLookup.min {least} is above max {most}; set min to {most} or less"
-        yield Refusal(f"{field}.min", _INVALID, message)
+        yield Refusal("spec.speculator.heterogeneousVocabulary", _INVALID, message)
+    if speculator.method not in (*PARALLEL, Method.DFLASH, Method.DSPARK):
+        named = ", ".join(PARALLEL)
+        message = f"speculator.parallelDrafting with method {speculator.method}: it is an option of {named}; remove it"
+        yield Refusal("spec.speculator.parallelDrafting", _INVALID, message)
 
 
 def _modules(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:

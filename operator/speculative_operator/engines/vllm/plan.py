@@ -5,15 +5,17 @@ Used by every other module of this adapter, so that command line, environment an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
-from speculative_operator.engines.matrix.cell import Variant
-from speculative_operator.engines.matrix.refusing import variant_of
-from speculative_operator.engines.matrix.version import Version, parse
-from speculative_operator.engines.vllm import capability
-from speculative_operator.engines.vllm.capability import METHODS, MethodFacts, Runner
+from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find
+from speculative_operator.engines.matrix.refusing import question_of
+from speculative_operator.engines.matrix.vendors import best_actuator, platform_of
+from speculative_operator.engines.matrix.version import parse
+from speculative_operator.engines.shared import plan as shared
+from speculative_operator.engines.vllm.capability import CELLS, runner_under_schedule
+from speculative_operator.engines.vllm.forms import OLDEST, Runner
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""
@@ -22,15 +24,9 @@ _SCHEDULED = (Actuator.LIVE, Actuator.TABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the adapter will do for a spec. `facts` is None without a speculator."""
+class Plan(shared.Plan):
+    """What the adapter will do for a spec."""
 
-    actuator: Actuator
-    version: Version
-    max_num_seqs: int
-    ks: tuple[int, ...]
-    """K that may occur, ascending."""
-    facts: MethodFacts | None = None
     runner: Runner = Runner.V2
     asked_runner: Runner | None = None
     """Runner that the container's environment must ask for; None leaves the choice to the engine or to the user."""
@@ -49,18 +45,17 @@ class Plan:
 
 def plan(spec: DeploymentSpec) -> Plan:
     """The plan of `spec`. For a version that cannot be read it assumes the oldest (`checks` refuses that spec)."""
-    version = parse(spec.engine.version) or capability.OLDEST
-    seqs = spec.verifier.max_num_seqs or DEFAULT_MAX_NUM_SEQS
-    if spec.speculator is None or not spec.speculates:
-        return Plan(Actuator.NONE, version, seqs, (0,))
-    method, vendor, variant = spec.speculator.method, spec.accelerator.vendor, variant_of(spec.speculator)
-    best = capability.runner_under_schedule(method, version, vendor, variant)
-    chosen = user_runner(spec)
+    version = parse(spec.engine.version) or OLDEST
+    batch = spec.verifier.max_num_seqs or DEFAULT_MAX_NUM_SEQS
+    if not spec.speculates:
+        return Plan(Actuator.NONE, version, batch, (0,))
+    asked = question_of(spec, version)
+    best, chosen = runner_under_schedule(asked), user_runner(spec)
     runner = chosen or best
-    actuator = _actuator(spec, version, runner)
-    asked = Runner.V1 if actuator in _SCHEDULED and chosen is None and best is Runner.V1 else None
-    ks = _ks(spec, actuator, runner, seqs)
-    return Plan(actuator, version, seqs, ks, METHODS[method], runner, asked, variant)
+    cell = find(CELLS, replace(asked, runner=runner))
+    actuator = _actuator(spec, asked, cell)
+    own = Runner.V1 if actuator in _SCHEDULED and chosen is None and best is Runner.V1 else None
+    return Plan(actuator, version, batch, _ks(spec, actuator, runner, batch), cell, runner, own, asked.variant)
 
 
 def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
@@ -79,11 +74,7 @@ def rests(spec: DeploymentSpec, planned: Plan) -> bool:
     ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     if speculator is None or ranks > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
         return False
-    vendor = spec.accelerator.vendor
-    cell = capability.cell_of(
-        speculator.method, planned.version, planned.runner, vendor=vendor, variant=planned.variant
-    )
-    return cell is not None and cell.off is not None
+    return planned.cell is not None and planned.cell.off is not None
 
 
 def leaves_out(spec: DeploymentSpec, planned: Plan) -> bool:
@@ -112,36 +103,19 @@ def boot_schedule(ks: tuple[int, ...], max_num_seqs: int) -> list[list[int]]:
     return rows + [[start + place, start + place, k] for place, k in enumerate(others, 1)]
 
 
-def _actuator(spec: DeploymentSpec, version: Version, runner: Runner) -> Actuator:
-    speculator, speculation = spec.speculator, spec.speculation
-    if speculator is None:
-        return Actuator.NONE
-    if speculation.mode is Mode.STATIC and speculation.schedule is None:
+def _actuator(spec: DeploymentSpec, asked: Question, cell: Cell | None) -> Actuator:
+    if spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None:
         return Actuator.RESTART
-    best = capability.best_actuator(
-        speculator.method,
-        version,
-        runner,
-        spec.verifier.data_parallel_size,
-        spec.accelerator.vendor,
-        variant_of(speculator),
-    )
+    best = best_actuator(cell, platform_of(asked.engine, asked.vendor, asked.version))
     return Actuator.TABLE if best is Actuator.LIVE and not spec.engine.live else best
 
 
-def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, max_num_seqs: int) -> tuple[int, ...]:
-    speculation = spec.speculation
-    if speculation.mode is Mode.STATIC:
-        if speculation.schedule is not None:
-            return tuple(sorted(speculation.schedule.resized(max_num_seqs).ks))
-        return (speculation.num_speculative_tokens or speculation.max_speculative_tokens,)
-    top, start = speculation.max_speculative_tokens, speculation.num_speculative_tokens
-    every = set(range(1, top + 1))
-    ks = _graph_friendly(top) if actuator in _SCHEDULED and runner is Runner.V2 else every
-    ks |= {start} & every if start is not None else set()
-    if _zero_works(actuator, speculation.off_policy):
-        ks.add(0)
-    return _at_most(ks, max_num_seqs, start) if actuator in _SCHEDULED else tuple(sorted(ks))
+def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, batch: int) -> tuple[int, ...]:
+    top, start = spec.speculation.max_speculative_tokens, spec.speculation.num_speculative_tokens
+    scheduled = actuator in _SCHEDULED
+    in_table = _graph_friendly(top) if runner is Runner.V2 else set(range(1, top + 1))
+    ks = shared.choose_ks(spec, batch, in_table if scheduled else None, zero_in_table=True)
+    return _at_most(ks, batch, start) if scheduled and spec.speculation.mode is not Mode.STATIC else ks
 
 
 def _graph_friendly(top: int) -> set[int]:
@@ -154,14 +128,9 @@ def _graph_friendly(top: int) -> set[int]:
     return ks | {top} if top > 1.5 * max(ks) else ks
 
 
-def _zero_works(actuator: Actuator, policy: OffPolicy) -> bool:
-    """K = 0 is a row of a schedule, or, by restart, a pod without a drafter, which only Hard allows."""
-    return policy is OffPolicy.HARD if actuator is Actuator.RESTART else policy is not OffPolicy.NEVER
-
-
-def _at_most(ks: set[int], count: int, start: int | None) -> tuple[int, ...]:
+def _at_most(ks: tuple[int, ...], count: int, start: int | None) -> tuple[int, ...]:
     """As many of `ks` as a boot schedule for `count` requests can hold: inner ones go first, then 0."""
-    kept = sorted(ks)
+    kept = list(ks)
     inner = [k for k in kept if k not in (0, start, kept[-1])]
     for k in [*inner, *([start] if start is not None and start != kept[-1] else []), 0]:
         if len(kept) > count and k in kept:

@@ -90,7 +90,7 @@ def read(
             beside[pod].append(track)
     seen = {pod: _pod(own[pod], buckets[pod], since.get(pod), now, stale_after) for pod in pods}
     return {
-        pod: telemetry.extended(view, beside[pod], stale_after) if isinstance(view, PodWindow) else view
+        pod: telemetry.extend(view, beside[pod], stale_after) if isinstance(view, PodWindow) else view
         for pod, view in seen.items()
     }
 
@@ -118,7 +118,7 @@ def _window(piece: Cut) -> PodWindow:
         step_seconds=piece.delta(STEP_SECONDS),
         first_tokens=piece.delta(FIRST_TOKENS),
         generated_tokens=piece.delta(GENERATED),
-        prompt_tokens=_computed_prompt(piece),
+        prompt_tokens=_prompt_tokens(piece),
         running=piece.sampled(RUNNING) or 0.0,
         waiting=piece.sampled(WAITING) or 0.0,
         preemptions=piece.delta(PREEMPTIONS),
@@ -134,7 +134,7 @@ def _window(piece: Cut) -> PodWindow:
     )
 
 
-def _computed_prompt(piece: Cut) -> float:
+def _prompt_tokens(piece: Cut) -> float:
     """Prompt tokens computed here: by source where vLLM tells it, else all but the cached ones."""
     if piece.has(PROMPT_BY_SOURCE):
         return piece.delta(PROMPT_BY_SOURCE, source="local_compute")
@@ -142,7 +142,8 @@ def _computed_prompt(piece: Cut) -> float:
 
 
 def _speculation(piece: Cut) -> _Speculation:
-    """All None where vLLM exports no such series, being started without a speculator. Some of them missing is a gap."""
+    """Reads the counters of speculation: all None where vLLM was started without a speculator and exports none. Raises
+    UnreadableError where some of them are missing."""
     present = [name for name in (*_SPECULATION, PER_POSITION) if piece.has(name)]
     if not present:
         return _Speculation()

@@ -39,7 +39,7 @@ _SLACK_SECONDS = 5.0
 _VERSION_LENGTH = 64
 
 
-def extended(window: PodWindow, series: Sequence[Series], stale_after: float) -> PodWindow:
+def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> PodWindow:
     """`window` with what `series` (of this pod, of NAMES) tell beside it; the same window where they tell nothing."""
     of_tries = [track for track in series if track.name in _TRIED]
     try:
@@ -57,16 +57,16 @@ def extended(window: PodWindow, series: Sequence[Series], stale_after: float) ->
         live=live,
         table_version=_table_version(own, _last(info)),
         engine_version=info.labels.get("engine_version", "")[:_VERSION_LENGTH],
-        gapped=_gapped(own, _last(info)),
+        gapped=_requests_with_gaps(own, _last(info)),
     )
     piece = piece_of(own, window)
     if piece is None:
         return told
     beside = Piece(of_the_same_target(own, of_tries), piece.start, piece.end)
-    return _counted(_compared(told, beside), piece)
+    return _add_counts(_add_comparisons(told, beside), piece)
 
 
-def _compared(window: PodWindow, piece: Piece) -> PodWindow:
+def _add_comparisons(window: PodWindow, piece: Piece) -> PodWindow:
     try:
         return replace(window, comparisons=tried.comparisons(piece))
     except UnusableError:
@@ -77,7 +77,7 @@ def _last(track: Series) -> float:
     return max(time for time, _ in track.samples)
 
 
-def _gapped(tracks: Iterable[Series], newest: float) -> float:
+def _requests_with_gaps(tracks: Iterable[Series], newest: float) -> float:
     values = [_value(track, newest) for track in tracks if track.name == GAPPED]
     return max((value for value in values if value is not None and value >= 0 and math.isfinite(value)), default=0.0)
 
@@ -90,7 +90,7 @@ def _table_version(tracks: Iterable[Series], newest: float) -> int | None:
     return int(known[0])
 
 
-def _counted(window: PodWindow, piece: Piece) -> PodWindow:
+def _add_counts(window: PodWindow, piece: Piece) -> PodWindow:
     """The same window where a series is missing, has fallen or contradicts another one."""
     try:
         cells = tuple(_cells(piece))

@@ -24,7 +24,7 @@ def serves_itself(spec: DeploymentSpec) -> bool:
 
     A `dspark` that is part of its verifier is told by the absence of speculator.model.
     """
-    return _named_twice(spec) and spec.speculator is not None and spec.speculator.method in OWN_NAME
+    return _names_one_checkpoint(spec) and spec.speculator is not None and spec.speculator.method in OWN_NAME
 
 
 def in_verifier(spec: DeploymentSpec) -> bool:
@@ -32,7 +32,7 @@ def in_verifier(spec: DeploymentSpec) -> bool:
     speculator = spec.speculator
     if speculator is None or speculator.method not in IN_VERIFIER:
         return False
-    return speculator.source is None or (_named_twice(spec) and not serves_itself(spec))
+    return speculator.source is None or (_names_one_checkpoint(spec) and not serves_itself(spec))
 
 
 def apart(spec: DeploymentSpec) -> bool:
@@ -68,6 +68,6 @@ def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
         yield Refusal("spec.speculation.offPolicy", Reason.SPEC_INVALID, message)
 
 
-def _named_twice(spec: DeploymentSpec) -> bool:
+def _names_one_checkpoint(spec: DeploymentSpec) -> bool:
     source = spec.speculator.source if spec.speculator is not None else None
     return source is not None and source.uri == spec.verifier.source.uri

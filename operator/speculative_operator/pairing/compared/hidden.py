@@ -33,7 +33,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 
 def _width(pair: Pair) -> Iterator[Finding]:
-    ours = _streamed(pair)
+    ours = _plain_width(pair)
     told = _by_tensor(pair) or drafter.target_hidden_size(pair.drafter)
     if ours is None or told is None or told[1] == ours:
         return
@@ -55,7 +55,7 @@ def _by_tensor(pair: Pair) -> tuple[str, int] | None:
 
 
 def _projection(pair: Pair) -> Iterator[Finding]:
-    ours, found = _streamed(pair), reading.shape(pair.drafter, "fc.weight")
+    ours, found = _plain_width(pair), reading.shape(pair.drafter, "fc.weight")
     if ours is None or found is None or len(found[1]) != 2 or reading.quantization(pair.drafter):
         return
     inputs = _inputs(pair)
@@ -101,7 +101,7 @@ def _layers(pair: Pair) -> Iterator[Finding]:
         )
 
 
-def _streamed(pair: Pair) -> int | None:
+def _plain_width(pair: Pair) -> int | None:
     """The verifier's width; None where it keeps several streams."""
     inner = reading.decoder(pair.verifier.config)
     streams = reading.first_whole(inner, _STREAMS) or reading.first_whole(pair.verifier.config, _STREAMS)

@@ -29,7 +29,7 @@ def _method(pair: Pair) -> Iterator[Finding]:
     if found is None or found is pair.method or _either_block(pair, found) or _holds_modules(pair):
         return
     values = (f"asked: {pair.method}", f"{found} ({pair.nature.told_by})")
-    renamed = _renamed(pair)
+    renamed = _method_by_name(pair)
     if renamed is not None:
         message = f"{pair.rules.engine} treats it as {renamed} because of its name, whatever the spec says"
         yield warning(Code.METHOD_DIFFERS, _FIELD, values, message, f"set spec.speculator.method: {renamed}")
@@ -48,7 +48,7 @@ def _holds_modules(pair: Pair) -> bool:
     return pair.method is Method.MTP and modules.modules(pair.drafter) is not None
 
 
-def _renamed(pair: Pair) -> Method | None:
+def _method_by_name(pair: Pair) -> Method | None:
     name = pair.drafter.pin.location.lower()
     if pair.method is not Method.DRAFT_MODEL:
         return None

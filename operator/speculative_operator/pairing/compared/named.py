@@ -28,14 +28,14 @@ _REMEDY = "use a speculator that was trained for this verifier, or measure accep
 def findings(pair: Pair) -> Iterator[Finding]:
     if pair.inside or pair.method not in HEADS:
         return
-    field, named = made_for(pair.drafter)
+    field, named = verifier_names(pair.drafter)
     if not named:
         return
     ours = pair.verifier.pin.location
     if any(same(one, ours) for one in named):
         return
     values, shown = (ours, named[0]), named[0]
-    if derived := _derived(pair.verifier, named):
+    if derived := _derivation(pair.verifier, named):
         code, how = derived
         if code is Code.VERIFIER_QUANTIZED:
             message = f"{ours} is {how} {shown}, for which the speculator was trained: acceptance may be a little lower"
@@ -57,7 +57,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
         yield warning(Code.VERIFIER_DIFFERS, field, values, message, _REMEDY)
 
 
-def made_for(facts: ModelFacts) -> tuple[str, tuple[str, ...]]:
+def verifier_names(facts: ModelFacts) -> tuple[str, tuple[str, ...]]:
     """(field, names) of the verifier that a speculator says it was made for; no names where it does not tell."""
     for path in (("speculators_config", "verifier", "name_or_path"), ("base_model_name_or_path",)):
         if name := reading.text(facts.config, *path):
@@ -75,7 +75,7 @@ def stem(name: str) -> str:
     return _QUANTIZED.sub("", _last(name))
 
 
-def _derived(verifier: ModelFacts, named: tuple[str, ...]) -> tuple[Code, str] | None:
+def _derivation(verifier: ModelFacts, named: tuple[str, ...]) -> tuple[Code, str] | None:
     """(code, how) when ours comes from one of `named`, or one of them is the same weights in another format."""
     from_named = any(same(one, base) for one in named for base in verifier.base_models)
     same_weights = any(stem(one) == stem(verifier.pin.location) != "" for one in named)

@@ -35,13 +35,13 @@ def findings(pair: Pair) -> Iterator[Finding]:
         message = f"its weights are {theirs}, which the engine converts to {ours}, the verifier's format"
         yield info(Code.DTYPE_DIFFERS, "speculator config.json dtype", (ours, theirs), message)
     if pair.rules.checks_quantization:
-        yield from _quantized("verifier", pair.spec.verifier.quantization, pair.verifier)
+        yield from _quantization_findings("verifier", pair.spec.verifier.quantization, pair.verifier)
         if not pair.inside:
-            yield from _quantized("speculator", pair.speculator.quantization, pair.drafter)
+            yield from _quantization_findings("speculator", pair.speculator.quantization, pair.drafter)
     yield from _large(pair)
 
 
-def _quantized(side: str, asked: str, facts: ModelFacts) -> Iterator[Finding]:
+def _quantization_findings(side: str, asked: str, facts: ModelFacts) -> Iterator[Finding]:
     own = reading.quantization(facts)
     one, other = _family(asked), _family(own)
     if not one or not other or one == other:

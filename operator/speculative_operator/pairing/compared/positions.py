@@ -23,8 +23,8 @@ _ALLOWING = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
 def findings(pair: Pair) -> Iterator[Finding]:
-    longest = pair.spec.verifier.max_model_len or derived(pair.verifier)
-    known = derived(pair.drafter)
+    longest = pair.spec.verifier.max_model_len or positions_of(pair.verifier)
+    known = positions_of(pair.drafter)
     if pair.inside or longest is None or known is None or known >= longest:
         return
     field, values = "speculator config.json max_position_embeddings", (longest, known)
@@ -43,23 +43,23 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 def beyond(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
     """A `maxModelLen` that the verifier's configuration does not allow; it needs no drafter."""
-    asked, allowed = spec.verifier.max_model_len, derived(verifier)
+    asked, allowed = spec.verifier.max_model_len, positions_of(verifier)
     if asked is None or allowed is None or asked <= allowed or not rules.checks_lengths or _overridden(spec):
         return
     field = "spec.verifier.maxModelLen"
     message = f"{asked} tokens, but config.json of the verifier allows {allowed}: {rules.engine} refuses to start"
     remedy = f"set it to {allowed} or less"
-    if _scaled(verifier):
+    if _has_scaling(verifier):
         yield warning(Code.CONTEXT_BEYOND, field, (allowed, None), message, remedy)
     else:
         yield error(Code.CONTEXT_BEYOND, field, (allowed, None), message, remedy)
 
 
-def derived(facts: ModelFacts) -> int | None:
+def positions_of(facts: ModelFacts) -> int | None:
     """Positions that config.json allows, rotary scaling included; None where it does not tell."""
     inner = reading.decoder(facts.config)
     limit = reading.whole(inner, "max_position_embeddings")
-    if limit is None or not _scaled(facts):
+    if limit is None or not _has_scaling(facts):
         return limit
     scaling = _scaling(facts)
     factor = reading.at(scaling, "factor")
@@ -69,7 +69,7 @@ def derived(facts: ModelFacts) -> int | None:
     return max(limit, int((original or limit) * factor)) if original else int(limit * factor)
 
 
-def _scaled(facts: ModelFacts) -> bool:
+def _has_scaling(facts: ModelFacts) -> bool:
     scaling = _scaling(facts)
     return reading.at(scaling, "factor") is not None and _kind(scaling) not in _UNSCALED
 

@@ -40,17 +40,20 @@ def differ(pair: Pair) -> bool | None:
     return ours.vocabulary_hash != theirs.vocabulary_hash
 
 
-def padded(one: int, other: int) -> bool:
+def differ_by_padding(one: int, other: int) -> bool:
     """True when two sizes may be one vocabulary with different padding."""
     return abs(one - other) <= PADDING * max(one, other)
 
 
 def _tokenizers(pair: Pair) -> Iterator[Finding]:
     ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
-    field, values = "speculator tokenizer.json", (_named(ours.kind, ours.tokens), _named(theirs.kind, theirs.tokens))
+    field, values = (
+        "speculator tokenizer.json",
+        (_token_list(ours.kind, ours.tokens), _token_list(theirs.kind, theirs.tokens)),
+    )
     different = differ(pair)
     if pair.speculator.heterogeneous_vocabulary:
-        yield from _mapped(pair, different, values)
+        yield from _mapping_findings(pair, different, values)
         return
     if not different:
         return
@@ -68,7 +71,7 @@ def _tokenizers(pair: Pair) -> Iterator[Finding]:
     yield error(Code.VOCABULARY_DIFFERS, field, values, message, remedy)
 
 
-def _mapped(pair: Pair, different: bool | None, values: tuple[object, object]) -> Iterator[Finding]:
+def _mapping_findings(pair: Pair, different: bool | None, values: tuple[object, object]) -> Iterator[Finding]:
     field = "spec.speculator.heterogeneousVocabulary"
     if different is False and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.drafter):
         message = (
@@ -95,16 +98,16 @@ def _sizes_of_models(pair: Pair) -> Iterator[Finding]:
             remedy += ", or set spec.speculator.heterogeneousVocabulary: true"
         message = f"{pair.rules.engine} refuses a draft model of another vocab_size{padding}"
         yield error(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, remedy)
-    elif not padded(ours, theirs) and differ(pair) is None:
+    elif not differ_by_padding(ours, theirs) and differ(pair) is None:
         message = "sizes differ by more than padding: the tokenizers are probably different"
         yield warning(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, "use a speculator of the same family")
-    elif padded(ours, theirs):
+    elif differ_by_padding(ours, theirs):
         yield info(Code.VOCABULARY_SIZE_DIFFERS, field, values, "one is padded further than the other")
 
 
 def _size_of_head(pair: Pair) -> Iterator[Finding]:
     ours = reading.vocabulary_size(pair.verifier)
-    if (own := _unmapped(pair)) is not None:
+    if (own := _size_without_map(pair)) is not None:
         message = (
             f"the head drafts {ours} tokens, as many as the verifier has, of a vocabulary of {own}: "
             f"{pair.rules.engine} then reads no map, and ends at the first draft"
@@ -115,7 +118,7 @@ def _size_of_head(pair: Pair) -> Iterator[Finding]:
     for field, theirs in _sizes_of_head(pair):
         if ours is None or ours == theirs:
             continue
-        if padded(ours, theirs):
+        if differ_by_padding(ours, theirs):
             message = "probably of one vocabulary with other padding"
             yield info(Code.VOCABULARY_SIZE_DIFFERS, field, (ours, theirs), message)
             continue
@@ -125,7 +128,7 @@ def _size_of_head(pair: Pair) -> Iterator[Finding]:
         return
 
 
-def _unmapped(pair: Pair) -> int | None:
+def _size_without_map(pair: Pair) -> int | None:
     """The head's `vocab_size` where it is another than its `draft_vocab_size`, and that is the verifier's."""
     ours, own = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.drafter)
     drafts = drafter.draft_vocabulary_size(pair.drafter)
@@ -148,25 +151,25 @@ def _draft_vocabulary(pair: Pair) -> Iterator[Finding]:
     if drafts is None:
         return
     field = "speculator config.json draft_vocab_size"
-    if ours is not None and drafts > ours and not padded(drafts, ours):
+    if ours is not None and drafts > ours and not differ_by_padding(drafts, ours):
         message = "the head may draft ids beyond the verifier's vocabulary, which have no embedding"
         remedy = "use a speculator that was trained for this verifier"
         yield error(Code.DRAFT_VOCABULARY_TOO_LARGE, field, (ours, drafts), message, remedy)
         return
     found = reading.shape(pair.drafter, *_MAP)
     if found is not None and found[1] != (drafts,):
-        yield _misshaped(f"speculator tensor {found[0]}", (drafts,), found[1])
-    partial = ours is not None and drafts < ours and not padded(drafts, ours)
+        yield _shape_finding(f"speculator tensor {found[0]}", (drafts,), found[1])
+    partial = ours is not None and drafts < ours and not differ_by_padding(drafts, ours)
     if found is None and partial and reading.headers_read(pair.drafter):
         message = f"the head drafts {drafts} of {ours} tokens, without a tensor d2t that says which"
         remedy = "export the speculator again with its d2t map, or use another"
         yield error(Code.DRAFT_MAP_MISSING, "speculator tensor d2t", (ours, drafts), message, remedy)
     head = reading.shape(pair.drafter, "lm_head.weight")
     if head is not None and len(head[1]) == 2 and not reading.quantization(pair.drafter) and head[1][0] != drafts:
-        yield _misshaped(f"speculator tensor {head[0]}", (drafts,), head[1])
+        yield _shape_finding(f"speculator tensor {head[0]}", (drafts,), head[1])
 
 
-def _misshaped(field: str, wanted: tuple[int, ...], found: tuple[int, ...]) -> Finding:
+def _shape_finding(field: str, wanted: tuple[int, ...], found: tuple[int, ...]) -> Finding:
     message = f"config.json promises {wanted[0]} drafted tokens (draft_vocab_size), which the tensor does not have"
     remedy = "use config.json and weights of the same version of the speculator"
     return error(Code.DRAFT_MAP_SHAPE, field, (None, found), message, remedy)
@@ -185,5 +188,5 @@ def _akin(pair: Pair) -> bool:
     )
 
 
-def _named(kind: str, tokens: int) -> str:
+def _token_list(kind: str, tokens: int) -> str:
     return f"{kind or 'unknown kind'}, {tokens} tokens"

@@ -27,11 +27,10 @@ from speculative_operator.domain.spec import (
     Scheme,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.sglang.adapter import SglangEngine
+from speculative_operator.engines.sglang.adapter import ENGINE
+from speculative_operator.engines.sglang.arguments import UNREACHED, adaptive, first_steps
 from speculative_operator.engines.sglang.capability import ALGORITHMS
-from speculative_operator.engines.sglang.schedule import UNREACHED, adaptive, first_steps
 
-ENGINE = SglangEngine()
 TABLE = KTable.from_rows([[1, 8, 5], [9, 40, 2], [41, 256, 0]])
 TABLED = (Method.EAGLE, Method.EAGLE3, Method.MTP)
 
@@ -262,7 +261,6 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
         {"method": Method.NGRAM, "drafting": {"prompt_lookup_max": 4}},
         ("promptLookup", "--speculative-ngram-max-trie-depth"),
     ),
-    ("static without k", {"mode": Mode.STATIC}, ("numSpeculativeTokens",)),
     (
         "a schedule of a fixed k",
         {"method": Method.NGRAM, "mode": Mode.STATIC, "schedule": TABLE},

@@ -13,9 +13,8 @@ from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EngineType, LoraLimits, Method, Mode, ModelSource, OffPolicy, Scheme
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.tgi.adapter import TgiEngine
+from speculative_operator.engines.tgi.adapter import ENGINE
 
-ENGINE = TgiEngine()
 FOUR = KTable.constant(4, 128)
 
 
@@ -100,7 +99,6 @@ REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ({"verifier": {"lora": LoraLimits()}}, ("--lora-adapters",)),
     ({"drafting": {"quantization": "fp8"}}, ("fp8", "remove it")),
     ({"drafting": {"prompt_lookup_max": 3}}, ("promptLookup", "remove it")),
-    ({"mode": Mode.STATIC}, ("numSpeculativeTokens",)),
     ({"mode": Mode.STATIC, "schedule": FOUR}, ("speculation.schedule", "numSpeculativeTokens")),
     ({"args": ("--speculate=9",)}, ("--speculate", "spec.speculation")),
     ({"args": ("-p", "80")}, ("--port", "always set")),

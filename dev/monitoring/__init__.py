@@ -1,0 +1,1 @@
+"""What is shown in Grafana and alerted on by Prometheus, made by code and shipped by the chart."""

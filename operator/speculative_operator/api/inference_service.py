@@ -1,0 +1,62 @@
+"""What an InferenceService is told beside its pods: `spec.inferenceService`. A part of `v1alpha1`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from speculative_operator.api.scalars import LabelValue, ObjectName
+from speculative_operator.api.wire import Rule, Text, Wire
+from speculative_operator.domain.spec import Target
+
+TARGET_STAYS = Rule(
+    "target-stays",
+    "self.target == oldSelf.target",
+    "target is {self.target} but was {oldSelf.target}, and pods cannot move to another kind without a gap: create a "
+    "second object with this target, send it the requests, then delete this one",
+    "target",
+)
+"""It compares an edit with what is stored, so that no object alone can break it."""
+TARGET_RULES = (
+    Rule(
+        "inference-service-target",
+        f"!has(self.inferenceService) || self.target == '{Target.INFERENCE_SERVICE}'",
+        f"inferenceService is set but target is {{self.target}}: set target: {Target.INFERENCE_SERVICE}, or remove "
+        "inferenceService",
+        "inferenceService",
+        "FieldValueForbidden",
+    ),
+)
+
+_Words = Annotated[str, Text(r"[^\x00]+", "write at least one character, or remove the field", 256)]
+
+
+class HardwareProfile(Wire):
+    """A HardwareProfile of OpenShift AI."""
+
+    name: ObjectName
+    """Name of the HardwareProfile."""
+    namespace: ObjectName | None = None
+    """Namespace of the HardwareProfile. Default: the object's own."""
+
+
+class InferenceService(Wire):
+    """Labels and annotations by which KServe and OpenShift AI know the InferenceService. KServe copies them to the
+    pods, so an edit replaces the pods. Set others in template.metadata."""
+
+    display_name: _Words | None = None
+    """Name in the dashboard. Default: the object's name."""
+    description: _Words | None = None
+    """Description in the dashboard."""
+    exposed: bool | None = None
+    """Make the model reachable from outside of the cluster, on OpenShift by a Route. Default: false."""
+    authenticated: bool | None = None
+    """Let OpenShift AI ask clients for a token with the right to get the InferenceService. Default: false."""
+    connection: ObjectName | None = None
+    """Secret with a connection of OpenShift AI of protocol oci, whose pull secret the platform gives to the pods. For
+    one of protocol s3, name the Secret in weights.secretName instead: here it would have KServe fetch the model a
+    second time."""
+    hardware_profile: HardwareProfile | None = None
+    """Profile from which OpenShift AI adds the node selector, tolerations and queue. Resources of the pods stay those
+    of this object."""
+    queue: LabelValue | None = None
+    """LocalQueue of Kueue."""

@@ -1,0 +1,150 @@
+"""manifests/olm/: the bundle by which the Operator Lifecycle Manager installs the operator, as on OpenShift.
+
+Made from what the chart renders, like manifests/install.yaml: one description of the operator, three ways to install
+it. Called by `generate`. OLM takes no ValidatingAdmissionPolicy and no Namespace, so these are left out.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speculative_operator import __version__
+from speculative_operator.api.manifests import NoChartError, dump, installed
+from speculative_operator.domain import names
+
+FOLDER = "manifests/olm"
+PACKAGE = names.OPERATOR
+CHANNEL = "alpha"
+OLDEST_KUBERNETES = "1.30.0"
+_BESIDE = ("Service", "NetworkPolicy")
+"""Kinds that lie in the bundle as they are; what the CSV holds itself is not among them."""
+_AGGREGATED = ("-view", "-edit")
+_HEADER = """# A bundle for the Operator Lifecycle Manager, made from the chart by `make generate`. Nobody publishes the
+# image that it names; `make bundle ARGS="--registry REGISTRY/"` writes one with yours into build/release/olm.
+"""
+_DESCRIPTION = (
+    "Serves a model together with a speculator that drafts tokens for it, on vLLM, SGLang, TensorRT-LLM or TGI. The "
+    "operator measures what the drafts gain, sets the number of draft tokens for every load, down to none where "
+    "drafting costs more than it gains, and reports each decision with its reason. Serving does not depend on the "
+    "operator: if it is absent, pods serve on with their last table.\n\n"
+    "Without settings the operator asks the Prometheus at prometheus-operated.monitoring.svc. Set another address, and "
+    "a token, in the Subscription (`spec.config`: SPECULATIVE_PROMETHEUS_URL, SPECULATIVE_PROMETHEUS_TOKEN_FILE).\n\n"
+    "The bundle has no ValidatingAdmissionPolicy, which OLM cannot install. Apply the one of manifests/install.yaml to "
+    "limit what the operator's ServiceAccount may write."
+)
+_MODES = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
+
+
+def bundle(rendered: str, definition: Mapping[str, Any], root: Path) -> dict[str, str]:
+    """Path to text of every file of the bundle, for what `helm template` printed. `root` has examples/minimal.yaml.
+
+    Raises NoChartError.
+    """
+    objects = installed(rendered)
+    example = yaml.safe_load((root / "examples" / "minimal.yaml").read_text(encoding="utf-8"))
+    files = {
+        f"manifests/{PACKAGE}.clusterserviceversion.yaml": _version(objects, definition, example),
+        f"manifests/{definition['metadata']['name']}.yaml": definition,
+        "metadata/annotations.yaml": {"annotations": dict(_labels())},
+    }
+    for item in objects:
+        kind, name = item["kind"], item["metadata"]["name"]
+        if kind in _BESIDE or (kind == "ClusterRole" and name.endswith(_AGGREGATED)):
+            files[f"manifests/{name}.{kind.lower()}.yaml"] = _without_namespace(item)
+    texts = {f"{FOLDER}/{path}": _HEADER + dump(content) for path, content in files.items()}
+    return {**texts, f"{FOLDER}/bundle.Dockerfile": _dockerfile()}
+
+
+def _labels() -> Sequence[tuple[str, str]]:
+    prefix = "operators.operatorframework.io.bundle"
+    return (
+        (f"{prefix}.mediatype.v1", "registry+v1"),
+        (f"{prefix}.manifests.v1", "manifests/"),
+        (f"{prefix}.metadata.v1", "metadata/"),
+        (f"{prefix}.package.v1", PACKAGE),
+        (f"{prefix}.channels.v1", CHANNEL),
+        (f"{prefix}.channel.default.v1", CHANNEL),
+        ("com.redhat.openshift.versions", "v4.17"),  # the first with Kubernetes 1.30
+    )
+
+
+def _dockerfile() -> str:
+    labels = "".join(f"LABEL {name}={value}\n" for name, value in _labels())
+    return f"{_HEADER}FROM scratch\n\n{labels}\nCOPY manifests /manifests/\nCOPY metadata /metadata/\n"
+
+
+def _without_namespace(item: Mapping[str, Any]) -> dict[str, Any]:
+    meta = {key: value for key, value in item["metadata"].items() if key != "namespace"}
+    return {**item, "metadata": meta}
+
+
+def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any], example: Any) -> dict[str, Any]:
+    """The ClusterServiceVersion."""
+    deployment = _of(objects, "Deployment", PACKAGE)
+    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    return {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {
+            "name": f"{PACKAGE}.v{__version__}",
+            "annotations": {
+                "alm-examples": json.dumps([example], indent=2),
+                "capabilities": "Seamless Upgrades",
+                "categories": "AI/Machine Learning",
+                "containerImage": image,
+                "description": "Serves models with speculative decoding and tunes it to the load",
+                "operatorframework.io/suggested-namespace": "speculative-system",
+            },
+        },
+        "spec": {
+            "displayName": "Speculative Operator",
+            "description": _DESCRIPTION,
+            "version": __version__,
+            "maturity": "alpha",
+            "minKubeVersion": OLDEST_KUBERNETES,
+            "keywords": ["inference", "llm", "speculative-decoding", "vllm"],
+            "provider": {"name": PACKAGE},
+            "installModes": [{"type": mode, "supported": True} for mode in _MODES],
+            "customresourcedefinitions": {"owned": [_owned(definition)]},
+            "relatedImages": [{"name": "operator", "image": image}],
+            "install": {"strategy": "deployment", "spec": _strategy(objects, deployment)},
+        },
+    }
+
+
+def _owned(definition: Mapping[str, Any]) -> dict[str, str]:
+    (version,) = definition["spec"]["versions"]
+    return {
+        "name": definition["metadata"]["name"],
+        "version": version["name"],
+        "kind": names.KIND,
+        "displayName": "Speculative Deployment",
+        "description": "A model, its speculator, and how to speculate",
+    }
+
+
+def _strategy(objects: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any]) -> dict[str, Any]:
+    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    wide = {"serviceAccountName": account, "rules": _of(objects, "ClusterRole", PACKAGE)["rules"]}
+    own = {"serviceAccountName": account, "rules": _of(objects, "Role", f"{PACKAGE}-leader")["rules"]}
+    spec = copy.deepcopy(dict(deployment["spec"]))
+    for entry in spec["template"]["spec"]["containers"][0]["env"]:
+        if entry["name"] == "SPECULATIVE_NAMESPACES":
+            # OLM writes the namespaces of the OperatorGroup there; none means all.
+            del entry["value"]
+            entry["valueFrom"] = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
+    named = {"name": PACKAGE, "label": deployment["metadata"]["labels"], "spec": spec}
+    return {"clusterPermissions": [wide], "permissions": [own], "deployments": [named]}
+
+
+def _of(objects: Sequence[Mapping[str, Any]], kind: str, name: str) -> Mapping[str, Any]:
+    found = next((item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)), None)
+    if found is None:
+        raise NoChartError(f"no {kind} {name} in it; pipe the output of `helm template {PACKAGE}` of the chart")
+    return found

@@ -1,0 +1,71 @@
+"""What each K is believed to give at one load, by the tuner's own model.
+
+Used by `plan` before anything is measured, and by `explain` with what the tuner has measured since.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.domain.decision import Interval
+from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile.deciding import policy_of
+from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.tuner import Memory
+from speculative_operator.tuner.grid import nearest
+from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """One K at one load."""
+
+    k: int
+    gain: Interval
+    """Tokens per second over those of pods without a speculator, in percent, with its 80 % interval."""
+    tpot_ms: float
+    """Expected time per output token."""
+
+
+def beliefs_at(view: Outlook, load: float) -> list[Belief]:
+    """Every K that a table may hold, ascending; `load` is the number of requests in one step of a pod."""
+    row, off = np.array([nearest(load, view.policy.knobs.max_batch)]), view.at(load, None)
+    found = []
+    for column, k in enumerate(view.ks):
+        speed = view.at(load, k)
+        wide = QUANTILE * float(view.deviation_from_off(row, np.array([column]))[0])
+        low, mid, high = (100.0 * math.expm1(min(max(speed - off + side, -20.0), 20.0)) for side in (-wide, 0.0, wide))
+        found.append(Belief(k, Interval(low, mid, high), 1e3 * math.exp(min(-speed, 20.0))))
+    return found
+
+
+def outlook_of(body: Any) -> Outlook | None:
+    """What the operator believes of an object, restored from its status as after a restart of the operator. None where
+    it keeps no memory, or one of another release."""
+    status = body.get("status") or {}
+    stored = status.get("memory")
+    if not isinstance(stored, dict) or not stored:
+        return None
+    try:
+        spec = _with_pick(to_domain(dict(body)), status.get("picked") or {})
+        policy = policy_of(spec, knobs=engine_for(spec).knobs(spec), facts=tuner_facts(spec, None))
+        memory = Memory.from_status(stored, policy)
+    except (SpecError, ValueError, KeyError, TypeError):
+        return None
+    cells = memory.cells
+    return outlook(policy, memory.costs, memory.acceptance, memory.traffic, cells=cells, compares=bool(cells))
+
+
+def _with_pick(spec: Any, picked: dict[str, Any]) -> Any:
+    """The spec with the speculator that the operator picked."""
+    if not spec.auto_speculator or not picked.get("method"):
+        return spec
+    scheme, _, location = str(picked.get("speculator") or "").partition("://")
+    source = ModelSource(Scheme(scheme), location) if location else None
+    return replace(spec, speculator=Speculator(Method(picked["method"]), source))

@@ -1,0 +1,25 @@
+"""The option `-o` of the commands that show objects of a cluster: `get`, `status` and `explain`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+TEXT, WIDE, JSON, YAML = "text", "wide", "json", "yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser, wide: str) -> None:
+    """The option; `wide` says what that form adds."""
+    parser.add_argument(
+        "-o", "--output", choices=(TEXT, WIDE, JSON, YAML), default=TEXT, help=f"wide: {wide}; json, yaml: for programs"
+    )
+
+
+def document(value: Any, form: str) -> str:
+    """`value` as one line of JSON, or as one YAML document."""
+    if form == JSON:
+        return json.dumps(value)
+    import yaml
+
+    return "---\n" + yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n")

@@ -1,0 +1,116 @@
+"""Tell before anything is deployed whether speculation is worth it: memory, K and gain by load, cost, and a verdict.
+
+The figures are those with which the operator starts: its model of the machine, fitted to published measurements, and
+the acceptance that publications report for the method. Nothing is measured; the interval says how far off that may be.
+Without --read nothing is downloaded, and shapes come from the package's catalogue of models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from speculative_operator.cli import files, tables
+from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
+from speculative_operator.cli.pairs import add_catalogue, rows_of
+
+if TYPE_CHECKING:
+    from speculative_operator.cli.planning import Plan
+    from speculative_operator.cli.subject import Subject
+
+EPILOG = """examples:
+  speculative plan pair.yaml
+  speculative plan pair.yaml --load 24 --context 6000
+  speculative plan pair.yaml --read --output json
+
+exit status: 0 speculation is expected to pay, 1 it is not, or the pair cannot be served, 2 wrong use"""
+
+_HEADERS = ("requests", "start K", "best K", "gain", "80 % interval", "TPOT ms", "without", "cost/1k", "without")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments; `main` calls it."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="SpeculativeDeployment (YAML or JSON)")
+    add("--load", metavar="N", type=float, help="requests in one step of a pod that the verdict is about (the best)")
+    add("--context", metavar="N", type=float, default=1000.0, help="tokens of a request in the cache (1000)")
+    add("--prompt-ratio", metavar="R", type=float, default=1.0, help="prompt tokens per output token (1)")
+    add("--facts", metavar="FILE", default="", help="facts of models and hardware, as for `speculative tune`")
+    add("--read", action="store_true", help="read the models' files, as `speculative check` does")
+    add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
+    add_catalogue(parser)
+    add("-o", "--output", choices=("text", "json"), default="text", help="json: one object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the plan; the exit status. Raises CommandError."""
+    from speculative_operator.cli.planning import plan_of
+
+    for option, value in (("--load", arguments.load), ("--context", arguments.context)):
+        if value is not None and not 1 <= value <= 1e7:
+            raise UsageError(f"{option} is {value:g}", "give a number from 1 to 10000000")
+    if not 0 <= arguments.prompt_ratio <= 1e4:
+        raise UsageError(f"--prompt-ratio is {arguments.prompt_ratio:g}", "give a number from 0 to 10000")
+    found, pair, misfit = _subject(arguments), "", ""
+    if arguments.read:
+        found, pair, misfit = _read(arguments, found)
+    plan = plan_of(found, rows_of(arguments), arguments.context, arguments.prompt_ratio, arguments.load, misfit)
+    plan.pair = pair
+    if arguments.output == "json":
+        print(json.dumps(plan.to_json()))
+    else:
+        _show(plan)
+    return OK if plan.pays else FAILED
+
+
+def _subject(arguments: argparse.Namespace) -> Subject:
+    from speculative_operator.api.convert import SpecError
+    from speculative_operator.cli.subject import subject
+
+    facts = files.document(arguments.facts, "--facts") if arguments.facts else None
+    try:
+        return subject(files.document(arguments.file, "FILE"), facts, rows_of(arguments))
+    except SpecError as problem:
+        raise UsageError(f"{arguments.file}: {problem}") from None
+
+
+def _read(arguments: argparse.Namespace, found: Subject) -> tuple[Subject, str, str]:
+    """With what the models' files say: the subject with their shapes, a sentence on pair and memory, and why the pair
+    cannot be served, where it cannot. Raises CommandError."""
+    from dataclasses import replace
+
+    from speculative_operator.cli.check import judge_pair, read_models
+    from speculative_operator.pairing.memory import fit, pair_facts
+    from speculative_operator.reconcile.verdicts import tuner_facts
+    from speculative_operator.weights.errors import WeightsError
+
+    try:
+        spec, sides, _ = read_models(found.spec, rows_of(arguments), arguments.claims_at)
+    except WeightsError as problem:
+        raise CommandError(str(problem)) from None
+    verifier, speculator = sides["verifier"], sides.get("speculator")
+    accelerator = found.policy.facts.accelerator
+    verdict, memory = judge_pair(spec, sides), fit(verifier, speculator, spec, accelerator)
+    facts = tuner_facts(spec, pair_facts(verifier, speculator, spec, accelerator))
+    errors = "; ".join(one.message for one in verdict.errors)
+    pair = f"not compatible: {errors}" if errors else f"compatible, {len(verdict.warnings)} warnings"
+    misfit = errors or (memory.message if memory.fits is False else "")
+    return replace(found, policy=replace(found.policy, facts=facts)), f"{pair}; {memory.message}", misfit
+
+
+def _show(plan: Plan) -> None:
+    out = sys.stdout
+    out.write(f"{plan.title}\n")
+    for label, text in plan.facts():
+        out.write(f"  {label:<11} {text}\n")
+    if plan.rows:
+        out.write("\n")
+        priced = any(one.cost is not None for one in plan.rows)
+        headers = _HEADERS if priced else _HEADERS[:7]
+        tables.write(out, headers, [one.cells(priced=priced) for one in plan.rows], frozenset(range(len(headers))))
+        out.write("\n")
+    out.write(f"verdict: {plan.verdict}\n")
+    for line in plan.advice:
+        out.write(f"  {line}\n")

@@ -1,0 +1,245 @@
+"""What is expected of a deployment before it runs, by the models with which the operator starts. Pure. Used by `plan`.
+
+Every figure comes from `tuner.outlook` on priors alone: that of the spec, and for the advice those of the same spec
+with another speculator, another largest K or another kind of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from speculative_operator.cli.beliefs import Belief, beliefs_at
+from speculative_operator.cli.subject import Subject
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import DeploymentSpec, Mode, Workload
+from speculative_operator.engines.picking import hindrance, with_entry
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.pairing.catalogue import Catalogue
+from speculative_operator.reconcile.deciding import policy_of
+from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.tuner.outlook import Outlook, outlook
+from speculative_operator.tuner.prior import cost_prior
+from speculative_operator.tuner.start import initial_table
+from speculative_operator.tuner.traffic import Traffic
+
+CLEAR_PERCENT = 50.0
+"""Gain from which a workload is a clear candidate: 1.5 times the tokens per second."""
+LEAST_PERCENT = 5.0
+"""Gain below which speculation is not worth its memory and its risk."""
+_BETTER = 5.0
+"""Points of gain by which another choice must be better to be named."""
+_MOST_OTHERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is expected at one load: requests in one step of a pod."""
+
+    load: int
+    start_k: int
+    best: Belief
+    off_ms: float
+    cost: float | None
+    """Of a thousand output tokens, with the best K."""
+    off_cost: float | None
+
+    def cells(self, *, priced: bool) -> tuple[str, ...]:
+        """For a table."""
+        gain = self.best.gain
+        cells = (
+            str(self.load), str(self.start_k), str(self.best.k), f"{gain.mid:+.0f} %",
+            f"{gain.low:+.0f} to {gain.high:+.0f} %", f"{self.best.tpot_ms:.1f}", f"{self.off_ms:.1f}",
+        )  # fmt: skip
+        return (*cells, _price(self.cost), _price(self.off_cost)) if priced else cells
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures by name."""
+        gain = self.best.gain
+        return {
+            "requests": self.load, "startK": self.start_k, "bestK": self.best.k,
+            "gainPercent": [round(value, 1) for value in (gain.low, gain.mid, gain.high)],
+            "tpotMs": round(self.best.tpot_ms, 3), "tpotOffMs": round(self.off_ms, 3),
+            "costPerThousandTokens": self.cost, "costPerThousandTokensOff": self.off_cost,
+        }  # fmt: skip
+
+
+@dataclass
+class Plan:
+    """Everything that `plan` prints."""
+
+    title: str
+    memory: str
+    table: str
+    basis: str
+    rows: list[Row] = field(default_factory=list)
+    verdict: str = ""
+    advice: list[str] = field(default_factory=list)
+    pays: bool = False
+    pair: str = ""
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Label and text of what is not by load."""
+        yield "pair", self.pair or "not read; --read compares the models' files and counts their bytes"
+        yield "memory", self.memory
+        yield "basis", self.basis
+        if self.table:
+            yield "start table", self.table
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it by name."""
+        return {
+            "title": self.title, "pair": self.pair or None, "memory": self.memory, "basis": self.basis,
+            "startTable": self.table, "rows": [one.to_json() for one in self.rows], "verdict": self.verdict,
+            "advice": self.advice, "pays": self.pays,
+        }  # fmt: skip
+
+
+def plan_of(
+    found: Subject, rows: Catalogue, context: float, prompt_ratio: float, load: float | None, misfit: str = ""
+) -> Plan:
+    """The plan. `load`: what the verdict is about; None: the load with the largest gain. `misfit`: why the pair cannot
+    be served, where that is known."""
+    spec, policy = found.spec, found.policy
+    traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
+    plan = Plan(_title(spec), _memory(found, context), "", _basis(found))
+    if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.OFF or misfit:
+        plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Off'}"
+        return plan
+    table = initial_table(policy)
+    plan.table = ", ".join(f"{first}-{last} requests: K {k}" for first, last, k in table.rows())
+    view = outlook(policy, traffic=traffic)
+    plan.rows = [_row(view, table.k_at(one), one) for one in _loads(policy.knobs.max_batch)]
+    _judge(plan, found, view, rows, traffic, load)
+    return plan
+
+
+def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: Traffic, load: float | None) -> None:
+    """Add verdict and advice."""
+    at = min(load, view.policy.knobs.max_batch) if load else max(plan.rows, key=lambda one: one.best.gain.mid).load
+    best = _best(view, at)
+    gain = best.gain
+    plan.pays = gain.mid >= LEAST_PERCENT
+    words = "candidate" if gain.mid >= CLEAR_PERCENT else "some gain, below 1.5x" if plan.pays else "no candidate"
+    interval = f"{gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f}) with K {best.k}"
+    plan.verdict = f"{words}: {interval} expected at {at:g} request{'s' * (at != 1)} in one step of a pod"
+    plan.advice += _range(plan.rows)
+    if gain.mid >= CLEAR_PERCENT:
+        return
+    length = float(view.drafts.length[best.k]) if best.k else 1.0
+    longer = length / (1.0 + gain.mid / 100.0)
+    if best.k:
+        plan.advice.append(
+            f"why: a step with K {best.k} yields {length:.2f} tokens per request and takes {longer:.2f} times as long"
+        )
+    else:
+        plan.advice.append("why: every K makes a step longer by more than its accepted drafts are worth")
+    plan.advice += _helps(found, rows, traffic, at, best)
+
+
+def _range(rows: list[Row]) -> Iterator[str]:
+    """At which loads speculation pays clearly, and from which on it does not."""
+    clear = [one.load for one in rows if one.best.gain.mid >= CLEAR_PERCENT]
+    lost = [one.load for one in rows if one.best.gain.mid < LEAST_PERCENT]
+    if clear:
+        yield f"1.5x or more at {clear[0]} to {clear[-1]} requests of the loads above"
+    if lost:
+        below = "more replicas keep the load of a pod below that"
+        yield f"less than {LEAST_PERCENT:g} % from {lost[0]} requests on: {below}"
+
+
+def _helps(found: Subject, rows: Catalogue, traffic: Traffic, load: float, best: Belief) -> Iterator[str]:
+    """Changes that the same model expects to help at that load, the best first."""
+    better = []
+    for change, policy in _changes(found, rows, best.k):
+        belief = _best(outlook(policy, traffic=traffic), load)
+        if belief.gain.mid > best.gain.mid + _BETTER:
+            better.append((belief, change))
+    for belief, change in sorted(better, key=lambda one: -one[0].gain.mid)[:_MOST_OTHERS]:
+        yield f"would help: {change}: {belief.gain.mid:+.0f} % with K {belief.k}"
+    if not better:
+        yield (
+            f"no change that the model knows of helps by more than {_BETTER:g} points; a speculator trained for your "
+            "text may"
+        )
+
+
+def _changes(found: Subject, rows: Catalogue, k: int) -> Iterator[tuple[str, Policy]]:
+    """What could be changed in the spec, and what the tuner would then start from."""
+    spec, policy = found.spec, found.policy
+    for entry in _others(spec, rows):
+        other = with_entry(spec, entry)
+        engine = engine_for(other)
+        if not hindrance(other, engine):
+            drafter = tuner_facts(other, None)
+            facts = replace(policy.facts, speculator=drafter.speculator, method=drafter.method)
+            change = f"spec.speculator: {entry.named} ({entry.method.value})"
+            yield change, policy_of(other, knobs=engine.knobs(other), facts=facts)
+    if k and k == max(policy.knobs.ks):
+        larger = replace(spec, speculation=replace(spec.speculation, max_speculative_tokens=2 * k))
+        knobs = engine_for(larger).knobs(larger)
+        yield f"spec.speculation.maxSpeculativeTokens: {2 * k}", replace(policy, knobs=knobs)
+    if policy.workload is Workload.MIXED:
+        yield "text like code (spec.speculation.workload: Code)", replace(policy, workload=Workload.CODE)
+
+
+def _others(spec: DeploymentSpec, rows: Catalogue) -> Iterator[Any]:
+    own = spec.speculator.source.location if spec.speculator is not None and spec.speculator.source else ""
+    for _, entry in rows.known(spec.verifier.source.location):
+        if entry.uri.partition("://")[2] != own or (spec.speculator and entry.method is not spec.speculator.method):
+            yield entry
+
+
+def _best(view: Outlook, load: float) -> Belief:
+    return max(beliefs_at(view, load), key=lambda one: one.gain.mid)
+
+
+def _row(view: Outlook, start_k: int, load: int) -> Row:
+    best = _best(view, load)
+    off_ms = best.tpot_ms * (1.0 + best.gain.mid / 100.0)
+    price = view.policy.pod_hourly_cost
+    cost, off_cost = (None if price is None else price * ms / (3600.0 * load) for ms in (best.tpot_ms, off_ms))
+    return Row(load, start_k, best, off_ms, cost, off_cost)
+
+
+def _loads(most: int) -> list[int]:
+    """1, 2, 4 and so on, and the most that the engine schedules."""
+    return [*(2**power for power in range(20) if 2**power < most), most]
+
+
+def _price(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _title(spec: DeploymentSpec) -> str:
+    drafter = spec.speculator
+    source = drafter.source.location if drafter is not None and drafter.source is not None else ""
+    drafts = (
+        f"{source} ({drafter.method.value})"
+        if source and drafter
+        else drafter.method.value
+        if drafter
+        else "no speculator"
+    )
+    machine = f"{spec.accelerator.per_replica} x {spec.accelerator.product or 'an unnamed accelerator'}"
+    return f"{spec.verifier.source.location} with {drafts}, {spec.engine.type} {spec.engine.version}, {machine}"
+
+
+def _memory(found: Subject, context: float) -> str:
+    facts = found.policy.facts
+    held, whole = facts.kv_capacity_tokens, facts.kv_capacity_tokens_without_speculator
+    if not held and not whole:
+        return "not known: models or accelerator are not in the catalogue; --read, --facts or accelerator.product help"
+    tokens = held or whole or 0
+    requests = tokens // max(int(context), 1)
+    without = f", {whole:,} without the speculator" if held and whole and whole > held else ""
+    return f"{tokens:,} tokens of KV cache{without}: {requests:,} requests of {context:,.0f} tokens"
+
+
+def _basis(found: Subject) -> str:
+    if cost_prior(found.policy.facts, found.policy.knobs).known:
+        return "published figures of models and accelerator; nothing is measured yet"
+    remedy = "set accelerator.product, --facts or --read"
+    return f"a typical 8B model on a large accelerator, as models or accelerator are not known: {remedy}"

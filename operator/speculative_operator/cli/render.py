@@ -1,0 +1,108 @@
+"""Print the manifests that the operator would create for a SpeculativeDeployment, without a cluster.
+
+The same code as in the operator makes them, as on its first visit to the object. What only a cluster can tell is listed
+on stderr. Do not apply them by hand: the operator creates them, and owns them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from speculative_operator.cli import files
+from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
+
+if TYPE_CHECKING:
+    from speculative_operator.domain.spec import DeploymentSpec
+    from speculative_operator.reconcile.world import Outcome
+
+EPILOG = """examples:
+  speculative render pair.yaml
+  speculative render pair.yaml --only Deployment
+  speculative render pair.yaml | kubectl diff -f -
+
+exit status: 0 rendered, 1 the operator would refuse the object, 2 wrong use of the command line"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments; `main` calls it."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="SpeculativeDeployment (YAML or JSON)")
+    add("-n", "--namespace", metavar="NS", default="", help="namespace, where the file names none (default)")
+    add("--only", metavar="KIND", default="", help="this kind alone, such as Deployment")
+    add("--image", metavar="IMAGE", default="", help="the operator's image, which Jobs and init containers run")
+    add("--no-pod-monitor", action="store_true", help="as in a cluster without the kind PodMonitor")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the manifests; the exit status. Raises CommandError."""
+    import yaml
+
+    spec = spec_of(arguments.file, arguments.namespace)
+    outcome = first_visit(spec, arguments.image, pod_monitor=not arguments.no_pod_monitor)
+    manifests = list(manifests_of(outcome))
+    if not manifests:
+        ready = next(one for one in outcome.status["conditions"] if one["type"] == "Ready")
+        raise CommandError(f"the operator would create nothing: {ready['reason']}: {ready['message']}", status=FAILED)
+    chosen = [one for one in manifests if arguments.only.lower() in ("", one["kind"].lower())]
+    if not chosen:
+        kinds = ", ".join(dict.fromkeys(str(one["kind"]) for one in manifests))
+        raise UsageError(f"--only {arguments.only}: no such manifest", f"use one of {kinds}")
+    print(yaml.safe_dump_all(chosen, sort_keys=False, width=110, allow_unicode=True), end="")
+    for line in left_to_the_cluster(spec, chosen, outcome):
+        sys.stderr.write(f"# {line}\n")
+    return OK
+
+
+def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
+    """The spec of a file, with the checks of the API. Raises CommandError."""
+    from speculative_operator.api.convert import SpecError, to_domain
+    from speculative_operator.cli.subject import whole
+
+    try:
+        body = whole(files.document(path, "FILE"))
+        body["metadata"].setdefault("namespace", namespace or "default")
+        return to_domain(body)
+    except SpecError as problem:
+        raise UsageError(f"{path}: {problem}") from None
+
+
+def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outcome:
+    """What the operator would do and say when it first sees the object."""
+    from speculative_operator.reconcile.tick import tick
+    from speculative_operator.reconcile.world import World
+    from speculative_operator.render import Capabilities
+
+    able = Capabilities(pod_monitor=pod_monitor, inference_service=True, job_image=image)
+    return tick(World(spec, status={}, children={}, pods=(), capabilities=able), None, None, 0.0)
+
+
+def manifests_of(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    """What is applied, in its order, without the owner: its uid is known in a cluster only."""
+    from speculative_operator.domain.actions import ApplyChild
+
+    for one in outcome.actions:
+        if isinstance(one, ApplyChild):
+            metadata = {key: value for key, value in one.manifest["metadata"].items() if key != "ownerReferences"}
+            yield {**one.manifest, "metadata": metadata}
+
+
+def left_to_the_cluster(spec: DeploymentSpec, manifests: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
+    """What the operator adds or decides in a cluster, and what it would warn of."""
+    kinds = {one["kind"] for one in manifests}
+    yield "in a cluster the operator owns these objects, and deletes them with the SpeculativeDeployment"
+    if kinds == {"Job"}:
+        yield "the pods' manifests follow when this Job has fetched the models: they name the folders of its result"
+    if {"Deployment", "InferenceService"} & kinds:
+        yield "branches and tags of the models are resolved there first: --revision and the label pair then differ"
+        yield "the strategy depends on whether one more pod fits on a node of the cluster"
+    if any("-table-" in one["metadata"]["name"] for one in manifests if one["kind"] == "ConfigMap"):
+        yield "the table is that of the start: the tuner changes it while pods run"
+    if "PodMonitor" in kinds:
+        yield "the PodMonitor also gets the labels that the cluster's Prometheus asks for; none without that kind"
+    for one in outcome.status.get("warnings") or ():
+        yield f"warning {one['reason']}: {one['message']}"
+    if spec.auto_speculator and (outcome.status.get("picked") or {}).get("reason"):
+        yield f"speculator: {outcome.status['picked']['reason']}"

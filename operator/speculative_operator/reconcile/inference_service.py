@@ -1,0 +1,143 @@
+"""The workload as an InferenceService, its ServingRuntime and KServe's Deployment have it. Used by `targets`.
+
+What others have written stands beside what the operator applied, and is compared with nothing: the platform's webhooks
+add node selectors, tolerations, resources and storage. KServe's Deployment is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.reconcile.reading import at, items, mapping, mappings, seconds_of, text, whole
+from speculative_operator.render.inference_service import (
+    CONTAINER,
+    CONTAINER_FIELDS,
+    MODE,
+    POD_FIELDS,
+    RAW,
+    RUNTIME,
+    SERVICE,
+    unescaped,
+)
+
+Body = Mapping[str, Any]
+_OF_KSERVE = frozenset({"app", "component", "serving.kserve.io/inferenceservice"})
+"""Labels of pods that KServe sets, whatever the InferenceService says of them."""
+_OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
+
+
+def parts(name: str) -> tuple[tuple[str, str], ...]:
+    """(kind, name) of what `read` looks at."""
+    return ((RUNTIME, name), (SERVICE, name), ("Deployment", names.made_by_kserve(name)))
+
+
+def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: float) -> Body | None:
+    """The workload; None where there is no InferenceService. Where one of the names is taken by an object of somebody
+    else, that object with no more than its metadata."""
+    runtime, service, made = (objects.get(part) for part in parts(spec.name))
+    stranger = next((one for one in (runtime, service) if one is not None and not is_owned(one, spec.uid)), None)
+    if stranger is not None:
+        return {"kind": text(stranger, "kind"), "metadata": mapping(stranger, "metadata")}
+    if service is None:
+        return None
+    metadata = mapping(service, "metadata")
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            **{key: metadata[key] for key in _OF_METADATA if key in metadata},
+            "labels": mapping(runtime, "metadata", "labels"),
+            "annotations": mapping(runtime, "metadata", "annotations"),
+            "generation": 1,
+        },
+        "spec": _spec(spec, runtime, service),
+    }
+    ours = made if made is not None and is_owned(made, text(metadata, "uid")) else None
+    return {**workload, "status": _status(workload, ours, service, now)}
+
+
+def _spec(spec: DeploymentSpec, runtime: Body | None, service: Body) -> dict[str, Any]:
+    predictor = mapping(service, "spec", "predictor")
+    model = {key: value for key, value in mapping(predictor, "model").items() if key in CONTAINER_FIELDS}
+    annotations = dict(mapping(service, "metadata", "annotations"))
+    annotations |= {MODE: RAW} if annotations.get(MODE) == "Standard" else {}
+    deadline = text(runtime, "metadata", "annotations", names.ANNOTATION_DEADLINE)
+    return {
+        "replicas": predictor.get("minReplicas"),
+        "selector": {"matchLabels": names.selector(spec.name)},
+        "strategy": mapping(predictor, "deploymentStrategy"),
+        "progressDeadlineSeconds": int(deadline) if deadline.isascii() and deadline.isdecimal() else 0,
+        "revisionHistoryLimit": 3,
+        "template": {
+            "metadata": {"labels": mapping(service, "metadata", "labels"), "annotations": annotations},
+            "spec": {
+                **{key: value for key, value in predictor.items() if key in POD_FIELDS},
+                "containers": [{**unescaped(model), "name": names.CONTAINER}, *items(predictor, "containers")],
+            },
+        },
+    }
+
+
+def _status(workload: Body, made: Body | None, service: Body, now: float) -> dict[str, Any]:
+    """That of KServe's Deployment, once its pods are those that the InferenceService asks for."""
+    said = {"url": _url(service), "platform": _trouble(service)}
+    if made is None or not _follows(workload, made):
+        message = _trouble(service) or _failure(service)
+        refused = [{"type": "ReplicaFailure", "status": "True", "message": message}] if message else []
+        before = {**mapping(made, "status"), "updatedReplicas": 0}
+        return {**before, **said, "observedGeneration": 1, "conditions": refused}
+    seen = whole(made, "status", "observedGeneration") >= whole(made, "metadata", "generation")
+    more = whole(workload, "spec", "progressDeadlineSeconds") - whole(made, "spec", "progressDeadlineSeconds")
+    conditions = [one for one in mappings(made, "status", "conditions") if not _is_early(one, more, now)]
+    return {**mapping(made, "status"), **said, "observedGeneration": int(seen), "conditions": conditions}
+
+
+def _follows(workload: Body, made: Body) -> bool:
+    """True where the Deployment's template is made of what the InferenceService asks for now."""
+    wanted, found = mapping(workload, "spec", "template"), mapping(made, "spec", "template")
+    engine = next((one for one in mappings(found, "spec", "containers") if text(one, "name") == CONTAINER), {})
+    asked = next(mappings(wanted, "spec", "containers"))
+    labels = mapping(found, "metadata", "labels")
+    return all((engine.get(key) or None) == (asked.get(key) or None) for key in ("image", "command", "args")) and all(
+        labels.get(key) == value
+        for key, value in mapping(wanted, "metadata", "labels").items()
+        if key not in _OF_KSERVE
+    )
+
+
+def _is_early(condition: Body, more: int, now: float) -> bool:
+    """True for the word that pods made no progress, as long as they may take `more` seconds yet: the deadline of
+    KServe's Deployments is always ten minutes."""
+    if text(condition, "reason") != "ProgressDeadlineExceeded":
+        return False
+    since = seconds_of(text(condition, "lastUpdateTime"))
+    return since is not None and now < since + more
+
+
+def _url(service: Body) -> str:
+    return text(service, "status", "url") or text(service, "status", "address", "url")
+
+
+def _trouble(service: Body) -> str:
+    """What keeps the InferenceService from being ready, in its own words; empty where nothing does."""
+    conditions = {text(one, "type"): one for one in mappings(service, "status", "conditions")}
+    ready = conditions.pop("Ready", {})
+    if text(ready, "status") != "False":
+        return ""
+    worst = next((one for one in conditions.values() if text(one, "status") == "False"), ready)
+    return ": ".join(part for part in (text(worst, key) for key in ("type", "reason", "message")) if part)
+
+
+def _failure(service: Body) -> str:
+    """What KServe says of the model itself."""
+    failure = at(service, "status", "modelStatus", "lastFailureInfo")
+    return ": ".join(part for part in (text(failure, key) for key in ("reason", "message")) if part)
+
+
+def is_owned(body: Body, uid: str) -> bool:
+    """True where the object with this uid controls `body`."""
+    owners = mappings(body, "metadata", "ownerReferences")
+    return any(one.get("controller") is True and text(one, "uid") == uid for one in owners)

@@ -1,0 +1,107 @@
+"""Where targets begin and end for a tick: it is given the workload in place of the objects that stand for it, and what
+it wants done with the workload becomes what is done with them. Used by `tick`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, ApplyChild
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import DeploymentSpec, Target
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile import inference_service
+from speculative_operator.reconcile.reading import mapping
+from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.inference_service import SERVICE
+from speculative_operator.render.targets import TARGETS, target_of
+
+Objects = Mapping[tuple[str, str], Mapping[str, Any]]
+_READERS: Mapping[Target, Callable[[DeploymentSpec, Objects, float], Mapping[str, Any] | None]] = {
+    Target.INFERENCE_SERVICE: inference_service.read
+}
+"""Of targets whose workload is no object itself."""
+
+
+def with_workload(world: World, now: float) -> World:
+    """`world` with the workload in the Deployment's place."""
+    world = replace(world, elsewhere=_elsewhere(world))
+    if world.spec.target not in _READERS:
+        return world
+    children, applied = (_with_workload(world.spec, one, now) for one in (world.children, world.applied))
+    return replace(world, children=children, applied=applied)
+
+
+def _elsewhere(world: World) -> str:
+    """Kind of the workload that the object has by the target that is not its own. Its pods must keep their Service."""
+    name = world.spec.name
+    others = {
+        Target.DEPLOYMENT: (SERVICE, name),
+        Target.INFERENCE_SERVICE: ("Deployment", names.child(name)),
+    }
+    part = others.get(world.spec.target)
+    found = world.children.get(part) if part else None
+    return part[0] if part and found is not None and inference_service.is_owned(found, world.spec.uid) else ""
+
+
+def _with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Objects:
+    found = _READERS[spec.target](spec, objects, now)
+    hidden = {*inference_service.parts(spec.name), ("Deployment", names.child(spec.name))}
+    others = {key: one for key, one in objects.items() if key not in hidden}
+    return others if found is None else {**others, ("Deployment", names.child(spec.name)): found}
+
+
+def with_placement(world: World, template: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A rendered pod template with the nodes that the platform's webhooks have chosen for its pods: whether one more
+    fits is a question about these."""
+    if template is None or world.spec.target not in _READERS:
+        return template
+    found = mapping(world.deployment, "spec", "template", "spec")
+    chosen = {key: found[key] for key in ("nodeSelector", "tolerations", "affinity") if key in found}
+    return {**template, "spec": {**template["spec"], **chosen}}
+
+
+def of_objects(spec: DeploymentSpec, actions: Iterable[Action]) -> Iterator[Action]:
+    """`actions` on the workload as those on the objects that stand for it."""
+    target = target_of(spec)
+    for action in actions:
+        if not isinstance(action, ApplyChild) or action.manifest["kind"] != "Deployment":
+            yield action
+            continue
+        why = action.why.removeprefix("Deployment")
+        for manifest in target.write(spec, dict(action.manifest)):
+            yield replace(action, manifest=manifest, why=target.kind + why if why != action.why else action.why)
+
+
+def refusals(world: World) -> tuple[Condition, ...]:
+    """Why the target of an object cannot be served; empty where it can."""
+    target = world.spec.target
+    if target not in TARGETS:
+        known = " or ".join(TARGETS)
+        message = f"spec.target {target} is not supported by this release; create the object with target: {known}"
+    elif target is Target.INFERENCE_SERVICE and not world.capabilities.inference_service:
+        message = (
+            f"spec.target {target} needs KServe, and this cluster does not serve the kinds InferenceService "
+            "(serving.kserve.io/v1beta1) and ServingRuntime (serving.kserve.io/v1alpha1); install KServe or OpenShift "
+            "AI, or create the object with target: Deployment"
+        )
+    elif world.elsewhere:
+        message = (
+            f"spec.target is {target}, but this object is served by its {world.elsewhere}, which stays as it is; set "
+            "spec.target back, and create a second object for the other target"
+        )
+    else:
+        return ()
+    return (Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message),)
+
+
+def notices(rollout: Rollout) -> tuple[Notice, ...]:
+    """What the platform says of pods that are all ready, as where no Route was made for them."""
+    if not rollout.platform or not rollout.complete:
+        return ()
+    message = f"all pods are ready, but the InferenceService is not: {rollout.platform}"
+    return (Notice(Reason.INFERENCE_SERVICE_NOT_READY, message),)

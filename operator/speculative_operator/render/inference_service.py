@@ -1,0 +1,213 @@
+"""A workload as KServe takes it: a ServingRuntime and an InferenceService of one name (mode Standard, which was called
+RawDeployment). KServe makes a Deployment `NAME-predictor` of them. Used by `targets`.
+
+Three ways of KServe shape this (pkg/controller/v1beta1/inferenceservice, release 0.17):
+
+- Labels and annotations of the InferenceService become those of its pods, so each change of one replaces pods. What
+  only the operator reads stands on the ServingRuntime, whose metadata stays where it is.
+- Containers of both are merged. All that may change is in the InferenceService, so pods change once for one edit.
+- The container is a Go template, in which `{{` begins an expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render.environment import parsed
+from speculative_operator.render.errors import RenderError
+
+Manifest = dict[str, Any]
+SERVICE, RUNTIME = "InferenceService", "ServingRuntime"
+CONTAINER = "kserve-container"
+MODE = "serving.kserve.io/deploymentMode"
+RAW = "RawDeployment"
+"""What every release takes; newer ones write `Standard` in its place."""
+_AUTOSCALER = "serving.kserve.io/autoscalerClass"
+POD_FIELDS = frozenset(
+    {
+        *("activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy"),
+        *("enableServiceLinks", "hostAliases", "hostIPC", "hostNetwork", "hostPID", "hostUsers", "hostname"),
+        *("imagePullSecrets", "initContainers", "nodeName", "nodeSelector", "os", "overhead", "preemptionPolicy"),
+        *("priority", "priorityClassName", "readinessGates", "resourceClaims", "resources", "restartPolicy"),
+        *("runtimeClassName", "schedulerName", "schedulingGates", "securityContext", "serviceAccount"),
+        *("serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain"),
+        *("terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes"),
+    }
+)
+"""Fields of a predictor that are a pod's. All others make pods in other ways, unseen by the check of templates."""
+CONTAINER_FIELDS = frozenset(
+    {
+        *("args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle", "livenessProbe", "name"),
+        *("ports", "readinessProbe", "resizePolicy", "resources", "securityContext", "startupProbe", "stdin"),
+        *("stdinOnce", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts"),
+        "workingDir",
+    }
+)
+"""Fields of a model that are a container's."""
+GENEROUS = 4
+"""Limits of processors and memory, in multiples of what is requested: KServe fills in one processor and 2 GiB where
+there are none."""
+
+
+class InferenceServiceTarget:
+    """Pods that KServe makes."""
+
+    kind = SERVICE
+    reaches_pods = True
+
+    def url(self, spec: DeploymentSpec) -> str:
+        return f"http://{names.made_by_kserve(spec.name)}.{spec.namespace}.svc"
+
+    def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        told = spec.inference_service
+        found = {"opendatahub.io/dashboard": "true"}
+        found |= {"networking.kserve.io/visibility": "exposed"} if told.exposed else {}
+        return found | ({"kueue.x-k8s.io/queue-name": told.queue} if told.queue else {})
+
+    def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        told = spec.inference_service
+        profile = told.hardware_profile
+        found = {
+            "openshift.io/display-name": told.display_name or spec.name,
+            "openshift.io/description": told.description,
+            "opendatahub.io/model-type": "generative",
+            MODE: RAW,
+            # The number of replicas is the object's, which has a scale subresource for autoscalers.
+            _AUTOSCALER: "none",
+            "security.opendatahub.io/enable-auth": "true" if told.authenticated else "",
+            "opendatahub.io/connections": told.connection,
+            "opendatahub.io/hardware-profile-name": profile,
+            "opendatahub.io/hardware-profile-namespace": profile
+            and (told.hardware_profile_namespace or spec.namespace),
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def check(self, template: Mapping[str, Any]) -> None:
+        pod = _map(template.get("spec"))
+        engine = _engine(pod)
+        if engine is None or not isinstance(engine.get("image"), str):
+            raise RenderError(
+                f"spec.template takes away the container {names.CONTAINER}, or its image; an InferenceService is made "
+                "of it: leave it in"
+            )
+        path = f"spec.template.spec.containers[{names.CONTAINER}]"
+        for where, found, known in (("spec.template.spec", pod, POD_FIELDS), (path, engine, CONTAINER_FIELDS)):
+            other = min(set(found) - known, default="")
+            if other:
+                message = f"{where}.{other} is no field of a pod; in an InferenceService it would say something else"
+                raise RenderError(f"{message}: remove it")
+
+        annotations = _map(_map(template.get("metadata")).get("annotations"))
+        own = {MODE: (RAW, "Standard"), _AUTOSCALER: ("none",)}
+        for key in sorted(annotations):
+            if key.startswith("serving.kserve.io/") and annotations[key] not in own.get(key, ()):
+                raise RenderError(
+                    f"spec.template.metadata.annotations[{key}] is {annotations[key]!r}: it tells KServe how pods are "
+                    "made, which the operator has to know; remove it"
+                )
+
+    def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
+        """The runtime first: the table that pods are made for is written there, and must be found by an operator whose
+        predecessor was killed in between."""
+        metadata, body = workload["metadata"], workload["spec"]
+        template = body["template"]
+        engine = _engine(template["spec"]) or {}
+        common = {
+            "name": spec.name,
+            "namespace": spec.namespace,
+            "owners": metadata["ownerReferences"],
+            "format": spec.engine.type.value,
+        }
+        deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}
+        runtime = {
+            **common,
+            "labels": {**metadata["labels"], "opendatahub.io/dashboard": "true"},
+            "annotations": {**_of_runtime(spec), **metadata["annotations"], **deadline},
+            "pod_annotations": _of_monitoring(spec, template),
+            "container": CONTAINER,
+            "image": engine["image"],
+            "command": engine.get("command"),
+            "port": spec.port,
+        }
+        others = [one for one in template["spec"]["containers"] if one is not engine]
+        pod = {key: value for key, value in template["spec"].items() if key != "containers"}
+        service = {
+            **common,
+            "labels": template["metadata"]["labels"],
+            "annotations": _map(template["metadata"].get("annotations")),
+            "replicas": body.get("replicas"),
+            "strategy": body["strategy"],
+            "container": _escaped({**_without_name(engine), "resources": _resources(_map(engine.get("resources")))}),
+            "pod": {**pod, "containers": others} if others else pod,
+        }
+        return parsed("servingruntime", runtime), parsed("inferenceservice", service)
+
+
+def _engine(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found = pod.get("containers")
+    containers = found if isinstance(found, list | tuple) else ()
+    return next((one for one in containers if _map(one).get("name") == names.CONTAINER), None)
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:
+    """By which the dashboard tells one runtime from another."""
+    return {
+        "openshift.io/display-name": f"{spec.engine.type} with speculative decoding: {spec.name}",
+        "opendatahub.io/template-name": "speculative-operator",
+        "opendatahub.io/template-display-name": "Speculative decoding",
+        "opendatahub.io/runtime-version": f"v{spec.engine.version}",
+        "opendatahub.io/recommended-accelerators": f'["{spec.accelerator.resource}"]',
+        "opendatahub.io/apiProtocol": "REST",
+    }
+
+
+def _of_monitoring(spec: DeploymentSpec, template: Mapping[str, Any]) -> dict[str, str]:
+    """By which the platform finds the metrics of pods."""
+    found = _map(template["metadata"].get("annotations"))
+    port, path = (str(found.get(f"prometheus.io/{name}") or "") for name in ("port", "path"))
+    kept = {"prometheus.io/port": port, "prometheus.io/path": path}
+    known = {"opendatahub.io/kserve-runtime": "vllm"} if spec.engine.type.value == "vLLM" else {}
+    return known | {key: value for key, value in kept.items() if value}
+
+
+def _without_name(container: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in container.items() if key != "name"}
+
+
+def _resources(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Requests and limits of everything that is asked for: webhooks of the platform fill in what they find missing,
+    too little for an engine."""
+    limits, requests = _map(asked.get("limits")), _map(asked.get("requests"))
+    more = {name: _generous(str(requests[name])) for name in ("cpu", "memory") if name in requests}
+    return {"requests": {**limits, **requests}, "limits": {**more, **limits}}
+
+
+def _generous(quantity: str) -> str:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", quantity)
+    return f"{Decimal(found[1]) * GENEROUS:f}{found[2]}" if found else quantity
+
+
+def _escaped(value: Any) -> Any:
+    return _replaced(value, "{{", "{{`{{`}}")
+
+
+def unescaped(value: Any) -> Any:
+    """What KServe makes of what `write` has put into a container."""
+    return _replaced(value, "{{`{{`}}", "{{")
+
+
+def _replaced(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _replaced(one, old, new) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(one, old, new) for one in value]
+    return value.replace(old, new) if isinstance(value, str) else value

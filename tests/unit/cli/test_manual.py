@@ -1,0 +1,45 @@
+"""What docs/cli.md shows of commands is what they print: for an object that a release has left, and for examples."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.golden.recording import STORED
+from tests.unit.cli.test_cluster_commands import FakeCluster, stored
+from tests.unit.cli.test_watch_and_completion import Clock
+
+from speculative_operator.cli import explain, get, main, status, watch
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "cli.md"
+BLOCK = re.compile(r"^```\n\$ speculative ((?:get|status|explain|watch|plan|render)\b[^\n]*)\n(.*?)^```$", re.M | re.S)
+BLOCKS = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+
+
+def sample() -> FakeCluster:
+    """The object of the page and its pods: `tuned` of tests/golden/stored, under another name."""
+    made = FakeCluster(stored("tuned", name="qwen3-8b"))
+    found = (STORED / "0.1.0" / "tuned.json").read_text()
+    made.serving = json.loads(json.dumps(json.loads(found)["pods"]).replace('"demo-', '"qwen3-8b-'))
+    return made
+
+
+@pytest.mark.parametrize(("command", "printed"), BLOCKS, ids=lambda text: text.split("\n")[0].split()[0])
+def test_the_page_shows_what_is_printed(
+    command: str, printed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    for module in (get, status, explain, watch):
+        monkeypatch.setattr(module, "Cluster", sample())
+    monkeypatch.setattr(watch, "time", Clock({}, []))
+    assert main.main(shlex.split(command)) == 0
+    out, err = capsys.readouterr()
+    assert out + err == printed
+
+
+def test_each_of_these_commands_is_shown() -> None:
+    assert {command.split()[0] for command, _ in BLOCKS} == {"get", "status", "explain", "watch", "plan", "render"}

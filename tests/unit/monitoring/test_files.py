@@ -1,0 +1,111 @@
+"""Dashboards and alerts name series that exist, fit on the screen and are those of the code; alerts have a runbook."""
+
+from __future__ import annotations
+
+import csv
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.golden.test_words import words
+
+from monitoring.__main__ import files, main
+from monitoring.alerts import ALERTS, PAGE
+from monitoring.dashboards import DASHBOARDS
+from monitoring.panels import WIDTH, Dashboard
+from speculative_operator.shell.telemetry import PREFIX, Telemetry
+
+ROOT = Path(__file__).resolve().parents[3]
+VLLM = ROOT / "lab" / "speculative_lab" / "emulator" / "data" / "vllm_metric_families.csv"
+GROUPING = r"\b(?:by|on|ignoring|group_left|group_right|without)\s*\([^)]*\)"
+WORDS = {"and", "or", "unless", "bool", "offset", "by", "on"}
+BOARDS = pytest.mark.parametrize("board", DASHBOARDS.values(), ids=DASHBOARDS)
+
+
+def series_in(expr: str) -> set[str]:
+    """Names of the series in a query."""
+    for noise in (r'"[^"]*"', r"\{[^}]*\}", r"\[[^\]]*\]", GROUPING, r"\boffset \w+"):
+        expr = re.sub(noise, " ", expr)
+    return set(re.findall(r"[a-zA-Z_:][\w:]*(?![\w:]|\s*\()", expr)) - WORDS
+
+
+def exported() -> set[str]:
+    """Every series that the operator, the plug-in and a vLLM export."""
+    told, families = words(), list(Telemetry().registry.collect())
+    own = {f"{PREFIX}_{name}" for name in told["series of the operator"]} | set(told["series of the payload"])
+    process = {sample.name for family in families for sample in family.samples if sample.name.startswith("process_")}
+    with VLLM.open(encoding="utf-8", newline="") as lines:
+        engine = {row["family"]: row["type"] for row in csv.DictReader(lines)}
+    histograms = {family.name for family in families if family.type == "histogram"}
+    histograms |= {name for name, kind in engine.items() if kind == "histogram"}
+    return (
+        own | process | engine.keys() | {f"{name}_{part}" for name in histograms for part in ("bucket", "sum", "count")}
+    )
+
+
+def test_the_names_in_a_query_are_found() -> None:
+    expr = (
+        'sum by (a, b) (rate(x_total{b="c_total", d=~"e"}[5m])) / on (f) vllm:y unless on (g) z offset 6h or vector(0)'
+    )
+    assert series_in(expr) == {"x_total", "vllm:y", "z"}
+
+
+@BOARDS
+def test_every_series_of_a_panel_exists(board: Dashboard) -> None:
+    assert {name for _, query in board.queries for name in series_in(query.expr)} - exported() == set()
+
+
+def test_every_series_of_an_alert_exists() -> None:
+    assert {name for alert in ALERTS for name in series_in(alert.expr)} - exported() == set()
+
+
+@BOARDS
+def test_every_variable_is_defined_and_asks_for_what_exists(board: Dashboard) -> None:
+    found = board.json()["templating"]["list"]
+    used = {name for _, query in board.queries for name in re.findall(r"\$\{?(\w+)", query.expr)} - {"labels"}
+    assert used <= {one["name"] for one in found}
+    queries = [one["query"]["query"] for one in found if one["type"] == "query"]
+    asked = [re.fullmatch(r"label_values\((\w+)[{,].*", query) for query in queries]
+    assert {match[1] for match in asked if match} <= exported()
+    assert all(asked)
+
+
+def overlap(one: dict[str, int], other: dict[str, int]) -> bool:
+    apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+    return not (apart or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"])
+
+
+@BOARDS
+def test_panels_fit_on_the_screen(board: Dashboard) -> None:
+    panels: list[dict[str, Any]] = board.json()["panels"]
+    places = [panel["gridPos"] for panel in panels]
+    assert all(place["x"] + place["w"] <= WIDTH for place in places)
+    assert not [pair for pair in combinations(places, 2) if overlap(*pair)]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    shown = [panel for panel in panels if panel["type"] != "row"]
+    titles = [panel["title"] for panel in shown]
+    for panel in shown:
+        references = [target["refId"] for target in panel["targets"]]
+        assert len(references) == len(set(references)) > 0
+    assert titles
+
+
+def test_boards_have_addresses_of_their_own() -> None:
+    assert len({board.uid for board in DASHBOARDS.values()}) == len(DASHBOARDS)
+
+
+def test_every_alert_has_its_section_and_no_other_has_one() -> None:
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == [alert.name for alert in ALERTS]
+    for section in page.split("\n### ")[1:]:
+        assert "\n1. " in section, section.split("\n")[0]
+
+
+def test_files_are_those_of_the_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"]) == 0, "run: make generate"
+    assert main(["--check"], tmp_path) == 1
+    assert main([], tmp_path) == 0
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(files())
+    capsys.readouterr()

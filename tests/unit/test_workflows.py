@@ -1,0 +1,152 @@
+"""The workflows were never run from here. What can be held is that they name what there is: targets, files, jobs,
+commands; that they ask for no more than they need; and that everything that bears a version bears the same."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from release import __main__ as release
+from release import publish
+from speculative_operator import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+every_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+
+
+def jobs(path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text())["jobs"]
+    return found
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    return [step for job in jobs(path).values() for step in job.get("steps", ())]
+
+
+def scripts(path: Path) -> str:
+    return "\n".join(step["run"] for step in steps(path) if "run" in step)
+
+
+def test_there_is_one_for_changes_and_one_for_releases() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["ci", "release"]
+
+
+@every_workflow
+def test_targets_commands_and_files_exist(path: Path) -> None:
+    text = scripts(path)
+    named = re.findall(r"\bmake ([a-z0-9-]+)", text)
+    assert named
+    assert set(named) - TARGETS == set()
+    commands = re.findall(r"-m release (\w+)", text)
+    assert set(commands) <= {"version"}, "the rest has its target"
+    for file in re.findall(r"hashFiles\(([^)]*)\)", path.read_text()):
+        for pattern in re.findall(r"'([^']+)'", file):
+            assert list(ROOT.glob(pattern)), pattern
+    for folder in re.findall(r"PYTHONPATH: (\S+)", path.read_text()):
+        assert all((ROOT / one).is_dir() for one in folder.split(":"))
+
+
+@every_workflow
+def test_jobs_wait_for_jobs_that_exist_and_have_a_limit(path: Path) -> None:
+    found = jobs(path)
+    for name, job in found.items():
+        assert set([job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", ())) <= set(found), name
+        if "uses" in job:
+            assert (ROOT / job["uses"].removeprefix("./")).is_file()
+            assert "workflow_call" in yaml.safe_load((ROOT / job["uses"]).read_text())[True], "YAML reads `on` as true"
+        else:
+            assert job["timeout-minutes"] <= 90
+    assert yaml.safe_load(path.read_text())["permissions"] == {"contents": "read"}, "each job asks for more itself"
+
+
+@every_workflow
+def test_actions_have_a_version(path: Path) -> None:
+    uses = [step["uses"] for step in steps(path) if "uses" in step]
+    assert uses
+    assert [one for one in uses if not re.fullmatch(r"[\w./-]+@(v\d+|[0-9a-f]{40})", one)] == []
+
+
+def test_nothing_of_outside_is_put_into_a_script() -> None:
+    """A tag's or branch's name is text of whoever pushes it: scripts read it from a variable."""
+    assert [path.stem for path in WORKFLOWS if "${{" in scripts(path)] == []
+
+
+def test_a_release_publishes_what_it_has_made() -> None:
+    """Each file below build/release that a step reads is one that `python -m release`, or a step, writes."""
+    text = scripts(ROOT / ".github" / "workflows" / "release.yaml")
+    per_image = ("metadata.json", "cdx.json", "provenance.json", "predicate.json")
+    made = {f"{image}.{kind}" for image in release.IMAGES for kind in per_image}
+    made |= {"speculative-operator-$version.tgz", "olm", "olm/bundle.Dockerfile", "bundle.metadata.json"}
+    made |= {"olm-bundle.tgz", "*.tgz", "*.cdx.json", "*.provenance.json", ""}
+    made |= {"kubectl-speculative-*.tar.gz", "speculative.yaml"}
+    for name in release.IMAGES:
+        made |= {one.replace(f"{name}.", f"{target}.", 1) for one in made for target in ("$target", "${image%%:*}")}
+    read = {found.removeprefix("build/release").strip("/") for found in re.findall(r"build/release[^\s\")]*", text)}
+    assert read - made == set()
+    pairs = re.findall(r"(\w+):([a-z-]+)(?= |;)", re.findall(r"for image in (.*); do", text)[0] + ";")
+    assert dict(pairs) == release.IMAGES
+
+
+def test_everything_bears_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((ROOT / "charts" / "speculative-operator" / "Chart.yaml").read_text())
+    laboratory = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"]
+    (csv,) = (ROOT / "manifests" / "olm" / "manifests").glob("*.clusterserviceversion.yaml")
+    found = {
+        "package": __version__,
+        "chart": chart["version"],
+        "app of the chart": chart["appVersion"],
+        "laboratory": laboratory["version"],
+        "bundle": yaml.safe_load(csv.read_text())["spec"]["version"],
+    }
+    for file in ("manifests/install.yaml", "README.md"):
+        for number, version in enumerate(
+            re.findall(r"speculative-operator:(\d+\.\d+\.\d+)", (ROOT / file).read_text())
+        ):
+            found[f"{file} {number}"] = version
+    assert len(found) > 6
+    assert {what: version for what, version in found.items() if version != project["version"]} == {}
+
+
+def test_a_tag_of_another_version_ends_the_release(capsys: pytest.CaptureFixture[str]) -> None:
+    assert release.main(["version", "--tag", f"v{__version__}"]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+    assert release.main(["version", "--tag", "v9.9.9"]) == 2
+    assert f"tag v{__version__}" in capsys.readouterr().err
+
+
+# -- what a release publishes
+
+
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def test_the_published_chart_names_the_published_image() -> None:
+    values = (ROOT / "charts" / "speculative-operator" / "values.yaml").read_text()
+    image = yaml.safe_load(publish.with_image(values, "ghcr.io/me/", DIGEST))["image"]
+    assert (image["repository"], image["digest"]) == ("ghcr.io/me/speculative-operator", DIGEST)
+    assert yaml.safe_load(publish.with_image(values, "ghcr.io/me/", ""))["image"]["digest"] == ""
+    with pytest.raises(publish.PublishError, match=r"no empty image\.repository"):
+        publish.with_image("image:\n  repository: other\n", "ghcr.io/me/", "")
+
+
+@pytest.mark.parametrize(("digest", "reference"), [(DIGEST, f"@{DIGEST}"), ("", f":{__version__}")])
+def test_the_published_bundle_names_it_too(tmp_path: Path, digest: str, reference: str) -> None:
+    publish.write_bundle(ROOT, tmp_path, "ghcr.io/me/", digest)
+    (csv,) = (tmp_path / "olm" / "manifests").glob("*.clusterserviceversion.yaml")
+    text = csv.read_text()
+    assert text.count(f"ghcr.io/me/speculative-operator{reference}") == 4
+    assert not re.search(r"(?<!/)speculative-operator:\d", text)
+    assert yaml.safe_load(text)["metadata"]["name"] == f"speculative-operator.v{__version__}"
+
+
+def test_a_registry_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(publish.PublishError, match=r"ghcr\.io/OWNER/"):
+        publish.write_bundle(ROOT, tmp_path, "", "")
