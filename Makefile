@@ -112,18 +112,14 @@ bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (ab
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.ablations $(ARGS)
 
 generate: toolchain ## write crds/, manifests/, RBAC, values schema and API reference from the code
-	@$(PY) -m speculative_operator.api.generate
-	@$(PY) -m speculative_operator.cli.engines_page
-	@$(PY) -m speculative_operator.cli.pairs_page
+	@$(PY) -m generate
 	@$(PY) -m monitoring
 	@$$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
 	  charts/speculative-operator --namespace speculative-system --set image.repository=speculative-operator \
-	  | $(PY) -m speculative_operator.api.generate --install -
+	  | $(PY) -m generate --install -
 
 check-generated: $(STAMP) ## fail when a generated file differs from the code
-	@$(PY) -m speculative_operator.api.generate --check
-	@$(PY) -m speculative_operator.cli.engines_page --check
-	@$(PY) -m speculative_operator.cli.pairs_page --check
+	@$(PY) -m generate --check
 	@$(PY) -m monitoring --check
 
 lock: $(STAMP) ## requirements/: what the images install, by hash, within constraints.txt

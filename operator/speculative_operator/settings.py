@@ -1,6 +1,6 @@
 """Every setting of the operator, read once from the environment, each with its unit and its reason.
 
-`app.main` reads it, `shell` uses it; docs/settings.md is made from it by `settings_page`.
+`app.main` reads it, `shell` uses it; docs/settings.md is made from it by `make generate`.
 """
 
 from __future__ import annotations

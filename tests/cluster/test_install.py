@@ -16,9 +16,9 @@ import yaml
 
 from devcluster import Cluster
 from devcluster.errors import DevClusterError
+from generate import manifests, rbac
 from monitoring.alerts import groups
 from monitoring.dashboards import DASHBOARDS
-from speculative_operator.api import manifests, rbac
 from speculative_operator.domain import names
 from speculative_operator.reconcile.world import catalogue_of
 from speculative_operator.settings import Settings
@@ -464,6 +464,6 @@ def test_built_in_roles_take_up_the_new_kind(installed: Cluster, role: str, may_
 def test_generator_takes_the_charts_output(cluster: Cluster, tmp_path: Path) -> None:
     """The command that the header of manifests/install.yaml names."""
     text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE, "--set", IMAGE).stdout
-    command = [sys.executable, "-m", "speculative_operator.api.generate", "--check", "--install", "-"]
+    command = [sys.executable, "-m", "generate", "--check", "--install", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

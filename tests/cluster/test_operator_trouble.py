@@ -15,7 +15,7 @@ from tests.unit.shell.promserver import PrometheusServer, matrix, says, send, se
 
 from devcluster import Cluster
 from devcluster.errors import DevClusterError
-from speculative_operator.api import rbac
+from generate import rbac
 from speculative_operator.domain import names
 
 pytestmark = pytest.mark.cluster

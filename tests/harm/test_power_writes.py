@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from speculative_operator.api import rbac
+from generate import rbac
 from speculative_operator.domain import names
 
 ROOT = Path(__file__).resolve().parents[2]

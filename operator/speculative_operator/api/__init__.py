@@ -1,2 +1,1 @@
-"""Wire types of serving.speculative.dev/v1alpha1, and everything that is generated from them. The only room of
-pydantic."""
+"""Wire types of serving.speculative.dev/v1alpha1, their rules, and the definition made from them."""

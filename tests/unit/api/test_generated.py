@@ -14,8 +14,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from speculative_operator.api import generate, manifests, rbac
-from speculative_operator.api.chart import Values, values_schema, values_yaml
+from generate import __main__ as generate
+from generate import manifests, pages, rbac
+from generate.chart import Values, values_schema, values_yaml
 from speculative_operator.api.rules import ALL_RULES, RESERVED_FLAGS
 from speculative_operator.api.v1alpha1 import Spec
 from speculative_operator.domain import names
@@ -44,8 +45,24 @@ def test_check_fails_on_drift_and_writing_mends_it(tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out == "differs: docs/api.md\n"
 
 
+@pytest.mark.parametrize("marks", ["", "begin", "end\nbegin", "begin end begin end", "begin end end"])
+def test_a_page_needs_its_two_marks_once_and_in_order(marks: str) -> None:
+    with pytest.raises(ValueError, match="the page needs one line begin and, below it, one line end"):
+        pages.placed(f"# Engines\n{marks}\n", "begin", "table", "end")
+    assert pages.placed("before begin old end after", "begin", "table", "end") == "before table after"
+
+
+def test_a_page_without_its_marks_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "_page", lambda name: f"# {name}, without marks\n")
+    assert generate.main(["--root", str(tmp_path)]) == 2
+    assert "needs one line" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_command_line() -> None:
-    command = [sys.executable, "-m", "speculative_operator.api.generate", "--check"]
+    command = [sys.executable, "-m", "generate", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -207,7 +224,7 @@ def test_install_and_bundle_are_written_from_standard_input(tmp_path: Path) -> N
     """What is written here anew is what lies in the repository."""
     objects = yaml.safe_load_all((ROOT / generate.INSTALL).read_text())
     rendered = yaml.safe_dump_all((item for item in objects if item["kind"] != "Namespace"), sort_keys=False)
-    command = [sys.executable, "-m", "speculative_operator.api.generate", "--install", "-", "--root", str(tmp_path)]
+    command = [sys.executable, "-m", "generate", "--install", "-", "--root", str(tmp_path)]
     subprocess.run(command, input=rendered, text=True, check=True, capture_output=True, cwd=ROOT)
     bundle = [path.relative_to(ROOT) for path in (ROOT / "manifests" / "olm").rglob("*") if path.is_file()]
     assert len(bundle) > 6

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from speculative_operator.cli import pairs_page
 from speculative_operator.cli.main import main
 from speculative_operator.pairing.catalogue import entries
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "catalogue.md"
 EXTRA = "verifier,speculator,method,source,date\nQwen/Qwen3-8B,me/head,eagle3,our wiki,2026-08\n"
 
 
@@ -96,16 +94,3 @@ def test_an_unknown_verifier_has_its_status(capsys: pytest.CaptureFixture[str]) 
         "row to the catalogue\n"
     )
     assert run(capsys, "org/unknown", "--json")[:2] == (1, "")
-
-
-def test_the_page_is_the_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert pairs_page.main(["--check"]) == 0
-    text = PAGE.read_text(encoding="utf-8")
-    stale = tmp_path / "catalogue.md"
-    stale.write_text(text.replace("| `eagle3` |", "| `eagle4` |", 1), encoding="utf-8")
-    assert pairs_page.main(["--check", "--page", str(stale)]) == 1
-    assert pairs_page.main(["--page", str(stale)]) == 0
-    assert stale.read_text(encoding="utf-8") == text
-    stale.write_text("# no marks\n", encoding="utf-8")
-    assert pairs_page.main(["--page", str(stale)]) == 2
-    assert "needs one line" in capsys.readouterr().err

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from speculative_operator import settings, settings_page
-
-ROOT = Path(__file__).resolve().parents[3]
+from speculative_operator import settings
 
 
 @pytest.fixture(autouse=True)
@@ -18,11 +14,6 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(settings.PREFIX):
             monkeypatch.delenv(name)
-
-
-def test_documentation_is_generated_from_the_code() -> None:
-    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == settings_page.reference(), "run: python -m speculative_operator.settings_page > docs/settings.md"
 
 
 def test_every_setting_says_what_it_is_for() -> None:

@@ -17,7 +17,7 @@ HEADER = """# The operator with everything that it needs, made from the chart. N
 # Then apply it server-side:
 #   kubectl apply --server-side -f manifests/
 # Generated: helm template speculative-operator charts/speculative-operator --namespace {namespace} \\
-#              --set image.repository=speculative-operator | python -m speculative_operator.api.generate --install -
+#              --set image.repository=speculative-operator | python -m generate --install -
 """
 _MARKS = ("helm.sh/chart", "app.kubernetes.io/managed-by", "helm.sh/resource-policy")
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount")

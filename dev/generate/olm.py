@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
+from generate.manifests import NoChartError, dump, installed
 from speculative_operator import __version__
-from speculative_operator.api.manifests import NoChartError, dump, installed
 from speculative_operator.domain import names
 
 FOLDER = "manifests/olm"
