@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +17,8 @@ from devcluster import Cluster
 pytestmark = pytest.mark.cluster
 
 LABEL = "example.com/room"
+HEARTBEAT_SECONDS = 5.0
+"""Between those of the node: without one for about 40 seconds a control plane takes it for lost."""
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +37,9 @@ def lab(installed: OperatorLab) -> Iterator[OperatorLab]:
     installed.cluster.kubectl("delete", "node", "-l", f"{LABEL}={installed.namespace}")
 
 
-def make_node(lab: OperatorLab, accelerators: int) -> None:
-    """A ready node that only this test's pods may run on."""
+@contextmanager
+def ready_node(lab: OperatorLab, accelerators: int) -> Iterator[None]:
+    """Make a node that only this test's pods may run on, and keep it ready as a kubelet would."""
     name = f"gpu-{lab.namespace}"
     taint = {"key": LABEL, "value": lab.namespace, "effect": "NoSchedule"}
     body = {"metadata": {"name": name, "labels": {LABEL: lab.namespace}}, "spec": {"taints": [taint]}}
@@ -45,10 +51,25 @@ def make_node(lab: OperatorLab, accelerators: int) -> None:
         "ephemeral-storage": "40Ti",
         "pods": "9",
     }
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-    lab.cluster.kubectl(
-        "patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
-    )
+    stop = threading.Event()
+
+    def post() -> None:
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        body = json.dumps({"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}})
+        lab.cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", body)
+
+    def beat() -> None:
+        while not stop.wait(HEARTBEAT_SECONDS):
+            post()
+
+    post()
+    heart = threading.Thread(target=beat)
+    heart.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        heart.join()
 
 
 def served(lab: OperatorLab, *arguments: str) -> dict[str, Any]:
@@ -67,7 +88,12 @@ def served(lab: OperatorLab, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("accelerators", "first"), [(1, False), (2, True)], ids=["none free", "one free"])
 def test_the_new_pod_comes_first_where_one_more_fits(lab: OperatorLab, accelerators: int, first: bool) -> None:
-    make_node(lab, accelerators)
+    with ready_node(lab, accelerators):
+        assert_first(lab, first)
+
+
+def assert_first(lab: OperatorLab, first: bool) -> None:
+    """Edit the object once it serves, and look which pod comes first."""
     lab.deploy(**served(lab))
     lab.pods(1)
     until("the pod has its node", lambda: lab.pods(1)[0]["spec"].get("nodeName"))
