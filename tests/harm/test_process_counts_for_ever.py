@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from speculative_operator.shell.writes import Ledger
+from speculative_operator.shell.ledger import Ledger
 
 SLOT = ("Service", "gemma")
 

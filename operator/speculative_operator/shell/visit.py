@@ -32,13 +32,14 @@ from speculative_operator.shell.budget import Budget
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready, ready_since
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
+from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resources import CLAIM, WORKLOADS
 from speculative_operator.shell.room import GOOD_SECONDS
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import Turns, late, queued, reading, wants, without
-from speculative_operator.shell.writes import Ledger, Report, Writer
+from speculative_operator.shell.writes import Report, Writer
 from speculative_operator.tuner import Memory
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from math import inf
@@ -34,95 +34,20 @@ from speculative_operator.shell.errors import (
     UnavailableError,
 )
 from speculative_operator.shell.images import NO_IMAGES, image_volumes, keeps_images
-from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.kube import Kube, Still
+from speculative_operator.shell.ledger import PATIENCE, Ledger, Problem, Slot
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, SERVING_RUNTIME, WORKLOADS, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
-Slot = tuple[str, str]
-"""(kind, name) of a child."""
 FORBIDDEN_PAUSE = 60.0
 """seconds until a write is tried again that is forbidden or fails: permissions and webhooks change by hand."""
 FOREIGN_PAUSE = 60.0
 """seconds for which an object of somebody else is remembered; nothing watches it."""
 FOREIGN_CLAIM_PAUSE = 600.0
 """The same for a claim, which serves as well as one of ours."""
-PATIENCE = 3
-"""Equal applies in a row before they are spaced out: somebody keeps changing the child back. Failures in a row before
-they are shown as a condition."""
 _REASONS = {ForbiddenError: Reason.FORBIDDEN, UnavailableError: Reason.WRITE_FAILED}
-QUIET = 600.0
-"""seconds without an apply after which a child counts as undisturbed again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a child is not as wanted."""
-
-    condition: Condition
-    digest: str
-    generation: int
-    retry_at: float
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What is remembered between ticks of one SpeculativeDeployment about writing its children."""
-
-    problems: dict[Slot, Problem] = field(default_factory=dict)
-    foreign: dict[Slot, tuple[Body, float]] = field(default_factory=dict)
-    applied: dict[Slot, tuple[str, int, float]] = field(default_factory=dict)
-    """Digest of the manifest last applied, how often in a row, and when."""
-    failures: dict[Slot, int] = field(default_factory=dict)
-    """Applies in a row that failed in a way that may pass by itself."""
-    made: dict[Slot, Body] = field(default_factory=dict)
-    """What the API server made of it: what it normalises is no drift."""
-
-    def conditions(self) -> tuple[Condition, ...]:
-        return tuple(problem.condition for _, problem in sorted(self.problems.items()))
-
-    def strangers(self, now: float) -> dict[Slot, Body]:
-        """Objects of others by the names of our children, as long as they are remembered."""
-        self.foreign = {slot: held for slot, held in self.foreign.items() if held[1] > now}
-        return {slot: body for slot, (body, _) in self.foreign.items()}
-
-    def may_apply(self, slot: Slot, digest: str, generation: int, now: float) -> bool:
-        """False while the same manifest was refused, or was applied again and again without lasting effect."""
-        problem = self.problems.get(slot)
-        if problem is not None and (problem.digest, problem.generation) == (digest, generation):
-            return now >= problem.retry_at
-        last, times, at = self.applied.get(slot, ("", 0, -inf))
-        if last != digest or times < PATIENCE:
-            return True
-        return not 0 <= now - at < min(5.0 * 2.0 ** min(times - PATIENCE, 16), 300.0)
-
-    def forget(self, wanted: Collection[Slot]) -> bool:
-        """Drop what was refused and is not to be applied any more; True where there was any: an edit that was taken
-        back, a child that is as wanted by now, a Deployment that waits for its next pair."""
-        past = self.problems.keys() - set(wanted)
-        for slot in past:
-            del self.problems[slot]
-        return bool(past)
-
-    def note_failed(self, slot: Slot) -> int:
-        """Count an apply that brought no answer, or none of use; returns how many came in a row."""
-        self.failures[slot] = self.failures.get(slot, 0) + 1
-        return self.failures[slot]
-
-    def repeated(self, slot: Slot, digest: str, now: float) -> bool:
-        """True where the same manifest was applied as often in a row as repairs go on."""
-        last, times, at = self.applied.get(slot, ("", 0, -inf))
-        return last == digest and times >= contest.MOST_REPAIRS and now - at < QUIET
-
-    def note_applied(self, slot: Slot, digest: str, now: float) -> int:
-        """Count an apply; returns how many equal ones came in a row."""
-        last, times, at = self.applied.get(slot, ("", 0, -inf))
-        times = times + 1 if last == digest and now - at < QUIET else 1
-        self.applied[slot] = (digest, times, now)
-        self.problems.pop(slot, None)
-        self.failures.pop(slot, None)
-        return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +149,6 @@ class Writer:
             return Report()
         held = snapshot.children.get(slot) if slot[0] != CLAIM.kind else snapshot.claims.get(slot[1])
         uid = held["metadata"]["uid"] if held is not None else None
-        # As it was decided upon: an autoscaler, or the leader before us, may have written it since.
-        version = held["metadata"].get("resourceVersion") if held is not None and slot[0] in WORKLOADS else None
         resource = _resource(action)
         foreseen = await self._foreseen(key, action, ledger, uid, now)
         if foreseen is not None:
@@ -233,7 +156,7 @@ class Writer:
             return Report(refused=True)
         try:
             still = partial(self._still, key, snapshot, until if slot[0] in WORKLOADS else inf)
-            body = trimmed(await self._kube.apply(resource, manifest, uid=uid, version=version, still=still))
+            body = await self._send(resource, manifest, held, uid, still)
         except NotFoundError:
             return self._vanished(resource.optional)
         except (ConflictError, InvalidError, ForbiddenError, UnavailableError) as failure:
@@ -251,6 +174,26 @@ class Writer:
             log.warning("another writer keeps changing %s %s back; applying it less often", *slot, extra=_tags(key))
         log.info("applied %s %s: %s", *slot, action.why, extra={**_tags(key), "reason": str(action.reason)})
         return Report(acted=1, refused=healed)
+
+    async def _send(
+        self, resource: Resource, manifest: Mapping[str, Any], held: Body | None, uid: str | None, still: Still
+    ) -> Body:
+        """Apply `manifest`, to a workload only as it was decided upon: an autoscaler, or the leader before us, may have
+        written it since. Where nothing but the status of a rollout's second object was written, it is applied once
+        more: the first is written, so the next tick would take the second for a repair and lose what to go back to.
+        Returns what became of it."""
+        version = held["metadata"].get("resourceVersion") if held is not None and resource.kind in WORKLOADS else None
+        apply = partial(self._kube.apply, resource, manifest, uid=uid, still=still)
+        try:
+            return trimmed(await apply(version=version))
+        except ConflictError:
+            if held is None or not resource.last:
+                raise
+            metadata = manifest["metadata"]
+            found = trimmed(await self._kube.get(resource, metadata["namespace"], metadata["name"]))
+            if _without_status(found) != _without_status(held):
+                raise
+            return trimmed(await apply(version=found["metadata"]["resourceVersion"]))
 
     async def _foreseen(
         self, key: Key, action: ApplyChild, ledger: Ledger, uid: str | None, now: float
@@ -351,6 +294,12 @@ class Writer:
 
 def _resource(action: ApplyChild) -> Resource:
     return CHILD_BY_KIND[action.manifest["kind"]]
+
+
+def _without_status(body: Body) -> Body:
+    metadata = {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}
+    kept = {name: value for name, value in body.items() if name not in ("status", "apiVersion", "kind")}
+    return {**kept, "metadata": metadata}
 
 
 def _joined(reports: Sequence[Report]) -> Report:

@@ -19,6 +19,7 @@ from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.contest import MOST_REPAIRS
 from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.ledger import PATIENCE, Ledger
 from speculative_operator.shell.resources import (
     CHILD_BY_KIND,
     CLAIM,
@@ -29,7 +30,7 @@ from speculative_operator.shell.resources import (
     SERVING_RUNTIME,
 )
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.writes import FORBIDDEN_PAUSE, FOREIGN_PAUSE, PATIENCE, Ledger, Report, Writer
+from speculative_operator.shell.writes import FORBIDDEN_PAUSE, FOREIGN_PAUSE, Report, Writer
 
 SERVICE = CHILD_BY_KIND["Service"]
 
@@ -407,6 +408,23 @@ async def test_a_deployment_is_written_only_as_it_was_decided_upon(rig: Rig) -> 
         == scaled["metadata"]["resourceVersion"]
     )
     assert (await rig.do(applying(of, "Deployment", replicas=2))).acted == 1
+
+
+@pytest.mark.parametrize(("changed", "both_written"), [("status", True), ("spec", False)])
+async def test_both_objects_of_a_rollout_are_written_though_the_status_of_one_changes(
+    rig: Rig, changed: str, both_written: bool
+) -> None:
+    """KServe tells of pods at any moment. Another writer's change of the service itself is looked at again first."""
+    of = await rig.begin()
+    rig.api.resources += (SERVING_RUNTIME, INFERENCE_SERVICE)
+    await rig.do(applying(of, "InferenceService", k=3), applying(of, "ServingRuntime", k=3))
+    (held,) = rig.api.find("InferenceService")
+    decided = rig.snapshot
+    await rig.api.put(INFERENCE_SERVICE, {**held, changed: {**held.get(changed, {}), "of_kserve": 1}})
+    both = [applying(of, "InferenceService", k=5), applying(of, "ServingRuntime", k=5)]
+    report = await rig.writer.carry_out(KEY, decided, both, rig.ledger, 1000.0)
+    assert (report.again, report.acted) == ((False, 2) if both_written else (True, 1))
+    assert rig.api.find("InferenceService")[0]["spec"]["k"] == (5 if both_written else 3)
 
 
 async def test_a_deployment_that_is_changed_back_for_ever_is_left_alone(rig: Rig) -> None:
