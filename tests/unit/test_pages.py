@@ -335,6 +335,13 @@ def test_fields_that_are_named_exist(page: Path) -> None:
 
 # -- form
 
+LONGEST_README = 700
+
+
+def test_the_first_page_is_short() -> None:
+    """In words as `wc -w` counts them, with commands and tables."""
+    assert len(text(ROOT / "README.md").split()) < LONGEST_README
+
 
 def written(page: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines of prose that hands write: no table, no picture, nothing between marks of what is generated."""

@@ -284,7 +284,7 @@ class SpeculationStatus(Wire):
     tpot: Line | None = None
     """Mean time per output token, such as `8.1ms`."""
     tpot_off: Line | None = None
-    """Predicted time per output token without speculation at the same load."""
+    """Predicted time per output token without speculation at the same load, with the same prompts."""
     tokens_per_second: Line | None = None
     """Output tokens per second of all replicas together."""
     gain: Line | None = None

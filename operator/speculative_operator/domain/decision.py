@@ -66,7 +66,7 @@ class Estimate:
     """K of the table in force at that concurrency."""
     tpot_seconds: float | None = None
     tpot_off_seconds: float | None = None
-    """Predicted seconds per output token without speculation at the same concurrency."""
+    """Predicted seconds per output token without speculation at the same concurrency, with the same prompts."""
     tokens_per_second: float | None = None
     """Of all replicas together."""
     hard_off_gain_percent: Interval | None = None

@@ -30,19 +30,28 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
     """What is known at the load seen."""
     off = view.at(look.batch, None)
     against = view.without_speculator
+    gain = _gain(view, look, table, off)
     return Estimate(
-        gain_percent=_gain(view, look, table, off),
+        gain_percent=gain,
         proposed_gain_percent=_gain(view, look, proposed, off) if proposed is not None else None,
         acceptance_rate=look.acceptance_rate,
         acceptance_length=look.acceptance_length,
         concurrency=look.scheduled,
         k=float(table.k_at(look.scheduled)),
         tpot_seconds=look.tpot,
-        tpot_off_seconds=math.exp(-off),
+        tpot_off_seconds=_tpot_off(view, look, table, gain) or math.exp(-off),
         tokens_per_second=look.tokens_per_second,
         hard_off_gain_percent=against.interval if against.gain > -math.inf else None,
         cost_per_thousand_tokens=_cost(view.policy, look),
     )
+
+
+def _tpot_off(view: Outlook, look: Look, table: KTable, gain: Interval | None) -> float | None:
+    """Seconds per output token without a speculator, with the prompts that were measured: the measured time is slower
+    by the gain, so that the two times and the gain agree. None where pods ran another K than the table's."""
+    if gain is None or look.tpot is None or measured_speed(view, look, table.k_at(look.scheduled)) is None:
+        return None
+    return look.tpot * (1.0 + gain.mid / 100.0)
 
 
 def _cost(policy: Policy, look: Look) -> float | None:

@@ -73,6 +73,17 @@ def test_tokens_cost_what_all_pods_cost_while_they_are_made() -> None:
     assert run(Plant()).play(20, 20, 20).estimate.cost_per_thousand_tokens is None
 
 
+def test_both_times_per_token_and_the_gain_agree_whatever_prompts_came() -> None:
+    loop = run(Plant())
+    loop.play(*[20] * 10)
+    loop.plant.prompt_ratio *= 3
+    told = loop.play(20).estimate
+    assert told.gain_percent is not None
+    assert told.tpot_seconds is not None
+    assert told.tpot_off_seconds is not None
+    assert told.tpot_off_seconds / told.tpot_seconds == pytest.approx(1 + told.gain_percent.mid / 100)
+
+
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_a_prior_wrong_by_two_is_corrected(factor: float) -> None:
     loop = run(Plant(costs=scaled(**dict.fromkeys(COSTS, factor))))
