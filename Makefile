@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations generate check-generated lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -110,6 +110,9 @@ bench-worlds-short: $(STAMP) ## the same in sixteen short worlds, to notice what
 
 bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (about a quarter of an hour)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.ablations $(ARGS)
+
+bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour in the simulator (about three minutes)
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.autoscaling $(ARGS)
 
 generate: toolchain ## write crds/, manifests/, RBAC, values schema and API reference from the code
 	@$(PY) -m generate

@@ -146,6 +146,7 @@ class Deployment:
         self._serving = [self._wanted] * replicas
         self._generation, self._born = [0] * replicas, [0.0] * replicas
         self._rolling: int | None = None
+        self._coming: dict[int, float] = {}
         self._state.tables[:] = plant.dense(first)
         self._plugins = Plugins(replicas, plant.rows(first))
         for replica in range(replicas):
@@ -195,6 +196,19 @@ class Deployment:
         """A crash: the replica comes back under its name after `restart_seconds`, its counters at 0."""
         if self._state.replicas[replica].ready:
             self._stop(replica)
+
+    def scale(self, count: int) -> None:
+        """How many of the replicas it was made with there are to be. The last ones go at once, and their requests start
+        anew elsewhere; those that come serve after `restart_seconds`, at 0 s at once."""
+        for replica in range(self.replicas):
+            ready = self._state.replicas[replica].ready
+            if replica >= count:
+                self._coming.pop(replica, None)
+                if ready:
+                    replica_arrays.take_away(self._state, replica)
+            elif not ready and replica not in self._coming:
+                self._generation[replica] += 1
+                self._come(replica, self.plant.restart_seconds if self.now else 0.0)
 
     def is_off(self, replica: int) -> bool:
         """Whether the replica runs, or last ran, without drafter."""
@@ -332,9 +346,16 @@ class Deployment:
 
     def _stop(self, replica: int) -> None:
         replica_arrays.take_away(self._state, replica)
-        self._at(self.now + self.plant.restart_seconds, "boot", replica)
+        self._come(replica, self.plant.restart_seconds)
+
+    def _come(self, replica: int, delay: float) -> None:
+        self._coming[replica] = self.now + delay
+        self._at(self._coming[replica], "boot", replica)
 
     def _boot(self, replica: int) -> None:
+        if self._coming.get(replica) != self.now:
+            return  # scaled away since, or also restarted
+        del self._coming[replica]
         off, dense = self._serving[replica]
         replica_arrays.boot(self._state, replica, self.plant, off)
         self._born[replica] = self.now

@@ -52,6 +52,7 @@ class Ours:
         self.acts: list[Act] = []
         self.tried = False
         """Whether pods were ever told to try anything."""
+        self.last: Decision | None = None
         self._session = session
         self._clock = clock
         self._delivery = delivery
@@ -68,6 +69,7 @@ class Ours:
         if self._clock:
             self.feed_seconds.append(self._clock() - began)
         self._note(now, decision)
+        self.last = decision
         if self._session.version != self._version:
             self.journal.writes.append(now)
             self._set_table(deployment, self._delivery)
@@ -80,6 +82,11 @@ class Ours:
             if self._off:
                 self.journal.hard_offs.append(now)
         count_shares(self.journal, deployment)
+
+    @property
+    def table(self) -> KTable:
+        """In force, or on its way."""
+        return self._session.table
 
     def _set_table(self, deployment: Deployment, delay: float) -> None:
         session = self._session
