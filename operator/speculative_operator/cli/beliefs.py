@@ -33,6 +33,16 @@ class Belief:
     """Expected time per output token."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """How far the K in force is ahead of the best other one."""
+
+    k: int
+    """The best other K."""
+    percent: Interval
+    """Speed of a request at the K in force over that at the other, in percent, with its 80 % interval."""
+
+
 def beliefs_at(view: Outlook, load: float) -> list[Belief]:
     """Every K that a table may hold, ascending; `load` is the number of requests in one step of a pod."""
     row, off = np.array([nearest(load, view.policy.knobs.max_batch)]), view.at(load, None)
@@ -40,9 +50,27 @@ def beliefs_at(view: Outlook, load: float) -> list[Belief]:
     for column, k in enumerate(view.ks):
         speed = view.at(load, k)
         wide = QUANTILE * float(view.deviation_from_off(row, np.array([column]))[0])
-        low, mid, high = (100.0 * math.expm1(min(max(speed - off + side, -20.0), 20.0)) for side in (-wide, 0.0, wide))
-        found.append(Belief(k, Interval(low, mid, high), 1e3 * math.exp(min(-speed, 20.0))))
+        found.append(Belief(k, _percent(speed - off, wide), 1e3 * math.exp(min(-speed, 20.0))))
     return found
+
+
+def lead_at(view: Outlook, load: float, k: int) -> Lead | None:
+    """The lead of `k` at a load, as the tuner compares K with one another: what both share is no doubt about their
+    order. None for a K that the tuner does not choose from, or that has no other beside it."""
+    if k not in view.ks or len(view.ks) < 2:
+        return None
+    held, row = view.ks.index(k), nearest(load, view.policy.knobs.max_batch)
+    apart = view.against(np.full(len(view.points), held))
+    others = [column for column in range(len(view.ks)) if column != held]
+    best = max(others, key=lambda column: float(apart.mean[row, column]))
+    wide = QUANTILE * float(apart.deviation[row, best])
+    return Lead(view.ks[best], _percent(-float(apart.mean[row, best]), wide))
+
+
+def _percent(log_ratio: float, wide: float) -> Interval:
+    """In percent, `wide` to both sides in log."""
+    low, mid, high = (100.0 * math.expm1(min(max(log_ratio + side, -20.0), 20.0)) for side in (-wide, 0.0, wide))
+    return Interval(low, mid, high)
 
 
 def outlook_of(body: Any) -> Outlook | None:

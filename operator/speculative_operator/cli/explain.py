@@ -13,6 +13,7 @@ from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, war
 from speculative_operator.cli.errors import OK, CommandError
 from speculative_operator.cli.moments import moment, seconds_of
 from speculative_operator.cli.next_steps import meaning_of
+from speculative_operator.domain.decision import Interval
 
 EPILOG = """examples:
   speculative explain qwen3-8b -n models
@@ -70,7 +71,7 @@ def summary(body: Object) -> dict[str, Any]:
         "cause": cause_of(body).to_json(),
         "problems": [one.to_json() for one in faults_of(body)],
         "warnings": [one.to_json() for one in warnings_of(body)],
-        "beliefs": _beliefs(body),
+        **_belief(body),
     }
 
 
@@ -106,29 +107,42 @@ def _lines(label: str, one: Finding) -> Iterator[str]:
         yield f"  {'next':<9} {one.next}"
 
 
-def _beliefs(body: Object) -> list[dict[str, Any]]:
-    """What each K is believed to give at the load of now; empty where load or memory are not known."""
-    load = number(speculation(body).get("concurrency"))
+def _belief(body: Object) -> dict[str, Any]:
+    """What each K is believed to give at the load of now, and how far the active one is ahead; empty where load or
+    memory are not known."""
+    seen = speculation(body)
+    load, k = number(seen.get("concurrency")), number(seen.get("k"))
     if load is None or load <= 0 or not (body.get("status") or {}).get("memory"):
-        return []
-    from speculative_operator.cli.beliefs import beliefs_at, outlook_of
+        return {"beliefs": []}
+    from speculative_operator.cli.beliefs import beliefs_at, lead_at, outlook_of
 
     view = outlook_of(body)
-    return [
-        {"k": one.k, "gainPercent": [round(value, 1) for value in (one.gain.low, one.gain.mid, one.gain.high)]}
-        for one in (beliefs_at(view, load) if view is not None else ())
-    ]
+    if view is None:
+        return {"beliefs": []}
+    found: dict[str, Any] = {
+        "beliefs": [{"k": one.k, "gainPercent": _ends(one.gain)} for one in beliefs_at(view, load)]
+    }
+    lead = lead_at(view, load, int(k)) if k is not None and not seen.get("hardOff") else None
+    return found | ({"lead": {"over": lead.k, "percent": _ends(lead.percent)}} if lead is not None else {})
+
+
+def _ends(percent: Interval) -> list[float]:
+    return [round(value, 1) for value in (percent.low, percent.mid, percent.high)]
 
 
 def _believed(body: Object) -> Iterator[str]:
-    found = _beliefs(body)
-    if found:
+    belief, seen = _belief(body), speculation(body)
+    if belief["beliefs"]:
         yield "  believed  tokens per second over no speculator at this load, with the 80 % interval"
-    for one in found:
+    for one in belief["beliefs"]:
         low, mid, high = one["gainPercent"]
-        seen = speculation(body)
         here = "  <- active" if str(one["k"]) == str(seen.get("k")) and not seen.get("hardOff") else ""
         yield f"            K {one['k']:<2} {mid:+6.1f} % ({low:+.0f} to {high:+.0f}){here}"
+    if "lead" in belief:
+        low, mid, high = belief["lead"]["percent"]
+        over = f"K {belief['lead']['over']}, the best other"
+        sure = "" if low > 0 else ": not certain, so further measurements may change K"
+        yield f"  lead      {mid:+.1f} % over {over} ({low:+.0f} to {high:+.0f}){sure}"
 
 
 def decision_at(body: Object, when: str) -> dict[str, Any]:
