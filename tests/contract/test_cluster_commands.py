@@ -87,6 +87,29 @@ def test_doctor_names_what_is_missing(name: str, capsys: pytest.CaptureFixture[s
     assert "definition" not in said
 
 
+@pytest.fixture
+def as_reader(bare_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands run as somebody who may read the objects of one namespace, and no more."""
+    kubectl = bare_cluster.kubectl
+    kubectl("create", "serviceaccount", "reader")
+    kubectl("create", "role", "reader", "--verb=get,list", f"--resource={names.PLURAL}.{names.GROUP}")
+    kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
+    config = yaml.safe_load(Path(bare_cluster.kubeconfig).read_text())
+    config["users"][0]["user"] = {"token": kubectl("create", "token", "reader").stdout.strip()}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+
+
+def test_doctor_looks_at_what_a_reader_of_one_namespace_may_list(
+    name: str, as_reader: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert f"default/{name}: " in said
+    assert "not looked at: customresourcedefinitions.apiextensions.k8s.io is forbidden" in said
+    assert "only objects of namespace default were looked at" in said
+
+
 def test_an_object_that_is_not_there_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "nobody"]) == 1
     error = capsys.readouterr().err

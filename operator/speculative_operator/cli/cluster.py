@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from speculative_operator.cli.errors import CommandError
+from speculative_operator.cli.errors import CommandError, ForbiddenError
 from speculative_operator.domain import names
 
 Object = Mapping[str, Any]
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Cluster:
-    """One cluster. Every method raises CommandError with what the API server said."""
+    """One cluster. Every method raises CommandError with what the API server said: ForbiddenError where it refused."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         from kubernetes import client, config
@@ -90,7 +90,8 @@ class Cluster:
         except ApiException as problem:
             if problem.status == 404 and missing is not None:
                 return missing
-            raise CommandError(message_of(problem), _REMEDY.get(problem.status, "")) from None
+            refused = ForbiddenError if problem.status == 403 else CommandError
+            raise refused(message_of(problem), _REMEDY.get(problem.status, "")) from None
         except HTTPError as problem:
             remedy = "look at KUBECONFIG and --context"
             raise CommandError(f"the API server cannot be reached: {problem}", remedy) from None

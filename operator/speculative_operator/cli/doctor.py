@@ -1,21 +1,22 @@
 """Look for what keeps objects from being tuned: the definition, the operator, how Prometheus finds the pods, and every
-object whose conditions say that something is wrong. Each finding names what to do."""
+object whose conditions say that something is wrong. Each finding names what to do, and what the user may not list is
+named as not looked at."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from speculative_operator.cli import cluster
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.diagnosis import faults_of
-from speculative_operator.cli.errors import FAILED, OK, CommandError
+from speculative_operator.cli.errors import FAILED, OK, ForbiddenError
 from speculative_operator.domain import names
 
 EPILOG = """examples:
   speculative doctor
 
-exit status: 0 nothing is wrong, 1 something is"""
+exit status: 0 nothing is wrong in what could be looked at, 1 something is"""
 
 _OPERATORS = f"app.kubernetes.io/name={names.OPERATOR}"
 _OURS = f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
@@ -30,19 +31,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what was found; the exit status. Raises CommandError."""
     at = Cluster(arguments)
-    found = [*_installed(at), *_scraped(at), *_objects(at)]
-    for line in found:
+    found, unseen = [], []
+    for part in (_defined, _running, _scraped, _objects):
+        wrong, refused = _looked(part, at)
+        found += wrong
+        unseen += refused
+    for line in (*found, *unseen):
         print(cluster.plain(line))
     if not found:
-        print("nothing is wrong")
+        print("nothing is wrong in what could be looked at" if unseen else "nothing is wrong")
     return FAILED if found else OK
 
 
-def _installed(at: Cluster) -> Iterator[str]:
+def _looked(part: Callable[[Cluster], Iterator[str]], at: Cluster) -> tuple[list[str], list[str]]:
+    """What one part found, and what the user may not list for it."""
+    try:
+        return list(part(at)), []
+    except ForbiddenError as problem:
+        if part is not _objects:
+            return [], [f"not looked at: {problem}"]
+    only = f"only objects of namespace {at.namespace} were looked at: you may not list those of all namespaces"
+    try:
+        return [line for body in at.objects() for line in complaints(body)], [only]
+    except ForbiddenError as problem:
+        return [], [f"not looked at: {problem}"]
+
+
+def _defined(at: Cluster) -> Iterator[str]:
     definition = f"{names.PLURAL}.{names.GROUP}"
     known = at.listed(_DEFINITIONS, "customresourcedefinitions", field_selector=f"metadata.name={definition}")
     if not known:
         yield "the definition of SpeculativeDeployment is not installed: helm install the chart (README.md)"
+
+
+def _running(at: Cluster) -> Iterator[str]:
     operators = at.listed("apps/v1", "deployments", label_selector=_OPERATORS)
     if not operators:
         yield "no Deployment of the operator was found: helm install the chart (README.md)"
@@ -58,12 +80,8 @@ def _scraped(at: Cluster) -> Iterator[str]:
     from speculative_operator.shell.monitors import SERVERS
     from speculative_operator.shell.resources import POD_MONITOR
 
-    try:
-        servers = [found for one in SERVERS for found in at.listed(one.api_version, one.plural)]
-        monitors = at.listed(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=_OURS)
-    except CommandError as problem:
-        yield f"how Prometheus finds the pods could not be looked at: {problem}"
-        return
+    servers = [found for one in SERVERS for found in at.listed(one.api_version, one.plural)]
+    monitors = at.listed(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=_OURS)
     selectors = [(one["metadata"], (one.get("spec") or {}).get("podMonitorSelector")) for one in servers]
     for one in monitors if selectors else ():
         labels = one["metadata"].get("labels") or {}

@@ -18,6 +18,10 @@ class CommandError(Exception):
         super().__init__(f"{problem}; {remedy}" if remedy else problem)
 
 
+class ForbiddenError(CommandError):
+    """The API server does not let this user ask."""
+
+
 class UsageError(CommandError):
     """The command line is wrong."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from tests.golden.recording import STORED
 
 from speculative_operator.cli import annotate, doctor, explain, get, main, status
 from speculative_operator.cli.cluster import Cluster
-from speculative_operator.cli.errors import CommandError
+from speculative_operator.cli.errors import CommandError, ForbiddenError
 from speculative_operator.domain import names
 
 NAMES = sorted(path.stem for path in (STORED / "0.1.0").glob("*.json"))
@@ -30,8 +30,15 @@ def stored(name: str, /, **meta: Any) -> dict[str, Any]:
 class FakeCluster:
     """A cluster with one object, or with what a test says."""
 
-    def __init__(self, body: dict[str, Any] | None = None, listed: Mapping[str, list[Any]] | None = None) -> None:
-        self.body, self.known = body, listed or {}
+    namespace = "models"
+
+    def __init__(
+        self,
+        body: dict[str, Any] | None = None,
+        listed: Mapping[str, list[Any]] | None = None,
+        forbidden: Sequence[str] = (),
+    ) -> None:
+        self.body, self.known, self.forbidden = body, listed or {}, forbidden
         self.written: list[tuple[str, str, str | None]] = []
         self.serving: list[dict[str, Any]] = []
 
@@ -46,13 +53,19 @@ class FakeCluster:
         return self.serving
 
     def objects(self, *, everywhere: bool = False) -> list[dict[str, Any]]:
+        self.refuse(names.PLURAL if everywhere else "own")
         return [self.body] if self.body else []
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         self.written.append((name, annotation, value))
 
     def listed(self, _: str, plural: str, **selectors: str) -> list[Any]:
+        self.refuse(plural)
         return self.known.get(plural, [])
+
+    def refuse(self, plural: str) -> None:
+        if plural in self.forbidden:
+            raise ForbiddenError(f"you cannot list {plural}")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -246,6 +259,27 @@ class TestDoctor:
         out = capsys.readouterr().out
         assert "definition of SpeculativeDeployment is not installed" in out
         assert "no Deployment of the operator" in out
+
+    FORBIDDEN = ("customresourcedefinitions", "deployments", "prometheuses", names.PLURAL)
+
+    def test_who_may_list_one_namespace_alone_learns_of_its_objects(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster = FakeCluster(stored("tuned"), {}, self.FORBIDDEN)
+        assert self.run(monkeypatch, cluster) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[:3] == [f"not looked at: you cannot list {kind}" for kind in self.FORBIDDEN[:3]]
+        assert lines[3].startswith("only objects of namespace models were looked at")
+        assert lines[4] == "nothing is wrong in what could be looked at"
+        cluster.body = {"metadata": {"name": "new", "namespace": "models"}, "spec": {}}
+        assert self.run(monkeypatch, cluster) == 1
+        assert capsys.readouterr().out.startswith("models/new has no status")
+
+    def test_who_may_list_nothing_is_told_so(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.run(monkeypatch, FakeCluster(None, {}, (*self.FORBIDDEN, "own"))) == 0
+        assert capsys.readouterr().out.count("not looked at") == len(self.FORBIDDEN)
 
     def test_a_pod_monitor_that_nobody_selects(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -58,7 +58,7 @@ def body() -> dict[str, Any]:
 
 def written(monkeypatch: pytest.MonkeyPatch, server: PrometheusServer, tmp_path: Path, *more: str) -> tuple[int, str]:
     cluster = FakeCluster(body())
-    cluster.namespace = "llm"  # type: ignore[attr-defined]
+    cluster.namespace = "llm"
     monkeypatch.setattr(report, "Cluster", cluster)
     path = tmp_path / "page.html"
     words = ["report", "llama", "--prometheus", server.url, "--since", str(START), "--until", str(START + 600)]
