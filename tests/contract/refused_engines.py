@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.contract.objects import ABSENT, VERIFIER, scheduled, specdep
 
-SERVER, TICK = "server", "tick"
+SERVER, TICK, WITHOUT = "server", "tick", "without"
 V1, V2 = ([{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": value}] for value in "01")
 HEAD = "hf://example/head"
 
@@ -22,7 +22,7 @@ class Combination:
 
     name: str
     by: str
-    """Who refuses it: the API server, or the operator's first tick."""
+    """Who refuses it: the API server, or the first reconcile; or that it is served without a speculator."""
     changes: Mapping[str, Any]
     field: str
     parts: tuple[str, ...]
@@ -55,13 +55,17 @@ COMBINATIONS: tuple[Combination, ...] = (
     Combination("mlp", TICK, drafted("mlp_speculator"), "speculator.method", ("mlp_speculator", "use eagle3 or mtp")),
     Combination(
         "dspark-early",
-        TICK,
+        WITHOUT,
         drafted("dspark", model=None, engine__version="0.24.0"),
         "speculator.method",
         ("dspark", "0.24.0", "needs engine.version 0.25.1"),
     ),
     Combination(
-        "draft-model-early", TICK, {"engine.version": "0.13.0"}, "speculator.method", ("draft_model", "0.14.0 or newer")
+        "draft-model-early",
+        WITHOUT,
+        {"engine.version": "0.13.0"},
+        "speculator.method",
+        ("draft_model", "0.14.0 or newer"),
     ),
     Combination("oldest", TICK, {"engine.version": "0.10.2"}, "engine.version", ("0.10.2", "use 0.11.0 or newer")),
     Combination(
@@ -72,14 +76,14 @@ COMBINATIONS: tuple[Combination, ...] = (
     ),
     Combination(
         "ngram-v2-early",
-        TICK,
+        WITHOUT,
         drafted("ngram", model=None, engine__env=V2, engine__version="0.31.0"),
         "speculator.method",
         ("ngram", "needs engine.version 0.32.0"),
     ),
     Combination(
         "p-eagle-early",
-        TICK,
+        WITHOUT,
         drafted("eagle3", speculator__parallelDrafting=True, engine__version="0.15.1"),
         "speculator.method",
         ("eagle3 with parallelDrafting", "0.16.0 or newer"),
@@ -108,7 +112,7 @@ COMBINATIONS: tuple[Combination, ...] = (
     ),
     Combination(
         "vocabulary-early",
-        TICK,
+        WITHOUT,
         {"speculator.heterogeneousVocabulary": True, "engine.version": "0.25.0"},
         "speculator.method",
         ("heterogeneousVocabulary", "0.25.1 or newer"),
@@ -123,7 +127,7 @@ COMBINATIONS: tuple[Combination, ...] = (
     ),
     Combination(
         "pipeline-early",
-        TICK,
+        WITHOUT,
         {**drafted("eagle3"), "verifier.pipelineParallelSize": 2, "engine.version": "0.14.0"},
         "speculator.method",
         ("eagle3", "pipeline parallelism before 0.15.0", "newer engine.version"),
@@ -260,7 +264,7 @@ COMBINATIONS: tuple[Combination, ...] = (
     ),
     Combination(
         "tpu-dflash-early",
-        TICK,
+        WITHOUT,
         {**drafted("dflash"), **on(TPU, "0.24.0")},
         "speculator.method",
         ("dflash", "ngram and eagle3"),
@@ -281,7 +285,7 @@ COMBINATIONS: tuple[Combination, ...] = (
     ),
     Combination(
         "cpu-early",
-        TICK,
+        WITHOUT,
         {**drafted("eagle3"), **CPU, "engine.version": "0.31.0"},
         "speculator.method",
         ("0.31.0", "use 0.32.0"),

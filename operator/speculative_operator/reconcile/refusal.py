@@ -1,21 +1,27 @@
 """Specs that cannot be served: said in conditions and an event, while whatever runs is left alone.
 
-`refusals` is called by `tick`; `invalid` by the shell, for an object that does not even become a DeploymentSpec.
+`refusals` and `without_unknown_method` are called by `tick`; `invalid` by the shell, for an object that does not even
+become a DeploymentSpec.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import DeploymentSpec, Scheme
-from speculative_operator.engines.base import Engine
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
+from speculative_operator.engines.base import Engine, Notice
+from speculative_operator.engines.matrix.refusing import METHOD
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.conditions import stamp
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.reading import mapping, mappings, text, whole
-from speculative_operator.reconcile.world import Event, Outcome
+from speculative_operator.reconcile.tables import label_of
+from speculative_operator.reconcile.world import Event, Outcome, World
 
 _UNSEEN = "the operator refused the object before it could check this"
 
@@ -47,6 +53,30 @@ def _unfetched(spec: DeploymentSpec) -> list[Condition]:
         "SPECULATIVE_JOB_IMAGE"
     )
     return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{uri} {message}") for uri in uris]
+
+
+def without_unknown_method(world: World) -> tuple[World, tuple[Notice, ...]]:
+    """`world` with mode Off, where the engine's release is older than the method, as those of a platform's images are;
+    and what is to be said of that. As it is where pods speculate: they stay as they are until the spec can be served.
+    """
+    spec = world.spec
+    if not spec.speculates:
+        return world, ()
+    engine, without = engine_for(spec), spec.without_speculator()
+    refused = engine.refusals(spec)
+    newer = replace(spec, engine=replace(spec.engine, version=DEFAULT_VERSIONS[spec.engine.type]))
+    only_older = {one.field for one in refused} == {METHOD} and not _refuses_method(engine, newer)
+    if not only_older or engine.refusals(without):
+        return world, ()
+    label = text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR)
+    if world.deployment is not None and label != label_of(without):
+        return world, ()
+    message = f"pods serve without a speculator: {refused[0].message}"
+    return replace(world, spec=without), (Notice(refused[0].reason, message),)
+
+
+def _refuses_method(engine: Engine, spec: DeploymentSpec) -> bool:
+    return any(one.field == METHOD for one in engine.refusals(spec))
 
 
 def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:

@@ -46,7 +46,7 @@ from speculative_operator.reconcile.picking import pass_over_misfits, picking_of
 from speculative_operator.reconcile.plan import Plan, freeze, is_ours, plan, replaces, rolls
 from speculative_operator.reconcile.pods import first_outlasted, read_pods
 from speculative_operator.reconcile.reading import at, mapping, text, whole
-from speculative_operator.reconcile.refusal import invalid, refusals
+from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
 from speculative_operator.reconcile.rollout import read_rollout, scaling_notices
 from speculative_operator.reconcile.status import make_status
 from speculative_operator.reconcile.truth import InForce, table_in_force
@@ -75,9 +75,10 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     if picking is not None:
         picking = pass_over_misfits(picking, now)
         world = picking.world
+    world, left_out = without_unknown_method(world) if picking is None else (world, ())
     look = Look(read_pods(world.pods), read_rollout(world.deployment, world.spec.replicas), observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
-    turn = Turn(world, look, engine, memory, now, picking)
+    turn = Turn(world, look, engine, memory, now, picking, notices=left_out)
     for step in (_refuse, _pause, _pair, _hold):
         result = step(turn)
         if isinstance(result, Outcome):
@@ -192,7 +193,7 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
         waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.keep_pods(turn.world, planned)
     late = first_outlasted(turn.look.pods)
     notices = (
-        *engine.notices(choice.named), *unused_notices(choice.named, policy.knobs),
+        *turn.notices, *engine.notices(choice.named), *unused_notices(choice.named, policy.knobs),
         *unused_off_notices(choice.named, policy.knobs), *compiling.notices(choice.named, world),
         *pairing.notices, *waiting, *privileges.notices(world), *own_rollouts.notices(choice.named, verdict.own),
         *scaling_notices(world.deployment), *targets.notices(turn.look.rollout),

@@ -31,6 +31,7 @@ _CHANGES = frozenset(
     }
 )  # fmt: skip
 """Reasons of changes of the table, which say why speculation is as it is for as long as that table is in force."""
+_NOTHING_TO_TUNE = (Reason.NO_SPECULATOR, Reason.DISABLED, Reason.UNSUPPORTED_BY_ENGINE, Reason.FIXED)
 _MOVING = _CHANGES | {Reason.DWELLING}
 _OF_TABLES = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
 """Conditions that speak of the table in force, which they may not where a pod is known to run another."""
@@ -119,7 +120,9 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
     if view.spec.speculator is None:
         return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
     if view.spec.speculation.mode is Mode.OFF or table is None:
-        return Condition(kind, Truth.FALSE, Reason.DISABLED, EXPLANATIONS[Reason.DISABLED])
+        reason = _why_disabled(view)
+        told = next((one.message for one in view.notices if one.reason is reason), EXPLANATIONS[reason])
+        return Condition(kind, Truth.FALSE, reason, told)
     if view.in_force.hard_off:
         return Condition(kind, Truth.FALSE, Reason.DEAD_WEIGHT, _dead_weight(view, before))
     active = Truth.TRUE if table.max_k > 0 else Truth.FALSE
@@ -153,6 +156,7 @@ def _convergence(view: View, before: Mapping[str, Any]) -> Condition:
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:
+        before = {} if _reason(before) in _NOTHING_TO_TUNE else before
         return _repeat(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
     return _verdict(kind, view, decision.reason, before)
 
@@ -172,8 +176,14 @@ def _nothing_to_tune(view: View) -> Reason | None:
     if view.spec.speculator is None:
         return Reason.NO_SPECULATOR
     if view.spec.speculation.mode is Mode.OFF or view.in_force.table is None:
-        return Reason.DISABLED
+        return _why_disabled(view)
     return Reason.FIXED if view.spec.speculation.mode is Mode.STATIC else None
+
+
+def _why_disabled(view: View) -> Reason:
+    """The mode, or a release that is older than the method."""
+    older = any(one.reason is Reason.UNSUPPORTED_BY_ENGINE for one in view.notices)
+    return Reason.UNSUPPORTED_BY_ENGINE if older else Reason.DISABLED
 
 
 def _lack(reason: Reason) -> Reason:

@@ -10,7 +10,7 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.engines.base import Engine
+from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
@@ -49,6 +49,8 @@ class Turn:
     """Where the operator picks the speculator: the pick, which is in the spec of `world`."""
     pairing: Pairing = field(default_factory=lambda: Pairing(()))
     """What pods may be made of, once that is known."""
+    notices: tuple[Notice, ...] = ()
+    """What is to be said of the spec before anything else."""
 
 
 def pair_view(world: World, pairing: Pairing, choice: Effective | None) -> PairView | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.contract.refused_engines import COMBINATIONS, SERVER, TICK, Combination
+from tests.contract.refused_engines import COMBINATIONS, SERVER, TICK, WITHOUT, Combination
 
 from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.domain.spec import EngineType
@@ -36,6 +36,15 @@ def hold(case: Combination, reason: str, message: str) -> None:
 def test_first_tick_refuses(case: Combination) -> None:
     reason, (message,) = said_by_tick(case.body())
     hold(case, reason, message)
+
+
+@pytest.mark.parametrize("case", [case for case in COMBINATIONS if case.by == WITHOUT], ids=lambda case: case.name)
+def test_a_release_older_than_the_method_serves_without_a_speculator(case: Combination) -> None:
+    outcome = tick(World(to_domain(case.body()), {}, {}, ()), None, None, NOW)
+    assert outcome.actions
+    (active,) = [one for one in outcome.status["conditions"] if one["type"] == "SpeculationActive"]
+    assert active["status"] == "False"
+    hold(case, active["reason"], active["message"])
 
 
 @pytest.mark.parametrize("case", [case for case in COMBINATIONS if case.by == SERVER], ids=lambda case: case.name)

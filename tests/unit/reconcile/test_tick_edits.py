@@ -32,6 +32,8 @@ from speculative_operator.render.podspec import table_name
 
 PAUSED = replace(SPEC, paused=True)
 
+DRAFT_MODEL = Speculator(Method.DRAFT_MODEL, ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B"))
+
 # -- spec edits
 
 
@@ -224,7 +226,7 @@ HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-specu
             ({"speculator": replace(HEAD, method=method), "engine": EngineSettings(engine, version)}, reason)
             for engine, version, method, reason in (
                 (EngineType.SGLANG, "0.5.23", Method.SUFFIX, Reason.UNSUPPORTED_BY_ENGINE),
-                (EngineType.TENSORRT_LLM, "1.2.0", Method.SUFFIX, Reason.UNSUPPORTED_BY_ENGINE),
+                (EngineType.TENSORRT_LLM, "1.2.0", Method.DSPARK, Reason.UNSUPPORTED_BY_ENGINE),
                 (EngineType.TGI, "3.3.6", Method.EAGLE3, Reason.UNSUPPORTED_BY_ENGINE),
             )
         ),
@@ -238,6 +240,56 @@ def test_a_refused_object_renders_nothing_and_says_why(change: dict[str, Any], r
     assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", reason.value)
     assert reason in reasons(outcome)
     Status.model_validate(outcome.status)
+
+
+def arguments(cluster: Cluster) -> str:
+    """Of the engine, as the Deployment has them."""
+    pod = cluster.children["Deployment", "demo"]["spec"]["template"]["spec"]
+    return " ".join(pod["containers"][0]["args"])
+
+
+def test_a_release_older_than_the_method_serves_without_a_speculator() -> None:
+    """As a platform's image may be: its user is served, told why nothing drafts, and gets it with a newer release."""
+    older = EngineSettings(version="0.11.0+rhai5", image="registry.example.com/vllm:3", version_named=True)
+    cluster = settled(spec=replace(SPEC, speculator=DRAFT_MODEL, engine=older))
+    assert "speculative" not in arguments(cluster)
+    assert cluster.condition("Ready")["status"] == "True"
+    for kind in ("SpeculationActive", "TuningConverged"):
+        assert cluster.condition(kind)["reason"] == "UnsupportedByEngine"
+    for part in ("pods serve without a speculator", "draft_model", "0.14.0", "0.11.0"):
+        assert part in cluster.condition("SpeculationActive")["message"]
+    (warning,) = [one for one in cluster.status["warnings"] if one["reason"] == "UnsupportedByEngine"]
+    assert "pods serve without a speculator" in warning["message"]
+    cluster.edit(replicas=3)
+    assert applies(cluster.tick()) == [("Deployment", "demo", Reason.SPEC_CHANGED)]
+    cluster.edit(engine=replace(older, version="0.32.0"))
+    cluster.settle()
+    assert "--speculative-config" in arguments(cluster)
+    for kind in ("SpeculationActive", "TuningConverged"):
+        assert cluster.condition(kind)["reason"] != "UnsupportedByEngine"
+    assert "warnings" not in cluster.status
+
+
+def test_pods_that_speculate_stay_when_the_release_is_edited_to_one_older_than_the_method() -> None:
+    cluster = settled(spec=replace(SPEC, speculator=DRAFT_MODEL))
+    before = arguments(cluster)
+    cluster.edit(engine=EngineSettings(version="0.11.0", version_named=True))
+    assert cluster.tick().actions == ()
+    assert arguments(cluster) == before
+    assert cluster.condition("Ready")["reason"] == "UnsupportedByEngine"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": EngineSettings(version="0.10.0", version_named=True)},
+        {"engine": EngineSettings(version="0.11.0", version_named=True, args=("--model=x",))},
+        {"speculator": replace(HEAD, method=Method.MLP_SPECULATOR)},
+    ],
+    ids=["the release cannot serve at all", "something else is wrong too", "no release has the method"],
+)
+def test_what_a_newer_release_would_not_mend_is_refused(change: dict[str, Any]) -> None:
+    assert Cluster(spec=replace(SPEC, **{"speculator": DRAFT_MODEL, **change})).look().actions == ()
 
 
 @pytest.mark.parametrize(

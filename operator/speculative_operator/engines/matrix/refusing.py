@@ -17,7 +17,8 @@ from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform, pla
 from speculative_operator.engines.matrix.version import Version, show
 
 _UNSUPPORTED = Reason.UNSUPPORTED_BY_ENGINE
-_METHOD = "spec.speculator.method"
+METHOD = "spec.speculator.method"
+"""Field of refusals for what a release cannot draft with."""
 
 
 def variant_of(speculator: Speculator) -> Variant:
@@ -86,7 +87,7 @@ def why(asked: Question, cells: Collection[Cell]) -> Refusal | None:
         return None
     if asked.method not in row.methods or asked.variant not in row.variants:
         where = f"{asked.engine} {show(asked.version)} on {asked.vendor}"
-        return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}, {where}: {_remedy(row)}")
+        return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}, {where}: {_remedy(row)}")
     cell = find(cells, asked)
     if cell is None:
         return _no_row(asked, cells)
@@ -96,7 +97,7 @@ def why(asked: Question, cells: Collection[Cell]) -> Refusal | None:
             f"speculation does not work with pipeline parallelism before {show(cell.pipelined_since)}; use a newer "
             "engine.version"
         )
-    return Refusal(_METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}: {refused}") if refused else None
+    return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}: {refused}") if refused else None
 
 
 def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
@@ -132,7 +133,7 @@ def _no_row(asked: Question, cells: Collection[Cell]) -> Refusal:
             f"speculator.method {_method_text(asked)} needs engine.version {show(since)} or newer, "
             f"not {show(asked.version)}; set engine.version and engine.image, or choose another method"
         )
-    return Refusal(_METHOD, _UNSUPPORTED, message)
+    return Refusal(METHOD, _UNSUPPORTED, message)
 
 
 def _methods(cells: Collection[Cell], engine: EngineType) -> str:
