@@ -11,7 +11,8 @@ from tests.unit.reconcile.worlds import settled
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Speculation
-from speculative_operator.reconcile.found import AS_IN_SPEC, CERTAIN_SECONDS, acceptance
+from speculative_operator.reconcile.engine_report import CERTAIN_SECONDS, acceptance
+from speculative_operator.reconcile.found import AS_IN_SPEC
 
 FOREVER = 3 * CERTAIN_SECONDS
 

@@ -58,6 +58,25 @@ ONLY_IN = {
     "prometheus_api_client": {"shell"},
 }
 
+WINGS = {
+    "observed": {
+        "reading", "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
+        "inference_service", "targets",
+    },
+    "pair": {
+        "records", "effective", "revisions", "running", "verdicts", "jobs", "arrival", "stages", "choices", "pairing",
+        "picked", "picking",
+    },
+    "table": {"tables", "caps", "found", "truth", "own_rollouts", "deciding"},
+    "children": {"strategy", "compiling", "drift", "desired", "plan", "upgrade", "privileges"},
+    "report": {
+        "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",
+    },
+    "steps": {"tick", "__init__"},
+}  # fmt: skip
+"""Wings of `reconcile` in the order in which one object passes through them. A module imports its own wing and those
+before: what a later wing has found reaches an earlier one only with the next reconcile, by status."""
+
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LAB_MODULES = sorted(LABORATORY.rglob("*.py"))
 
@@ -118,6 +137,55 @@ def test_the_product_holds_no_room_of_the_laboratory() -> None:
     assert {path.name for path in PACKAGE.parent.iterdir() if path.suffix != ".egg-info"} == {PACKAGE.name}
     naming = {str(module.relative_to(PACKAGE)) for module in MODULES if "speculative_lab" in module.read_text()}
     assert naming == {"cli/main.py"}, "which finds two commands in it, where it is installed"
+
+
+def wings_of(module: Path) -> set[str]:
+    """Wings of `reconcile` that a module imports."""
+    prefix = "speculative_operator.reconcile."
+    names = {name.removeprefix(prefix).split(".")[0] for name in imported(module) if name.startswith(prefix)}
+    return {wing for wing, modules in WINGS.items() if modules & names}
+
+
+def test_an_object_passes_through_reconcile_without_going_back() -> None:
+    own = {module.stem: module for module in MODULES if room(module) == "reconcile"}
+    assert sorted(own) == sorted(stem for modules in WINGS.values() for stem in modules), "each module is in one wing"
+    order = list(WINGS)
+    back = {
+        stem: sorted(later)
+        for place, modules in enumerate(WINGS.values())
+        for stem in modules
+        if (later := wings_of(own[stem]) & set(order[place + 1 :]))
+    }
+    assert back == {}, "modules that import a wing which one object reaches after theirs"
+
+
+def test_the_steps_of_a_tick_return_to_no_wing_they_have_left() -> None:
+    """What is observed is read everywhere; what is found out from it is found out once, in the order of the wings."""
+    steps = tree(PACKAGE / "reconcile" / "tick.py")
+    origin: dict[str, str] = {}
+    for node in ast.walk(steps):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("speculative_operator.reconcile"):
+            inside = (node.module or "").removeprefix("speculative_operator.reconcile").lstrip(".")
+            origin |= {alias.asname or alias.name: inside or alias.name for alias in node.names}
+    function = next(node for node in steps.body if isinstance(node, ast.FunctionDef) and node.name == "_reconcile_with")
+    walked: list[tuple[int, str]] = []
+    for node in [part for statement in function.body for part in _without_handlers(statement)]:
+        name = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        if isinstance(name, ast.Name) and name.id in origin:
+            place = next(place for place, modules in enumerate(WINGS.values()) if origin[name.id] in modules)
+            walked.append((place, f"line {node.lineno}: {ast.unparse(node.func)}"))
+    walked = [one for one in walked if one[0] > 0]
+    assert {place for place, _ in walked} >= {2, 3, 4}
+    assert walked == sorted(walked, key=lambda one: one[0])
+
+
+def _without_handlers(statement: ast.stmt) -> list[ast.Call]:
+    """Calls of a statement in the order of the source, without those that report an error and end the tick."""
+    ending = {
+        id(part) for node in ast.walk(statement) if isinstance(node, ast.ExceptHandler) for part in ast.walk(node)
+    }
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and id(node) not in ending]
+    return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
 
 
 def roots(module: Path) -> set[str]:

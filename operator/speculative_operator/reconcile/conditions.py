@@ -7,16 +7,15 @@ a write and an event.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.pods import first_outlasted, first_trouble
 from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.view import View
 
-LONGEST_MESSAGE = 2000
 _WEIGHTS = Condition(
     ConditionType.WEIGHTS_READY, Truth.UNKNOWN, Reason.ENGINE_LOADS, "the engine loads the weights when a pod starts"
 )
@@ -41,22 +40,6 @@ def stamp(conditions: Iterable[Condition], old: Mapping[str, Any], generation: i
     """Conditions as `status.conditions`, the time of transition kept where the status is the same as in `old`."""
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
     return [_stamp(condition, before.get(condition.type, {}), generation, now) for condition in conditions]
-
-
-def timestamp(now: float) -> str:
-    """Unix seconds as RFC 3339, whole seconds, UTC; empty for what is no time."""
-    try:
-        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
-def moment(now: float) -> str:
-    """Unix seconds as RFC 3339 with microseconds, UTC: for what is compared with an engine's log. Empty: no time."""
-    try:
-        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    except (ValueError, OverflowError, OSError):
-        return ""
 
 
 def _stamp(condition: Condition, before: Mapping[str, Any], generation: int, now: float) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from speculative_operator.domain.decision import Interval
 
 _LARGEST = 1e9
+LONGEST_MESSAGE = 2000
+"""Characters of a message of a condition that are written."""
 
 
 def showable(value: float | None) -> float | None:
@@ -86,3 +89,19 @@ def duration(seconds: float) -> str:
         return f"{minutes}m"
     tens = 10 * math.ceil(minutes / 10)
     return f"{tens // 60}h{tens % 60}m" if tens % 60 else f"{tens // 60}h"
+
+
+def timestamp(now: float) -> str:
+    """Unix seconds as RFC 3339, whole seconds, UTC; empty for what is no time."""
+    try:
+        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def moment(now: float) -> str:
+    """Unix seconds as RFC 3339 with microseconds, UTC: for what is compared with an engine's log. Empty: no time."""
+    try:
+        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -18,7 +18,6 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
-from speculative_operator.reconcile.plan import is_ours
 from speculative_operator.reconcile.reading import mapping, seconds_of, text
 from speculative_operator.reconcile.records import SIDES, Failure, Wanted, reason_of
 from speculative_operator.reconcile.world import World
@@ -81,7 +80,7 @@ def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: floa
     if child is None:
         return _missing(world, wanted, failure, now, waits=waits)
     uid = text(child, "metadata", "uid")
-    if not is_ours(world, child):
+    if not world.owns(child):
         message = f"{KIND} {name} exists and does not belong to this object; delete or rename it"
         return Attempt(failure=_same(failure, Failure(Reason.NAME_CONFLICT, message, now, uid)))
     if text(child, "metadata", "deletionTimestamp"):
@@ -97,7 +96,7 @@ def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: floa
 def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
     """What removes the object's Job for `purpose`, which nobody waits for any more."""
     child = world.children.get((KIND, job_name(world.spec, purpose)))
-    if child is None or not is_ours(world, child) or text(child, "metadata", "deletionTimestamp"):
+    if child is None or not world.owns(child) or text(child, "metadata", "deletionTimestamp"):
         return ()
     return (_deletion(child, "is done"),) if text(child, "metadata", "uid") else ()
 

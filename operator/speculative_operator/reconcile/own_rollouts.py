@@ -21,7 +21,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrate
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.reading import at, items, mapping, seconds_of, text, whole
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.room import Room

@@ -34,8 +34,8 @@ from speculative_operator.reconcile.choices import (
     trusted_record,
     unread_pairing,
 )
-from speculative_operator.reconcile.conditions import timestamp
 from speculative_operator.reconcile.effective import Effective, as_written, former_pair, pin_models
+from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.records import (
     Failure,

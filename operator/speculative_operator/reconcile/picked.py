@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Speculator
+from speculative_operator.engines.base import Notice
 from speculative_operator.engines.picking import speculator, with_speculator
 from speculative_operator.pairing.catalogue import Choice
-from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, timestamp
+from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text, whole
 
 MOST_PASSED_OVER = 16
@@ -85,6 +87,17 @@ class Pick:
     def drawn(self, spec: DeploymentSpec) -> DeploymentSpec:
         """`spec` with it."""
         return with_speculator(spec, self.drafter, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class PickView:
+    """What is to be said of the speculator that the operator picked for `speculator: {auto: true}`."""
+
+    block: Mapping[str, Any]
+    """`status.picked`; empty while nothing was picked."""
+    alone: tuple[Reason, str] | None = None
+    """Why the verifier is served alone, in place of NoSpeculator; None while nothing was picked."""
+    notices: tuple[Notice, ...] = ()
 
 
 def pick_of(

@@ -32,6 +32,7 @@ from speculative_operator.reconcile.picked import (
     Basis,
     PassedOver,
     Pick,
+    PickView,
     pick_in,
     pick_of,
     to_status,
@@ -40,7 +41,6 @@ from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.records import Known
 from speculative_operator.reconcile.running import running_pair, speculator_by_template
 from speculative_operator.reconcile.stages import Stage
-from speculative_operator.reconcile.view import PickView
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash

@@ -108,14 +108,6 @@ def is_table(manifest: Mapping[str, Any]) -> bool:
     return manifest["kind"] == "ConfigMap" and names.TABLE_KEY in manifest["data"]
 
 
-def is_ours(world: World, child: Mapping[str, Any]) -> bool:
-    """True when the object is the child's controller."""
-    return any(
-        owner.get("controller") is True and text(owner, "uid") == world.spec.uid
-        for owner in mappings(child, "metadata", "ownerReferences")
-    )
-
-
 def _key(manifest: Mapping[str, Any]) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
 
@@ -123,7 +115,7 @@ def _key(manifest: Mapping[str, Any]) -> tuple[str, str]:
 def _conflicts(world: World, manifest: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Condition]]:
     key = _key(manifest)
     found = world.children.get(key)
-    if found is None or is_ours(world, found):
+    if found is None or world.owns(found):
         return
     owner = next((one for one in mappings(found, "metadata", "ownerReferences") if one.get("controller") is True), None)
     whose = f"belongs to {text(owner, 'kind')} {text(owner, 'name')}" if owner else "has no owner"
@@ -177,7 +169,7 @@ def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[Delete
     needed = {config for one in bearers for config in configs_of(one).values()}
     for (kind, name), child in sorted(world.children.items()):
         uid = text(child, "metadata", "uid")
-        if (kind, name) in wanted or kind not in KINDS or not uid or not is_ours(world, child):
+        if (kind, name) in wanted or kind not in KINDS or not uid or not world.owns(child):
             continue
         if text(child, "metadata", "deletionTimestamp") or (kind == "ConfigMap" and (not settled or name in needed)):
             continue
@@ -192,7 +184,7 @@ def _pokes(world: World, desired: Desired, pods: tuple[Pod, ...]) -> list[PokePo
 
 def _late(world: World, table: ReadBy, pods: tuple[Pod, ...]) -> Iterator[Pod]:
     config = world.children.get(("ConfigMap", table.config))
-    if config is None or not is_ours(world, config):
+    if config is None or not world.owns(config):
         return
     if whole(parse_json(text(config, "data", names.TABLE_KEY)), "version") != table.version:
         return

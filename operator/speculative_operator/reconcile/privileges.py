@@ -17,7 +17,6 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.privileges import EVERY, Privilege
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.plan import is_ours
 from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError
@@ -102,7 +101,7 @@ def _beyond(world: World) -> tuple[Asked, ...]:
 
 def _running(world: World) -> tuple[Asked, ...]:
     found = world.deployment
-    return privileges_of(mapping(found, "spec", "template")) if found is not None and is_ours(world, found) else ()
+    return privileges_of(mapping(found, "spec", "template")) if found is not None and world.owns(found) else ()
 
 
 def _sentence(one: Asked) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from speculative_operator.domain.artifact import ModelFacts, Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Speculator
-from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, timestamp
+from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.reading import items, mapping, seconds_of, text
 
 SIDES = ("verifier", "speculator")

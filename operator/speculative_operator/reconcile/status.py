@@ -12,9 +12,10 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.conditions import LONGEST_MESSAGE, serving_conditions, stamp
+from speculative_operator.reconcile.conditions import serving_conditions, stamp
+from speculative_operator.reconcile.engine_report import engine_notices, engine_status
 from speculative_operator.reconcile.figures import FIGURES, speculation_status
-from speculative_operator.reconcile.found import engine_notices, engine_status
+from speculative_operator.reconcile.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.history import decisions
 from speculative_operator.reconcile.reading import at, items, mapping, mappings, text
 from speculative_operator.reconcile.records import source_text

@@ -43,7 +43,7 @@ from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
-from speculative_operator.reconcile.plan import Plan, freeze, is_ours, plan, replaces, rolls
+from speculative_operator.reconcile.plan import Plan, freeze, plan, replaces, rolls
 from speculative_operator.reconcile.pods import first_outlasted, read_pods
 from speculative_operator.reconcile.reading import at, mapping, text, whole
 from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
@@ -177,13 +177,14 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     permission = permission_of(world, turn.look.rollout, policy, in_force, turn.now)
     verdict = consider(held, observation, policy, in_force, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
-    pair = pair_view(turn.world, pairing, choice)
+    unused = (*unused_notices(choice.named, policy.knobs), *unused_off_notices(choice.named, policy.knobs))
+    own_notices = own_rollouts.notices(choice.named, verdict.own)
     made_of = _made_of(turn, choice, policy, verdict.in_force)
     try:
         desired = desired_children(world, engine, verdict.in_force, made_of, own, leaving)
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
-        problems = (unrendered(error), *world.problems)
+        problems, pair = (unrendered(error), *world.problems), pair_view(turn.world, pairing, choice)
         return stay(replace(turn, memory=held), problems, pair, pairing.actions), False
     starts = _startup_status(world, desired, planned)
     waiting = beside
@@ -191,23 +192,22 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
         planned = freeze(turn.world, planned)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.keep_pods(turn.world, planned)
+    claims = () if pairing.frozen else compiling.claim(world)
+    actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions))
+    others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_outlasted(turn.look.pods)
     notices = (
-        *turn.notices, *engine.notices(choice.named), *unused_notices(choice.named, policy.knobs),
-        *unused_off_notices(choice.named, policy.knobs), *compiling.notices(choice.named, world),
-        *pairing.notices, *waiting, *privileges.notices(world), *own_rollouts.notices(choice.named, verdict.own),
+        *turn.notices, *engine.notices(choice.named), *unused, *compiling.notices(choice.named, world),
+        *pairing.notices, *waiting, *privileges.notices(world), *own_notices,
         *scaling_notices(world.deployment), *targets.notices(turn.look.rollout),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(
-        _view(world, turn.look, policy, verdict, planned), notices=notices, pairing=pair, startup=starts,
-        leaving=leaving, of_pair=observation, pick=picked_view(turn),
+        _view(world, turn.look, policy, verdict, planned), notices=notices, startup=starts, leaving=leaving,
+        of_pair=observation, pairing=pair_view(turn.world, pairing, choice), pick=picked_view(turn),
     )  # fmt: skip
     status = make_status(view, world.status, verdict.memory, turn.now)
-    claims = () if pairing.frozen else compiling.claim(world)
-    actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions))
     happened = events(world.status, status, actions)
-    others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
     room_for = targets.with_placement(world, _template(desired)) if asks and world.room is None else None
     tried_anew = verdict.in_force.why is Reason.TRIES_CHANGED
@@ -260,7 +260,7 @@ def _rereads_table(turn: Turn) -> bool:
     table = turn.world.children.get(("ConfigMap", tables.configs_of(template).get(TABLE_VOLUME, "")))
     live = turn.engine.knobs(turn.pairing.choices[-1].named).actuator is Actuator.LIVE
     read = text(block, "actuator") == Actuator.LIVE.value and at(block, "hardOff") is not True
-    return live and read and table is not None and is_ours(turn.world, table)
+    return live and read and table is not None and turn.world.owns(table)
 
 
 def _labels(world: World, in_force: InForce, same: frozenset[str]) -> frozenset[str]:

@@ -12,8 +12,8 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.reconcile.conditions import LONGEST_MESSAGE
-from speculative_operator.reconcile.found import behind
+from speculative_operator.reconcile.engine_report import behind
+from speculative_operator.reconcile.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.view import View
 from speculative_operator.tuner.quorum import Sight, sight

@@ -14,13 +14,14 @@ from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
+from speculative_operator.reconcile.picked import PickView
 from speculative_operator.reconcile.picking import Picking, pick_view
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.records import to_status
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.status import make_status
 from speculative_operator.reconcile.truth import InForce
-from speculative_operator.reconcile.view import PairView, PickView, View
+from speculative_operator.reconcile.view import PairView, View
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.labels import pair_hash

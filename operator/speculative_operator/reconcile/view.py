@@ -10,10 +10,10 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.decision import Decision
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.picked import PickView
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.tables import Leaving
@@ -31,17 +31,6 @@ class PairView:
     """Why pods are not made of the pair that the spec asks for; None when they are."""
     blocks: Mapping[str, Any] = field(default_factory=dict)
     """Parts of the status: `pair`, `nextPair`, `weights`; one that is empty is left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class PickView:
-    """What is to be said of the speculator that the operator picked for `speculator: {auto: true}`."""
-
-    block: Mapping[str, Any]
-    """`status.picked`; empty while nothing was picked."""
-    alone: tuple[Reason, str] | None = None
-    """Why the verifier is served alone, in place of NoSpeculator; None while nothing was picked."""
-    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, packaged
+from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
@@ -74,6 +75,13 @@ class World:
     def deployment(self) -> Mapping[str, Any] | None:
         """The object's own, as the API server has it."""
         return self.children.get(("Deployment", names.child(self.spec.name)))
+
+    def owns(self, child: Mapping[str, Any]) -> bool:
+        """True when the object is the child's controller."""
+        return any(
+            owner.get("controller") is True and text(owner, "uid") == self.spec.uid
+            for owner in mappings(child, "metadata", "ownerReferences")
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from speculative_operator.domain.spec import EngineSettings, EngineType, Mode, O
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.registry import ENGINES
 from speculative_operator.engines.vllm.adapter import ENGINE
+from speculative_operator.reconcile.engine_report import CERTAIN_SECONDS, acceptance, same_release
 from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.found import CERTAIN_SECONDS, acceptance, same_release
 from speculative_operator.reconcile.status import should_write
 
 

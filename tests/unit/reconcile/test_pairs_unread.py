@@ -25,7 +25,7 @@ from speculative_operator.domain.spec import (
     Scheme,
     Weights,
 )
-from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.jobs import OVERDUE_SECONDS
 from speculative_operator.reconcile.pairing import BLOCKED_SECONDS, UNREAD_SECONDS
 

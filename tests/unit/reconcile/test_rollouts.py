@@ -25,7 +25,7 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
 
 HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-speculator.eagle3"))

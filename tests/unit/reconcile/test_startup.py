@@ -13,7 +13,7 @@ from tests.unit.reconcile.worlds import Cluster, observed, pod, settled, templat
 
 from speculative_operator.domain import names
 from speculative_operator.reconcile import startup
-from speculative_operator.reconcile.conditions import timestamp
+from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.startup import Start, budget, collect_starts, outlasted_budget, starts
 
 LABELS = {names.LABEL_PAIR: "p"}

@@ -14,8 +14,9 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.conditions import stamp, timestamp
+from speculative_operator.reconcile.conditions import stamp
 from speculative_operator.reconcile.events import events
+from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.status import should_write
 
 STATUS: dict[str, Any] = {

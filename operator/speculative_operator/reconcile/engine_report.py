@@ -1,0 +1,139 @@
+"""What serving pods report of their engine, kept in `status.engine`, and which of them lack the active table.
+
+Called by `status` (the block, the warnings), `figures` and `tuning` (pods behind the table). What follows from the
+block is decided in `found`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines.base import Notice
+from speculative_operator.engines.matrix.version import parse
+from speculative_operator.reconcile.formats import timestamp
+from speculative_operator.reconcile.found import AS_IN_SPEC, engine_as_asked
+from speculative_operator.reconcile.reading import at, mapping, seconds_of, text
+from speculative_operator.reconcile.view import View
+
+CERTAIN_SECONDS = 60.0
+"""All pods must have told the same for so long before pods are rolled for it: a restarting engine tells much."""
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
+_KEPT = ("asked", "version", "live", "since", "fallback", "tableVersionInPods")
+
+
+def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """`status.engine`: empty until a pod has told something of its engine."""
+    before = mapping(old, "engine")
+    wanted = engine_as_asked(view.spec)
+    if text(before, "asked") != wanted:
+        before = {}
+    block = {key: before[key] for key in _KEPT if key in before}
+    lowest = _lowest(view.of_pair)
+    if lowest is not None:
+        block["tableVersionInPods"] = lowest
+    told = _agreed_engine(view)
+    if told is not None and told != (text(block, "version"), at(block, "live")):
+        block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
+    if at(block, "fallback") is True and view.spec.adopt == AS_IN_SPEC:
+        del block["fallback"]
+    elif _is_certain(view, block, now) and view.spec.adopt == acceptance(text(block, "version")):
+        block["fallback"] = True
+    return block | {"asked": wanted} if block else {}
+
+
+def acceptance(version: str) -> str:
+    """Value of the annotation `adopt` by which the user has pods served as the release that they report."""
+    return f"engine-{version}" if _VERSION.fullmatch(version) else "engine-unknown"
+
+
+def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
+    """What a user should know of what pods tell, such as another release than the spec's."""
+    version, wanted = text(block, "version"), spec.engine.version
+    inert = at(block, "live") is False
+    how = f" and do not re-read their table, so {_consequence(spec, block)}" if inert else ""
+    if version and not same_release(version, wanted):
+        message = (
+            f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
+            f"or spec.engine.image to an image of {wanted}"
+        )
+        return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
+    if inert:
+        message = f"pods of engine {version or wanted} do not re-read their table: {_consequence(spec, block)}"
+        return (Notice(Reason.LIVE_UNPROVEN, message),)
+    return ()
+
+
+def _consequence(spec: DeploymentSpec, block: Mapping[str, Any]) -> str:
+    if at(block, "fallback") is True:
+        return "K changes by rollouts"
+    annotate = f"kubectl annotate specdep {spec.name} -n {spec.namespace} --overwrite {names.ANNOTATION_ADOPT}"
+    value = acceptance(text(block, "version"))
+    return (
+        f"K stays as it was at their start; `{annotate}={value}` replaces them by pods whose K changes by rollouts, "
+        f"and the value {AS_IN_SPEC} undoes that"
+    )
+
+
+def same_release(one: str, other: str) -> bool:
+    """True when both versions are builds of one release."""
+    releases = parse(one), parse(other)
+    return one == other if None in releases else releases[0] == releases[1]
+
+
+def table_since(view: View, old: Mapping[str, Any], now: float) -> float:
+    """Unix seconds since which the version of the table that is in force has been so; `now` where it is new."""
+    block = mapping(old, "speculation")
+    known = seconds_of(text(block, "tableSince"))
+    return known if known is not None and at(block, "tableVersion") == view.in_force.version else now
+
+
+def behind(view: View, old: Mapping[str, Any], now: float) -> str:
+    """Which pod serves without the table in force, in a sentence; empty when none is known to.
+
+    Only pods that made steps under it for a minute after it came count: an idle engine reads no table.
+    """
+    in_force, observation = view.in_force, view.of_pair
+    if observation is None or view.actuator is not Actuator.LIVE or in_force.table is None or in_force.hard_off:
+        return ""
+    since = table_since(view, old, now)
+    for pod, window in sorted(observation.windows.items()):
+        if window.steps <= 0 or window.live is None or window.start < since or window.end - since < CERTAIN_SECONDS:
+            continue
+        if window.live is False:
+            return f"{pod} does not re-read its table, so table {in_force.version} is not active in it"
+        if (window.table_version or 0) < in_force.least_version:
+            has = f"table {window.table_version}" if window.table_version else "the table from its start"
+            return f"{pod} serves with {has} and has not activated table {in_force.version}"
+    return ""
+
+
+def _agreed_engine(view: View) -> tuple[str, bool] | None:
+    """Release and liveness that every ready pod tells alike; None while pods are replaced, disagree or keep silent."""
+    ready = [pod.name for pod in view.pods if pod.ready]
+    if view.observation is None or not ready or view.problems or view.hold or not view.rollout.complete:
+        return None
+    windows = view.observation.windows
+    told = {(windows[pod].engine_version[:64], windows[pod].live) if pod in windows else ("", None) for pod in ready}
+    if len(told) != 1:
+        return None
+    version, live = told.pop()
+    return (version, live) if live is not None else None
+
+
+def _is_certain(view: View, block: Mapping[str, Any], now: float) -> bool:
+    """True when live tables were tried, and every pod has said for long enough that it does not read them."""
+    since = seconds_of(text(block, "since"))
+    inert = view.actuator is Actuator.LIVE and at(block, "live") is False
+    return inert and since is not None and now - since >= CERTAIN_SECONDS
+
+
+def _lowest(observation: Observation | None) -> int | None:
+    versions = [] if observation is None else [one.table_version for one in observation.windows.values()]
+    return min((version for version in versions if version is not None), default=None)
