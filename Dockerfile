@@ -24,7 +24,7 @@ FROM ${BASE} AS operator-install
 COPY requirements/operator.txt /src/
 COPY --from=build /wheels /wheels
 RUN python -m venv /opt/venv \
- && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r /src/operator.txt \
+ && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r /src/operator.txt \
  && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /wheels/*.whl
 
 FROM ${BASE} AS emulator-install

@@ -22,7 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-import zstandard
+from backports import zstd
 
 from modelservers.serving import Handler, ModelServer
 
@@ -193,7 +193,7 @@ def _configuration(layout: Path, layers: list[dict[str, Any]]) -> bytes:
     told = []
     for layer in layers:
         blob = (layout / "blobs" / layer["digest"].replace(":", "/")).read_bytes()
-        inside = _from_zstd(blob) if layer["mediaType"].endswith("zstd") else gzip.decompress(blob)
+        inside = zstd.decompress(blob) if layer["mediaType"].endswith("zstd") else gzip.decompress(blob)
         told.append(f"sha256:{hashlib.sha256(inside).hexdigest()}")
     return json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": told}}).encode()
 
@@ -248,7 +248,7 @@ def _above_a_base(
 
 def _zstd(content: bytes) -> bytes:
     """One frame that does not tell its size beforehand, as tools write streams."""
-    packing = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    packing = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
     return packing.compress(content) + packing.flush()
 
 
@@ -261,11 +261,6 @@ def _zstd_chunked(content: bytes) -> bytes:
 
 def _skipped(content: bytes) -> bytes:
     return (0x184D2A50).to_bytes(4, "little") + len(content).to_bytes(4, "little") + content
-
-
-def _from_zstd(content: bytes) -> bytes:
-    with zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True) as reader:
-        return reader.readall()
 
 
 _PACKINGS = {

@@ -29,12 +29,12 @@ OUT = ROOT / "build" / "release"
 BASE = "python:3.12-slim"
 PYTHON = "3.12"
 SOURCES = {
-    "operator": ("pyproject.toml", "--extra", "weights"),
+    "operator": ("pyproject.toml", "--extra", "weights", "--no-emit-package", "hf-xet"),
     "emulator": ("lab/pyproject.toml", "--extra", "emulator", "--no-emit-package", "speculative-operator"),
     "build": ("requirements/build.in",),
     "tools": ("requirements/tools.in",),
 }
-"""Lock file -> what it is resolved from."""
+"""Lock file -> what it is resolved from. huggingface_hub does without hf-xet where files are fetched by ranges."""
 IMAGES = {"operator": "speculative-operator", "emulator": "vllm-emulator"}
 """Target of the Dockerfile -> name of the image."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
