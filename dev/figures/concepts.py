@@ -152,7 +152,7 @@ def how_it_tunes() -> str:
 
 def how_a_pair_becomes_pods() -> str:
     """The stages of a pair from left to right, with the outcome of each below."""
-    drawing = Drawing(1000, 446, "The operator reads, pins, compares and fetches a pair before it creates pods")
+    drawing = Drawing(1104, 446, "The operator reads, pins, compares and fetches a pair before it creates pods")
     stages = (
         ("1 Pick", ["only with auto:", "first entry of the", "catalogue that the", "engine can serve"], BLUE),
         ("2 Inspect", ["a Job reads config,", "tokenizer, tensor", "headers; no weights", "are read"], GREEN),
@@ -161,7 +161,7 @@ def how_a_pair_becomes_pods() -> str:
         ("5 Fetch", ["only with a cache:", "Job fills the claim,", "or an init container", "fills node or pod"], GREEN),
         ("6 Pods", ["one pod template", "for both models;", "new pods load the", "pinned versions"], GREEN),
     )
-    width, gap, top, height = 146.0, 16.0, 20.0, 118.0
+    width, gap, top, height = 164.0, 16.0, 20.0, 118.0
     lefts = [20 + number * (width + gap) for number in range(len(stages))]
     for left, (title, lines, colour) in zip(lefts, stages, strict=True):
         drawing.box((left, top), (width, height), title, lines, colour)
@@ -182,7 +182,7 @@ def how_a_pair_becomes_pods() -> str:
             drawing.arrow([(lefts[stage] + width / 2, top + height), (lefts[stage] + width / 2, 170)], dashed=True)
     drawing.box(
         (20, 378),
-        (958, 52),
+        (1064, 52),
         "Meanwhile",
         ["Pods of the former pair keep serving with their own table until the new pods are ready."],
         BLUE,

@@ -144,7 +144,7 @@ def by_scenario(found: Mapping[str, Mapping[str, float]]) -> str:
                 frame.dot(min(max(found[name][policy], 0.0), MOST) ** 0.5, place, colour, 3.5)
         frame.dot(max(found[name][OURS], 0.0) ** 0.5, place, BLUE, 5)
     for place, (words, colour) in enumerate((("the tuner", BLUE), *RIVALS.values())):
-        frame.write(130 + 190 * (place % 3), 20 + 18 * (place // 3), f"&#9679; {words}", "start", colour)
+        frame.write(20 + 210 * (place % 3), 20 + 18 * (place // 3), f"&#9679; {words}", "start", colour)
     return svg([frame], 640, height + 110)
 
 

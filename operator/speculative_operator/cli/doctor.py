@@ -49,12 +49,12 @@ def _looked(part: Callable[[Cluster], Iterator[str]], at: Cluster) -> tuple[list
         return list(part(at)), []
     except ForbiddenError as problem:
         if part is not _objects:
-            return [], [f"not looked at: {problem}"]
+            return [], [f"not looked at: {problem.problem}"]
     only = f"only objects of namespace {at.namespace} were looked at: you may not list those of all namespaces"
     try:
         return [line for body in at.objects() for line in complaints(body)], [only]
     except ForbiddenError as problem:
-        return [], [f"not looked at: {problem}"]
+        return [], [f"not looked at: {problem.problem}"]
 
 
 def _defined(at: Cluster) -> Iterator[str]:

@@ -14,7 +14,7 @@ class CommandError(Exception):
     """A command cannot go on. `str()` is the problem and its remedy, in one line."""
 
     def __init__(self, problem: str, remedy: str = "", status: int = FAILED) -> None:
-        self.status = status
+        self.problem, self.status = problem, status
         super().__init__(f"{problem}; {remedy}" if remedy else problem)
 
 
