@@ -39,7 +39,7 @@ class Span:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How a command names its Prometheus."""
+    """Add the arguments by which a command names its Prometheus."""
     add = parser.add_argument
     add("--prometheus", metavar="URL", required=True, help="Prometheus, or anything with its query API")
     add("--token-file", metavar="FILE", default="", help="bearer token for Prometheus")

@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 
 class Kind(StrEnum):
-    """What makes the pair one; docs/pairs.md explains each."""
+    """How the speculator is related to its verifier; docs/pairs.md explains each kind."""
 
     SAME_FAMILY = "SameFamily"
     QUANTIZED_TWIN = "QuantizedTwin"

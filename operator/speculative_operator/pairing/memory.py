@@ -68,11 +68,6 @@ class Fit:
         """Tokens of KV cache that running without the drafter gives back."""
         return max((self.tokens_without_speculator or 0) - (self.tokens or 0), 0)
 
-    @property
-    def drafter_share(self) -> float:
-        """Share of the KV tokens that the drafter costs, weights and cache together."""
-        return self.gives_back / self.tokens_without_speculator if self.tokens_without_speculator else 0.0
-
 
 def fit(
     verifier: ModelFacts,

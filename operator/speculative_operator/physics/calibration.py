@@ -13,14 +13,8 @@ at batch 16 and 64 and 2-7 % high at 128, where a step of 512 verified tokens pl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.step_time import GRAPH_TAX_PER_LAYER, StepCosts, hard_off_seconds, step_seconds
+from speculative_operator.physics.step_time import GRAPH_TAX_PER_LAYER, StepCosts
 
 _QWEN3_8B = StepCosts(
     fixed=7.21e-3,
@@ -33,23 +27,6 @@ _QWEN3_8B = StepCosts(
     graph_tax=36 * GRAPH_TAX_PER_LAYER,
 )
 _CALIBRATED = {("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "H100-SXM"): _QWEN3_8B}
-
-
-@dataclass(frozen=True, slots=True)
-class FittedWorkload:
-    """Inputs of the fit for one data set: mean lengths in tokens (assumed, not published) and the fitted AL(3)."""
-
-    prompt: float
-    output: float
-    acceptance_length: float
-
-
-FITTED_WORKLOADS = {
-    "GSM8K": FittedWorkload(prompt=100, output=300, acceptance_length=3.08),
-    "CNN": FittedWorkload(prompt=900, output=120, acceptance_length=2.78),
-    "ShareGPT": FittedWorkload(prompt=220, output=200, acceptance_length=2.43),
-    "InstructCoder": FittedWorkload(prompt=300, output=300, acceptance_length=3.18),
-}
 
 
 def calibrated_costs(verifier: str, speculator: str, accelerator: str) -> StepCosts | None:
@@ -69,20 +46,3 @@ def costs_with_verifier(verifier: str, accelerator: str) -> StepCosts | None:
         if (name, where) == (first.name, device.name):
             return costs
     return None
-
-
-def end_to_end_speedup(
-    costs: StepCosts, batch: ArrayLike, k: int, acceptance_length: float, workload: FittedWorkload
-) -> NDArray[np.float64]:
-    """Output tokens per second of constant `k` over a pod without speculator, `batch` requests always running.
-
-    Every request brings its prompt once, so a step that yields g tokens per request prefills b g prompt/output tokens:
-    the faster run prefills more in each step. Context is the prompt and half the output.
-    """
-    knobs = KnobSpace(actuator=Actuator.RESTART, ks=(k,), max_batch=int(np.max(batch)))
-    b = np.asarray(batch, dtype=float)
-    context = workload.prompt + workload.output / 2.0
-    share = b * workload.prompt / workload.output
-    off = hard_off_seconds(costs, b, context, share)
-    on = step_seconds(costs, knobs, b, k, context, share * acceptance_length)
-    return np.asarray(acceptance_length * off / on)

@@ -48,7 +48,7 @@ from speculative_operator.render.labels import pair_hash
 
 @dataclass(frozen=True, slots=True)
 class Picking:
-    """What a tick goes by."""
+    """The speculator that the operator picked for one object, as far as one tick has come with it."""
 
     asked: World
     """As it is: its spec has no speculator."""

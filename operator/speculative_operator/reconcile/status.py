@@ -163,7 +163,7 @@ def cannot_wait(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written at once when it changes."""
+    """The part of a status that is written at once when it changes."""
     steady = {key: value for key, value in status.items() if key not in _APART}
     block = mapping(status, "speculation")
     return steady | {

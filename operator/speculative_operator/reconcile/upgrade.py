@@ -122,7 +122,7 @@ def notice(world: World, planned: Plan) -> Notice:
 
 
 def live_notice(spec: DeploymentSpec) -> Notice:
-    """K could change without a rollout in pods that were made anew."""
+    """Tells that K could change without a rollout in pods that were made anew."""
     message = (
         f"new pods of {spec.engine.type} {spec.engine.version} would re-read their table, so K would change without a "
         "rollout; the running pods were created before that, and stay. A new value of the annotation "

@@ -52,7 +52,7 @@ class Bringing:
 
 
 def bringing(inp: RenderInput) -> Bringing | None:
-    """None where the engine finds its weights elsewhere."""
+    """How a pod fetches its weights before the engine starts; None where the engine finds them elsewhere."""
     cache, versions = inp.spec.weights.cache, _versions(inp.spec)
     if cache is None or not versions:
         return None

@@ -64,7 +64,7 @@ def containers(inp: RenderInput, user: int | None) -> list[dict[str, Any]]:
 
 
 def volumes(inp: RenderInput) -> list[dict[str, Any]]:
-    """The shared volume."""
+    """The volume of the compile cache as a pod mounts it; empty where the object has none."""
     cache = cache_of(inp)
     return [{"name": VOLUME, "persistentVolumeClaim": {"claimName": cache.claim}}] if cache is not None else []
 

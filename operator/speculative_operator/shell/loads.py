@@ -17,7 +17,7 @@ _NOTHING: tuple[str, frozenset[str]] = "", frozenset()
 
 
 class Loads:
-    """Of serving pods and of Deployments, which may have none at the moment."""
+    """Folders of caches that serving pods and Deployments use; a Deployment may have no pod at the moment."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, frozenset[str]]] = {}

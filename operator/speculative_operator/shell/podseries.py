@@ -19,7 +19,7 @@ from speculative_operator.shell.matrix import TooLargeError, labels_of, samples_
 
 
 class Reached(tuple[str, ...]):
-    """IP addresses of a pod, and `port`, that of its engine."""
+    """Where a pod is reached: its IP addresses, and `port`, that of its engine."""
 
     port = names.SERVING_PORT
 

@@ -112,7 +112,7 @@ class Cache:
         return [*found, partial] if grows else found
 
     def rubbish(self) -> list[Path]:
-        """What `discard` began to remove."""
+        """Folders in the trash, which `discard` began to remove."""
         return [path for path in children(self.trash) if _AWAY.fullmatch(path.name) and _is_folder(path)]
 
     def manifest(self, key: str) -> Mapping[str, Any] | None:

@@ -44,7 +44,7 @@ Visit = Callable[[str, int, Read], None]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One blob."""
+    """One layer of an image or artifact: a blob of its registry."""
 
     digest: str
     size: int

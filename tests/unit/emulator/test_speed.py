@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.emulator.building import Run, configured, speculation, speed_up
 
+from speculative_lab.cases.fitted import FITTED_WORKLOADS
 from speculative_operator.domain.spec import Workload
-from speculative_operator.physics.calibration import FITTED_WORKLOADS
 
 TOLERANCE = 0.1
 """The data's own relative tolerance; the cost model's residuals reach 7.7 %."""

@@ -63,8 +63,7 @@ def test_what_hard_off_gives_back_is_what_the_drafter_costs() -> None:
     alone = fit(VERIFIER, None, spec(None, max_model_len=8192), on("H100-SXM"))
     assert found.tokens_without_speculator == alone.tokens
     assert found.gives_back == (alone.tokens or 0) - (found.tokens or 0) > 0
-    assert found.drafter_share == pytest.approx(found.gives_back / (alone.tokens or 1))
-    assert (alone.gives_back, alone.drafter_share, alone.speculator_bytes) == (0, 0.0, 0.0)
+    assert (alone.gives_back, alone.speculator_bytes) == (0, 0.0)
 
 
 def test_refused_only_where_no_reading_lets_it_fit() -> None:

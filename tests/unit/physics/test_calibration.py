@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from speculative_lab.cases.fitted import FITTED_WORKLOADS, end_to_end_speedup
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.physics.acceptance import expected_tokens, prior_survival
-from speculative_operator.physics.calibration import FITTED_WORKLOADS, calibrated_costs, end_to_end_speedup
+from speculative_operator.physics.calibration import calibrated_costs
 from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
 
 BATCHES = (1, 16, 64, 128)

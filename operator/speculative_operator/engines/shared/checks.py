@@ -22,7 +22,7 @@ UNSUPPORTED, INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
 
 def unreadable_version(spec: DeploymentSpec) -> Refusal:
-    """For a version that is no release number: nothing else can be judged then."""
+    """Refuses an engine.version that is no release number; nothing else can be judged then."""
     message = (
         f"engine.version {spec.engine.version!r} is not a release number; write one such as "
         f"{DEFAULT_VERSIONS[spec.engine.type]} (engine.image may name any image built from it)"

@@ -117,7 +117,7 @@ def _decoding_steps(plan: Plan, k: int, limit: int) -> Iterator[int]:
 
 
 def _grid(limit: int) -> list[int]:
-    """The engine's own distances."""
+    """Batch sizes for which vLLM captures CUDA graphs by default, up to `limit`."""
     fine, coarse = range(8, _COARSE_FROM, 8), range(_COARSE_FROM, limit + 1, _COARSE)
     return [size for size in (1, 2, 4, *fine, *coarse) if size <= limit]
 

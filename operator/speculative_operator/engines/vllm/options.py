@@ -22,7 +22,7 @@ _INVALID = Reason.SPEC_INVALID
 
 
 def refusals(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
-    """In the order of the speculator's fields."""
+    """What vLLM refuses of a speculator's options, in the order of its fields."""
     yield from _own_name(spec, speculator)
     yield from _one_pass(speculator)
     yield from _modules(spec, speculator)
