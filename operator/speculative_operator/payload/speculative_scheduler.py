@@ -277,6 +277,8 @@ def _give_up(hot: Any, part: str, error: Exception) -> None:
         name, why = _PARTS[part]
         setattr(hot, name, None)
         _log.warning("speculative: " + why, error)
+        if part == "Off" and hot._speculative_blocks is not None:
+            hot._speculative_blocks.resting = False
         state = hot._speculative_state
         if state is not None:
             state.off[part] = repr(error)[:200]

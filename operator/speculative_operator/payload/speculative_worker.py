@@ -169,11 +169,13 @@ def _finishing(own: Any) -> Any:
     def sample_tokens(self: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; its output takes along what the scheduler's metrics tell."""
         output = own(self, *args, **kwargs)
-        with suppress(Exception):
+        try:
             inner = getattr(output, "_model_runner_output", output)
             if inner is not None and inner.req_ids:
-                missing = STATE.unseen.requests if STATE.unseen is not None else None
+                missing = STATE.unseen.requests if STATE.unseen is not None and not STATE.refused else None
                 inner.speculative_off = (STATE.rested, STATE.refused, missing)
+        except Exception as error:
+            _refuse(repr(error))
         return output
 
     return sample_tokens

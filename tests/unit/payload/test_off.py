@@ -216,6 +216,16 @@ class TestWorker:
             assert runner.done == ["copied"]
         assert worker.STATE.refused
 
+    def test_what_cannot_be_told_to_the_scheduler_ends_off_and_the_next_step_tells_that(
+        self, runners: type[Runner], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runner = runners()
+        runner.sample_tokens(plan())
+        monkeypatch.setattr(worker.STATE, "unseen", SimpleNamespace(rest=lambda plan: None, before_pass=print))
+        assert not hasattr(runner.sample_tokens(plan()), "speculative_off")
+        assert runner.sample_tokens(plan()).speculative_off == (2, worker.STATE.refused, None)
+        assert runner.done[-3:] == ["plain", "drafted", "copied"]
+
     def test_odd_metadata_leaves_the_rejection_sampler(self, runners: type[Runner]) -> None:
         runner = runners()
         runner._sample(None, SimpleNamespace(num_draft_tokens=None))

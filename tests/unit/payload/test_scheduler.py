@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
+from speculative_operator.payload import speculative_off as off
 from speculative_operator.payload import speculative_scheduler as payload
 from speculative_operator.payload import speculative_table as tables
 from speculative_operator.payload import speculative_telemetry as telemetry
@@ -492,6 +493,23 @@ def test_what_the_file_says_may_be_tried_is_tried_and_compared(stepping: Path) -
     assert "speculative_payload_tried_blocks_total" in telemetry.exposition(made._speculative_state)
     write(stepping, 6, [[1, 8, 3]])
     assert set(drafted(made, 50)) == {3}
+
+
+def test_a_drafter_that_no_longer_rests_is_not_waited_for(
+    stepping: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker refuses while the drafter rests: K comes back with the load as where nothing was ever left out."""
+    monkeypatch.setenv(off.VARIABLE, "2")
+    write(stepping, 1, [[1, 4, 3], [5, 8, 0]])
+    made = start()
+    made.requests = {str(number): Request(1) for number in range(7)}
+    assert drafted(made, 4) == [0] * 4
+    assert made._speculative_blocks.resting
+    refusing = SimpleNamespace(speculative_off=(2, "an error", None))
+    made.update_from_output(made.schedule(), refusing)
+    made.requests = {str(number): Request(1) for number in range(4)}
+    assert drafted(made, 9)[-1] == 3
+    assert "an error" in caplog.text
 
 
 def test_a_release_without_the_hook_looks_k_up_by_scheduled_requests(file: Path) -> None:
