@@ -84,7 +84,7 @@ e2e: toolchain ## a short whole loop: apply, serve, tune
 vllm: $(STAMP) ## the real engine on a CPU, into the cache (six gigabytes, about 4 minutes, once)
 	@$(PY) -m realengine install
 
-contract-vllm: vllm ## argument parser, scheduler classes, table file and emulator against the real engine (10 minutes)
+contract-vllm: vllm ## argument parser, scheduler classes, table file, live off and emulator against the real engine (about an hour)
 	@$(PYTEST) -q tests/vllm
 
 contract-vllm-matrix: vllm ## the payload on other releases of vLLM: make contract-vllm-matrix ARGS="0.31.0" (10 minutes each)

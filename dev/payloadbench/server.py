@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from realengine import paths, serving
+from realengine.image import seed
 
 PAYLOAD = Path(
     os.environ.get("SPECULATIVE_PAYLOAD") or paths.ROOT / "operator" / "speculative_operator" / "payload"
@@ -69,6 +70,7 @@ class Server:
         # this project's own PYTHONPATH would bring its packages into the engine
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self._environment = {**inherited, **serving.environment(home), **variables}
+        seed(python.parents[1], self._environment["VLLM_CACHE_ROOT"])
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Server:

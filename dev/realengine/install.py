@@ -42,7 +42,7 @@ def installed(report: Report) -> Path:
         found = install(report)
     elif not given:
         lay(paths.environment())
-        _inspect(paths.environment(), report)
+        inspect(paths.environment(), report)
     return found
 
 
@@ -60,7 +60,7 @@ def install(report: Report) -> Path:
         for number, (name, argv) in enumerate(_steps(base, place), 1):
             _step(place, f"{number}-{name}", argv, log, report)
         lay(place)
-        _inspect(place, report)
+        inspect(place, report)
         version = _version(place)
         seconds = round(time.monotonic() - started, 1)
         _mark(place / paths.COMPLETE, {"version": version, "seconds": seconds})
@@ -117,7 +117,7 @@ def lay(place: Path, version: str = paths.VLLM) -> None:
             path.write_text(text)
 
 
-def _inspect(place: Path, report: Report) -> None:
+def inspect(place: Path, report: Report) -> None:
     """Keep what vLLM learns of the small models' classes: every start of a pod would learn it anew."""
     kept = place / KEPT
     if (kept / "modelinfos").is_dir():

@@ -1,4 +1,5 @@
-"""Closed-loop load on one address: as many requests at once as asked for, each greedy, each answer kept for comparison.
+"""Closed-loop load on one address: as many requests at once as asked for, each greedy unless
+the client says otherwise, each answer kept for comparison.
 
 Every request opens a connection of its own, as clients behind a balancer do: only so does a request go where the
 Service points now, and not to a pod that is on its way out.
@@ -8,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
 
 TIMEOUT_SECONDS = 120.0
+GREEDY: Mapping[str, float | None] = {"temperature": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,12 @@ class Client:
     url: str
     model: str
     answers: list[Answer] = field(default_factory=list)
+    sampling: Mapping[str, float | None] = field(default_factory=lambda: GREEDY)
 
     async def ask(self, prompt: str, tokens: int) -> Answer:
-        """One greedy completion of exactly `tokens` tokens; never raises for what the server does."""
+        """One completion of exactly `tokens` tokens; never raises for what the server does."""
         body = {
-            "model": self.model, "prompt": prompt, "max_tokens": tokens,
-            "temperature": 0, "ignore_eos": True, "seed": 0,
+            "model": self.model, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "seed": 0, **self.sampling,
         }  # fmt: skip
         started, text, error = time.time(), "", ""
         try:

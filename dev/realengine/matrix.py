@@ -22,10 +22,11 @@ import tarfile
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from realengine import paths
-from realengine.install import InstallError, installed, lay
+from realengine.install import InstallError, inspect, installed, lay
 
 RELEASES = ("0.33.0", "0.31.0", "0.30.0", "0.29.0", "0.28.0", "0.27.1", "0.26.0", "0.25.1", "0.24.0")
 """The last patch of every line that takes a schedule, without the pinned one."""
@@ -80,7 +81,7 @@ def prove(release: str) -> dict[str, object]:
 
 def overlaid(release: str) -> Path:
     """The interpreter of a release; laid over the pinned one's packages first where it is missing."""
-    under = installed(lambda line: print(line, file=sys.stderr, flush=True)).parents[1]
+    under = installed(_say).parents[1]
     place = under.with_name(f"over-{release}-{under.name}")
     python = place / "bin" / "python"
     if (place / paths.COMPLETE).exists():
@@ -101,8 +102,14 @@ def overlaid(release: str) -> Path:
         _run([*pip, "--no-deps", "--target", str(packages), *NEW_PACKAGES[release]])
     (packages / "shared.pth").write_text(f"{shared}\n")
     lay(place, release)
+    with suppress(InstallError):  # every start would look at the models again
+        inspect(place, _say)
     (place / paths.COMPLETE).write_text("{}\n")
     return python
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _lay_source(release: str, packages: Path, shared: Path) -> None:

@@ -1,6 +1,7 @@
 """On PYTHONPATH of an engine, this has one part of the payload fail: the one that $SPECULATIVE_FAULT names.
 
-Python imports a module of this name by itself. Used by `test_off`.
+Python imports a module of this name by itself, and only one: where scheduling is to be asynchronous too, that is asked
+for from here. Used by `test_off`.
 """
 
 from __future__ import annotations
@@ -8,13 +9,17 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import os
+import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 FAULT = os.environ.get("SPECULATIVE_FAULT", "")
+if FAULT == "to_send":
+    runpy.run_path(str(Path(__file__).parents[1] / "asynchronous" / "sitecustomize.py"))
 
 
 class InjectedError(Exception):
@@ -40,21 +45,38 @@ def _worker(module: Any) -> None:
         module.change = change
 
 
-def _off(module: Any) -> None:
-    if FAULT == "latch":
-        module.Latch.step = fail
-    if FAULT == "told":
-        module.told = fail
-
-
 def _unseen(module: Any) -> None:
     if FAULT == "made":
         module.made = fail
-    if FAULT in ("rest", "before_pass", "_run"):
-        setattr(module.Unseen, FAULT, fail)
+    if FAULT == "requests":
+        module.Unseen.requests = property(fail)
+    _methods("Unseen", "rest", "before_pass", "_run")(module)
 
 
-CHANGES = {"speculative_worker": _worker, "speculative_off": _off, "speculative_unseen": _unseen}
+def _off(module: Any) -> None:
+    if FAULT == "told":
+        module.told = fail
+    _methods("Latch", "step", "to_send")(module)
+
+
+def _methods(name: str, *methods: str) -> Callable[[Any], None]:
+    """Has the method of that class fail, if it is one of these."""
+
+    def change(module: Any) -> None:
+        if FAULT in methods:
+            setattr(getattr(module, name), FAULT, fail)
+
+    return change
+
+
+CHANGES = {
+    "speculative_worker": _worker,
+    "speculative_off": _off,
+    "speculative_unseen": _unseen,
+    "speculative_blocks": _methods("Blocks", "k_for", "count"),
+    "speculative_table": _methods("TableFile", "due", "poll"),
+    "speculative_telemetry": _methods("Meter", "scheduling", "scheduled", "finished"),
+}
 
 
 class _Finder(importlib.abc.MetaPathFinder):
