@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ down: $(STAMP) ## end the cluster that demo-keep left
 chaos: toolchain ## faults done to the operator while clients are served; writes docs/reliability.md (15 minutes)
 	@$(PY) -m chaos $(ARGS)
 
-test: lint types docs-check toolchain unit harm bench-tuner-short golden contract cluster e2e ## everything that CI runs
+test: lint types docs-check toolchain unit harm bench-tuner-short golden check-manifests contract cluster e2e ## everything that CI runs
 
 lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
@@ -114,16 +114,20 @@ bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (ab
 bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour in the simulator (about three minutes)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.autoscaling $(ARGS)
 
+RENDERED := $$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
+	  charts/speculative-operator --namespace speculative-system --set image.repository=speculative-operator
+
 generate: toolchain ## write crds/, manifests/, RBAC, values schema and API reference from the code
 	@$(PY) -m generate
 	@$(PY) -m monitoring
-	@$$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
-	  charts/speculative-operator --namespace speculative-system --set image.repository=speculative-operator \
-	  | $(PY) -m generate --install -
+	@$(RENDERED) | $(PY) -m generate --install -
 
 check-generated: $(STAMP) ## fail when a generated file differs from the code
 	@$(PY) -m generate --check
 	@$(PY) -m monitoring --check
+
+check-manifests: toolchain ## the same for manifests/install.yaml and the OLM bundle, which need Helm
+	@$(RENDERED) | $(PY) -m generate --install - --check
 
 lock: $(STAMP) ## requirements/: what the images install, by hash, within constraints.txt
 	@$(PY) -m release lock
