@@ -268,8 +268,8 @@ class Settings(PrometheusSettings):
 
     @property
     def visit_seconds(self) -> float:
-        """For one visit of an object, without its waits for a slot: a handful of requests, one after the other, each
-        at its limit."""
+        """Limit of one reconcile, without its waits for a slot: a handful of requests, one after the other, each at its
+        limit."""
         return 6.0 * self.read_timeout_seconds
 
     @property

@@ -1,7 +1,7 @@
 """Print the manifests that the operator would create for a SpeculativeDeployment, without a cluster.
 
-The same code as in the operator makes them, as on its first visit to the object. What only a cluster can tell is listed
-on stderr. Do not apply them by hand: the operator creates them, and owns them.
+The same code as in the operator makes them, as at the first reconcile of the object. What only a cluster can tell is
+listed on stderr. Do not apply them by hand: the operator creates them, and owns them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class ConditionType(StrEnum):
-    """Types of `status.conditions`, all present from the first visit on."""
+    """Types of `status.conditions`, all present from the first reconcile on."""
 
     READY = "Ready"
     PROGRESSING = "Progressing"

@@ -1,4 +1,4 @@
-"""What the operator's own metrics tell of one object (docs/metrics.md, "Of each object"). Called by the shell's visit.
+"""What the operator's own metrics tell of one object (docs/metrics.md, "Of each object"). Called by `shell.visit`.
 
 A figure that is unknown or too old is no sample: an autoscaler must find nothing rather than the load of a minute ago.
 Sums over pods exist only while every pod that should have figures has some, for else they would be too small.
@@ -66,7 +66,7 @@ class PodFigures:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """What was last seen of the pods of one object. The shell keeps it between visits, and not over restarts."""
+    """What was last seen of the pods of one object. The shell keeps it between reconciles, and not over restarts."""
 
     pods: Mapping[str, PodFigures] = field(default_factory=dict)
     expected: frozenset[str] = frozenset()
@@ -106,8 +106,8 @@ def _figures(window: PodWindow) -> PodFigures:
 
 
 def steady(spec: DeploymentSpec | None, status: Mapping[str, Any], room: bool | None) -> Iterator[Sample]:
-    """Samples that hold until the next visit. `spec`: None where it cannot be read; `room`: whether one more pod fitted
-    when the operator last looked, which it does only before a rollout."""
+    """Samples that hold until the next reconcile. `spec`: None where it cannot be read; `room`: whether one more pod
+    fitted when the operator last looked, which it does only before a rollout."""
     for one in mappings(status, "conditions"):
         if text(one, "status") in (Truth.TRUE, Truth.FALSE):
             labels = (("type", text(one, "type")), ("reason", text(one, "reason")))

@@ -33,7 +33,7 @@ class World:
 
     spec: DeploymentSpec
     status: Mapping[str, Any]
-    """As the API server has it; empty on the first visit."""
+    """As the API server has it; empty on the first reconcile."""
     children: Mapping[Child, Mapping[str, Any]]
     """Every object of a kind we own that carries our label or one of our children's names. Jobs too."""
     pods: tuple[Mapping[str, Any], ...]

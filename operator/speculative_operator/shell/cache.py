@@ -69,7 +69,7 @@ class Cache:
         self._loads = Loads()
 
     def put(self, body: Body) -> Key | None:
-        """Take a version of an object. The key to visit, or None when nothing changed that could matter."""
+        """Take a version of an object. The key to reconcile, or None when nothing changed that could matter."""
         kind = body["kind"]
         home = home_of(body)
         if home is None:
@@ -98,7 +98,7 @@ class Cache:
         return self._woken(home, body) if held is None or _differs(kind, held, slim) else None
 
     def remove(self, body: Body) -> Key | None:
-        """The object is gone. The key to visit, or None when it was not held or has been replaced since."""
+        """The object is gone. The key to reconcile, or None when it was not held or has been replaced since."""
         home = self._home.get(body["metadata"]["uid"])
         if home is None:
             return None

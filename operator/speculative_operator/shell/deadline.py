@@ -1,6 +1,6 @@
-"""How long one visit may take: `operator` sets it, `kube` stops it while a request waits for its turn among our own.
+"""How long one reconcile may take: `operator` sets it, and `kube` stops it while a request waits for its turn.
 
-A visit that outlasts it fails, and its object is tried again later like after any failure. Waiting for a turn says
+A reconcile that outlasts it fails, and its object is tried again later like after any failure. Waiting for a turn says
 nothing about the object, and is as long as the burst of others before it.
 """
 
@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 
 class _Clock:
-    """The time left, which does not run while any request of the visit waits."""
+    """The time left, which does not run while any request of the reconcile waits."""
 
     def __init__(self, timeout: asyncio.Timeout) -> None:
         self._timeout = timeout
@@ -49,7 +49,7 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """Within the block the time of the visit under way, if there is one, does not run."""
+    """Within the block the time of the reconcile under way, if there is one, does not run."""
     clock = _CLOCK.get()
     if clock is None:
         yield

@@ -1,5 +1,5 @@
 """A bounded number of holders at once, the most urgent waiter first: `kube` passes every write of a tick through one,
-`operator` every visit through another.
+`operator` every reconcile through another.
 
 Without ranks a burst of new objects would write all children of the first before the Deployment of the last. Without
 groups, which are namespaces, one webhook that does not answer would hold every slot until its requests time out, and

@@ -119,7 +119,7 @@ class Informer:
         if key is None:
             return
         changed = body["kind"] == OWNER.kind and not _same_generation(known, body)
-        # What was there before we came can wait its turn: a restart must not visit everything in one second.
+        # What was there before we came can wait its turn: a restart must not reconcile everything in one second.
         self._queue.add(key, 0.0 if event else self._settings.tick_seconds * random.random(), urgent=changed)  # noqa: S311
 
 

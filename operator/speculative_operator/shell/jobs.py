@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 READ_EVERY = 4.0
 """seconds between two looks at the log of one pod."""
 READ_WITHIN = 2.0
-"""seconds that such a look may take: it goes through the kubelet, which may hang, and the visit waits for it."""
+"""seconds that such a look may take: it goes through the kubelet, which may hang, and the reconcile waits for it."""
 FORBIDDEN_PAUSE = 300.0
 """seconds without a look after one was forbidden: permissions change by hand."""
 FORGET_AFTER = 600.0

@@ -1,7 +1,7 @@
 """Text of the metrics of each object, kept ready so that a scrape of a large fleet only joins it. Part of `telemetry`.
 
-Only a process that visits objects, which is the leader, has any. An object that is gone, or whose figures are too old,
-has no series.
+Only a process that reconciles objects, which is the leader, has any. An object that is gone, or whose figures are too
+old, has no series.
 """
 
 from __future__ import annotations

@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 Part = asyncio.Task[None]
 
 DRAIN = 2.5
-"""seconds that visits under way get to finish at the end."""
+"""seconds that reconciles under way get to finish at the end."""
 PATIENCE = 2.0
 """seconds between looks for the API server, or for our kind, at the start."""
 LONGEST_PAUSE = 60.0
 """seconds between tries of what keeps failing."""
 TERMINATING_PAUSE = 60.0
 SLOW = 10.0
-"""seconds after which a visit lends its worker to others: something does not answer it."""
+"""seconds after which a reconcile lends its worker to others: something does not answer it."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Operator:
 
     def healthy(self) -> str:
         """What is wrong with the process, empty when nothing: a stuck process is restarted by the kubelet."""
-        # One object that takes long is its own trouble, and its visit has an end. No visit that ends at all is ours.
+        # One object that takes long is its own trouble, and its reconcile has an end. Where none ends, it is ours.
         limit = self.settings.visit_seconds + 3.0 * self.settings.tick_seconds
         stalled = self.queue.stalled if self._synced.is_set() else 0.0
         return f"objects are due, but no reconcile has ended for {stalled:.0f} s" if stalled > limit else ""
@@ -207,7 +207,7 @@ class Operator:
         if self._synced.is_set():
             return
         keys = self.cache.keys()
-        # All at once would be a burst on the API server; 5 ms each is what a visit costs.
+        # All at once would be a burst on the API server; 5 ms each is what a reconcile costs.
         spread = min(self.settings.tick_seconds, 0.005 * len(keys))
         for key in keys:
             self.queue.add(key, spread * random())  # noqa: S311  spreads load only
@@ -219,7 +219,7 @@ class Operator:
         await self.rounds.run()
 
     async def _work(self) -> None:
-        """Start a visit for each key that is due."""
+        """Start a reconcile for each key that is due."""
         await self._synced.wait()
         while True:
             key = await self.queue.get()
@@ -230,7 +230,7 @@ class Operator:
             visit.add_done_callback(self._visits.discard)
 
     async def _visit(self, key: Key) -> None:
-        """One visit, when a worker is free for its namespace; every end of it is told to the queue."""
+        """One reconcile, when a worker is free for its namespace; every end of it is told to the queue."""
         tags = {"namespace": key[0], "object": key[1]}
         limit = self.settings.visit_seconds
         try:
@@ -286,7 +286,7 @@ class Operator:
         self._handle_signals()
 
     async def _end(self, others: list[Part], watch: Part, endpoints: Endpoints) -> None:
-        """Take no more work, let visits finish, give the Lease back, then stop watching."""
+        """Take no more work, let reconciles finish, give the Lease back, then stop watching."""
         self.stop.set()
         self.queue.close()
         if self._visits:

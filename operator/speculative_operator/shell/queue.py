@@ -1,7 +1,7 @@
 """The keyed work queue: what is due when. Filled by informer, rounds and worker; emptied by the workers.
 
-One key is never visited twice at once; asking twice for a waiting key is asking once; a failing key waits longer
-each time; a key asked for while it is visited is visited again after. Time is read from the clock it is given, so
+One key is never reconciled twice at once; asking twice for a waiting key is asking once; a failing key waits longer
+each time; a key asked for while it is reconciled is reconciled again after. Time is read from the clock it is given, so
 that tests need not wait.
 """
 
@@ -25,21 +25,21 @@ class _Entry:
     """What is known of one key."""
 
     due: float | None = None
-    """When the key wants to be visited; None: not waiting."""
+    """When the key wants to be reconciled; None: not waiting."""
     visiting: bool = False
     since: float = 0.0
-    """When the visit under way began."""
+    """When the reconcile under way began."""
     failures: int = 0
     not_before: float = 0.0
-    """Earliest next visit: after a failure, and shortly after any visit, so that a storm of events is one visit."""
+    """Earliest next reconcile: after a failure, and shortly after any, so that a storm of events is one reconcile."""
     ticket: int = 0
     """Number of the newest heap entry; older ones are void."""
     gone: bool = False
-    """Forgotten while it was visited: nothing of it outlives the visit unless it is asked for again."""
+    """Forgotten while it was reconciled: nothing of it outlives the reconcile unless it is asked for again."""
 
 
 class Queue(Generic[K]):
-    """`settle` seconds lie between two visits of a key; `chance` yields numbers in [0, 1) for jitter."""
+    """`settle` seconds lie between two reconciles of a key; `chance` yields numbers in [0, 1) for jitter."""
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float], settle: float = 0.25) -> None:
         self._clock = clock
@@ -51,10 +51,10 @@ class Queue(Generic[K]):
         self._changed = asyncio.Event()
         self._closed = False
         self._turned = clock()
-        """When a visit last ended, well or not."""
+        """When a reconcile last ended, well or not."""
 
     def add(self, key: K, delay: float = 0.0, *, urgent: bool = False) -> None:
-        """Want `key` visited within `delay` seconds. `urgent` ends a back-off: what made it fail may be gone."""
+        """Want `key` reconciled within `delay` seconds. `urgent` ends a back-off: what made it fail may be gone."""
         entry = self._entries.setdefault(key, _Entry())
         now = self._clock()
         entry.gone = False
@@ -68,7 +68,7 @@ class Queue(Generic[K]):
             self._push(key, entry)
 
     def pop(self) -> K | None:
-        """A key that is due now, taken for a visit; None when none is."""
+        """A key that is due now, taken for a reconcile; None when none is."""
         now = self._clock()
         while self._heap and self._heap[0][0] <= now:
             _, number, key = heapq.heappop(self._heap)
@@ -80,13 +80,13 @@ class Queue(Generic[K]):
         return None
 
     def begin(self, key: K) -> None:
-        """The visit begins only now: what was asked for since `pop`, it sees."""
+        """The reconcile begins only now: what was asked for since `pop`, it sees."""
         entry = self._entries.get(key)
         if entry is not None and entry.visiting:
             entry.due = None
 
     def done(self, key: K, again: float | None = None) -> None:
-        """The visit went well; visit again after `again` seconds, or earlier if asked meanwhile."""
+        """The reconcile went well; reconcile again after `again` seconds, or earlier if asked meanwhile."""
         entry = self._finished(key)
         if entry is None:
             return
@@ -95,7 +95,7 @@ class Queue(Generic[K]):
         self._reschedule(key, entry, again)
 
     def failed(self, key: K, at_least: float = 0.0) -> float:
-        """The visit failed; returns the seconds until the next one: 1, 2, 4 ... 300, +-20 %, not below `at_least`."""
+        """The reconcile failed; the seconds until the next one: 1, 2, 4 ... 300, +-20 %, not below `at_least`."""
         entry = self._finished(key)
         if entry is None:
             return 0.0
@@ -107,7 +107,7 @@ class Queue(Generic[K]):
         return wait
 
     def forget(self, key: K) -> None:
-        """The key is gone; a visit under way simply ends."""
+        """The key is gone; a reconcile under way simply ends."""
         entry = self._entries.get(key)
         if entry is not None and entry.visiting:
             entry.due, entry.gone = None, True
@@ -139,12 +139,12 @@ class Queue(Generic[K]):
 
     @property
     def visiting(self) -> int:
-        """Visits under way."""
+        """Reconciles under way."""
         return sum(entry.visiting for entry in self._entries.values())
 
     @property
     def stalled(self) -> float:
-        """Seconds for which there was something to do and no visit ended; 0 when there is nothing to do. One that
+        """Seconds for which there was something to do and no reconcile ended; 0 when there is nothing to do. One that
         takes long beside others that end is no stall."""
         now = self._clock()
         starts = (entry.since if entry.visiting else entry.due for entry in self._entries.values())

@@ -1,4 +1,4 @@
-"""Status and Events of a SpeculativeDeployment: written at the end of a visit, only when they say something new."""
+"""Status and Events of a SpeculativeDeployment: written at the end of a reconcile, only when they say something new."""
 
 from __future__ import annotations
 

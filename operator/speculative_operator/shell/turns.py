@@ -79,7 +79,7 @@ class Turns:
         return self._clock() - place.since if place is not None else None
 
     def near(self, key: Key) -> bool:
-        """True where the object's turn may come before its next regular visit."""
+        """True where the object's turn may come before its next regular reconcile."""
         place = self._places.get(key)
         return place is not None and bisect_left(self._order, (place.rank, key)) < 4 * self._most
 

@@ -1,4 +1,4 @@
-"""One visit of one object, the one-way street: snapshot, observation, tick, actions, status, events. Run by `operator`.
+"""One reconcile of one object, one way: snapshot, observation, tick, actions, status, events. Run by `operator`.
 
 Nothing is read again on the way and `now` is taken once. What fails is raised and tried again later by the queue.
 """
@@ -79,7 +79,7 @@ class FindsRoom(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a visit looks at, or shares with others, beside the cache."""
+    """What a reconcile looks at, or shares with others, beside the cache."""
 
     latest: Callable[[str], Round | None]
     """A namespace's newest Prometheus round."""
@@ -97,7 +97,7 @@ class Sources:
 
 @dataclass(slots=True)
 class _State:
-    """What is remembered of one object between visits; none of it is needed after a restart."""
+    """What is remembered of one object between reconciles; none of it is needed after a restart."""
 
     uid: str
     status_at: float
@@ -118,7 +118,7 @@ class _State:
 
 
 class Visitor:
-    """Visits objects."""
+    """Reconciles objects."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Visitor:
     async def visit(self, key: Key) -> float | None:
         """Look at one object and do what it needs; returns seconds until the next look, None when it is gone.
 
-        Raises ApiError when the visit should be tried again later.
+        Raises ApiError when the reconcile should be tried again later.
         """
         snapshot = self._cache.snapshot(key)
         if snapshot is None or snapshot.owner["metadata"].get("deletionTimestamp"):

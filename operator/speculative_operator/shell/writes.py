@@ -1,4 +1,4 @@
-"""Carries out the actions of a tick, and remembers which were refused. Used by visit; the only writer of children.
+"""Carries out the actions of a tick, and remembers which were refused. Used by `visit`; the only writer of children.
 
 What the API server refuses becomes a problem that the next tick shows as a condition: a refused manifest is not sent
 again until it or the spec changes, a forbidden one only now and then.
@@ -89,7 +89,7 @@ class Writer:
         """Children all at once, then pods are poked, so that what they are poked for is there. No Deployment is written
         after `until` (monotonic seconds): a write may wait for its slot, and its reasons grow old.
 
-        Raises the worst ApiError when one says to try the whole visit again later.
+        Raises the worst ApiError when one says to try the whole reconcile again later.
         """
         children = [action for action in actions if isinstance(action, ApplyChild | DeleteChild)]
         first = [one for one in children if isinstance(one, DeleteChild) or not _resource(one).last]
@@ -311,7 +311,7 @@ def _joined(reports: Sequence[Report]) -> Report:
 
 
 def worst(failures: Sequence[BaseException]) -> BaseException:
-    """The failure that decides how the visit ends: a terminating namespace ends it, else the longest wait wins."""
+    """The failure that decides how the reconcile ends: a terminating namespace ends it, else the longest wait wins."""
     for failure in failures:
         if not isinstance(failure, ApiError):
             return failure
