@@ -100,15 +100,15 @@ def _container(service: Mapping[str, Any], runtime: Mapping[str, Any]) -> Json:
     merged = {**base, **own, "args": [*base.get("args", []), *own.get("args", [])]}
     known = {"name": "INFERENCE_SERVICE_NAME", "value": service["metadata"]["name"]}
     merged["env"] = [*own.get("env", []), known]
-    return dict(_executed(merged))
+    return dict(executed(merged))
 
 
-def _executed(value: Any) -> Any:
+def executed(value: Any) -> Any:
     """Of Go's templates, the one expression that may be there: a literal in back quotes."""
     if isinstance(value, Mapping):
-        return {key: _executed(one) for key, one in value.items()}
+        return {key: executed(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_executed(one) for one in value]
+        return [executed(one) for one in value]
     if not isinstance(value, str):
         return value
     text = ""
@@ -121,7 +121,7 @@ def _executed(value: Any) -> Any:
 
 
 def definitions() -> list[Json]:
-    """KServe's definitions of InferenceService and ServingRuntime (tests/fixtures/kserve)."""
+    """KServe's definitions (tests/fixtures/kserve)."""
     found: list[Json] = json.loads(gzip.decompress(DEFINITIONS.read_bytes()))
     return found
 
@@ -131,7 +131,7 @@ def install(cluster: Cluster) -> None:
     body = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
     cluster.kubectl("apply", "--server-side", "-f", "-", input=body)
     for _ in range(300):
-        found = cluster.kubectl("get", "inferenceservices,servingruntimes", "-A", check=False)
+        found = cluster.kubectl("get", "inferenceservices,servingruntimes,llminferenceservices", "-A", check=False)
         if found.returncode == 0:
             return
         time.sleep(0.2)
@@ -142,6 +142,8 @@ class Controller:
     """The stand-in at work in one namespace. Webhooks are played by a second writer, who puts back what they would
     fill in whenever it is gone: were it removed again and again, `filled_in` would grow."""
 
+    version, plural = "v1beta1", "inferenceservices"
+
     def __init__(self, api: client.ApiClient, namespace: str) -> None:
         self._custom, self._apps, self._core = (
             client.CustomObjectsApi(api),
@@ -149,44 +151,60 @@ class Controller:
             client.CoreV1Api(api),
         )
         self._namespace = namespace
-        self._made: dict[str, Json] = {}
+        self._made: dict[str, list[Json]] = {}
         self.filled_in = 0
 
     def run(self, stop: Event) -> None:
-        """Look at every InferenceService again and again."""
+        """Look at every object again and again."""
         while not stop.wait(0.3):
-            for service in self._listed("v1beta1", "inferenceservices"):
+            for service in self._listed(self.version, self.plural):
                 self.reconcile(service)
 
-    def reconcile(self, service: Json) -> None:
-        """One round for one InferenceService."""
-        name = service["metadata"]["name"]
+    def admitted(self, service: Json) -> Json:
+        """The object as webhooks store it."""
+        return admitted(service)
+
+    def made_of(self, service: Json) -> list[Json]:
+        """What KServe makes of the object, a Deployment first; nothing as long as it cannot."""
         runtimes = {one["metadata"]["name"]: one for one in self._listed("v1alpha1", "servingruntimes")}
         runtime = runtimes.get(service["spec"]["predictor"]["model"]["runtime"])
-        if runtime is None:
-            return
-        wanted = admitted(service)
+        made = [] if runtime is None else [deployment_of(service, runtime)]
+        return [*made, *map(service_of, made)]
+
+    def status_of(self, service: Json, ready: bool) -> Json:
+        """What KServe reports of the object."""
+        return status_of(service, ready)
+
+    def reconcile(self, service: Json) -> None:
+        """One round for one object."""
+        name = service["metadata"]["name"]
+        wanted = self.admitted(service)
         if wanted != service:
             self.filled_in += 1
             patch = {"metadata": {"annotations": wanted["metadata"]["annotations"]}, "spec": wanted["spec"]}
             self._custom.patch_namespaced_custom_object(
-                GROUP, "v1beta1", self._namespace, "inferenceservices", name, patch, field_manager="webhooks"
+                GROUP, self.version, self._namespace, self.plural, name, patch, field_manager="webhooks"
             )
             return
-        made = deployment_of(service, runtime)
+        made = self.made_of(service)
         if self._made.get(name) != made:
-            self._applied(self._apps.patch_namespaced_deployment, made)
-            self._applied(self._core.patch_namespaced_service, service_of(made))
+            writers = {
+                "Deployment": self._apps.patch_namespaced_deployment,
+                "Service": self._core.patch_namespaced_service,
+                "Secret": self._core.patch_namespaced_secret,
+            }
+            for one in made:
+                self._applied(writers[one["kind"]], one)
             self._made[name] = made
-        self._report(service)
+        if made:
+            self._report(service, made[0]["metadata"]["name"])
 
-    def _report(self, service: Json) -> None:
-        name = service["metadata"]["name"]
-        found = self._apps.read_namespaced_deployment(f"{name}-predictor", self._namespace)
-        status = status_of(service, bool(found.status and (found.status.ready_replicas or 0) >= 1))
+    def _report(self, service: Json, deployment: str) -> None:
+        found = self._apps.read_namespaced_deployment(deployment, self._namespace)
+        status = self.status_of(service, bool(found.status and (found.status.ready_replicas or 0) >= 1))
         if service.get("status") != status:
             self._custom.patch_namespaced_custom_object_status(
-                GROUP, "v1beta1", self._namespace, "inferenceservices", name, {"status": status}
+                GROUP, self.version, self._namespace, self.plural, service["metadata"]["name"], {"status": status}
             )
 
     def _applied(self, patch: Any, body: Json) -> None:

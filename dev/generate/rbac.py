@@ -53,6 +53,7 @@ OPERATOR: tuple[Permission, ...] = (
     Permission("monitoring.coreos.com", "podmonitors", CHILD_VERBS, "scraping, where prometheus-operator runs"),
     Permission("serving.kserve.io", "servingruntimes", SHARED_VERBS, "target InferenceService, where KServe runs"),
     Permission("serving.kserve.io", "inferenceservices", SHARED_VERBS, "the same; what KServe makes is only read"),
+    Permission("serving.kserve.io", "llminferenceservices", SHARED_VERBS, "the same for target LLMInferenceService"),
     Permission("batch", "jobs", CHILD_VERBS, "reading and fetching models"),
     Permission(
         "", "persistentvolumeclaims", SHARED_VERBS, "caches of weights; never deleted: others may have what is in them"

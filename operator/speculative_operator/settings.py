@@ -172,7 +172,7 @@ class Settings(PrometheusSettings):
         default="",
         description="JSON list of NetworkPolicy peers (podSelector, namespaceSelector, ipBlock) that may reach the "
         "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody. It has no effect "
-        "on the pods of an InferenceService, which get no NetworkPolicy.",
+        "on pods that KServe makes, which get no NetworkPolicy.",
     )
     engine_registry: str = Field(
         default="",

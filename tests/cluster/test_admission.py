@@ -211,7 +211,7 @@ def test_what_pods_had_before_does_not_hinder_an_update(guarded: Cluster) -> Non
 
 
 def serving(kind: str, spec: Json) -> Json:
-    version = "v1beta1" if kind == "InferenceService" else "v1alpha1"
+    version = {"InferenceService": "v1beta1", "LLMInferenceService": "v1alpha2"}.get(kind, "v1alpha1")
     return {
         "apiVersion": f"serving.kserve.io/{version}",
         "kind": kind,
@@ -221,6 +221,10 @@ def serving(kind: str, spec: Json) -> Json:
 
 
 CONFINED: Json = {"automountServiceAccountToken": False, "model": {"modelFormat": {"name": "vLLM"}}}
+LLM: Json = {
+    "model": {"uri": "hf://a/b"},
+    "template": {"automountServiceAccountToken": False, "containers": [{"name": "main", "image": "engine:1"}]},
+}
 ENGINE: Json = {"name": "kserve-container", "image": "engine:1"}
 ROOT: Json = {"securityContext": {"privileged": True}}
 NODE: Json = {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}
@@ -238,10 +242,15 @@ def test_pods_of_kserve_are_held_to_the_same_privileges(kserved: Cluster) -> Non
     for allowed in (
         serving("InferenceService", {"predictor": CONFINED}),
         serving("ServingRuntime", {"containers": [ENGINE]}),
+        serving("LLMInferenceService", LLM),
     ):
         done = writes(kserved, allowed)
         assert done.returncode == 0, done.stderr
     for refused in (
+        serving("LLMInferenceService", {**LLM, "template": {**LLM["template"], "hostNetwork": True}}),
+        serving("LLMInferenceService", {**LLM, "template": {**LLM["template"], "serviceAccountName": "deployer"}}),
+        serving("LLMInferenceService", {**LLM, "template": {**LLM["template"], **NODE}}),
+        serving("LLMInferenceService", {**LLM, "template": {**LLM["template"], "containers": [{**ENGINE, **ROOT}]}}),
         serving("InferenceService", {"predictor": {**CONFINED, "hostNetwork": True}}),
         serving("InferenceService", {"predictor": {**CONFINED, "serviceAccountName": "deployer"}}),
         serving("InferenceService", {"predictor": {**CONFINED, "serviceAccount": "deployer"}}),
@@ -267,11 +276,16 @@ def test_pods_of_kserve_are_held_to_the_same_privileges(kserved: Cluster) -> Non
             {"predictor": {**CONFINED, "workerSpec": {"containers": [{**ENGINE, **ROOT}]}}},
         ),
         ("InferenceService", "pytorch", {"predictor": {**CONFINED, "pytorch": ROOT}}),
+        ("LLMInferenceService", "worker", {**LLM, "worker": {"containers": [{**ENGINE, **ROOT}]}}),
+        ("LLMInferenceService", "prefill", {**LLM, "prefill": {"template": {"containers": [ENGINE], **NODE}}}),
+        ("LLMInferenceService", "baseRefs", {**LLM, "baseRefs": [{"name": "of-somebody"}]}),
+        ("LLMInferenceService", "scheduler", {**LLM, "router": {"scheduler": {"template": {"containers": [ENGINE]}}}}),
     ],
 )
 def test_kserve_makes_no_further_pods_for_the_operator(kserved: Cluster, kind: str, field: str, spec: Json) -> None:
     """Neither in a new object nor in one that is there; what somebody else put there stays, and hinders no update."""
-    plain = serving(kind, {"containers": [ENGINE]} if kind == "ServingRuntime" else {"predictor": CONFINED})
+    kinds = {"ServingRuntime": {"containers": [ENGINE]}, "LLMInferenceService": LLM}
+    plain = serving(kind, kinds.get(kind, {"predictor": CONFINED}))
     more = serving(kind, spec)
     said = f"it never sets {field}"
     created = writes(kserved, more)
@@ -289,9 +303,10 @@ def test_kserve_makes_no_further_pods_for_the_operator(kserved: Cluster, kind: s
 
 
 def test_what_is_rendered_for_kserve_passes(kserved: Cluster) -> None:
-    rendered = list(yaml.safe_load_all((GOLDEN / "inference-service.yaml").read_text()))
-    ours = [one for one in rendered if one["kind"] in ("ServingRuntime", "InferenceService")]
-    assert len(ours) == 2
+    files = ("inference-service.yaml", "llm-inference-service.yaml")
+    rendered = [one for file in files for one in yaml.safe_load_all((GOLDEN / file).read_text())]
+    ours = [one for one in rendered if one["apiVersion"].startswith("serving.kserve.io/")]
+    assert len(ours) == 3
     for one in ours:
         one["metadata"] |= {"namespace": "default", "ownerReferences": [OWNER]}
         done = writes(kserved, one)
@@ -304,6 +319,7 @@ def test_a_platform_may_say_where_pods_of_kserve_run(kserved: Cluster) -> None:
     for allowed in (
         serving("ServingRuntime", {"containers": [ENGINE], **where, "imagePullSecrets": [{"name": "a"}]}),
         serving("InferenceService", {"predictor": {**CONFINED, **where, "timeout": 60}}),
+        serving("LLMInferenceService", {**LLM, "template": {**LLM["template"], **where}}),
     ):
         done = writes(kserved, allowed)
         assert done.returncode == 0, done.stderr

@@ -213,6 +213,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "rollout-window": {"rollout.tuning": "Interrupt", "rollout.window": "22:30-04:00"},
     "rollout-capacity": {"rollout.tuning": "KeepCapacity"},
     "target": {"target": "InferenceService"},
+    "target-llm": {"target": "LLMInferenceService", "inferenceService": {"authenticated": False}},
     "target-settings": {
         "target": "InferenceService",
         "inferenceService": {

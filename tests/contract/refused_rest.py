@@ -372,7 +372,7 @@ REST: tuple[Bad, ...] = (
         {"inferenceService": {"exposed": True}},
         "spec.inferenceService",
         "Deployment",
-        "set target: InferenceService, or remove inferenceService",
+        "set target: InferenceService or LLMInferenceService, or remove inferenceService",
         rule="inference-service-target",
     ),
     Bad("template-text", {"template": "x"}, "spec.template", "string", "must be of type object", "use an object"),

@@ -41,7 +41,7 @@ def platform(bare_cluster: Cluster, installed: dict[str, Any]) -> Cluster:
 
 
 def test_the_page_shows_objects() -> None:
-    assert [one["kind"] for one in OBJECTS].count("SpeculativeDeployment") == 3
+    assert [one["kind"] for one in OBJECTS].count("SpeculativeDeployment") == 4
     assert len(OBJECTS) >= 11
 
 

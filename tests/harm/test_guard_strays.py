@@ -59,10 +59,17 @@ def test_a_pod_that_its_replica_set_let_go_is_no_longer_counted() -> None:
     assert snapshot.pods == ()
 
 
-@pytest.mark.parametrize(("target", "ours"), [("InferenceService", "gemma-predictor-5d"), ("Deployment", "gemma-5d")])
+@pytest.mark.parametrize(
+    ("target", "ours"),
+    [
+        ("InferenceService", "gemma-predictor-5d"),
+        ("LLMInferenceService", "gemma-kserve-5d"),
+        ("Deployment", "gemma-5d"),
+    ],
+)
 def test_pods_count_only_where_the_targets_own_deployment_made_them(target: str, ours: str) -> None:
-    """KServe's `gemma-predictor` serves the one kind of object, `gemma` the other; never both."""
-    pods = [pod(name) for name in ("gemma-5d", "gemma-predictor-5d")]
+    """KServe's `gemma-predictor` and `gemma-kserve` serve their kinds of object, `gemma` the other; never both."""
+    pods = [pod(name) for name in ("gemma-5d", "gemma-predictor-5d", "gemma-kserve-5d")]
     for one in pods:
         one["metadata"]["ownerReferences"] = [replica_set(one["metadata"]["name"])]
     cache, _ = seen(*pods)

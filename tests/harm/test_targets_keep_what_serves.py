@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+from tests.unit.reconcile import test_llm_inference_service as llm
 from tests.unit.reconcile.test_inference_service import SERVED, served
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
@@ -19,6 +20,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Target
 from speculative_operator.render import Capabilities
 from speculative_operator.render.errors import RenderError
+
+BOTH = Capabilities(inference_service=True, llm_inference_service=True)
 
 
 def of_a_deployment() -> Cluster:
@@ -34,8 +37,24 @@ def of_an_inference_service() -> Cluster:
     return platform
 
 
+def from_llm_to_inference_service() -> Cluster:
+    platform = llm.served(capabilities=BOTH)
+    platform.spec = replace(llm.SERVED, target=Target.INFERENCE_SERVICE)
+    return platform
+
+
+def from_inference_service_to_llm() -> Cluster:
+    platform = served(capabilities=BOTH)
+    platform.spec = replace(SERVED, target=Target.LLM_INFERENCE_SERVICE)
+    return platform
+
+
+OWN = {"Deployment": SPEC, "InferenceService": SERVED, "LLMInferenceService": llm.SERVED}
+
+
 @pytest.mark.parametrize(("cluster", "kind"), [
     (of_a_deployment, "Deployment"), (of_an_inference_service, "InferenceService"),
+    (from_llm_to_inference_service, "LLMInferenceService"), (from_inference_service_to_llm, "InferenceService"),
 ])  # fmt: skip
 def test_what_serves_stays_and_nothing_else_is_made(cluster: Callable[[], Cluster], kind: str) -> None:
     found = cluster()
@@ -44,8 +63,8 @@ def test_what_serves_stays_and_nothing_else_is_made(cluster: Callable[[], Cluste
         assert found.tick().actions == ()
     assert found.children == before
     ready = found.condition("Ready")
-    assert (ready["reason"], kind in ready["message"]) == (Reason.UNSUPPORTED_TARGET, True)
-    found.spec = SPEC if kind == "Deployment" else SERVED
+    assert (ready["reason"], f"by its {kind}," in ready["message"]) == (Reason.UNSUPPORTED_TARGET, True)
+    found.spec = OWN[kind]
     found.settle()
     assert found.condition("Ready")["status"] == "True"
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 
 from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.errors import SpecError
+from speculative_operator.api.inference_service import OF_KSERVE
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
 from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Target, Tuning
+from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Tuning
 
 Problem = tuple[str, object, str]
 Check = Callable[[Spec], Iterator[Problem]]
@@ -300,8 +301,8 @@ def _keys(spec: Spec) -> Iterator[Problem]:
 
 
 def _target(spec: Spec) -> Iterator[Problem]:
-    if spec.inference_service is not None and spec.target is not Target.INFERENCE_SERVICE:
-        remedy = f"target is {spec.target}: set target: {Target.INFERENCE_SERVICE}, or remove inferenceService"
+    if spec.inference_service is not None and spec.target not in OF_KSERVE:
+        remedy = f"target is {spec.target}: set target: {' or '.join(OF_KSERVE)}, or remove inferenceService"
         yield "inferenceService", spec.inference_service.model_dump(exclude_none=True), remedy
 
 

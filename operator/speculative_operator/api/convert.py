@@ -60,7 +60,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         rollout_tuning=wanted.rollout.tuning or spec.Tuning.KEEP_CAPACITY,
         rollout_window=_window(wanted.rollout.window),
         target=wanted.target,
-        inference_service=_inference_service(wanted.inference_service),
+        inference_service=_inference_service(wanted.inference_service, wanted.target),
         template=_plain(wanted.template),
         paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
         adopt=str(annotations.get(names.ANNOTATION_ADOPT) or ""),
@@ -187,7 +187,7 @@ def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
     )
 
 
-def _inference_service(given: InferenceService | None) -> InferenceServiceSettings:
+def _inference_service(given: InferenceService | None, target: spec.Target) -> InferenceServiceSettings:
     if given is None:
         return InferenceServiceSettings()
     profile = given.hardware_profile
@@ -196,6 +196,7 @@ def _inference_service(given: InferenceService | None) -> InferenceServiceSettin
         description=given.description or "",
         exposed=bool(given.exposed),
         authenticated=bool(given.authenticated),
+        anonymous=given.authenticated is False and target is spec.Target.LLM_INFERENCE_SERVICE,
         connection=given.connection or "",
         hardware_profile=profile.name if profile else "",
         hardware_profile_namespace=(profile.namespace or "") if profile else "",

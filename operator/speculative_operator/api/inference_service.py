@@ -1,4 +1,4 @@
-"""What an InferenceService is told beside its pods: `spec.inferenceService`. A part of `v1alpha1`."""
+"""What an object of KServe is told beside its pods: `spec.inferenceService`. A part of `v1alpha1`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ TARGET_STAYS = Rule(
     "target",
 )
 """It compares an edit with what is stored, so that no object alone can break it."""
+OF_KSERVE = (Target.INFERENCE_SERVICE, Target.LLM_INFERENCE_SERVICE)
 TARGET_RULES = (
     Rule(
         "inference-service-target",
-        f"!has(self.inferenceService) || self.target == '{Target.INFERENCE_SERVICE}'",
-        f"inferenceService is set but target is {{self.target}}: set target: {Target.INFERENCE_SERVICE}, or remove "
+        f"!has(self.inferenceService) || self.target in {[str(one) for one in OF_KSERVE]}",
+        f"inferenceService is set but target is {{self.target}}: set target: {' or '.join(OF_KSERVE)}, or remove "
         "inferenceService",
         "inferenceService",
         "FieldValueForbidden",
@@ -40,17 +41,19 @@ class HardwareProfile(Wire):
 
 
 class InferenceService(Wire):
-    """Labels and annotations by which KServe and OpenShift AI know the InferenceService. KServe copies them to the
-    pods, so an edit replaces the pods. Set others in template.metadata."""
+    """Labels and annotations by which KServe and OpenShift AI know the InferenceService or LLMInferenceService. KServe
+    copies those of an InferenceService to the pods, so an edit replaces the pods. Set others in template.metadata."""
 
     display_name: _Words | None = None
     """Name in the dashboard. Default: the object's name."""
     description: _Words | None = None
     """Description in the dashboard."""
     exposed: bool | None = None
-    """Make the model reachable from outside of the cluster, on OpenShift by a Route. Default: false."""
+    """Make the model reachable from outside of the cluster: an InferenceService on OpenShift by a Route, an
+    LLMInferenceService by an HTTPRoute. Default: false."""
     authenticated: bool | None = None
-    """Let OpenShift AI ask clients for a token with the right to get the InferenceService. Default: false."""
+    """Let OpenShift AI ask clients for a token with the right to get the InferenceService. Default: false; of an
+    LLMInferenceService, what the platform does by itself, which is to ask."""
     connection: ObjectName | None = None
     """Secret with a connection of OpenShift AI of protocol oci, whose pull secret the platform gives to the pods. For
     one of protocol s3, name the Secret in weights.secretName instead: here it would have KServe fetch the model a

@@ -303,9 +303,9 @@ class Spec(Wire):
     rollout: Rollout = defaulted(Rollout)
     """How the operator replaces pods."""
     target: Target = Target.DEPLOYMENT
-    """Kind of object that runs the pods. InferenceService needs KServe or OpenShift AI (docs/openshift-ai.md);
-    LeaderWorkerSet is reported as UnsupportedTarget. It cannot be changed."""
+    """Kind of object that runs the pods. InferenceService and LLMInferenceService need KServe or OpenShift AI
+    (docs/openshift-ai.md); LeaderWorkerSet is reported as UnsupportedTarget. It cannot be changed."""
     inference_service: InferenceService | None = None
-    """For target InferenceService: how KServe and OpenShift AI show and admit the model."""
+    """For targets InferenceService and LLMInferenceService: how KServe and OpenShift AI show and admit the model."""
     template: Template | None = None
     """A pod template that the operator merges last into its own, for everything without a field in this object."""

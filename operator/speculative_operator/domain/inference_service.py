@@ -1,4 +1,4 @@
-"""What an InferenceService is told beside its pods: a part of `spec`."""
+"""What an object of KServe is told beside its pods: a part of `spec`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InferenceServiceSettings:
-    """What an InferenceService is told beside its pods. Empty: not told."""
+    """What an InferenceService or LLMInferenceService is told beside its pods. Empty: not told."""
 
     display_name: str = ""
     description: str = ""
     exposed: bool = False
     authenticated: bool = False
+    anonymous: bool = False
+    """Nobody is to be asked for a token, where the platform would ask by itself: an LLMInferenceService."""
     connection: str = ""
     hardware_profile: str = ""
     hardware_profile_namespace: str = ""

@@ -36,7 +36,8 @@ ANNOTATION_TABLE = f"{GROUP}/table"
 """On the Deployment (the object, never the template) where the table is part of the pod template: which one that is;
 and where the tuner has pods run without a drafter: which one waits."""
 ANNOTATION_DEADLINE = f"{GROUP}/progress-deadline"
-"""On the ServingRuntime: seconds that pods may take to become ready; KServe's Deployment has no such field."""
+"""On the ServingRuntime or LLMInferenceService: seconds that pods may take to become ready; KServe's Deployment has no
+such field."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
 
@@ -99,6 +100,11 @@ def child(name: str, suffix: str = "") -> str:
 def made_by_kserve(name: str) -> str:
     """Name of the Deployment that KServe makes for the InferenceService `name`."""
     return f"{name}-predictor"
+
+
+def made_by_kserve_for_llm(name: str) -> str:
+    """Name of the Deployment that KServe makes for the LLMInferenceService `name`."""
+    return f"{name}-kserve"
 
 
 def selector(name: str) -> dict[str, str]:

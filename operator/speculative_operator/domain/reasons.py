@@ -157,7 +157,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.UNSUPPORTED_TARGET: "This release does not support the value of spec.target, or the cluster lacks its "
     "kinds: the message names them.",
     Reason.INFERENCE_SERVICE_NOT_READY: "All pods are ready, but KServe or OpenShift AI does not report the "
-    "InferenceService as ready: the message quotes why.",
+    "InferenceService or LLMInferenceService as ready: the message quotes why.",
     Reason.UNSUPPORTED_SOURCE: "The model cannot be served from this source; the message has the remedy.",
     Reason.NAME_CONFLICT: "An object that this one does not own has the name of a child.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message has verb and resource.",

@@ -96,6 +96,7 @@ release candidate: 1.2.1, its newest final release, keeps one K and exports too 
 class Target(StrEnum):
     DEPLOYMENT = "Deployment"
     INFERENCE_SERVICE = "InferenceService"
+    LLM_INFERENCE_SERVICE = "LLMInferenceService"
     LEADER_WORKER_SET = "LeaderWorkerSet"
 
 

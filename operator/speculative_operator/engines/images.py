@@ -204,7 +204,7 @@ def limits_of(spec: DeploymentSpec) -> dict[str, str]:
 
 def command_of(spec: DeploymentSpec) -> tuple[str, ...]:
     """The container's entry point; empty where the image's own is the engine."""
-    if spec.target is Target.INFERENCE_SERVICE and spec.engine.type is EngineType.VLLM:
+    if spec.target in (Target.INFERENCE_SERVICE, Target.LLM_INFERENCE_SERVICE) and spec.engine.type is EngineType.VLLM:
         return API_SERVER
     return needs_of(spec).command.get(spec.engine.type, ())
 

@@ -20,13 +20,13 @@ from speculative_operator.render.inference_service import (
     RAW,
     RUNTIME,
     SERVICE,
-    unescaped,
 )
+from speculative_operator.render.kserve import unescaped
 
 Body = Mapping[str, Any]
 _OF_KSERVE = frozenset({"app", "component", "serving.kserve.io/inferenceservice"})
 """Labels of pods that KServe sets, whatever the InferenceService says of them."""
-_OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
+OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
 
 
 def parts(name: str) -> tuple[tuple[str, str], ...]:
@@ -48,7 +48,7 @@ def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: flo
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
-            **{key: metadata[key] for key in _OF_METADATA if key in metadata},
+            **{key: metadata[key] for key in OF_METADATA if key in metadata},
             "labels": mapping(runtime, "metadata", "labels"),
             "annotations": mapping(runtime, "metadata", "annotations"),
             "generation": 1,
@@ -56,7 +56,8 @@ def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: flo
         "spec": _spec(spec, runtime, service),
     }
     ours = made if made is not None and is_owned(made, text(metadata, "uid")) else None
-    return {**workload, "status": _status(workload, ours, service, now)}
+    follows = ours is not None and _follows(workload, ours)
+    return {**workload, "status": status_of(workload, ours, service, now, follows=follows)}
 
 
 def _spec(spec: DeploymentSpec, runtime: Body | None, service: Body) -> dict[str, Any]:
@@ -81,10 +82,10 @@ def _spec(spec: DeploymentSpec, runtime: Body | None, service: Body) -> dict[str
     }
 
 
-def _status(workload: Body, made: Body | None, service: Body, now: float) -> dict[str, Any]:
-    """That of KServe's Deployment, once its pods are those that the InferenceService asks for."""
+def status_of(workload: Body, made: Body | None, service: Body, now: float, *, follows: bool) -> dict[str, Any]:
+    """That of KServe's Deployment, once its pods are those that the object of KServe asks for (`follows`)."""
     said = {"url": _url(service), "platform": _trouble(service)}
-    if made is None or not _follows(workload, made):
+    if made is None or not follows:
         message = _trouble(service) or _failure(service)
         refused = [{"type": "ReplicaFailure", "status": "True", "message": message}] if message else []
         before = {**mapping(made, "status"), "updatedReplicas": 0}
@@ -118,7 +119,8 @@ def _is_early(condition: Body, more: int, now: float) -> bool:
 
 
 def _url(service: Body) -> str:
-    return text(service, "status", "url") or text(service, "status", "address", "url")
+    others = (text(one, "url") for one in mappings(service, "status", "addresses"))
+    return text(service, "status", "url") or text(service, "status", "address", "url") or next(others, "")
 
 
 def _trouble(service: Body) -> str:

@@ -13,16 +13,16 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile import inference_service
+from speculative_operator.reconcile import inference_service, llm_inference_service
 from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.inference_service import SERVICE
 from speculative_operator.render.targets import TARGETS, target_of
 
 Objects = Mapping[tuple[str, str], Mapping[str, Any]]
 _READERS: Mapping[Target, Callable[[DeploymentSpec, Objects, float], Mapping[str, Any] | None]] = {
-    Target.INFERENCE_SERVICE: inference_service.read
+    Target.INFERENCE_SERVICE: inference_service.read,
+    Target.LLM_INFERENCE_SERVICE: llm_inference_service.read,
 }
 """Of targets whose workload is no object itself."""
 
@@ -33,24 +33,25 @@ def with_workload(world: World, now: float) -> World:
     if world.spec.target not in _READERS:
         return world
     children, applied = (_with_workload(world.spec, one, now) for one in (world.children, world.applied))
+    if world.spec.target is Target.LLM_INFERENCE_SERVICE:
+        world = replace(world, pods=tuple(map(llm_inference_service.labelled, world.pods)))
     return replace(world, children=children, applied=applied)
 
 
 def _elsewhere(world: World) -> str:
-    """Kind of the workload that the object has by the target that is not its own. Its pods must keep their Service."""
-    name = world.spec.name
-    others = {
-        Target.DEPLOYMENT: (SERVICE, name),
-        Target.INFERENCE_SERVICE: ("Deployment", names.child(name)),
-    }
-    part = others.get(world.spec.target)
-    found = world.children.get(part) if part else None
-    return part[0] if part and found is not None and inference_service.is_owned(found, world.spec.uid) else ""
+    """Kind of the workload that the object has by a target that is not its own. Its pods must keep their Service."""
+    name = names.child(world.spec.name)
+    kinds = [one.kind for target, one in TARGETS.items() if target is not world.spec.target]
+    found = ((kind, world.children.get((kind, name))) for kind in kinds)
+    return next(
+        (kind for kind, one in found if one is not None and inference_service.is_owned(one, world.spec.uid)), ""
+    )
 
 
 def _with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Objects:
     found = _READERS[spec.target](spec, objects, now)
-    hidden = {*inference_service.parts(spec.name), ("Deployment", names.child(spec.name))}
+    parts = (*inference_service.parts(spec.name), *llm_inference_service.parts(spec.name))
+    hidden = {*parts, ("Deployment", names.child(spec.name))}
     others = {key: one for key, one in objects.items() if key not in hidden}
     return others if found is None else {**others, ("Deployment", names.child(spec.name)): found}
 
@@ -83,11 +84,10 @@ def refusals(world: World) -> tuple[Condition, ...]:
     if target not in TARGETS:
         known = " or ".join(TARGETS)
         message = f"spec.target {target} is not supported by this release; create the object with target: {known}"
-    elif target is Target.INFERENCE_SERVICE and not world.capabilities.inference_service:
+    elif _missing(world):
         message = (
-            f"spec.target {target} needs KServe, and this cluster does not serve the kinds InferenceService "
-            "(serving.kserve.io/v1beta1) and ServingRuntime (serving.kserve.io/v1alpha1); install KServe or OpenShift "
-            "AI, or create the object with target: Deployment"
+            f"spec.target {target} needs KServe, and this cluster does not serve {_missing(world)}; install KServe or "
+            "OpenShift AI, or create the object with target: Deployment"
         )
     elif world.elsewhere:
         message = (
@@ -99,9 +99,19 @@ def refusals(world: World) -> tuple[Condition, ...]:
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message),)
 
 
-def notices(rollout: Rollout) -> tuple[Notice, ...]:
+def _missing(world: World) -> str:
+    """Kinds that the target needs and the cluster lacks; empty where it has them."""
+    able = world.capabilities
+    if world.spec.target is Target.INFERENCE_SERVICE and not able.inference_service:
+        return "the kinds InferenceService (serving.kserve.io/v1beta1) and ServingRuntime (serving.kserve.io/v1alpha1)"
+    if world.spec.target is Target.LLM_INFERENCE_SERVICE and not able.llm_inference_service:
+        return "the kind LLMInferenceService (serving.kserve.io/v1alpha2), which KServe has from release 0.17 on"
+    return ""
+
+
+def notices(spec: DeploymentSpec, rollout: Rollout) -> tuple[Notice, ...]:
     """What the platform says of pods that are all ready, as where no Route was made for them."""
     if not rollout.platform or not rollout.complete:
         return ()
-    message = f"all pods are ready, but the InferenceService is not: {rollout.platform}"
+    message = f"all pods are ready, but the {target_of(spec).kind} is not: {rollout.platform}"
     return (Notice(Reason.INFERENCE_SERVICE_NOT_READY, message),)

@@ -199,7 +199,7 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     notices = (
         *turn.notices, *engine.notices(choice.named), *unused, *compiling.notices(choice.named, world),
         *pairing.notices, *waiting, *privileges.notices(world), *own_notices,
-        *scaling_notices(world.deployment), *targets.notices(turn.look.rollout),
+        *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(

@@ -11,15 +11,14 @@ Three ways of KServe shape this (pkg/controller/v1beta1/inferenceservice, releas
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import parsed
 from speculative_operator.render.errors import RenderError
+from speculative_operator.render.kserve import as_map, engine_of, escaped, resources, without_name
 
 Manifest = dict[str, Any]
 SERVICE, RUNTIME = "InferenceService", "ServingRuntime"
@@ -49,9 +48,6 @@ CONTAINER_FIELDS = frozenset(
     }
 )
 """Fields of a model that are a container's."""
-GENEROUS = 4
-"""Limits of processors and memory, in multiples of what is requested: KServe fills in one processor and 2 GiB where
-there are none."""
 
 
 class InferenceServiceTarget:
@@ -88,8 +84,8 @@ class InferenceServiceTarget:
         return {key: value for key, value in found.items() if value}
 
     def check(self, template: Mapping[str, Any]) -> None:
-        pod = _map(template.get("spec"))
-        engine = _engine(pod)
+        pod = as_map(template.get("spec"))
+        engine = engine_of(pod)
         if engine is None or not isinstance(engine.get("image"), str):
             raise RenderError(
                 f"spec.template takes away the container {names.CONTAINER}, or its image; an InferenceService is made "
@@ -102,7 +98,7 @@ class InferenceServiceTarget:
                 message = f"{where}.{other} is no field of a pod; in an InferenceService it would say something else"
                 raise RenderError(f"{message}: remove it")
 
-        annotations = _map(_map(template.get("metadata")).get("annotations"))
+        annotations = as_map(as_map(template.get("metadata")).get("annotations"))
         own = {MODE: (RAW, "Standard"), _AUTOSCALER: ("none",)}
         for key in sorted(annotations):
             if key.startswith("serving.kserve.io/") and annotations[key] not in own.get(key, ()):
@@ -116,7 +112,7 @@ class InferenceServiceTarget:
         predecessor was killed in between."""
         metadata, body = workload["metadata"], workload["spec"]
         template = body["template"]
-        engine = _engine(template["spec"]) or {}
+        engine = engine_of(template["spec"]) or {}
         common = {
             "name": spec.name,
             "namespace": spec.namespace,
@@ -139,23 +135,13 @@ class InferenceServiceTarget:
         service = {
             **common,
             "labels": template["metadata"]["labels"],
-            "annotations": _map(template["metadata"].get("annotations")),
+            "annotations": as_map(template["metadata"].get("annotations")),
             "replicas": body.get("replicas"),
             "strategy": body["strategy"],
-            "container": _escaped({**_without_name(engine), "resources": _resources(_map(engine.get("resources")))}),
+            "container": escaped({**without_name(engine), "resources": resources(as_map(engine.get("resources")))}),
             "pod": {**pod, "containers": others} if others else pod,
         }
         return parsed("servingruntime", runtime), parsed("inferenceservice", service)
-
-
-def _engine(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    found = pod.get("containers")
-    containers = found if isinstance(found, list | tuple) else ()
-    return next((one for one in containers if _map(one).get("name") == names.CONTAINER), None)
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:
@@ -172,42 +158,8 @@ def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:
 
 def _of_monitoring(spec: DeploymentSpec, template: Mapping[str, Any]) -> dict[str, str]:
     """By which the platform finds the metrics of pods."""
-    found = _map(template["metadata"].get("annotations"))
+    found = as_map(template["metadata"].get("annotations"))
     port, path = (str(found.get(f"prometheus.io/{name}") or "") for name in ("port", "path"))
     kept = {"prometheus.io/port": port, "prometheus.io/path": path}
     known = {"opendatahub.io/kserve-runtime": "vllm"} if spec.engine.type.value == "vLLM" else {}
     return known | {key: value for key, value in kept.items() if value}
-
-
-def _without_name(container: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in container.items() if key != "name"}
-
-
-def _resources(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Requests and limits of everything that is asked for: webhooks of the platform fill in what they find missing,
-    too little for an engine."""
-    limits, requests = _map(asked.get("limits")), _map(asked.get("requests"))
-    more = {name: _generous(str(requests[name])) for name in ("cpu", "memory") if name in requests}
-    return {"requests": {**limits, **requests}, "limits": {**more, **limits}}
-
-
-def _generous(quantity: str) -> str:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", quantity)
-    return f"{Decimal(found[1]) * GENEROUS:f}{found[2]}" if found else quantity
-
-
-def _escaped(value: Any) -> Any:
-    return _replaced(value, "{{", "{{`{{`}}")
-
-
-def unescaped(value: Any) -> Any:
-    """What KServe makes of what `write` has put into a container."""
-    return _replaced(value, "{{`{{`}}", "{{")
-
-
-def _replaced(value: Any, old: str, new: str) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _replaced(one, old, new) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replaced(one, old, new) for one in value]
-    return value.replace(old, new) if isinstance(value, str) else value

@@ -19,6 +19,8 @@ class Capabilities:
     """The kind PodMonitor (monitoring.coreos.com/v1) is served."""
     inference_service: bool = False
     """The kinds InferenceService and ServingRuntime (serving.kserve.io) are served."""
+    llm_inference_service: bool = False
+    """The kind LLMInferenceService (serving.kserve.io/v1alpha2) is served."""
     monitor_labels: tuple[tuple[str, str], ...] = ()
     """Labels by which Prometheus chooses PodMonitors."""
     monitor_seconds: int = 5

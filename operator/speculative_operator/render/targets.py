@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.render.inference_service import InferenceServiceTarget
+from speculative_operator.render.llm_inference_service import LLMInferenceServiceTarget
 
 Manifest = dict[str, Any]
 
@@ -66,6 +67,7 @@ class DeploymentTarget:
 TARGETS: Mapping[Target, TargetKind] = {
     Target.DEPLOYMENT: DeploymentTarget(),
     Target.INFERENCE_SERVICE: InferenceServiceTarget(),
+    Target.LLM_INFERENCE_SERVICE: LLMInferenceServiceTarget(),
 }
 
 

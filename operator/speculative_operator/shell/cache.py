@@ -8,7 +8,7 @@ Pods of Jobs are kept apart from serving pods: nothing that counts, pokes or obs
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +28,11 @@ Body = Mapping[str, Any]
 _IGNORED = frozenset({"resourceVersion", "managedFields", "generation"})
 _JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
 """Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
+_MAKERS: Mapping[str | None, Callable[[str], str]] = {
+    Target.INFERENCE_SERVICE: names.made_by_kserve,
+    Target.LLM_INFERENCE_SERVICE: names.made_by_kserve_for_llm,
+}
+"""Of targets with another Deployment than the object's own: its name."""
 _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
 
 
@@ -174,8 +179,8 @@ class Cache:
 
     def _serving(self, key: Key) -> tuple[Body, ...]:
         target = ((self._owners.get(key) or {}).get("spec") or {}).get("target")
-        makers = (names.made_by_kserve(key[1]) if target == Target.INFERENCE_SERVICE else names.child(key[1]),)
-        return tuple(pod for pod in self._pods.get(key, {}).values() if is_serving(pod, makers))
+        maker = _MAKERS.get(target, names.child)(key[1])
+        return tuple(pod for pod in self._pods.get(key, {}).values() if is_serving(pod, (maker,)))
 
     def _note_folders(self, home: Key, folders: frozenset[str]) -> None:
         namespace, name = home

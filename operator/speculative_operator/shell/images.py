@@ -11,7 +11,7 @@ from speculative_operator.shell.resources import Resource
 
 NO_IMAGES = (
     "the API server drops image volumes, which oci:// models need (feature gate ImageVolume; off or missing before "
-    "Kubernetes 1.35; or, for an InferenceService, a definition of KServe that lacks volumes[].image): set "
+    "Kubernetes 1.35; or, for KServe, a definition of KServe that lacks volumes[].image): set "
     "spec.weights.cache, so that a Job fetches the models, or enable the feature gate, or upgrade KServe"
 )
 
@@ -27,7 +27,8 @@ async def keeps_images(kube: Kube, resource: Resource, manifest: Mapping[str, An
 
 
 def image_volumes(manifest: Mapping[str, Any]) -> set[str]:
-    """Names of the image volumes of the pods of a Deployment or InferenceService."""
+    """Names of the image volumes of the pods of a Deployment or an object of KServe."""
     spec = manifest.get("spec") or {}
-    pod = spec.get("predictor") or (spec.get("template") or {}).get("spec") or {}
+    template = spec.get("template") or {}
+    pod = spec.get("predictor") or template.get("spec") or template
     return {volume["name"] for volume in pod.get("volumes") or () if volume.get("image")}

@@ -64,7 +64,11 @@ SERVING_RUNTIME = Resource("serving.kserve.io/v1alpha1", "ServingRuntime", "serv
 INFERENCE_SERVICE = Resource(
     "serving.kserve.io/v1beta1", "InferenceService", "inferenceservices", rank=0, optional=True, last=True
 )
-WORKLOADS = frozenset({DEPLOYMENT.kind, INFERENCE_SERVICE.kind})
+LLM_INFERENCE_SERVICE = Resource(
+    "serving.kserve.io/v1alpha2", "LLMInferenceService", "llminferenceservices", rank=0, optional=True, last=True
+)
+"""Not v1alpha1: small definitions of KServe take the whole spec there for one value, which writers cannot share."""
+WORKLOADS = frozenset({DEPLOYMENT.kind, INFERENCE_SERVICE.kind, LLM_INFERENCE_SERVICE.kind})
 """Kinds that say how pods are made: a write of one may replace them."""
 
 CHILDREN: tuple[Resource, ...] = (
@@ -78,6 +82,7 @@ CHILDREN: tuple[Resource, ...] = (
     POD_MONITOR,
     SERVING_RUNTIME,
     INFERENCE_SERVICE,
+    LLM_INFERENCE_SERVICE,
 )
 CHILD_BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in CHILDREN}
 

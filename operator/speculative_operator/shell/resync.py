@@ -20,6 +20,7 @@ from speculative_operator.shell.resources import (
     CHILD_SELECTOR,
     CHILDREN,
     INFERENCE_SERVICE,
+    LLM_INFERENCE_SERVICE,
     OWNER,
     POD,
     POD_MONITOR,
@@ -106,6 +107,7 @@ class Resync:
         return Capabilities(
             pod_monitor=POD_MONITOR in self.optional,
             inference_service={SERVING_RUNTIME, INFERENCE_SERVICE} <= self.optional,
+            llm_inference_service=LLM_INFERENCE_SERVICE in self.optional,
             monitor_labels=tuple(sorted({**self.monitor_labels, **self._settings.monitor_labels}.items())),
             monitor_seconds=self._settings.pod_monitor_seconds,
             assigns_uids=self.assigns_uids,

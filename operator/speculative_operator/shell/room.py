@@ -124,5 +124,5 @@ class Room:
 
 def _is_own(pod: Json, key: Key) -> bool:
     """True for a pod that serves the object: its end may make room."""
-    makers = names.child(key[1]), names.made_by_kserve(key[1])
+    makers = names.child(key[1]), names.made_by_kserve(key[1]), names.made_by_kserve_for_llm(key[1])
     return (pod.get("metadata") or {}).get("namespace") == key[0] and is_serving(pod, makers)

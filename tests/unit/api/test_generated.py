@@ -142,7 +142,8 @@ def permitted(permissions: tuple[rbac.Permission, ...]) -> dict[tuple[str, str],
 def test_operator_may_what_the_shell_does_and_no_more() -> None:
     child = {"get", "list", "watch", "create", "patch", "delete"}
     wanted = {(kind.group, kind.plural): child for kind in resources.CHILDREN}
-    for kind in (resources.CLAIM, resources.SERVING_RUNTIME, resources.INFERENCE_SERVICE):
+    kserve = (resources.SERVING_RUNTIME, resources.INFERENCE_SERVICE, resources.LLM_INFERENCE_SERVICE)
+    for kind in (resources.CLAIM, *kserve):
         wanted[kind.group, kind.plural] = child - {"delete"}
     wanted |= {
         (resources.OWNER.group, resources.OWNER.plural): {"get", "list", "watch"},

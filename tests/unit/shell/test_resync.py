@@ -9,7 +9,14 @@ from speculative_operator.domain import names
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache, Key
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CHILD_BY_KIND, INFERENCE_SERVICE, OWNER, POD, SERVING_RUNTIME
+from speculative_operator.shell.resources import (
+    CHILD_BY_KIND,
+    INFERENCE_SERVICE,
+    LLM_INFERENCE_SERVICE,
+    OWNER,
+    POD,
+    SERVING_RUNTIME,
+)
 from speculative_operator.shell.resync import Resync
 
 SERVICE = CHILD_BY_KIND["Service"]
@@ -79,3 +86,13 @@ async def test_kserve_is_there_only_with_both_of_its_kinds(api: FakeApi, kube: K
         await watch.discover()
         assert watch.capabilities().inference_service is there
         assert set(kinds) <= set(watch.resources())
+
+
+async def test_the_kind_of_large_language_models_is_looked_for_by_itself(api: FakeApi, kube: Kube) -> None:
+    watch, _ = resync(kube)
+    await watch.discover()
+    assert not watch.capabilities().llm_inference_service
+    api.resources = (*api.resources, LLM_INFERENCE_SERVICE)
+    await watch.discover()
+    found = watch.capabilities()
+    assert (found.llm_inference_service, found.inference_service) == (True, False)

@@ -1,0 +1,123 @@
+"""The workload as an LLMInferenceService and KServe's Deployment have it. Used by `targets`.
+
+What others have written stands beside what the operator applied, and is compared with nothing. KServe's Deployment is
+only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.reconcile import inference_service as kserve
+from speculative_operator.reconcile.reading import at, items, mapping, mappings, text
+from speculative_operator.render.kserve import unescaped
+from speculative_operator.render.llm_inference_service import (
+    ALL_AT_ONCE,
+    CONTAINER,
+    EXPOSED,
+    KIND,
+    OF_OBJECT,
+    OF_PODS,
+    PLATFORM,
+    container_as_rendered,
+)
+
+Body = Mapping[str, Any]
+
+
+def parts(name: str) -> tuple[tuple[str, str], ...]:
+    """(kind, name) of what `read` looks at."""
+    return ((KIND, name), ("Deployment", names.made_by_kserve_for_llm(name)))
+
+
+def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: float) -> Body | None:
+    """The workload; None where there is no LLMInferenceService. Where its name is taken by an object of somebody else,
+    that object with no more than its metadata."""
+    service, made = (objects.get(part) for part in parts(spec.name))
+    if service is None:
+        return None
+    metadata = mapping(service, "metadata")
+    if not kserve.is_owned(service, spec.uid):
+        return {"kind": text(service, "kind"), "metadata": metadata}
+    deadline = text(metadata, "annotations", names.ANNOTATION_DEADLINE)
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            **{key: metadata[key] for key in kserve.OF_METADATA if key in metadata},
+            "labels": mapping(metadata, "labels"),
+            "annotations": mapping(metadata, "annotations"),
+            "generation": 1,
+        },
+        "spec": {
+            "replicas": at(service, "spec", "replicas"),
+            "selector": {"matchLabels": names.selector(spec.name)},
+            "strategy": _strategy(mapping(service, "spec", "rolloutStrategy")),
+            "progressDeadlineSeconds": int(deadline) if deadline.isascii() and deadline.isdecimal() else 0,
+            "revisionHistoryLimit": 3,
+            "template": {"metadata": _of_pods(service), "spec": _pod(service)},
+        },
+    }
+    ours = made if made is not None and kserve.is_owned(made, text(metadata, "uid")) else None
+    follows = ours is not None and _follows(workload, ours)
+    return {**workload, "status": kserve.status_of(workload, ours, service, now, follows=follows)}
+
+
+def labelled(pod: Body) -> Body:
+    """A pod with the labels of the workload that KServe gave it as annotations."""
+    annotations = mapping(pod, "metadata", "annotations")
+    more = {key: annotations[key] for key in OF_PODS if key in annotations}
+    metadata = mapping(pod, "metadata")
+    return {**pod, "metadata": {**metadata, "labels": {**mapping(metadata, "labels"), **more}}}
+
+
+def _of_pods(service: Body) -> dict[str, Any]:
+    own, annotations = mapping(service, "metadata"), unescaped(mapping(service, "spec", "annotations"))
+    exposed = {EXPOSED: "exposed"} if at(service, "spec", "router", "route") is not None else {}
+    return {
+        "labels": {
+            **{key: value for key, value in mapping(own, "labels").items() if key in OF_OBJECT},
+            **mapping(service, "spec", "labels"),
+            **{key: value for key, value in annotations.items() if key in OF_PODS},
+            **exposed,
+        },
+        "annotations": {
+            **{key: value for key, value in mapping(own, "annotations").items() if key.startswith(PLATFORM)},
+            **{key: value for key, value in annotations.items() if key not in OF_PODS},
+        },
+    }
+
+
+def _pod(service: Body) -> dict[str, Any]:
+    pod = unescaped(mapping(service, "spec", "template"))
+    containers = [
+        container_as_rendered(one) if text(one, "name") == CONTAINER else one for one in items(pod, "containers")
+    ]
+    return {**pod, "containers": containers}
+
+
+def _strategy(found: Body) -> dict[str, Any]:
+    if not found:
+        return {}
+    return {"type": "Recreate"} if found == ALL_AT_ONCE else {"type": "RollingUpdate", "rollingUpdate": found}
+
+
+def _follows(workload: Body, made: Body) -> bool:
+    """True where the Deployment's template is made of what the LLMInferenceService asks for now."""
+    wanted, found = mapping(workload, "spec", "template"), mapping(made, "spec", "template")
+    engine, asked = (
+        next((one for one in mappings(pod, "spec", "containers") if text(one, "name") == name), {})
+        for pod, name in ((found, CONTAINER), (wanted, names.CONTAINER))
+    )
+    annotations = {
+        **mapping(wanted, "metadata", "annotations"),
+        **{key: value for key, value in mapping(wanted, "metadata", "labels").items() if key in OF_PODS},
+    }
+    return all((engine.get(key) or None) == (asked.get(key) or None) for key in ("image", "command", "args")) and all(
+        text(found, "metadata", "annotations", key) == value
+        for key, value in annotations.items()
+        if not key.startswith(PLATFORM)
+    )

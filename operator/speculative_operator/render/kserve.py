@@ -1,0 +1,63 @@
+"""What both kinds of KServe have in common: how a container is put so that KServe and webhooks of the platform leave it
+as it is. Used by `inference_service` and `llm_inference_service`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from speculative_operator.domain import names
+
+GENEROUS = 4
+"""Limits of processors and memory, in multiples of what is requested: KServe fills in one processor and 2 GiB where
+there are none."""
+
+
+def engine_of(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The container that serves; None where a template took it away."""
+    found = pod.get("containers")
+    containers = found if isinstance(found, list | tuple) else ()
+    return next((one for one in containers if as_map(one).get("name") == names.CONTAINER), None)
+
+
+def as_map(value: Any) -> Mapping[str, Any]:
+    """`value`, or nothing where it is no map."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def without_name(container: Mapping[str, Any]) -> dict[str, Any]:
+    """`container`, which is called otherwise in the pods that KServe makes."""
+    return {key: value for key, value in container.items() if key != "name"}
+
+
+def resources(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Requests and limits of everything that is asked for: webhooks of the platform fill in what they find missing,
+    too little for an engine."""
+    limits, requests = as_map(asked.get("limits")), as_map(asked.get("requests"))
+    more = {name: _generous(str(requests[name])) for name in ("cpu", "memory") if name in requests}
+    return {"requests": {**limits, **requests}, "limits": {**more, **limits}}
+
+
+def _generous(quantity: str) -> str:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", quantity)
+    return f"{Decimal(found[1]) * GENEROUS:f}{found[2]}" if found else quantity
+
+
+def escaped(value: Any) -> Any:
+    """`value` as a Go template that gives it."""
+    return _replaced(value, "{{", "{{`{{`}}")
+
+
+def unescaped(value: Any) -> Any:
+    """What KServe makes of what `escaped` has returned."""
+    return _replaced(value, "{{`{{`}}", "{{")
+
+
+def _replaced(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _replaced(one, old, new) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(one, old, new) for one in value]
+    return value.replace(old, new) if isinstance(value, str) else value

@@ -1,0 +1,158 @@
+"""A workload as KServe's LLMInferenceService, of which KServe makes a Deployment `NAME-kserve`. Used by `targets`.
+
+Four ways of KServe shape this (pkg/controller/v1alpha2/llmisvc, releases 0.17 to 0.20):
+
+- `spec.labels` become labels of the pods **and the selector of the Deployment**, which cannot be changed. So only the
+  labels by which pods are found stand there, and those that change stand among `spec.annotations`, which pods get too.
+- Labels and annotations of the object itself stay there, but for a few prefixes: the place for what only the operator
+  or the dashboard reads.
+- The template is laid over KServe's own, whose command is a shell script: with a command of its own an engine gets its
+  arguments as a list. A probe or hook of another form than KServe's would stand beside it, and make the pod invalid.
+- The whole is read as a Go template, in which `{{` begins an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render.environment import parsed
+from speculative_operator.render.errors import RenderError
+from speculative_operator.render.kserve import as_map, engine_of, escaped, resources
+
+Manifest = dict[str, Any]
+KIND = "LLMInferenceService"
+CONTAINER = "main"
+EXPOSED = "networking.kserve.io/visibility"
+"""Stands in the workload for `spec.router`."""
+QUEUE = "kueue.x-k8s.io/queue-name"
+DASHBOARD = "opendatahub.io/dashboard"
+OF_PODS = (names.LABEL_VARIANT, names.LABEL_PAIR, names.LABEL_VERSION)
+"""Labels of the workload's pods that are annotations of KServe's."""
+OF_OBJECT = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component", DASHBOARD, QUEUE)
+"""Those that stand on the object alone; KServe labels its pods by the first and third of them as it likes."""
+PLATFORM = ("openshift.io/", "opendatahub.io/", "security.opendatahub.io/")
+"""Prefixes of annotations that stand on the object alone."""
+HANDLERS = {"startupProbe": "httpGet", "readinessProbe": "httpGet", "livenessProbe": "httpGet"}
+"""Form of each probe in KServe's template."""
+SLEEP = "/bin/sleep"
+"""KServe's template stops pods by a command; the engine's image has this one."""
+ALL_AT_ONCE: Mapping[str, Any] = {"maxSurge": 0, "maxUnavailable": "100%"}
+"""What Recreate is for a kind that has no such strategy."""
+
+
+class LLMInferenceServiceTarget:
+    """Pods that KServe makes for a large language model."""
+
+    kind = KIND
+    reaches_pods = True
+
+    def url(self, spec: DeploymentSpec) -> str:
+        return f"http://{spec.name}-kserve-workload-svc.{spec.namespace}.svc:{spec.port}"
+
+    def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        told = spec.inference_service
+        found = {DASHBOARD: "true", EXPOSED: "exposed" if told.exposed else "", QUEUE: told.queue}
+        return {key: value for key, value in found.items() if value}
+
+    def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        told = spec.inference_service
+        profile = told.hardware_profile
+        asks = "true" if told.authenticated else "false" if told.anonymous else ""
+        found = {
+            "openshift.io/display-name": told.display_name or spec.name,
+            "openshift.io/description": told.description,
+            "opendatahub.io/model-type": "generative",
+            "security.opendatahub.io/enable-auth": asks,
+            "opendatahub.io/connections": told.connection,
+            "opendatahub.io/hardware-profile-name": profile,
+            "opendatahub.io/hardware-profile-namespace": profile
+            and (told.hardware_profile_namespace or spec.namespace),
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def check(self, template: Mapping[str, Any]) -> None:
+        engine = engine_of(as_map(template.get("spec")))
+        path = f"spec.template.spec.containers[{names.CONTAINER}]"
+        if engine is None or not isinstance(engine.get("image"), str):
+            raise RenderError(f"{path} is taken away, or its image; an {KIND} is made of it: leave it in")
+        if not engine.get("command"):
+            raise RenderError(
+                f"{path} has no command, and KServe would run a script of its own for vLLM; set command to what starts "
+                "the engine in this image"
+            )
+        for field, form in HANDLERS.items():
+            other = sorted({"exec", "grpc", "tcpSocket"} & set(as_map(engine.get(field))))
+            if other:
+                raise RenderError(f"{path}.{field}.{other[0]} would stand beside the {form} of KServe: use {form}")
+        hook = as_map(as_map(engine.get("lifecycle")).get("preStop"))
+        other = sorted(set(hook) - {"exec", "sleep"})
+        if other:
+            raise RenderError(f"{path}.lifecycle.preStop.{other[0]} would stand beside the exec of KServe: use exec")
+        known = {*names.selector(""), *OF_PODS, *OF_OBJECT, EXPOSED}
+        more = sorted(set(as_map(as_map(template.get("metadata")).get("labels"))) - known)
+        if more:
+            raise RenderError(
+                f"spec.template.metadata.labels[{more[0]}]: KServe would select pods by it for ever; write it under "
+                "annotations"
+            )
+
+    def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
+        metadata, body = workload["metadata"], workload["spec"]
+        template = body["template"]
+        labels, annotations = template["metadata"]["labels"], as_map(template["metadata"].get("annotations"))
+        own = {key: value for key, value in annotations.items() if key.startswith(PLATFORM)}
+        values = {
+            "name": spec.name,
+            "namespace": spec.namespace,
+            "owners": metadata["ownerReferences"],
+            "labels": {**metadata["labels"], **{key: labels[key] for key in OF_OBJECT if key in labels}},
+            "annotations": {
+                **own,
+                **metadata["annotations"],
+                names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"]),
+            },
+            "uri": spec.verifier.source.uri,
+            "model": spec.verifier.served_name,
+            "replicas": body.get("replicas"),
+            "strategy": body["strategy"].get("rollingUpdate") or ALL_AT_ONCE,
+            "exposed": EXPOSED in labels,
+            "pod_labels": {key: labels[key] for key in names.selector(spec.name)},
+            "pod_annotations": escaped(
+                {
+                    **{key: labels[key] for key in OF_PODS if key in labels},
+                    **{key: value for key, value in annotations.items() if key not in own},
+                }
+            ),
+            "template": escaped(_template(template["spec"])),
+        }
+        return (parsed("llminferenceservice", values),)
+
+
+def _template(pod: Mapping[str, Any]) -> dict[str, Any]:
+    engine = engine_of(pod)
+    return {**pod, "containers": [_container(one) if one == engine else one for one in pod["containers"]]}
+
+
+def _container(engine: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**engine, "name": CONTAINER, "resources": resources(as_map(engine.get("resources")))}
+    for field, form in HANDLERS.items():
+        asked = as_map(as_map(engine.get(field)).get(form))
+        if asked:
+            # KServe's template asks by HTTPS where its services are to be encrypted.
+            found[field] = {**engine[field], form: {"scheme": "HTTP", **asked}}
+    seconds = as_map(as_map(as_map(engine.get("lifecycle")).get("preStop")).get("sleep")).get("seconds")
+    if seconds is not None:
+        found["lifecycle"] = {**engine["lifecycle"], "preStop": {"exec": {"command": [SLEEP, str(seconds)]}}}
+    return found
+
+
+def container_as_rendered(container: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine's container as the workload has it."""
+    found = {**container, "name": names.CONTAINER}
+    command = as_map(as_map(as_map(container.get("lifecycle")).get("preStop")).get("exec")).get("command")
+    if isinstance(command, list | tuple) and len(command) == 2 and command[0] == SLEEP and str(command[1]).isdecimal():
+        found["lifecycle"] = {**container["lifecycle"], "preStop": {"sleep": {"seconds": int(command[1])}}}
+    return found

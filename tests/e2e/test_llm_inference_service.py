@@ -1,0 +1,102 @@
+"""The loop with `target: LLMInferenceService`: apply, LLMInferenceService, pods that a stand-in for KServe makes, K
+tuned in them; with the rights of the installed roles and nothing more. A second writer plays the platform's webhooks.
+
+KServe's definition is the real one; its controller and the webhooks are tests/kserve_llm.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+from tests import kserve, kserve_llm
+from tests.e2e.conftest import NAMESPACE, Stage, until
+
+from demo import scene
+from demo.load import read_records
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+NAME = "granite-llm"
+MADE = f"{NAME}-kserve"
+
+
+def manifest() -> dict[str, Any]:
+    found = copy.deepcopy(scene.variants()[0].manifest)
+    found["metadata"]["name"] = NAME
+    found["spec"]["speculation"]["numSpeculativeTokens"] = 1  # so far off at light load that it must be changed
+    found["spec"] |= {"target": "LLMInferenceService"}
+    found["spec"]["inferenceService"] = {"hardwareProfile": {"name": "gpu"}, "connection": "registry", "exposed": True}
+    return found
+
+
+@pytest.fixture(scope="module")
+def platform(stage: Stage) -> Iterator[kserve_llm.Controller]:
+    """The object, applied where KServe may not be there yet; then KServe."""
+    if stage.cluster.kubectl("get", kserve_llm.Controller.plural, "-A", check=False).returncode != 0:
+        stage.apply(manifest())
+        until(lambda: stage.condition(NAME, "Ready").get("reason") == "UnsupportedTarget", 30)
+        assert "serving.kserve.io/v1alpha2" in stage.condition(NAME, "Ready")["message"]
+        assert stage.pods(NAME) == []
+        kserve.install(stage.cluster)
+        stage.cluster.kubectl("rollout", "restart", scene.OPERATOR, "-n", scene.OPERATOR_NAMESPACE)
+    stage.cluster.kubectl("label", "node", "--all", "accelerator=h100", "--overwrite")
+    loaded, stop = client.Configuration(), Event()
+    load: Any = config.load_kube_config
+    load(str(stage.cluster.kubeconfig), client_configuration=loaded)
+    with client.ApiClient(loaded) as api:
+        controller = kserve_llm.Controller(api, NAMESPACE)
+        thread = Thread(target=controller.run, args=(stop,), daemon=True)
+        thread.start()
+        stage.apply(manifest())
+        try:
+            yield controller
+        finally:
+            stage.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
+            stop.set()
+            thread.join(10.0)
+
+
+def written(stage: Stage) -> tuple[Any, Any]:
+    """What the operator has written of the object, and how often it was changed by anybody."""
+    body = stage.cluster.kubectl(
+        "get", kserve_llm.Controller.plural, NAME, "-n", NAMESPACE, "-o", "json", "--show-managed-fields"
+    ).stdout
+    metadata = json.loads(body)["metadata"]
+    ours = [one for one in metadata["managedFields"] if one["manager"] == "speculative-operator"]
+    return metadata["generation"], ours
+
+
+def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: kserve_llm.Controller) -> None:
+    scene.wait_ready(stage.cluster, NAME, 120)
+    (pod,) = stage.pods(NAME)
+    assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "llminferenceservice-workload"
+    assert pod["spec"]["nodeSelector"] == {"accelerator": "h100"}, "the webhooks' part reaches the pods"
+    (container,) = pod["spec"]["containers"]
+    assert (container["name"], container["args"][0]) == ("main", "--model=Qwen/Qwen3-8B")
+    before, filled_in = written(stage), platform.filled_in
+
+    out = stage.load(NAME, seconds=75, rate=22, service=f"{MADE}-workload-svc")
+    assert not [record for record in read_records(out) if record["failed"]]
+    status = stage.get("specdep", NAME)["status"]
+    assert status["decisions"], status["speculation"]
+    assert status["url"] == f"http://{MADE}-workload-svc.{NAMESPACE}.svc.cluster.local"
+    assert stage.condition(NAME, "MetricsAvailable")["status"] == "True"
+    (after,) = stage.pods(NAME)
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert after["metadata"]["annotations"]["serving.speculative.dev/table-version"]
+    assert status["engine"]["tableVersionInPods"] >= 2, "the table never came into force"
+    assert written(stage) == before, "K was tuned, and nothing else was written"
+    assert platform.filled_in == filled_in <= 2, "the operator and the webhooks write against each other"
+
+
+def test_what_kserve_made_is_not_the_operators(stage: Stage, platform: kserve_llm.Controller) -> None:
+    for kind, name in (("deployment", MADE), ("service", f"{MADE}-workload-svc")):
+        made = stage.cluster.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json", "--show-managed-fields").stdout
+        assert '"manager": "speculative-operator"' not in made
+    assert stage.get("networkpolicy", NAME) == {} == stage.get("deployment", NAME)

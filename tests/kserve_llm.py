@@ -1,0 +1,177 @@
+"""A stand-in for what KServe and the webhooks of OpenShift AI do with an LLMInferenceService, written after
+pkg/controller/v1alpha2/llmisvc of KServe 0.20; see tests/kserve.py, whose `Controller` this one's is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from tests import kserve
+
+Json = dict[str, Any]
+_KEYS = {
+    "containers": "name", "initContainers": "name", "env": "name", "ports": "containerPort",
+    "volumeMounts": "mountPath", "volumes": "name", "imagePullSecrets": "name",
+}  # fmt: skip
+_PASSED_ON = ("k8s.v1.cni.cncf.io", "kueue.x-k8s.io", "prometheus.io")
+_HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+def template_of_kserve(name: str, tls: bool) -> Json:
+    """What stands in KServe's own template (config-llm-template), in outline."""
+    probe = {"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS" if tls else "HTTP"}, "periodSeconds": 10}
+    main = {
+        "name": "main",
+        "image": "registry.example.com/of-the-platform:1",
+        "command": ["/bin/bash", "-c", 'eval "exec vllm serve /mnt/models ${VLLM_ADDITIONAL_ARGS} $@"', "--"],
+        "ports": [{"containerPort": 8000, "protocol": "TCP"}],
+        "env": [{"name": "HOME", "value": "/home"}, {"name": "HF_HUB_CACHE", "value": "/models"}],
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sleep", "15"]}}},
+        **{one: deepcopy(probe) for one in _PROBES},
+        "volumeMounts": [
+            {"name": "home", "mountPath": "/home"},
+            {"name": "tmp-dir", "mountPath": "/tmp"},
+            {"name": "tls-certs", "mountPath": "/var/run/kserve/tls", "readOnly": True},
+        ],
+    }
+    return {
+        "containers": [main],
+        "terminationGracePeriodSeconds": 60,
+        "volumes": [
+            {"name": "home", "emptyDir": {}},
+            {"name": "tmp-dir", "emptyDir": {}},
+            {"name": "tls-certs", "secret": {"secretName": f"{name}-kserve-self-signed-certs"}},
+        ],
+    }
+
+
+def deployment_of(service: Mapping[str, Any], *, tls: bool = False) -> Json:
+    """The Deployment that KServe makes of an LLMInferenceService."""
+    metadata, spec = service["metadata"], kserve.executed(deepcopy(service["spec"]))
+    name = metadata["name"]
+    assert spec["storageInitializer"] == {"enabled": False}, "KServe would fetch the model a second time"
+    pod = merged(template_of_kserve(name, tls), spec["template"])
+    for container in pod["containers"]:
+        _has_one_handler_each(container)
+    # One map, as in KServe: what is added to the labels of pods is added to the selector.
+    labels = {
+        "app.kubernetes.io/component": "llminferenceservice-workload",
+        "app.kubernetes.io/name": name,
+        "app.kubernetes.io/part-of": "llminferenceservice",
+        "kserve.io/component": "workload",
+        "llm-d.ai/role": "both",
+        **_of_prefix(metadata.get("labels", {})),
+        **spec.get("labels", {}),
+    }
+    annotations = {**_of_prefix(metadata.get("annotations", {})), **spec.get("annotations", {})}
+    body: Json = {
+        "selector": {"matchLabels": dict(labels)},
+        "template": {"metadata": {"labels": dict(labels), "annotations": annotations}, "spec": pod},
+    }
+    if "replicas" in spec:
+        body["replicas"] = spec["replicas"]
+    if "rolloutStrategy" in spec:
+        body["strategy"] = {"type": "RollingUpdate", "rollingUpdate": spec["rolloutStrategy"]}
+    owner = {
+        "apiVersion": service["apiVersion"], "kind": "LLMInferenceService", "name": name, "uid": metadata["uid"],
+        "controller": True, "blockOwnerDeletion": True,
+    }  # fmt: skip
+    meta = {
+        "name": f"{name}-kserve", "namespace": metadata["namespace"], "labels": dict(labels),
+        "ownerReferences": [owner],
+    }  # fmt: skip
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": body}
+
+
+def merged(base: Any, over: Any, field: str = "") -> Any:
+    """`over` laid over `base` as a strategic merge patch."""
+    if isinstance(base, Mapping) and isinstance(over, Mapping):
+        return {**base, **{key: merged(base.get(key), value, key) for key, value in over.items()}}
+    key = _KEYS.get(field)
+    if key is None or not isinstance(base, list):
+        return over
+    named = {one[key]: one for one in base}
+    for one in over:
+        named[one[key]] = merged(named.get(one[key]), one)
+    return list(named.values())
+
+
+def _has_one_handler_each(container: Json) -> None:
+    """As the API server would ask of a Deployment."""
+    handlers = [container.get(one, {}) for one in _PROBES] + [container.get("lifecycle", {}).get("preStop", {})]
+    for one in handlers:
+        assert len(one.keys() & set(_HANDLERS)) <= 1, f"may not specify more than 1 handler type: {one}"
+
+
+def _of_prefix(found: Mapping[str, str]) -> Json:
+    return {key: value for key, value in found.items() if key.startswith(_PASSED_ON)}
+
+
+def status_of(service: Mapping[str, Any], ready: bool) -> Json:
+    """What KServe reports of the LLMInferenceService."""
+    name, namespace = (service["metadata"][key] for key in ("name", "namespace"))
+    truth = "True" if ready else "False"
+    conditions = [
+        {"type": "MainWorkloadReady", "status": truth, "reason": "" if ready else "MinimumReplicasUnavailable"},
+        {"type": "PresetsCombined", "status": "True"},
+        {"type": "Ready", "status": truth},
+    ]
+    url = f"http://{name}-kserve-workload-svc.{namespace}.svc.cluster.local"
+    return {"addresses": [{"url": url}], "conditions": conditions}
+
+
+def admitted(service: Mapping[str, Any]) -> Json:
+    """The LLMInferenceService as the platform's webhooks store it."""
+    found = deepcopy(dict(service))
+    annotations, pod = found["metadata"].setdefault("annotations", {}), found["spec"]["template"]
+    if "opendatahub.io/hardware-profile-name" in annotations:
+        pod["nodeSelector"] = {**pod.get("nodeSelector", {}), "accelerator": "h100"}
+        taint = {"key": "nvidia.com/gpu", "operator": "Exists"}
+        tolerations = pod.setdefault("tolerations", [])
+        tolerations += [] if taint in tolerations else [taint]
+    if "opendatahub.io/connections" in annotations:
+        pulls = pod.setdefault("imagePullSecrets", [])
+        secret = {"name": annotations["opendatahub.io/connections"]}
+        pulls += [] if secret in pulls else [secret]
+    return found
+
+
+def service_of(deployment: Mapping[str, Any]) -> Json:
+    """The Service that KServe makes beside it, which bears the labels of pods."""
+    owner, meta = deployment["metadata"]["ownerReferences"], deployment["metadata"]
+    names = ("app.kubernetes.io/name", "app.kubernetes.io/part-of", "kserve.io/component")
+    selector = {key: meta["labels"][key] for key in names}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": f"{meta['name']}-workload-svc", "namespace": meta["namespace"], "labels": meta["labels"],
+            "ownerReferences": owner,
+        },
+        "spec": {"selector": selector, "ports": [{"name": "http", "port": 8000, "targetPort": 8000}]},
+    }  # fmt: skip
+
+
+def certificates_of(deployment: Mapping[str, Any]) -> Json:
+    """The Secret that KServe makes beside it."""
+    meta = deployment["metadata"]
+    mine = {"name": f"{meta['name']}-self-signed-certs", **{key: meta[key] for key in ("namespace", "ownerReferences")}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": mine, "stringData": {"tls.crt": "x", "tls.key": "x"}}
+
+
+class Controller(kserve.Controller):
+    """The stand-in at work in one namespace."""
+
+    version, plural = "v1alpha2", "llminferenceservices"
+
+    def admitted(self, service: Json) -> Json:
+        return admitted(service)
+
+    def made_of(self, service: Json) -> list[Json]:
+        made = deployment_of(service)
+        return [made, service_of(made), certificates_of(made)]
+
+    def status_of(self, service: Json, ready: bool) -> Json:
+        return status_of(service, ready)
