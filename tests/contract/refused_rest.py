@@ -375,6 +375,28 @@ REST: tuple[Bad, ...] = (
         "set target: InferenceService or LLMInferenceService, or remove inferenceService",
         rule="inference-service-target",
     ),
+    Bad(
+        "route-of-kserve",
+        {"target": "InferenceService", "route": {"gateway": {"name": "public"}}},
+        "spec.route",
+        "InferenceService",
+        "KServe makes the routes of its objects",
+        rule="route-of-kserve",
+    ),
+    Bad(
+        "route-host",
+        {"route": {"gateway": {"name": "public"}, "hostnames": ["https://qwen.example.com"]}},
+        "spec.route.hostnames[0]",
+        "https://qwen.example.com",
+        "write a host, such as qwen.example.com",
+    ),
+    Bad(
+        "route-path",
+        {"route": {"gateway": {"name": "public"}, "path": "/qwen/"}},
+        "spec.route.path",
+        "/qwen/",
+        "without / at its end",
+    ),
     Bad("template-text", {"template": "x"}, "spec.template", "string", "must be of type object", "use an object"),
     Bad(
         "template-label-value",

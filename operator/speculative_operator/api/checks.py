@@ -14,6 +14,7 @@ from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.inference_service import OF_KSERVE
 from speculative_operator.api.pod import EnvVar
+from speculative_operator.api.route import ROUTE_OF_KSERVE
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
 from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import Wire
@@ -304,6 +305,8 @@ def _target(spec: Spec) -> Iterator[Problem]:
     if spec.inference_service is not None and spec.target not in OF_KSERVE:
         remedy = f"target is {spec.target}: set target: {' or '.join(OF_KSERVE)}, or remove inferenceService"
         yield "inferenceService", spec.inference_service.model_dump(exclude_none=True), remedy
+    if spec.route is not None and spec.target in OF_KSERVE:
+        yield "route", spec.route.model_dump(exclude_none=True), f"target is {spec.target}: {ROUTE_OF_KSERVE}"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -13,6 +13,7 @@ from speculative_operator.api.checks import accelerators_needed, check, check_na
 from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.inference_service import InferenceService
+from speculative_operator.api.route import Route
 from speculative_operator.api.scalars import seconds
 from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import Wire
@@ -61,6 +62,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         rollout_window=_window(wanted.rollout.window),
         target=wanted.target,
         inference_service=_inference_service(wanted.inference_service, wanted.target),
+        route=_route(wanted.route) if wanted.route else None,
         template=_plain(wanted.template),
         paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
         adopt=str(annotations.get(names.ANNOTATION_ADOPT) or ""),
@@ -202,6 +204,11 @@ def _inference_service(given: InferenceService | None, target: spec.Target) -> I
         hardware_profile_namespace=(profile.namespace or "") if profile else "",
         queue=given.queue or "",
     )
+
+
+def _route(given: Route) -> spec.Route:
+    gateway = given.gateway
+    return spec.Route(gateway.name, gateway.namespace or "", gateway.listener or "", given.hostnames or (), given.path)
 
 
 def _weights(given: Weights, repin: str) -> spec.Weights:

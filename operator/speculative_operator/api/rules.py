@@ -13,6 +13,7 @@ from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE
 from speculative_operator.api.inference_service import TARGET_RULES, TARGET_STAYS
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
+from speculative_operator.api.route import ROUTE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
 
@@ -282,6 +283,7 @@ _PRODUCT = f"{_VERIFIERS_TP} * self.verifier.pipelineParallelSize * self.verifie
 
 SPEC_RULES = (
     *COMPILE_CACHE_APART,
+    *ROUTE_RULES,
     *TARGET_RULES,
     TARGET_STAYS,
     Rule(

@@ -14,6 +14,7 @@ from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
+from speculative_operator.api.route import Route
 from speculative_operator.api.weights import Weights
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain.spec import (
@@ -307,5 +308,7 @@ class Spec(Wire):
     (docs/openshift-ai.md); LeaderWorkerSet is reported as UnsupportedTarget. It cannot be changed."""
     inference_service: InferenceService | None = None
     """For targets InferenceService and LLMInferenceService: how KServe and OpenShift AI show and admit the model."""
+    route: Route | None = None
+    """A way from a Gateway to the Service, for clients outside of the cluster. Default: none."""
     template: Template | None = None
     """A pod template that the operator merges last into its own, for everything without a field in this object."""

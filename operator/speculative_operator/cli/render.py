@@ -75,7 +75,9 @@ def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outco
     from speculative_operator.reconcile.world import World
     from speculative_operator.render import Capabilities
 
-    able = Capabilities(pod_monitor=pod_monitor, inference_service=True, llm_inference_service=True, job_image=image)
+    able = Capabilities(
+        pod_monitor=pod_monitor, inference_service=True, llm_inference_service=True, http_route=True, job_image=image
+    )
     return tick(World(spec, status={}, children={}, pods=(), capabilities=able), None, None, 0.0)
 
 

@@ -53,6 +53,8 @@ class Reason(StrEnum):
     TABLE_NOT_IN_FORCE = "TableNotInForce"
     UNSUPPORTED_TARGET = "UnsupportedTarget"
     INFERENCE_SERVICE_NOT_READY = "InferenceServiceNotReady"
+    ROUTE_UNSUPPORTED = "RouteUnsupported"
+    ROUTE_NOT_ACCEPTED = "RouteNotAccepted"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
     FORBIDDEN = "Forbidden"
@@ -158,6 +160,8 @@ EXPLANATIONS: dict[Reason, str] = {
     "kinds: the message names them.",
     Reason.INFERENCE_SERVICE_NOT_READY: "All pods are ready, but KServe or OpenShift AI does not report the "
     "InferenceService or LLMInferenceService as ready: the message quotes why.",
+    Reason.ROUTE_UNSUPPORTED: "spec.route is set, but the cluster lacks the kind HTTPRoute; all else works.",
+    Reason.ROUTE_NOT_ACCEPTED: "The Gateway of spec.route does not take the HTTPRoute: the message quotes why.",
     Reason.UNSUPPORTED_SOURCE: "The model cannot be served from this source; the message has the remedy.",
     Reason.NAME_CONFLICT: "An object that this one does not own has the name of a child.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message has verb and resource.",

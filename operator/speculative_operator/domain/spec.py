@@ -345,6 +345,17 @@ class DailyWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """How a Gateway leads requests to the Service. Empty: not told."""
+
+    gateway: str
+    gateway_namespace: str = ""
+    listener: str = ""
+    hostnames: tuple[str, ...] = ()
+    path: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
 class DeploymentSpec:
     """One SpeculativeDeployment. `raw` values that pass through unread (template) stay plain JSON."""
 
@@ -365,6 +376,7 @@ class DeploymentSpec:
     """When the tuner may interrupt serving, where it may at all; None: at any time."""
     target: Target = Target.DEPLOYMENT
     inference_service: InferenceServiceSettings = field(default_factory=InferenceServiceSettings)
+    route: Route | None = None
     template: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
     adopt: str = ""

@@ -25,6 +25,7 @@ _REFUSALS = frozenset(
     {
         Reason.SPEC_INVALID, Reason.RENDER_INVALID, Reason.UNSUPPORTED_BY_ENGINE, Reason.UNSUPPORTED_TARGET,
         Reason.UNSUPPORTED_SOURCE, Reason.NAME_CONFLICT, Reason.FORBIDDEN, Reason.CHANGED_BACK,
+        Reason.ROUTE_UNSUPPORTED,
     }
 )  # fmt: skip
 _HARMLESS = frozenset(

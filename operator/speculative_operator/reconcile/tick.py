@@ -26,6 +26,7 @@ from speculative_operator.reconcile import (
     compiling,
     own_rollouts,
     privileges,
+    route,
     startup,
     tables,
     targets,
@@ -199,7 +200,7 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     notices = (
         *turn.notices, *engine.notices(choice.named), *unused, *compiling.notices(choice.named, world),
         *pairing.notices, *waiting, *privileges.notices(world), *own_notices,
-        *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout),
+        *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(
@@ -331,7 +332,7 @@ def _view(world: World, look: Look, policy: Policy, verdict: Verdict, planned: P
         pods=look.pods,
         in_force=verdict.in_force,
         actuator=policy.knobs.actuator,
-        problems=(*planned.problems, *world.problems),
+        problems=(*planned.problems, *route.problems(world), *world.problems),
         observation=look.observation,
         sight=_sight(look, policy, verdict),
         decision=verdict.decision,

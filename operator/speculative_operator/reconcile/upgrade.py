@@ -45,7 +45,7 @@ NOT_OF_PODS = frozenset(
             for cache in ("weights.cache", "engine.compile_cache")
             for name in ("size", "storage_class", "access_mode")
         ),
-        *("auto_speculator", "target"),
+        *("auto_speculator", "target", "route"),
     }
 )
 """What may be edited without other pods, or makes others by way of the pair, the table or what is prepared."""

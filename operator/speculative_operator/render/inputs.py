@@ -21,6 +21,8 @@ class Capabilities:
     """The kinds InferenceService and ServingRuntime (serving.kserve.io) are served."""
     llm_inference_service: bool = False
     """The kind LLMInferenceService (serving.kserve.io/v1alpha2) is served."""
+    http_route: bool = False
+    """The kind HTTPRoute (gateway.networking.k8s.io/v1) is served."""
     monitor_labels: tuple[tuple[str, str], ...] = ()
     """Labels by which Prometheus chooses PodMonitors."""
     monitor_seconds: int = 5

@@ -43,6 +43,8 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
         children.append(hashed(parsed("poddisruptionbudget", common)))
     if inp.capabilities.pod_monitor:
         children.append(hashed(parsed("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
+    if spec.route is not None and inp.capabilities.http_route:
+        children.append(hashed(parsed("httproute", {**common, **values.route(spec.route)})))
     return tuple(children)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.spec import DeploymentSpec, Route
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
 from speculative_operator.engines.images import mirror_of
 from speculative_operator.render import compiling, labels, podspec, requests
@@ -47,6 +47,18 @@ def scraping(inp: RenderInput, labels: Mapping[str, str]) -> dict[str, Any]:
         "monitor_labels": {**dict(inp.capabilities.monitor_labels), **labels},
         "interval": f"{seconds}s",
         "timeout": f"{seconds - 1}s",
+    }
+
+
+def route(given: Route) -> dict[str, Any]:
+    """Values of the HTTPRoute: the Gateway and the rule without its backend."""
+    told = {"name": given.gateway, "namespace": given.gateway_namespace, "sectionName": given.listener}
+    rewritten = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}
+    return {
+        "gateway": {key: value for key, value in told.items() if value},
+        "hostnames": list(given.hostnames),
+        "path": given.path,
+        "filters": [{"type": "URLRewrite", "urlRewrite": rewritten}] if given.path != "/" else [],
     }
 
 

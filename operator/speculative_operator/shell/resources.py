@@ -64,6 +64,7 @@ SERVING_RUNTIME = Resource("serving.kserve.io/v1alpha1", "ServingRuntime", "serv
 INFERENCE_SERVICE = Resource(
     "serving.kserve.io/v1beta1", "InferenceService", "inferenceservices", rank=0, optional=True, last=True
 )
+HTTP_ROUTE = Resource("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes", optional=True)
 LLM_INFERENCE_SERVICE = Resource(
     "serving.kserve.io/v1alpha2", "LLMInferenceService", "llminferenceservices", rank=0, optional=True, last=True
 )
@@ -83,6 +84,7 @@ CHILDREN: tuple[Resource, ...] = (
     SERVING_RUNTIME,
     INFERENCE_SERVICE,
     LLM_INFERENCE_SERVICE,
+    HTTP_ROUTE,
 )
 CHILD_BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in CHILDREN}
 

@@ -19,6 +19,7 @@ from speculative_operator.shell.monitors import namespace_of, wanted_labels
 from speculative_operator.shell.resources import (
     CHILD_SELECTOR,
     CHILDREN,
+    HTTP_ROUTE,
     INFERENCE_SERVICE,
     LLM_INFERENCE_SERVICE,
     OWNER,
@@ -108,6 +109,7 @@ class Resync:
             pod_monitor=POD_MONITOR in self.optional,
             inference_service={SERVING_RUNTIME, INFERENCE_SERVICE} <= self.optional,
             llm_inference_service=LLM_INFERENCE_SERVICE in self.optional,
+            http_route=HTTP_ROUTE in self.optional,
             monitor_labels=tuple(sorted({**self.monitor_labels, **self._settings.monitor_labels}.items())),
             monitor_seconds=self._settings.pod_monitor_seconds,
             assigns_uids=self.assigns_uids,

@@ -1,0 +1,45 @@
+"""What stands between a Gateway and the Service of `spec.route`. Used by `tick`; `render` makes the HTTPRoute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.domain import names
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.plan import is_ours
+from speculative_operator.reconcile.reading import mappings, text, whole
+from speculative_operator.reconcile.world import World
+
+KIND = "HTTPRoute"
+_ASKED = ("Accepted", "ResolvedRefs")
+_LONGEST = 400
+"""characters of what a Gateway says."""
+
+
+def problems(world: World) -> tuple[Condition, ...]:
+    """Why there is no route where one is asked for; all else goes on."""
+    if world.spec.route is None or world.capabilities.http_route:
+        return ()
+    message = (
+        "spec.route is set, but this cluster does not serve the kind HTTPRoute (gateway.networking.k8s.io/v1); install "
+        "the Gateway API with a Gateway, or remove spec.route. The model is served without"
+    )
+    return (Condition(ConditionType.READY, Truth.FALSE, Reason.ROUTE_UNSUPPORTED, message),)
+
+
+def notices(world: World) -> Iterator[Notice]:
+    """Why the Gateway does not take the route as it is now."""
+    found = world.children.get((KIND, names.child(world.spec.name)))
+    if world.spec.route is None or found is None or not is_ours(world, found):
+        return
+    generation = whole(found, "metadata", "generation")
+    for parent in mappings(found, "status", "parents"):
+        for one in mappings(parent, "conditions"):
+            refused = text(one, "type") in _ASKED and text(one, "status") == "False"
+            if refused and whole(one, "observedGeneration") in (0, generation):
+                said = f"{text(one, 'reason')}: {text(one, 'message')}"[:_LONGEST]
+                message = f"Gateway {world.spec.route.gateway} does not take HTTPRoute {world.spec.name}: {said}"
+                yield Notice(Reason.ROUTE_NOT_ACCEPTED, message)
+                return

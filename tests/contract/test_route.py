@@ -1,0 +1,40 @@
+"""`spec.route` against the Gateway API's own definition on a real API server: the HTTPRoute is stored as written,
+so that nothing differs at rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests import gateway
+from tests.contract.conftest import ROOT
+from tests.golden.case import whole
+
+from devcluster import Cluster
+from speculative_operator.reconcile.drift import first_difference
+
+pytestmark = pytest.mark.cluster
+
+GOLDEN = ROOT / "tests" / "golden" / "inputs" / "route.yaml"
+
+
+@pytest.fixture(scope="module")
+def served(bare_cluster: Cluster, installed: dict[str, Any]) -> Cluster:
+    gateway.install(bare_cluster)
+    bare_cluster.kubectl("create", "namespace", "models", check=False)
+    return bare_cluster
+
+
+@pytest.mark.parametrize("route", [{}, {"path": "/", "hostnames": None}, {"gateway": {"name": "other"}}])
+def test_a_route_is_stored_as_it_is_written(served: Cluster, route: dict[str, Any]) -> None:
+    case = whole(GOLDEN)
+    spec = {**case.body["spec"]["route"], **route}
+    case.body["spec"]["route"] = {key: value for key, value in spec.items() if value is not None}
+    (made,) = [one for one in case.children() if one["kind"] == "HTTPRoute"]
+    found = served.kubectl(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-",
+        input=json.dumps({**made, "metadata": {**made["metadata"], "ownerReferences": []}}),
+    ).stdout  # fmt: skip
+    stored = json.loads(found)
+    assert first_difference({"spec": made["spec"]}, stored) == ""
