@@ -13,8 +13,10 @@ from typing import Any
 from speculative_operator.domain import names
 
 CHILD_VERBS = ("get", "list", "watch", "create", "patch", "delete")
-SHARED_VERBS = ("get", "list", "watch", "create", "patch")
-SEE = ("get", "list", "watch")
+LASTING_VERBS = ("get", "list", "watch", "create", "patch")
+"""Of children that go with their object alone, by the garbage collector."""
+FOLLOW = ("list", "watch")
+SEE = ("get", *FOLLOW)
 EVENT_GROUP = "events.k8s.io"
 CHANGE = ("create", "update", "patch", "delete", "deletecollection")
 
@@ -37,7 +39,7 @@ class Permission:
 
 
 OPERATOR: tuple[Permission, ...] = (
-    Permission(names.GROUP, names.PLURAL, SEE, "what to serve"),
+    Permission(names.GROUP, names.PLURAL, FOLLOW, "what to serve"),
     Permission(names.GROUP, f"{names.PLURAL}/status", ("patch",), "conditions, figures and decisions"),
     Permission(
         names.GROUP,
@@ -45,20 +47,21 @@ OPERATOR: tuple[Permission, ...] = (
         ("update",),
         "children that block their owner's deletion (asked for where OwnerReferencesPermissionEnforcement is on)",
     ),
-    Permission("apps", "deployments", CHILD_VERBS, "the serving pods"),
-    Permission("", "services", CHILD_VERBS, "the address of the model"),
+    Permission("apps", "deployments", LASTING_VERBS, "the serving pods"),
+    Permission("", "services", LASTING_VERBS, "the address of the model"),
     Permission("", "configmaps", CHILD_VERBS, "the table of K, and the scheduler that re-reads it"),
-    Permission("networking.k8s.io", "networkpolicies", CHILD_VERBS, "who reaches the serving pods"),
+    Permission("networking.k8s.io", "networkpolicies", LASTING_VERBS, "who reaches the serving pods"),
     Permission("policy", "poddisruptionbudgets", CHILD_VERBS, "drains leave replicas standing"),
-    Permission("monitoring.coreos.com", "podmonitors", CHILD_VERBS, "scraping, where prometheus-operator runs"),
-    Permission("serving.kserve.io", "servingruntimes", SHARED_VERBS, "target InferenceService, where KServe runs"),
-    Permission("serving.kserve.io", "inferenceservices", SHARED_VERBS, "the same; what KServe makes is only read"),
-    Permission("serving.kserve.io", "llminferenceservices", SHARED_VERBS, "the same for target LLMInferenceService"),
+    Permission("monitoring.coreos.com", "podmonitors", LASTING_VERBS, "scraping, where prometheus-operator runs"),
+    Permission("serving.kserve.io", "servingruntimes", LASTING_VERBS, "target InferenceService, where KServe runs"),
+    Permission("serving.kserve.io", "inferenceservices", LASTING_VERBS, "the same; what KServe makes is only read"),
+    Permission("serving.kserve.io", "llminferenceservices", LASTING_VERBS, "the same for target LLMInferenceService"),
+    Permission("gateway.networking.k8s.io", "httproutes", CHILD_VERBS, "spec.route, where the Gateway API is"),
     Permission("batch", "jobs", CHILD_VERBS, "reading and fetching models"),
     Permission(
-        "", "persistentvolumeclaims", SHARED_VERBS, "caches of weights; never deleted: others may have what is in them"
+        "", "persistentvolumeclaims", LASTING_VERBS, "caches of weights; never deleted: others may have what is in them"
     ),
-    Permission("", "pods", (*SEE, "patch"), "readiness; an annotation that brings a changed table to the pod at once"),
+    Permission("", "pods", (*FOLLOW, "patch"), "readiness; an annotation that brings a changed table at once"),
     Permission("", "pods/log", ("get",), "how far a download is: the last line of its Job's pod; works without"),
     Permission(EVENT_GROUP, "events", ("create",), "what was decided and why"),
 )

@@ -22,7 +22,9 @@ from speculative_operator.reconcile.tables import configs_of, parse_json
 from speculative_operator.reconcile.world import World
 
 KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor"})
-"""Kinds that may be deleted when they are no longer wanted. Whatever else carries our label is left alone."""
+"""Kinds that tell an object that was served before from a new one."""
+DELETED = frozenset({"ConfigMap", "PodDisruptionBudget", "HTTPRoute"})
+"""Kinds that an edit makes needless; they are deleted then. The operator may delete no other but Jobs."""
 
 _AGAIN = "-again"
 _HASHES = names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE, names.ANNOTATION_SIZED_FOR
@@ -169,7 +171,7 @@ def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[Delete
     needed = {config for one in bearers for config in configs_of(one).values()}
     for (kind, name), child in sorted(world.children.items()):
         uid = text(child, "metadata", "uid")
-        if (kind, name) in wanted or kind not in KINDS or not uid or not world.owns(child):
+        if (kind, name) in wanted or kind not in DELETED or not uid or not world.owns(child):
             continue
         if text(child, "metadata", "deletionTimestamp") or (kind == "ConfigMap" and (not settled or name in needed)):
             continue

@@ -8,7 +8,6 @@ from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.plan import is_ours
 from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.world import World
 
@@ -32,7 +31,7 @@ def problems(world: World) -> tuple[Condition, ...]:
 def notices(world: World) -> Iterator[Notice]:
     """Why the Gateway does not take the route as it is now."""
     found = world.children.get((KIND, names.child(world.spec.name)))
-    if world.spec.route is None or found is None or not is_ours(world, found):
+    if world.spec.route is None or found is None or not world.owns(found):
         return
     generation = whole(found, "metadata", "generation")
     for parent in mappings(found, "status", "parents"):

@@ -22,6 +22,7 @@ from speculative_operator.api.v1alpha1 import Spec
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.vllm.user_arguments import FLAGS
+from speculative_operator.reconcile.plan import DELETED
 from speculative_operator.settings import PREFIX, Settings
 from speculative_operator.shell import resources
 
@@ -140,16 +141,16 @@ def permitted(permissions: tuple[rbac.Permission, ...]) -> dict[tuple[str, str],
 
 
 def test_operator_may_what_the_shell_does_and_no_more() -> None:
-    child = {"get", "list", "watch", "create", "patch", "delete"}
-    wanted = {(kind.group, kind.plural): child for kind in resources.CHILDREN}
-    kserve = (resources.SERVING_RUNTIME, resources.INFERENCE_SERVICE, resources.LLM_INFERENCE_SERVICE)
-    for kind in (resources.CLAIM, *kserve):
-        wanted[kind.group, kind.plural] = child - {"delete"}
+    lasting = {"get", "list", "watch", "create", "patch"}
+    wanted = {
+        (kind.group, kind.plural): lasting | ({"delete"} if kind.kind in {*DELETED, "Job"} else set())
+        for kind in resources.CHILDREN
+    }
     wanted |= {
-        (resources.OWNER.group, resources.OWNER.plural): {"get", "list", "watch"},
+        (resources.OWNER.group, resources.OWNER.plural): {"list", "watch"},
         (resources.OWNER.group, f"{resources.OWNER.plural}/status"): {"patch"},
         (resources.OWNER.group, f"{resources.OWNER.plural}/finalizers"): {"update"},
-        (resources.POD.group, resources.POD.plural): {"get", "list", "watch", "patch"},
+        (resources.POD.group, resources.POD.plural): {"list", "watch", "patch"},
         (resources.POD.group, f"{resources.POD.plural}/log"): {"get"},
         (resources.EVENT.group, resources.EVENT.plural): {"create"},
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
-from speculative_operator.domain.actions import DeleteChild
+from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.spec import Route
 from speculative_operator.render import Capabilities
 
@@ -17,7 +17,8 @@ KEY = ("HTTPRoute", SPEC.name)
 
 
 def served(**settings: Any) -> Cluster:
-    cluster = Cluster(**{"spec": ROUTED, "capabilities": OFFERED, **settings})
+    settings = {"spec": ROUTED, "capabilities": OFFERED, **settings}
+    cluster = Cluster(**settings)
     cluster.settle()
     return cluster
 
@@ -45,6 +46,7 @@ def test_nothing_but_the_route_follows_an_edit_of_it_and_it_goes_with_the_field(
     templates = cluster.templates
     cluster.spec = replace(ROUTED, generation=2, route=Route("public"))
     (action,) = cluster.tick().actions
+    assert isinstance(action, ApplyChild)
     assert action.manifest["kind"] == "HTTPRoute"
     assert "hostnames" not in action.manifest["spec"]
     assert "filters" not in action.manifest["spec"]["rules"][0]
