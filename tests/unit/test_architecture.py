@@ -61,7 +61,7 @@ ONLY_IN = {
 WINGS = {
     "observed": {
         "reading", "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
-        "inference_service", "llm_inference_service", "targets",
+        "inference_service", "llm_inference_service", "route", "targets",
     },
     "pair": {
         "records", "effective", "revisions", "running", "verdicts", "jobs", "arrival", "stages", "choices", "pairing",

@@ -19,6 +19,7 @@ from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names, spec
 from speculative_operator.domain.inference_service import InferenceServiceSettings
+from speculative_operator.domain.route import Route as RouteTold
 from speculative_operator.domain.table import KTable
 
 __all__ = ["SpecError", "to_domain"]
@@ -206,9 +207,9 @@ def _inference_service(given: InferenceService | None, target: spec.Target) -> I
     )
 
 
-def _route(given: Route) -> spec.Route:
+def _route(given: Route) -> RouteTold:
     gateway = given.gateway
-    return spec.Route(gateway.name, gateway.namespace or "", gateway.listener or "", given.hostnames or (), given.path)
+    return RouteTold(gateway.name, gateway.namespace or "", gateway.listener or "", given.hostnames or (), given.path)
 
 
 def _weights(given: Weights, repin: str) -> spec.Weights:

@@ -9,6 +9,7 @@ from typing import Any
 
 from speculative_operator.domain.inference_service import InferenceServiceSettings
 from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
+from speculative_operator.domain.route import Route
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor, vendor_of
 
@@ -342,17 +343,6 @@ class DailyWindow:
         if self.begin < self.end:
             return self.begin <= minute < self.end
         return minute >= self.begin or minute < self.end
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How a Gateway leads requests to the Service. Empty: not told."""
-
-    gateway: str
-    gateway_namespace: str = ""
-    listener: str = ""
-    hostnames: tuple[str, ...] = ()
-    path: str = "/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from tests.unit.reconcile.scripted import HARD, Tuner, in_force
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, restart, settled, template
 
 from speculative_operator.domain import names
+from speculative_operator.domain.route import Route
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     AcceleratorRequest,
@@ -34,7 +35,6 @@ from speculative_operator.domain.spec import (
     OffPolicy,
     PerRequest,
     RolloutStrategy,
-    Route,
     Scheme,
     Speculation,
     Speculator,

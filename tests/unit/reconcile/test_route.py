@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.actions import ApplyChild, DeleteChild
-from speculative_operator.domain.spec import Route
+from speculative_operator.domain.route import Route
 from speculative_operator.render import Capabilities
 
 ROUTED = replace(SPEC, route=Route("public", "gateways", hostnames=("models.example.com",), path="/qwen"))
