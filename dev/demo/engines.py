@@ -63,7 +63,7 @@ REFUSED = (
             "accelerator": {"resource": "amd.com/gpu", "product": "MI300X"},
         },
     ),
-    Ask("suffix-on-old-vllm", {"engine": {"version": "0.11.0"}, "speculator": {"method": "suffix"}}),
+    Ask("oldest-vllm", {"engine": {"version": "0.10.2"}, "speculator": {"method": "ngram"}}),
     Ask("rising-on-trt", {
         "engine": {"type": "TensorRTLLM"},
         "speculator": _HEAD,
