@@ -6,6 +6,7 @@ the operator itself writes passes it in every other test here that installs the 
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests import kserve
+from tests import kserve, lws
 from tests.cluster.test_install import ACCOUNT, CHART, IMAGE, INSTALL, NAMESPACE
 
 from devcluster import Cluster
@@ -323,6 +324,26 @@ def test_a_platform_may_say_where_pods_of_kserve_run(kserved: Cluster) -> None:
     ):
         done = writes(kserved, allowed)
         assert done.returncode == 0, done.stderr
+
+
+def test_pods_of_a_group_are_held_to_the_same_privileges(guarded: Cluster) -> None:
+    lws.install(guarded)
+    (rendered,) = (
+        one
+        for one in yaml.safe_load_all((GOLDEN / "leader-worker-set.yaml").read_text())
+        if one["kind"] == "LeaderWorkerSet"
+    )
+    rendered["metadata"] |= {"namespace": "default", "ownerReferences": [OWNER]}
+    done = writes(guarded, rendered)
+    assert done.returncode == 0, done.stderr
+    for part in ("leaderTemplate", "workerTemplate"):
+        for what in ({"hostNetwork": True}, NODE, {"containers": [{**ENGINE, **ROOT}]}):
+            more = copy.deepcopy(rendered)
+            more["spec"]["leaderWorkerTemplate"][part]["spec"] |= what
+            answer = writes(guarded, more)
+            assert answer.returncode != 0, (part, what)
+            assert "templatePrivileges" in answer.stderr
+    guarded.kubectl("delete", "crd", lws.definition()["metadata"]["name"])
 
 
 def test_values_narrow_and_widen_it(guarded: Cluster) -> None:

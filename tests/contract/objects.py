@@ -214,6 +214,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "rollout-capacity": {"rollout.tuning": "KeepCapacity"},
     "target": {"target": "InferenceService"},
     "target-llm": {"target": "LLMInferenceService", "inferenceService": {"authenticated": False}},
+    "target-several-nodes": {"target": "LeaderWorkerSet", "nodes": 2, "verifier.tensorParallelSize": 16},
+    "target-stages-on-nodes": {
+        "target": "LeaderWorkerSet",
+        "nodes": 2,
+        "verifier.pipelineParallelSize": 2,
+        "speculation.mode": "Off",
+    },
     "target-settings": {
         "target": "InferenceService",
         "inferenceService": {

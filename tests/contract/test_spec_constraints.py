@@ -76,7 +76,7 @@ def test_kubectl_refuses_unknown_fields_unasked(bare_cluster: Cluster, installed
 
 def test_every_rule_has_a_refused_object() -> None:
     named = {bad.rule for bad in BAD} - {""}
-    assert {rule.id for rule in ALL_RULES} - {"name-form", "target-stays"} == named
+    assert {rule.id for rule in ALL_RULES} - {"name-form", "group-name", "target-stays"} == named
     assert len(BAD) >= 40
 
 
@@ -88,6 +88,14 @@ def test_the_target_stays(server: Server) -> None:
     assert refused.value.status == 422
     assert "target is InferenceService but was Deployment, and pods" in str(refused.value.body)
     assert "create a second object with this target" in str(refused.value.body)
+
+
+def test_a_name_that_pods_of_several_nodes_cannot_carry_is_refused(server: Server) -> None:
+    spread = {"target": "LeaderWorkerSet", "nodes": 2, "verifier.tensorParallelSize": 2}
+    server.create(specdep(spread, name="g" * 41))
+    said = server.refusal(specdep(spread, name="g" * 42))["message"]
+    assert "use at most 41 characters" in said
+    server.create(specdep(name="g" * 42))
 
 
 def test_fills_in_defaults(server: Server) -> None:

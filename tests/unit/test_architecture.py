@@ -61,14 +61,14 @@ ONLY_IN = {
 WINGS = {
     "observed": {
         "reading", "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
-        "inference_service", "llm_inference_service", "route", "targets",
+        "inference_service", "leader_worker_set", "llm_inference_service", "route", "targets",
     },
     "pair": {
         "records", "effective", "revisions", "running", "verdicts", "jobs", "arrival", "stages", "choices", "pairing",
         "picked", "picking",
     },
     "table": {"tables", "caps", "found", "truth", "own_rollouts", "deciding"},
-    "children": {"strategy", "compiling", "drift", "desired", "plan", "upgrade", "privileges"},
+    "children": {"strategy", "compiling", "drift", "desired", "plan", "groups", "upgrade", "privileges"},
     "report": {
         "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",
     },

@@ -39,6 +39,8 @@ class Program:
     """How K is chosen; None: by the schedule in `engine`, which may be none."""
     options: Mapping[str, int] = field(default_factory=dict)
     """What only the dialect's own ledger needs to know."""
+    headless: bool = False
+    """A worker of another node's engine, which serves nothing itself."""
 
 
 @dataclass(frozen=True, slots=True)

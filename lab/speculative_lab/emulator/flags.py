@@ -61,6 +61,7 @@ SPECULATIVE_METHODS = (
 EFFECTIVE = (
     Flag(("--host",)),
     Flag(("--port",), Kind.INT, 8000),
+    Flag(("--headless",), Kind.SWITCH),
     Flag(("--api-key",), Kind.TEXTS),
     Flag(("--served-model-name",), Kind.TEXTS),
     Flag(("--revision",)),
@@ -115,7 +116,7 @@ INERT = (
         " --scheduling-policy --prefix-caching-hash-algo --mamba-cache-dtype"
         " --otlp-traces-endpoint --show-hidden-metrics-for-version --uvicorn-log-level --log-config-file --root-path"
         " --ssl-keyfile --ssl-certfile --ssl-ca-certs --allowed-local-media-path --attention-backend --moe-backend"
-        " --kv-offloading-backend --all2all-backend --middleware",
+        " --kv-offloading-backend --all2all-backend --middleware --master-addr",
     ),
     *flags_of(
         Kind.INT,

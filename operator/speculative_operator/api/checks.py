@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.inference_service import OF_KSERVE
+from speculative_operator.api.leader_worker_set import GROUP_NAME_LIMIT
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.route import ROUTE_OF_KSERVE
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
 from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Tuning
+from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Target, Tuning
 
 Problem = tuple[str, object, str]
 Check = Callable[[Spec], Iterator[Problem]]
@@ -30,6 +31,13 @@ def check_name(name: str) -> None:
     if len(name) > rules.NAME_LIMIT or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
         remedy = f"use at most {rules.NAME_LIMIT} lower-case letters, digits and -, beginning with a letter"
         raise SpecError("metadata.name", name, f"{remedy}, because Services carry the name")
+
+
+def check_group_name(name: str, target: Target) -> None:
+    """Raises SpecError for a name that the pods of several nodes cannot carry."""
+    if target is Target.LEADER_WORKER_SET and len(name) > GROUP_NAME_LIMIT:
+        remedy = f"use at most {GROUP_NAME_LIMIT} characters with target {target}: labels of the pods carry the name"
+        raise SpecError("metadata.name", name, remedy)
 
 
 def check(spec: Spec) -> None:
@@ -309,8 +317,25 @@ def _target(spec: Spec) -> Iterator[Problem]:
         yield "route", spec.route.model_dump(exclude_none=True), f"target is {spec.target}: {ROUTE_OF_KSERVE}"
 
 
+def _nodes(spec: Spec) -> Iterator[Problem]:
+    grouped, verifier = spec.target is Target.LEADER_WORKER_SET, spec.verifier
+    if spec.nodes is not None and not grouped:
+        yield "nodes", spec.nodes, f"target is {spec.target}: set target: {Target.LEADER_WORKER_SET}, or remove nodes"
+    elif spec.nodes is None and grouped:
+        yield "nodes", None, f"target is {spec.target}: set nodes to the number of nodes of one replica"
+    elif spec.nodes is not None:
+        ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size
+        if ranks % spec.nodes:
+            product = "the product of the verifier's tensorParallelSize and pipelineParallelSize"
+            yield "nodes", spec.nodes, f"write a number that divides {ranks}, {product}"
+    if grouped and verifier.data_parallel_size > 1:
+        remedy = f"target is {spec.target}: remove it, and raise replicas instead"
+        yield "verifier.dataParallelSize", verifier.data_parallel_size, remedy
+
+
 CHECKS: tuple[Check, ...] = (
     _target,
+    _nodes,
     _auto,
     _revisions,
     _drafting_weights,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from speculative_operator.api import v1alpha1 as wire
-from speculative_operator.api.checks import accelerators_needed, check, check_name
+from speculative_operator.api.checks import accelerators_needed, check, check_group_name, check_name
 from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.inference_service import InferenceService
@@ -44,6 +44,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         wanted = wire.Spec.model_validate(body.get("spec"))
     except ValidationError as error:
         raise _explained(error.errors(include_url=False)[0]) from None
+    check_group_name(name, wanted.target)
     check(wanted)
     annotations = metadata.get("annotations") or {}
     return spec.DeploymentSpec(
@@ -62,6 +63,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         rollout_tuning=wanted.rollout.tuning or spec.Tuning.KEEP_CAPACITY,
         rollout_window=_window(wanted.rollout.window),
         target=wanted.target,
+        nodes=wanted.nodes or 1,
         inference_service=_inference_service(wanted.inference_service, wanted.target),
         route=_route(wanted.route) if wanted.route else None,
         template=_plain(wanted.template),

@@ -11,6 +11,7 @@ from speculative_operator.api.auto_rules import AUTO_RULES
 from speculative_operator.api.cache_rules import CACHE_RULES
 from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.inference_service import TARGET_RULES, TARGET_STAYS
+from speculative_operator.api.leader_worker_set import GROUP_ROOT_RULES, GROUP_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.route import ROUTE_RULES
@@ -76,6 +77,7 @@ ROOT_RULES = (
         f"{NAME_LIMIT} lower-case letters, digits and -, beginning with a letter, because Services carry the name",
         "metadata.name",
     ),
+    *GROUP_ROOT_RULES,
 )
 
 
@@ -286,6 +288,7 @@ SPEC_RULES = (
     *ROUTE_RULES,
     *TARGET_RULES,
     TARGET_STAYS,
+    *GROUP_RULES,
     Rule(
         "static-needs-k",
         "self.speculation.mode != 'Static' || !has(self.speculator) || has(self.speculation.numSpeculativeTokens) || "

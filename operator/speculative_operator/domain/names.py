@@ -36,8 +36,8 @@ ANNOTATION_TABLE = f"{GROUP}/table"
 """On the Deployment (the object, never the template) where the table is part of the pod template: which one that is;
 and where the tuner has pods run without a drafter: which one waits."""
 ANNOTATION_DEADLINE = f"{GROUP}/progress-deadline"
-"""On the ServingRuntime or LLMInferenceService: seconds that pods may take to become ready; KServe's Deployment has no
-such field."""
+"""On the ServingRuntime, LLMInferenceService or LeaderWorkerSet: seconds that pods may take to become ready, where no
+field tells."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
 
@@ -105,6 +105,12 @@ def made_by_kserve(name: str) -> str:
 def made_by_kserve_for_llm(name: str) -> str:
     """Name of the Deployment that KServe makes for the LLMInferenceService `name`."""
     return f"{name}-kserve"
+
+
+def group(name: str) -> str:
+    """Name of the LeaderWorkerSet of the object `name`: its controller makes a headless Service of the same name, which
+    must not be the one that clients use."""
+    return child(name, "group")
 
 
 def selector(name: str) -> dict[str, str]:

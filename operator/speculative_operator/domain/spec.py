@@ -340,9 +340,8 @@ class DailyWindow:
     def holds(self, now: float) -> bool:
         """True within it; `now` in unix seconds."""
         minute = int(now // 60) % 1440
-        if self.begin < self.end:
-            return self.begin <= minute < self.end
-        return minute >= self.begin or minute < self.end
+        begun, not_ended = self.begin <= minute, minute < self.end
+        return begun and not_ended if self.begin < self.end else begun or not_ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +364,8 @@ class DeploymentSpec:
     rollout_window: DailyWindow | None = None
     """When the tuner may interrupt serving, where it may at all; None: at any time."""
     target: Target = Target.DEPLOYMENT
+    nodes: int = 1
+    """Pods of one replica, which share its accelerators evenly."""
     inference_service: InferenceServiceSettings = field(default_factory=InferenceServiceSettings)
     route: Route | None = None
     template: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Whether one more pod fits on a node beside all that run, as the scheduler would see it. Asked by `shell.room`.
+"""How many more pods fit on a node beside all that run, as the scheduler would see it. Asked by `shell.room`.
 
 Only what is certain counts as room: a resource that no figure is readable of, a pod that waits and could take the same
 place, a constraint that cannot be judged from the template alone. A doubt costs a proposal in place of a rollout.
@@ -119,6 +119,24 @@ def fits(
         return False
     first = _sum(one for one in asked if one is not None and _within(one, left))
     return _within(_sum((need.amounts, first)), left)
+
+
+def places(
+    need: Need,
+    node: Mapping[str, Any],
+    pods: Iterable[Mapping[str, Any]],
+    waiting: Iterable[Mapping[str, Any]],
+    wanted: int,
+) -> int:
+    """How many more the node has room for, up to `wanted`; otherwise like `fits`."""
+    pods, waiting, found = tuple(pods), tuple(waiting), 0
+    while found < wanted and fits(_times(need, found + 1), node, pods, waiting):
+        found += 1
+    return found
+
+
+def _times(need: Need, count: int) -> Need:
+    return Need({name: amount * count for name, amount in need.amounts.items()}, need.pod)
 
 
 def most(node: Mapping[str, Any], need: Need) -> Decimal:

@@ -13,16 +13,18 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile import inference_service, llm_inference_service
+from speculative_operator.reconcile import inference_service, leader_worker_set, llm_inference_service
 from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.world import World
+from speculative_operator.render.leader_worker_set import SET
 from speculative_operator.render.targets import TARGETS, target_of
 
 Objects = Mapping[tuple[str, str], Mapping[str, Any]]
 _READERS: Mapping[Target, Callable[[DeploymentSpec, Objects, float], Mapping[str, Any] | None]] = {
     Target.INFERENCE_SERVICE: inference_service.read,
     Target.LLM_INFERENCE_SERVICE: llm_inference_service.read,
+    Target.LEADER_WORKER_SET: leader_worker_set.read,
 }
 """Of targets whose workload is no object itself."""
 
@@ -40,12 +42,15 @@ def with_workload(world: World, now: float) -> World:
 
 def _elsewhere(world: World) -> str:
     """Kind of the workload that the object has by a target that is not its own. Its pods must keep their Service."""
-    name = names.child(world.spec.name)
     kinds = [one.kind for target, one in TARGETS.items() if target is not world.spec.target]
-    found = ((kind, world.children.get((kind, name))) for kind in kinds)
+    found = ((kind, world.children.get((kind, _workload_name(world.spec.name, kind)))) for kind in kinds)
     return next(
         (kind for kind, one in found if one is not None and inference_service.is_owned(one, world.spec.uid)), ""
     )
+
+
+def _workload_name(name: str, kind: str) -> str:
+    return names.group(name) if kind == SET else names.child(name)
 
 
 def _with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Objects:
@@ -89,13 +94,18 @@ def refusals(world: World) -> tuple[Condition, ...]:
             f"spec.target {target} needs KServe, and this cluster does not serve {_missing(world)}; install KServe or "
             "OpenShift AI, or create the object with target: Deployment"
         )
+    elif target is Target.LEADER_WORKER_SET and not world.capabilities.leader_worker_set:
+        message = (
+            f"spec.target {target} needs LWS, and this cluster does not serve the kind LeaderWorkerSet "
+            "(leaderworkerset.x-k8s.io/v1); install LWS, or create the object with target: Deployment"
+        )
     elif world.elsewhere:
         message = (
             f"spec.target is {target}, but this object is served by its {world.elsewhere}, which stays as it is; set "
             "spec.target back, and create a second object for the other target"
         )
     else:
-        return ()
+        return leader_worker_set.refusals(world.spec)
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message),)
 
 

@@ -24,6 +24,7 @@ from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import (
     compiling,
+    groups,
     own_rollouts,
     privileges,
     route,
@@ -194,7 +195,8 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.keep_pods(turn.world, planned)
     claims = () if pairing.frozen else compiling.claim(world)
-    actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions))
+    repairs = () if pairing.frozen else groups.repairs(world, desired.manifests, planned.actions)
+    actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_outlasted(turn.look.pods)
     notices = (

@@ -83,6 +83,9 @@ class InferenceServiceTarget:
         }
         return {key: value for key, value in found.items() if value}
 
+    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        return {}
+
     def check(self, template: Mapping[str, Any]) -> None:
         pod = as_map(template.get("spec"))
         engine = engine_of(pod)

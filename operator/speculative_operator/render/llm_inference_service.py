@@ -73,6 +73,9 @@ class LLMInferenceServiceTarget:
         }
         return {key: value for key, value in found.items() if value}
 
+    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        return {}
+
     def check(self, template: Mapping[str, Any]) -> None:
         engine = engine_of(as_map(template.get("spec")))
         path = f"spec.template.spec.containers[{names.CONTAINER}]"

@@ -39,8 +39,12 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     if not target_of(spec).reaches_pods:
         children.append(hashed(parsed("service", common)))
         children.append(hashed(parsed("networkpolicy", reached)))
+    group = target_of(spec).group(spec)
+    if group:
+        children.append(hashed(parsed("grouppolicy", {**common, "name": names.group(spec.name), "group": group})))
     if spec.replicas > 1 or not inp.owns_replicas:
-        children.append(hashed(parsed("poddisruptionbudget", common)))
+        budget = {**common, "selector": group or common["selector"]}
+        children.append(hashed(parsed("poddisruptionbudget", budget)))
     if inp.capabilities.pod_monitor:
         children.append(hashed(parsed("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
     if spec.route is not None and inp.capabilities.http_route:

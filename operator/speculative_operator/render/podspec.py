@@ -8,6 +8,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines.images import accelerators_of_pod
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.labels import pair_hash
@@ -45,8 +46,8 @@ def run_as_user(inp: RenderInput) -> int | None:
 
 def limits(inp: RenderInput) -> dict[str, str]:
     """Resource limits of the engine's container: accelerators, if any are asked for, and what the engine names."""
-    wanted = inp.spec.accelerator
-    accelerators = {wanted.resource: str(wanted.per_replica)} if wanted.per_replica else {}
+    count = accelerators_of_pod(inp.spec)
+    accelerators = {inp.spec.accelerator.resource: str(count)} if count else {}
     return {**accelerators, **inp.container.limits}
 
 

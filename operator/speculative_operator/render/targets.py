@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.render.inference_service import InferenceServiceTarget
+from speculative_operator.render.leader_worker_set import LeaderWorkerSetTarget
 from speculative_operator.render.llm_inference_service import LLMInferenceServiceTarget
 
 Manifest = dict[str, Any]
@@ -34,6 +35,9 @@ class TargetKind(Protocol):
 
     def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
         """Annotations of the pods, likewise."""
+
+    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        """Labels of all pods that serve together, where a replica is several pods; empty where it is one."""
 
     def check(self, template: Mapping[str, Any]) -> None:
         """Raises RenderError for a pod template that cannot be written."""
@@ -57,6 +61,9 @@ class DeploymentTarget:
     def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
         return {}
 
+    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        return {}
+
     def check(self, template: Mapping[str, Any]) -> None:
         return None
 
@@ -68,6 +75,7 @@ TARGETS: Mapping[Target, TargetKind] = {
     Target.DEPLOYMENT: DeploymentTarget(),
     Target.INFERENCE_SERVICE: InferenceServiceTarget(),
     Target.LLM_INFERENCE_SERVICE: LLMInferenceServiceTarget(),
+    Target.LEADER_WORKER_SET: LeaderWorkerSetTarget(),
 }
 
 

@@ -179,6 +179,8 @@ class Cache:
 
     def _serving(self, key: Key) -> tuple[Body, ...]:
         target = ((self._owners.get(key) or {}).get("spec") or {}).get("target")
+        if target == Target.LEADER_WORKER_SET:
+            return tuple(pod for pod in self._pods.get(key, {}).values() if is_of_group(pod, key[1], leaders=True))
         maker = _MAKERS.get(target, names.child)(key[1])
         return tuple(pod for pod in self._pods.get(key, {}).values() if is_serving(pod, (maker,)))
 
@@ -287,6 +289,25 @@ def is_serving(pod: Body, makers: Iterable[str]) -> bool:
         and one.get("name") in made_by
         for one in pod["metadata"].get("ownerReferences") or ()
     )
+
+
+def is_of_group(pod: Body, name: str, *, leaders: bool = False) -> bool:
+    """True for a pod of the LeaderWorkerSet of the object `name`; with `leaders`, only for one that serves.
+
+    Leaders are of the StatefulSet that is called like the LeaderWorkerSet; workers of one that is called like their
+    leader.
+    """
+    group = names.group(name)
+    return any(
+        (one.get("controller"), one.get("apiVersion"), one.get("kind")) == (True, "apps/v1", "StatefulSet")
+        and (one.get("name") == group or (not leaders and _is_leader_of(group, str(one.get("name")))))
+        for one in pod["metadata"].get("ownerReferences") or ()
+    )
+
+
+def _is_leader_of(group: str, name: str) -> bool:
+    head, _, number = name.rpartition("-")
+    return head == group and number.isascii() and number.isdecimal()
 
 
 def job_name(pod: Body) -> str:

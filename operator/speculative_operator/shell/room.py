@@ -1,7 +1,7 @@
-"""Looks whether one more pod fits on some node, at the moment at which it matters. Used by `visit`.
+"""Looks whether one more replica fits on nodes, at the moment at which it matters. Used by `visit`.
 
-Nodes are listed, then the pods of those where it might fit, one node after the other until one has room: nothing is
-watched or kept. What it finds it sets aside for a while, so that many objects do not count on the same accelerator.
+Nodes are listed, then the pods of those where its pods might fit, one node after the other until all have room: nothing
+is watched or kept. What it finds it sets aside for a while, so that many objects do not count on the same accelerator.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.room import Need, fits, is_large_enough, may_run_on, most, need_of
+from speculative_operator.reconcile.room import Need, is_large_enough, may_run_on, most, need_of, places
 from speculative_operator.reconcile.room import Room as Found
-from speculative_operator.shell.cache import Key, is_serving
+from speculative_operator.shell.cache import Key, is_of_group, is_serving
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Json, Kube
 from speculative_operator.shell.resources import NODE, POD
@@ -48,12 +48,12 @@ class Room:
         self._everywhere = everywhere
         self._turn = asyncio.Lock()
         self._next: dict[Key, float] = {}
-        self._aside: dict[str, dict[Key, tuple[Need, float]]] = {}
+        self._aside: dict[str, dict[Key, tuple[Need, int, float]]] = {}
         self._forbidden_until = 0.0
 
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> Found | None:
-        """What room there is now for one more pod of `template`; None where that cannot be told. `waits`: pods are
-        about to be replaced whatever the answer, which therefore is worth waiting for."""
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int = 1) -> Found | None:
+        """What room there is now for one more replica of `pods` pods of `template`; None where that cannot be told.
+        `waits`: pods are about to be replaced whatever the answer, which therefore is worth waiting for."""
         need, now = need_of(template), self._clock()
         if not self._everywhere or need is None or now < self._forbidden_until:
             return None
@@ -61,7 +61,7 @@ class Room:
             return None
         try:
             async with asyncio.timeout(PATIENCE), self._turn:
-                found = await self._look(key, need)
+                found = await self._look(key, need, pods)
         except ForbiddenError as error:
             self._forbidden_until = self._clock() + FORBIDDEN_SECONDS
             log.info("cannot count free accelerators: %s", error)
@@ -77,7 +77,7 @@ class Room:
         """The object is gone."""
         self._next.pop(key, None)
 
-    async def _look(self, key: Key, need: Need) -> Found | None:
+    async def _look(self, key: Key, need: Need, count: int) -> Found | None:
         nodes = [
             one
             async for one in self._kube.list(NODE, selector=need.selector)
@@ -88,22 +88,31 @@ class Room:
         waiting = await self._pods(WAITING)
         if waiting is None:
             return None
-        freed = False
+        left = freed = count
+        found: dict[str, int] = {}
         nodes.sort(key=lambda one: (-most(one, need), one["metadata"]["name"]))
         for node in nodes[:MOST_NODES]:
             name = node["metadata"]["name"]
             pods = await self._pods(f"spec.nodeName={name}")
             if pods is None:
                 return None
-            if fits(need, node, pods, (*waiting, *self._promised(name, key))):
-                self._aside.setdefault(name, {})[key] = (need, self._clock() + SET_ASIDE_SECONDS)
+            found[name] = places(need, node, pods, (*waiting, *self._promised(name, key)), left)
+            left -= found[name]
+            if not left:
+                self._set_aside(key, need, found)
                 return Found.FREE
             others = [one for one in pods if not _is_own(one, key)]
             first = [one for one in (*waiting, *self._promised(name, key)) if not _is_own(one, key)]
-            freed = freed or fits(need, node, others, first)
+            freed -= places(need, node, others, first, freed)
         if len(nodes) > MOST_NODES:
             return None
-        return Found.TAKEN if freed else Found.NOWHERE
+        return Found.NOWHERE if freed else Found.TAKEN
+
+    def _set_aside(self, key: Key, need: Need, found: Mapping[str, int]) -> None:
+        until = self._clock() + SET_ASIDE_SECONDS
+        for name, count in found.items():
+            if count:
+                self._aside.setdefault(name, {})[key] = (need, count, until)
 
     async def _pods(self, fields: str) -> list[Json] | None:
         """What of the pods matters here; None where there are too many to be held."""
@@ -117,12 +126,14 @@ class Room:
     def _promised(self, node: str, key: Key) -> Iterator[Json]:
         """Pods of other objects for which room on the node was found a moment ago."""
         now = self._clock()
-        held = {other: one for other, one in self._aside.get(node, {}).items() if one[1] > now}
+        held = {other: one for other, one in self._aside.get(node, {}).items() if one[2] > now}
         self._aside[node] = held
-        yield from ({"spec": need.pod} for other, (need, _) in held.items() if other != key)
+        for other, (need, count, _) in held.items():
+            yield from ({"spec": need.pod} for _ in range(count if other != key else 0))
 
 
 def _is_own(pod: Json, key: Key) -> bool:
     """True for a pod that serves the object: its end may make room."""
     makers = names.child(key[1]), names.made_by_kserve(key[1]), names.made_by_kserve_for_llm(key[1])
-    return (pod.get("metadata") or {}).get("namespace") == key[0] and is_serving(pod, makers)
+    inside = (pod.get("metadata") or {}).get("namespace") == key[0]
+    return inside and (is_serving(pod, makers) or is_of_group(pod, key[1]))

@@ -72,7 +72,7 @@ class SeesJobs(Protocol):
 class FindsRoom(Protocol):
     """`room.Room`, or a fake."""
 
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> Room | None: ...
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int) -> Room | None: ...
 
     def forget(self, key: Key) -> None: ...
 
@@ -235,7 +235,7 @@ class Visitor:
         room, until = None, inf
         if outcome.room_for is not None and self._sources.room is not None:
             waits, key = any(_replaces(one) for one in outcome.actions), (spec.namespace, spec.name)
-            room = await self._sources.room.fits(key, outcome.room_for, waits=waits)
+            room = await self._sources.room.fits(key, outcome.room_for, waits=waits, pods=spec.nodes)
         if room is not None:
             state.room, state.room_at = room, time.monotonic()
             until = time.monotonic() + GOOD_SECONDS if room is Room.FREE else inf

@@ -99,6 +99,7 @@ WHOLE: dict[str, Any] = {
     },
     "rollout": {"strategy": "Recreate"},
     "target": "LeaderWorkerSet",
+    "nodes": 2,
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "a"}, "gone": None}},
 }
 

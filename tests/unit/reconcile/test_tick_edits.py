@@ -293,7 +293,6 @@ def test_what_a_newer_release_would_not_mend_is_refused(change: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"target": Target.LEADER_WORKER_SET}, "UnsupportedTarget"),
         ({"engine": EngineSettings(EngineType.TGI, "3.3.6")}, "UnsupportedByEngine"),
         ({"engine": EngineSettings(version="0.9.0")}, "UnsupportedByEngine"),
         ({"speculator": replace(HEAD, method=Method.MLP_SPECULATOR)}, "UnsupportedByEngine"),

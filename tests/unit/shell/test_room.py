@@ -70,14 +70,48 @@ class Rig:
         self.cluster, self.now = Cluster(**cluster), 1000.0
         self.room = Room(cast("Kube", self.cluster), lambda: self.now, everywhere=everywhere)
 
-    async def fits(self, key: tuple[str, str] = KEY, *, waits: bool = True) -> Found | None:
-        return await self.room.fits(key, TEMPLATE, waits=waits)
+    async def fits(self, key: tuple[str, str] = KEY, *, waits: bool = True, pods: int = 1) -> Found | None:
+        return await self.room.fits(key, TEMPLATE, waits=waits, pods=pods)
 
 
 async def test_nodes_that_may_have_it_are_looked_at_until_one_has_room() -> None:
     rig = Rig(nodes=[node("a", 2), node("b", 2), node("c")], pods={"a": [pod(2)]})
     assert await rig.fits() is Found.FREE
     assert rig.cluster.asked == ["nodes gpu=yes", f"pods {WAITING}", "pods spec.nodeName=a", "pods spec.nodeName=b"]
+
+
+def of_group(key: tuple[str, str], made_by: str) -> Json:
+    """A pod of a LeaderWorkerSet, on one accelerator."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"{key[1]}-{made_by}", "controller": True}
+    return pod(1) | {"metadata": {"name": "g", "namespace": key[0], "ownerReferences": [owner]}}
+
+
+async def test_a_group_needs_places_for_all_of_its_pods() -> None:
+    """On one node or on several."""
+    for sizes, expected in (((1, 1), Found.FREE), ((2,), Found.FREE), ((1,), Found.NOWHERE), ((2, 1), Found.FREE)):
+        rig = Rig(nodes=[node(f"n{number}", size) for number, size in enumerate(sizes)])
+        assert await rig.fits(pods=2) is expected, sizes
+    full = Rig(nodes=[node("a"), node("b")], pods={"b": [pod(1)]})
+    assert await full.fits(pods=2) is Found.NOWHERE
+
+
+async def test_places_of_a_group_are_promised_to_one_object_only() -> None:
+    rig = Rig(nodes=[node("a", 2), node("b", 1)])
+    assert await rig.fits(pods=3) is Found.FREE
+    assert await rig.fits(OTHER) is Found.NOWHERE
+    spare = Rig(nodes=[node("a", 2), node("b", 2)])
+    assert await spare.fits(pods=3) is Found.FREE
+    assert await spare.fits(OTHER) is Found.FREE
+    assert await spare.fits(("ns", "third")) is Found.NOWHERE
+
+
+async def test_an_own_group_in_the_way_is_told_from_those_of_others() -> None:
+    for made_by, key, expected in (
+        ("group", KEY, Found.TAKEN), ("group-0", KEY, Found.TAKEN), ("group", OTHER, Found.NOWHERE),
+        ("group-x", KEY, Found.NOWHERE),
+    ):  # fmt: skip
+        rig = Rig(nodes=[node("a"), node("b")], pods={"a": [of_group(key, made_by)]})
+        assert await rig.fits(pods=2) is expected, made_by
 
 
 async def test_where_no_node_may_have_it_no_pod_is_listed() -> None:

@@ -47,8 +47,8 @@ class FakeRoom:
     answer: Room | None
     asked: list[bool] = field(default_factory=list)
 
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool) -> Room | None:
-        assert (key, template) == (KEY, {"spec": {}})
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int) -> Room | None:
+        assert (key, template, pods) == (KEY, {"spec": {}}, 1)
         self.asked.append(waits)
         return self.answer
 

@@ -30,7 +30,8 @@ _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a N
 
 def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
     """The whole list for `spec` with `table` in force."""
-    return (*_serving(spec, plan), *_verifier(spec.verifier), *_speculation(spec, plan, table), *spec.engine.args)
+    verifier = (*_verifier(spec.verifier), *_nodes(spec))
+    return (*_serving(spec, plan), *verifier, *_speculation(spec, plan, table), *spec.engine.args)
 
 
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
@@ -72,6 +73,13 @@ def _verifier(verifier: Verifier) -> Iterator[str]:
         yield "--enable-lora"
         yield from ("--max-loras", str(verifier.lora.max_adapters))
         yield from ("--max-lora-rank", str(verifier.lora.max_rank))
+
+
+def _nodes(spec: DeploymentSpec) -> Iterator[str]:
+    """Where each pod of a group finds the others. LeaderWorkerSet sets both variables, and the kubelet puts them in."""
+    if spec.nodes > 1:
+        yield from ("--nnodes", str(spec.nodes), "--node-rank", "$(LWS_WORKER_INDEX)")
+        yield from ("--master-addr", "$(LWS_LEADER_ADDRESS)")
 
 
 def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[str]:

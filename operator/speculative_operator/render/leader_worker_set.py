@@ -1,0 +1,129 @@
+"""A workload as LWS takes it: a LeaderWorkerSet, whose groups are one replica each. Used by `targets`.
+
+The leader's pod is the pod of a Deployment: it serves, is measured and bears the labels by which Service and monitors
+find pods. A worker is made of the same template without what only a server has; vLLM there takes its orders from the
+leader (`--headless`). Labels and annotations of the LeaderWorkerSet itself reach no pod.
+
+The leader is ready once its workers have joined, so they must not wait for it: startupPolicy LeaderCreated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render.environment import parsed
+from speculative_operator.render.errors import RenderError
+
+Manifest = dict[str, Any]
+SET = "LeaderWorkerSet"
+WORKER = "inference-worker"
+"""Component of the pods that do not serve."""
+_LABEL_SET = "leaderworkerset.sigs.k8s.io/name"
+_OF_A_SERVER = frozenset({"ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle"})
+"""Fields of the engine's container that a worker has not."""
+_ALL = "100%"
+
+
+class LeaderWorkerSetTarget:
+    """Groups of pods that LWS makes."""
+
+    kind = SET
+    reaches_pods = False
+
+    def url(self, spec: DeploymentSpec) -> str:
+        return f"http://{names.child(spec.name)}.{spec.namespace}.svc:{spec.port}"
+
+    def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        return {}
+
+    def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        return {}
+
+    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        return {_LABEL_SET: names.group(spec.name)}
+
+    def check(self, template: Mapping[str, Any]) -> None:
+        metadata = _map(template.get("metadata"))
+        for part in ("labels", "annotations"):
+            taken = min((key for key in _map(metadata.get(part)) if _is_of_lws(key)), default="")
+            if taken:
+                raise RenderError(f"spec.template.metadata.{part}[{taken}] belongs to LWS: remove it")
+        engine = _engine(_map(template.get("spec")))
+        if engine is None or not isinstance(engine.get("args"), list | tuple):
+            raise RenderError(
+                f"spec.template takes away the container {names.CONTAINER}, or its args; the workers are made of it: "
+                "leave it in"
+            )
+
+    def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
+        metadata, body = workload["metadata"], workload["spec"]
+        surge, unavailable = steps(body["strategy"])
+        deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}
+        values = {
+            "name": names.group(spec.name),
+            "namespace": spec.namespace,
+            "labels": metadata["labels"],
+            "annotations": {**metadata["annotations"], **deadline},
+            "owners": metadata["ownerReferences"],
+            "replicas": body.get("replicas"),
+            "surge": surge,
+            "unavailable": unavailable,
+            "size": spec.nodes,
+            "leader": body["template"],
+            "worker": worker_of(body["template"]),
+        }
+        return (parsed("leaderworkerset", values),)
+
+
+def steps(strategy: Mapping[str, Any]) -> tuple[int | str, int | str]:
+    """(maxSurge, maxUnavailable) in groups, of a Deployment's strategy."""
+    rolling = strategy.get("rollingUpdate")
+    return (rolling["maxSurge"], rolling["maxUnavailable"]) if isinstance(rolling, Mapping) else (0, _ALL)
+
+
+def strategy_of(surge: Any, unavailable: Any) -> Manifest:
+    """The Deployment's strategy that has these `steps`."""
+    if (surge, unavailable) == (0, _ALL):
+        return {"type": "Recreate"}
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+
+
+def worker_of(template: Mapping[str, Any]) -> Manifest:
+    """The template of the workers that belong to a leader of `template`."""
+    metadata, pod = _map(template.get("metadata")), _map(template.get("spec"))
+    own = names.selector("")
+    labels = {key: value for key, value in _map(metadata.get("labels")).items() if key not in own}
+    annotations = {
+        key: value for key, value in _map(metadata.get("annotations")).items() if not key.startswith("prometheus.io/")
+    }
+    containers = [_headless(one) if one.get("name") == names.CONTAINER else one for one in _containers(pod)]
+    told = {"labels": {**labels, "app.kubernetes.io/component": WORKER}}
+    return {
+        "metadata": {**told, "annotations": annotations} if annotations else told,
+        "spec": {**pod, "containers": containers},
+    }
+
+
+def _headless(engine: Mapping[str, Any]) -> Manifest:
+    kept = {key: value for key, value in engine.items() if key not in _OF_A_SERVER}
+    return {**kept, "args": [*(engine.get("args") or ()), "--headless"]}
+
+
+def _engine(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((one for one in _containers(pod) if one.get("name") == names.CONTAINER), None)
+
+
+def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = pod.get("containers")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list | tuple) else []
+
+
+def _is_of_lws(key: object) -> bool:
+    return str(key).startswith("leaderworkerset.sigs.k8s.io/")
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
