@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from kubernetes.client.exceptions import ApiException
-from tests.contract.refused_engines import COMBINATIONS, SERVER, Combination
+from tests.contract.refused_engines import COMBINATIONS, SERVER, WITHOUT, Combination
 from tests.contract.server import Server
-from tests.unit.engines.test_refused_combinations import hold, said_by_tick
+from tests.unit.engines.test_refused_combinations import hold, said_by_tick, said_of_drafts
 
 pytestmark = pytest.mark.cluster
 
@@ -25,5 +25,8 @@ def test_refused_before_a_pod_exists(server: Server, case: Combination) -> None:
         assert any(case.field in text and all(part in text for part in case.parts) for text in texts), texts
         return
     assert case.by != SERVER, "the API server was to refuse it"
+    if case.by == WITHOUT:
+        hold(case, *said_of_drafts(taken))
+        return
     reason, (message,) = said_by_tick(taken)
     hold(case, reason, message)

@@ -4,6 +4,7 @@ memory or starved of processor time by any neighbour; and the cure must not repl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -29,13 +30,25 @@ def resources(cluster: Cluster) -> dict[str, Any]:
 def test_serving_pods_are_never_best_effort(source: Any) -> None:
     case = whole(source)
     (workload,) = [one for one in case.children() if one["kind"] == target_of(case.spec).kind]
-    if workload["kind"] == "Deployment":
-        (engine,) = [one for one in template(workload)["spec"]["containers"] if one["name"] == names.CONTAINER]
-    else:
-        engine = workload["spec"]["predictor"]["model"]
-    asked = engine["resources"]["requests"]
-    assert {"cpu", "memory", "ephemeral-storage"} <= set(asked)
-    assert all((quantity(one) or 0) > 0 for one in asked.values())
+    engines = list(engines_of(workload))
+    assert engines
+    for engine in engines:
+        asked = engine["resources"]["requests"]
+        assert {"cpu", "memory", "ephemeral-storage"} <= set(asked)
+        assert all((quantity(one) or 0) > 0 for one in asked.values())
+
+
+def engines_of(workload: Any) -> Iterator[Any]:
+    """The engine's container in each template of pods of any target."""
+    spec = workload["spec"]
+    if workload["kind"] == "InferenceService":
+        yield spec["predictor"]["model"]
+        return
+    groups = spec.get("leaderWorkerTemplate", {})
+    for pods in [spec["template"]] if "template" in spec else groups.values():
+        if isinstance(pods, dict):
+            containers = pods.get("spec", pods)["containers"]
+            yield next(one for one in containers if one["name"] in (names.CONTAINER, "main"))
 
 
 def test_the_disk_that_a_download_fills_is_asked_for() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-from tests.golden.recording import STORED
 from tests.unit.cli.test_cluster_commands import FakeCluster, stored
 from tests.unit.cli.test_watch_and_completion import Clock
 
+from figures import status_view
 from speculative_operator.cli import explain, get, main, status, watch
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,10 +20,12 @@ BLOCKS = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
 
 
 def sample() -> FakeCluster:
-    """The object of the page and its pods: `tuned` of tests/golden/stored, under another name."""
-    made = FakeCluster(stored("tuned", name="qwen3-8b"))
-    found = (STORED / "0.1.0" / "tuned.json").read_text()
-    made.serving = json.loads(json.dumps(json.loads(found)["pods"]).replace('"demo-', '"qwen3-8b-'))
+    """The object of the page and its pods, as its picture shows them."""
+    shown, pods = status_view.sample()
+    body = stored("tuned", name=status_view.NAME)
+    body["status"] = shown["status"]
+    made = FakeCluster(body)
+    made.serving = pods
     return made
 
 

@@ -43,14 +43,14 @@ def test_argument_errors_end_with_2(words: list[str], capsys: pytest.CaptureFixt
 def test_every_known_flag_is_taken(flag: Flag) -> None:
     samples = {
         Kind.TEXT: ["x"], Kind.TEXTS: ["x", "y"], Kind.INT: ["3"], Kind.INTS: ["1", "2"], Kind.HUMAN_INT: ["4k"],
-        Kind.FLOAT: ["0.5"], Kind.JSON: ['{"a": 1}'], Kind.TOGGLE: [],
+        Kind.FLOAT: ["0.5"], Kind.JSON: ['{"a": 1}'], Kind.TOGGLE: [], Kind.SWITCH: [],
     }  # fmt: skip
     value = [flag.choices[0]] if flag.choices else samples[flag.kind]
     dest = flag.names[0].lstrip("-").replace("-", "_")
     for name in flag.names:
         taken = getattr(parse(["serve", "m", name, *value]), dest)
         assert taken is not None
-        assert flag.kind is Kind.TOGGLE or taken != flag.default or flag.choices
+        assert flag.kind in (Kind.TOGGLE, Kind.SWITCH) or taken != flag.default or flag.choices
 
 
 def test_removed_flags_are_not_abbreviations_of_others() -> None:

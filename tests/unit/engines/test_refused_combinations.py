@@ -24,6 +24,15 @@ def said_by_tick(body: dict[str, Any]) -> tuple[str, list[str]]:
     return ready[0]["reason"], [ready[0]["message"]]
 
 
+def said_of_drafts(body: dict[str, Any]) -> tuple[str, str]:
+    """Reason and message of SpeculationActive of an object that is served without a speculator."""
+    outcome = tick(World(to_domain(body), {}, {}, ()), None, None, NOW)
+    assert outcome.actions, "it is served"
+    (active,) = [one for one in outcome.status["conditions"] if one["type"] == "SpeculationActive"]
+    assert active["status"] == "False"
+    return active["reason"], active["message"]
+
+
 def hold(case: Combination, reason: str, message: str) -> None:
     """Reason, field, value and remedy are as the case wants."""
     assert reason == case.reason
@@ -40,11 +49,7 @@ def test_first_tick_refuses(case: Combination) -> None:
 
 @pytest.mark.parametrize("case", [case for case in COMBINATIONS if case.by == WITHOUT], ids=lambda case: case.name)
 def test_a_release_older_than_the_method_serves_without_a_speculator(case: Combination) -> None:
-    outcome = tick(World(to_domain(case.body()), {}, {}, ()), None, None, NOW)
-    assert outcome.actions
-    (active,) = [one for one in outcome.status["conditions"] if one["type"] == "SpeculationActive"]
-    assert active["status"] == "False"
-    hold(case, active["reason"], active["message"])
+    hold(case, *said_of_drafts(case.body()))
 
 
 @pytest.mark.parametrize("case", [case for case in COMBINATIONS if case.by == SERVER], ids=lambda case: case.name)
