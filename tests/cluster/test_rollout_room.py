@@ -92,8 +92,18 @@ def test_the_new_pod_comes_first_where_one_more_fits(lab: OperatorLab, accelerat
         assert_first(lab, first)
 
 
+def make_pod_that_waits(lab: OperatorLab) -> None:
+    """Somebody's pod that wants an accelerator and may not have that of the node: it does not count."""
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    spec = {"containers": [{"name": "theirs", "image": "theirs", "resources": limits}]}
+    metadata = {"name": "theirs", "namespace": lab.namespace}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    lab.cluster.kubectl("create", "-f", "-", input=json.dumps(body))
+
+
 def assert_first(lab: OperatorLab, first: bool) -> None:
     """Edit the object once it serves, and look which pod comes first."""
+    make_pod_that_waits(lab)
     lab.deploy(**served(lab))
     lab.pods(1)
     until("the pod has its node", lambda: lab.pods(1)[0]["spec"].get("nodeName"))

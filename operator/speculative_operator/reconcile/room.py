@@ -114,7 +114,7 @@ def fits(
         return False
     used = _sum(one for one in taken if one is not None)
     left = {name: amount - used.get(name, Decimal(0)) for name, amount in free.items()}
-    asked = [request_of(pod) for pod in waiting]
+    asked = [request_of(pod) for pod in waiting if _may_be_put_on(pod, node)]
     if any(one is None for one in asked):
         return False
     first = _sum(one for one in asked if one is not None and _within(one, left))
@@ -137,6 +137,12 @@ def places(
 
 def _times(need: Need, count: int) -> Need:
     return Need({name: amount * count for name, amount in need.amounts.items()}, need.pod)
+
+
+def _may_be_put_on(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """False where node selector, affinity or taints keep the waiting pod away; True where that cannot be judged."""
+    need = need_of(pod)
+    return need is None or may_run_on(need, node)
 
 
 def most(node: Mapping[str, Any], need: Need) -> Decimal:

@@ -203,6 +203,16 @@ def test_nodes_with_most_accelerators_come_first() -> None:
 COUNTS = st.lists(st.integers(0, 8), max_size=12)
 
 
+@pytest.mark.parametrize(
+    ("spec", "counts"),
+    [({}, True), ({"nodeSelector": {"zone": "b"}}, False), ({"topologySpreadConstraints": [{"maxSkew": 1}]}, True)],
+    ids=["may run there", "chooses other nodes", "cannot be judged"],
+)
+def test_a_pod_that_waits_counts_where_it_may_run(spec: Json, counts: bool) -> None:
+    waits = {**pod(), "spec": template(container(gpu=1), **spec)["spec"]}
+    assert fits(need(container(gpu=1)), node(1), (), [waits]) is not counts
+
+
 @given(st.integers(0, 16), COUNTS, COUNTS, st.integers(1, 8))
 def test_room_is_never_found_twice(allocatable: int, running: list[int], waiting: list[int], asked: int) -> None:
     """What was found, placed beside all that run and all that waits and fits by itself, never asks for more than is
