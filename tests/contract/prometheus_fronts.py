@@ -74,7 +74,7 @@ def _until_scraped(port: int, process: subprocess.Popen[bytes], log: Path) -> No
     while time.monotonic() < end:
         if process.poll() is not None:
             raise RuntimeError(f"Prometheus ended with {process.returncode}: {log.read_text()}")
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.RequestException):  # refused, then 503 in plain text, until it has begun
             answer = requests.get(f"http://{HOST}:{port}/api/v1/query", params={"query": query}, timeout=5).json()
             found = (answer.get("data") or {}).get("result") or []
             if found and float(found[0]["value"][1]) >= 3:
