@@ -112,7 +112,8 @@ def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) 
     assert serving(cluster) == before
 
     helm(cluster, "uninstall", "--wait")
-    assert shown(cluster, "deployments", "-n", NAMESPACE)["items"] == []
+    gone = "the garbage collector takes what the object of helm test had"
+    until(gone, lambda: shown(cluster, "deployments", "-n", NAMESPACE)["items"] == [])
     assert serving(cluster) == before
     assert _answers(cluster), "the pods serve without an operator"
 
