@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
@@ -77,10 +78,9 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     if picking is not None:
         picking = pass_over_misfits(picking, now)
         world = picking.world
-    world, left_out = without_unknown_method(world) if picking is None else (world, ())
     look = Look(read_pods(world.pods), read_rollout(world.deployment, world.spec.replicas), observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
-    turn = Turn(world, look, engine, memory, now, picking, notices=left_out)
+    turn = Turn(world, look, engine, memory, now, picking)
     for step in (_refuse, _pause, _pair, _hold):
         result = step(turn)
         if isinstance(result, Outcome):
@@ -91,12 +91,20 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
 
 def _refuse(turn: Turn) -> Outcome | Turn:
     """Leaves pods as they are where the spec cannot be served."""
+    refused = _refusals(turn)
+    if refused and turn.picking is None:
+        world, notices = without_unknown_method(turn.world)
+        turn = replace(turn, world=world, notices=notices)
+        refused = _refusals(turn) if notices else refused
+    return stay(turn, (*refused, *turn.world.problems)) if refused else turn
+
+
+def _refusals(turn: Turn) -> tuple[Condition, ...]:
     world = turn.world
-    refused = (
+    return (
         *targets.refusals(world), *refusals(world.spec, turn.engine, jobs=bool(world.capabilities.job_image)),
         *privileges.refusals(world),
     )  # fmt: skip
-    return stay(turn, (*refused, *world.problems)) if refused else turn
 
 
 def _pause(turn: Turn) -> Outcome | Turn:
