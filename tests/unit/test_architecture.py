@@ -60,7 +60,7 @@ ONLY_IN = {
 
 WINGS = {
     "observed": {
-        "reading", "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
+        "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
         "inference_service", "leader_worker_set", "llm_inference_service", "route", "targets",
     },
     "pair": {

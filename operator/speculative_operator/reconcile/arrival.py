@@ -15,12 +15,12 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import Progress, decode
+from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EMPTY_DIR, Cache, Medium, Scheme
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.jobs import explain_error
 from speculative_operator.reconcile.quantities import quantity
-from speculative_operator.reconcile.reading import mapping, mappings, text
 
 MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
 """What must be free beside the weights, as `weights.disk` demands: a hundredth of them, and at least so many bytes."""

@@ -12,11 +12,11 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.memo import digest
 from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.spec import Cache, Check
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs
 from speculative_operator.reconcile.effective import Effective, as_written, pin_models
-from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.records import Record, blank, read, wanted_of
 from speculative_operator.reconcile.running import running_pair, spec_by_template
 from speculative_operator.reconcile.stages import Stages

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reading import mappings, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.pods import first_outlasted, first_trouble
-from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.view import View
 
 _WEIGHTS = Condition(

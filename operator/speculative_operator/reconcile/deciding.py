@@ -11,6 +11,7 @@ from typing import Any
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
@@ -24,7 +25,6 @@ from speculative_operator.reconcile.own_rollouts import (
     propose,
     takes_rollout,
 )
-from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World

@@ -10,13 +10,13 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.memo import Memo, digest
+from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import own_rollouts, startup, strategy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.reading import at, mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import has_other_scaler
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.truth import InForce

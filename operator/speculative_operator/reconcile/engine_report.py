@@ -13,13 +13,13 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reading import at, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.version import parse
 from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.found import AS_IN_SPEC, engine_as_asked
-from speculative_operator.reconcile.reading import at, mapping, seconds_of, text
 from speculative_operator.reconcile.view import View
 
 CERTAIN_SECONDS = 60.0

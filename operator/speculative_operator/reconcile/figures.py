@@ -11,13 +11,13 @@ from typing import Any
 
 from speculative_operator.domain.decision import Estimate, Interval, State
 from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import Try
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.engine_report import table_since
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.truth import ON_TRIAL
 from speculative_operator.reconcile.view import View
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild
+from speculative_operator.domain.reading import text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.drift import first_difference
-from speculative_operator.reconcile.reading import text
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.targets import target_of
 

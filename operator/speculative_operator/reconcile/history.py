@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from speculative_operator.domain.reading import mappings, text
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.figures import numbers
 from speculative_operator.reconcile.formats import moment
-from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.truth import NO_TABLE, InForce
 from speculative_operator.reconcile.view import View
 

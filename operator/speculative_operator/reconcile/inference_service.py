@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import at, is_controlled_by, items, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, seconds_of, text, whole
 from speculative_operator.render.inference_service import (
     CONTAINER,
     CONTAINER_FIELDS,
@@ -38,7 +38,9 @@ def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: flo
     """The workload; None where there is no InferenceService. Where one of the names is taken by an object of somebody
     else, that object with no more than its metadata."""
     runtime, service, made = (objects.get(part) for part in parts(spec.name))
-    stranger = next((one for one in (runtime, service) if one is not None and not is_owned(one, spec.uid)), None)
+    stranger = next(
+        (one for one in (runtime, service) if one is not None and not is_controlled_by(one, spec.uid)), None
+    )
     if stranger is not None:
         return {"kind": text(stranger, "kind"), "metadata": mapping(stranger, "metadata")}
     if service is None:
@@ -55,7 +57,7 @@ def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: flo
         },
         "spec": _spec(spec, runtime, service),
     }
-    ours = made if made is not None and is_owned(made, text(metadata, "uid")) else None
+    ours = made if made is not None and is_controlled_by(made, text(metadata, "uid")) else None
     follows = ours is not None and _follows(workload, ours)
     return {**workload, "status": status_of(workload, ours, service, now, follows=follows)}
 
@@ -65,12 +67,11 @@ def _spec(spec: DeploymentSpec, runtime: Body | None, service: Body) -> dict[str
     model = {key: value for key, value in mapping(predictor, "model").items() if key in CONTAINER_FIELDS}
     annotations = dict(mapping(service, "metadata", "annotations"))
     annotations |= {MODE: RAW} if annotations.get(MODE) == "Standard" else {}
-    deadline = text(runtime, "metadata", "annotations", names.ANNOTATION_DEADLINE)
     return {
         "replicas": predictor.get("minReplicas"),
         "selector": {"matchLabels": names.selector(spec.name)},
         "strategy": mapping(predictor, "deploymentStrategy"),
-        "progressDeadlineSeconds": int(deadline) if deadline.isascii() and deadline.isdecimal() else 0,
+        "progressDeadlineSeconds": deadline_of(runtime),
         "revisionHistoryLimit": 3,
         "template": {
             "metadata": {"labels": mapping(service, "metadata", "labels"), "annotations": annotations},
@@ -80,6 +81,12 @@ def _spec(spec: DeploymentSpec, runtime: Body | None, service: Body) -> dict[str
             },
         },
     }
+
+
+def deadline_of(body: Body | None) -> int:
+    """Seconds that pods may take to make progress, as an object bears them that has no field for it; 0 where not."""
+    found = text(body, "metadata", "annotations", names.ANNOTATION_DEADLINE)
+    return int(found) if found.isascii() and found.isdecimal() else 0
 
 
 def status_of(workload: Body, made: Body | None, service: Body, now: float, *, follows: bool) -> dict[str, Any]:
@@ -102,11 +109,16 @@ def _follows(workload: Body, made: Body) -> bool:
     engine = next((one for one in mappings(found, "spec", "containers") if text(one, "name") == CONTAINER), {})
     asked = next(mappings(wanted, "spec", "containers"))
     labels = mapping(found, "metadata", "labels")
-    return all((engine.get(key) or None) == (asked.get(key) or None) for key in ("image", "command", "args")) and all(
+    return starts_alike(engine, asked) and all(
         labels.get(key) == value
         for key, value in mapping(wanted, "metadata", "labels").items()
         if key not in _OF_KSERVE
     )
+
+
+def starts_alike(one: Body, other: Body) -> bool:
+    """True where two containers start the same."""
+    return all((one.get(key) or None) == (other.get(key) or None) for key in ("image", "command", "args"))
 
 
 def _is_early(condition: Body, more: int, now: float) -> bool:
@@ -137,9 +149,3 @@ def _failure(service: Body) -> str:
     """What KServe says of the model itself."""
     failure = at(service, "status", "modelStatus", "lastFailureInfo")
     return ": ".join(part for part in (text(failure, key) for key in ("reason", "message")) if part)
-
-
-def is_owned(body: Body, uid: str) -> bool:
-    """True where the object with this uid controls `body`."""
-    owners = mappings(body, "metadata", "ownerReferences")
-    return any(one.get("controller") is True and text(one, "uid") == uid for one in owners)

@@ -16,9 +16,9 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
+from speculative_operator.domain.reading import mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
-from speculative_operator.reconcile.reading import mapping, seconds_of, text
 from speculative_operator.reconcile.records import SIDES, Failure, Wanted, reason_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import canonical, digest

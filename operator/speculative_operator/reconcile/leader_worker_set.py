@@ -11,10 +11,10 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reading import at, is_controlled_by, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
-from speculative_operator.reconcile.inference_service import is_owned
-from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text, whole
+from speculative_operator.reconcile.inference_service import deadline_of
 from speculative_operator.render.leader_worker_set import SET, strategy_of
 
 Body = Mapping[str, Any]
@@ -23,10 +23,9 @@ Body = Mapping[str, Any]
 def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: float) -> Body | None:
     """The workload; None where there is no LeaderWorkerSet. One of somebody else with no more than its metadata."""
     found = objects.get((SET, names.group(spec.name)))
-    if found is None or not is_owned(found, spec.uid):
+    if found is None or not is_controlled_by(found, spec.uid):
         return found and {"kind": SET, "metadata": mapping(found, "metadata")}
-    deadline = text(found, "metadata", "annotations", names.ANNOTATION_DEADLINE)
-    seconds = int(deadline) if deadline.isascii() and deadline.isdecimal() else 0
+    seconds = deadline_of(found)
     body: dict[str, Any] = {
         "replicas": at(found, "spec", "replicas"),
         "selector": {"matchLabels": names.selector(spec.name)},

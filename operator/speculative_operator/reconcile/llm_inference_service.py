@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import at, is_controlled_by, items, mapping, mappings, text
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile import inference_service as kserve
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, text
 from speculative_operator.render.kserve import unescaped
 from speculative_operator.render.llm_inference_service import (
     ALL_AT_ONCE,
@@ -40,9 +40,8 @@ def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: flo
     if service is None:
         return None
     metadata = mapping(service, "metadata")
-    if not kserve.is_owned(service, spec.uid):
+    if not is_controlled_by(service, spec.uid):
         return {"kind": text(service, "kind"), "metadata": metadata}
-    deadline = text(metadata, "annotations", names.ANNOTATION_DEADLINE)
     workload = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -56,12 +55,12 @@ def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: flo
             "replicas": at(service, "spec", "replicas"),
             "selector": {"matchLabels": names.selector(spec.name)},
             "strategy": _strategy(mapping(service, "spec", "rolloutStrategy")),
-            "progressDeadlineSeconds": int(deadline) if deadline.isascii() and deadline.isdecimal() else 0,
+            "progressDeadlineSeconds": kserve.deadline_of(service),
             "revisionHistoryLimit": 3,
             "template": {"metadata": _of_pods(service), "spec": _pod(service)},
         },
     }
-    ours = made if made is not None and kserve.is_owned(made, text(metadata, "uid")) else None
+    ours = made if made is not None and is_controlled_by(made, text(metadata, "uid")) else None
     follows = ours is not None and _follows(workload, ours)
     return {**workload, "status": kserve.status_of(workload, ours, service, now, follows=follows)}
 
@@ -116,7 +115,7 @@ def _follows(workload: Body, made: Body) -> bool:
         **mapping(wanted, "metadata", "annotations"),
         **{key: value for key, value in mapping(wanted, "metadata", "labels").items() if key in OF_PODS},
     }
-    return all((engine.get(key) or None) == (asked.get(key) or None) for key in ("image", "command", "args")) and all(
+    return kserve.starts_alike(engine, asked) and all(
         text(found, "metadata", "annotations", key) == value
         for key, value in annotations.items()
         if not key.startswith(PLATFORM)

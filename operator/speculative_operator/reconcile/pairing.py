@@ -19,6 +19,7 @@ from zlib import crc32
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import JobSeen, Purpose
+from speculative_operator.domain.reading import mappings, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Cache, Scheme
 from speculative_operator.engines.base import Notice
@@ -36,7 +37,6 @@ from speculative_operator.reconcile.choices import (
 )
 from speculative_operator.reconcile.effective import Effective, as_written, former_pair, pin_models
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.records import (
     Failure,
     Known,

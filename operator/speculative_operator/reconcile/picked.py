@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Speculator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.picking import speculator, with_speculator
 from speculative_operator.pairing.catalogue import Choice
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
-from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text, whole
 
 MOST_PASSED_OVER = 16
 LONGEST_WHY = 400

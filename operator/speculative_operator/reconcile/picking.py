@@ -16,6 +16,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import Phase, Purpose
+from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.engines.base import Notice
@@ -37,7 +38,6 @@ from speculative_operator.reconcile.picked import (
     pick_of,
     to_status,
 )
-from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.records import Known
 from speculative_operator.reconcile.running import running_pair, speculator_by_template
 from speculative_operator.reconcile.stages import Stage

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.reconcile import startup
-from speculative_operator.reconcile.reading import mapping, mappings, text
 
 
 @dataclass(frozen=True, slots=True)

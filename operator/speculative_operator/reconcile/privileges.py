@@ -15,9 +15,9 @@ from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.privileges import EVERY, Privilege
+from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError
 from speculative_operator.render.environment import plain

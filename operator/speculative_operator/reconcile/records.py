@@ -16,10 +16,10 @@ from itertools import takewhile
 from typing import Any
 
 from speculative_operator.domain.artifact import ModelFacts, Pin
+from speculative_operator.domain.reading import items, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Speculator
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
-from speculative_operator.reconcile.reading import items, mapping, seconds_of, text
 
 SIDES = ("verifier", "speculator")
 _MARK = "z:"

@@ -12,6 +12,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reading import mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
 from speculative_operator.engines.base import Engine, Notice
@@ -19,7 +20,6 @@ from speculative_operator.engines.matrix.refusing import METHOD
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.conditions import stamp
 from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.reading import mapping, mappings, text, whole
 from speculative_operator.reconcile.tables import label_of
 from speculative_operator.reconcile.world import Event, Outcome, World
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.domain.reading import at, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.reading import at, mappings, seconds_of, text, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from speculative_operator.domain.reading import at, items, mapping, mappings, text
 from speculative_operator.reconcile.quantities import quantity
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, text
 
 Amounts = Mapping[str, Decimal]
 """Resource -> how much of it."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reading import mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.world import World
 
 KIND = "HTTPRoute"

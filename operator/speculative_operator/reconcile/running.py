@@ -14,9 +14,9 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.reconcile.effective import FOLDER, Effective, in_pods
-from speculative_operator.reconcile.reading import mapping, text
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
 

@@ -14,9 +14,9 @@ from typing import Any
 from speculative_operator.domain.conditions import Truth
 from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.observation import Histogram, Observation, PodWindow
+from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.formats import showable
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.tuner.tail import add, p99
 from speculative_operator.tuner.targets import FADE_SECONDS, active_targets
 

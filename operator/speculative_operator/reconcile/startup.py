@@ -18,10 +18,10 @@ from statistics import median
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.podspec import STARTUP_PERIOD_SECONDS
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reading import at, items, mapping, mappings, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
@@ -17,7 +18,6 @@ from speculative_operator.reconcile.engine_report import engine_notices, engine_
 from speculative_operator.reconcile.figures import FIGURES, speculation_status
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.history import decisions
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, text
 from speculative_operator.reconcile.records import source_text
 from speculative_operator.reconcile.tuning import tuning_conditions
 from speculative_operator.reconcile.view import View

@@ -16,10 +16,10 @@ from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import KTable, TableError, Try
 from speculative_operator.reconcile.pods import Pod
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import table_config
 from speculative_operator.render.labels import pair_hash

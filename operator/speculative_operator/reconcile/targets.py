@@ -10,11 +10,11 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import inference_service, leader_worker_set, llm_inference_service
-from speculative_operator.reconcile.reading import mapping
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.leader_worker_set import SET
@@ -44,9 +44,7 @@ def _elsewhere(world: World) -> str:
     """Kind of the workload that the object has by a target that is not its own. Its pods must keep their Service."""
     kinds = [one.kind for target, one in TARGETS.items() if target is not world.spec.target]
     found = ((kind, world.children.get((kind, _workload_name(world.spec.name, kind)))) for kind in kinds)
-    return next(
-        (kind for kind, one in found if one is not None and inference_service.is_owned(one, world.spec.uid)), ""
-    )
+    return next((kind for kind, one in found if one is not None and world.owns(one)), "")
 
 
 def _workload_name(name: str, kind: str) -> str:

@@ -19,6 +19,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reading import at, mapping, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
@@ -48,7 +49,6 @@ from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
 from speculative_operator.reconcile.plan import Plan, freeze, plan, replaces, rolls
 from speculative_operator.reconcile.pods import first_outlasted, read_pods
-from speculative_operator.reconcile.reading import at, mapping, text, whole
 from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
 from speculative_operator.reconcile.rollout import read_rollout, scaling_notices
 from speculative_operator.reconcile.status import make_status

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.reading import at, items, mapping, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable, Try
 from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.pods import read_pods
-from speculative_operator.reconcile.reading import at, items, mapping, text, whole
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
 from speculative_operator.render.values import table_digest

@@ -10,11 +10,11 @@ from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
+from speculative_operator.domain.reading import mappings, text, whole
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.reconcile.engine_report import behind
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE
-from speculative_operator.reconcile.reading import mappings, text, whole
 from speculative_operator.reconcile.view import View
 from speculative_operator.tuner.quorum import Sight, sight
 

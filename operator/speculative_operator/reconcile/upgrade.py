@@ -17,6 +17,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.reading import at, mapping, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, EngineSettings, OffPolicy
 from speculative_operator.engines.base import Notice
@@ -25,7 +26,6 @@ from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.plan import Plan, is_table, replaces
 from speculative_operator.reconcile.pods import read_pods
-from speculative_operator.reconcile.reading import at, mapping, text
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.truth import InForce

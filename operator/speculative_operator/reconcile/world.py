@@ -13,10 +13,10 @@ from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.memo import Memo
+from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, packaged
-from speculative_operator.reconcile.reading import mappings, text
 from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
@@ -78,10 +78,7 @@ class World:
 
     def owns(self, child: Mapping[str, Any]) -> bool:
         """True when the object is the child's controller."""
-        return any(
-            owner.get("controller") is True and text(owner, "uid") == self.spec.uid
-            for owner in mappings(child, "metadata", "ownerReferences")
-        )
+        return is_controlled_by(child, self.spec.uid)
 
 
 @dataclass(frozen=True, slots=True)

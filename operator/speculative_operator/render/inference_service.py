@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import parsed
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.kserve import as_map, engine_of, escaped, resources, without_name
+from speculative_operator.render.kserve import KServeTarget, escaped, resources, without_name
+from speculative_operator.render.podspec import engine_of
 
 Manifest = dict[str, Any]
 SERVICE, RUNTIME = "InferenceService", "ServingRuntime"
@@ -50,11 +52,10 @@ CONTAINER_FIELDS = frozenset(
 """Fields of a model that are a container's."""
 
 
-class InferenceServiceTarget:
+class InferenceServiceTarget(KServeTarget):
     """Pods that KServe makes."""
 
     kind = SERVICE
-    reaches_pods = True
 
     def url(self, spec: DeploymentSpec) -> str:
         return f"http://{names.made_by_kserve(spec.name)}.{spec.namespace}.svc"
@@ -66,28 +67,12 @@ class InferenceServiceTarget:
         return found | ({"kueue.x-k8s.io/queue-name": told.queue} if told.queue else {})
 
     def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
-        told = spec.inference_service
-        profile = told.hardware_profile
-        found = {
-            "openshift.io/display-name": told.display_name or spec.name,
-            "openshift.io/description": told.description,
-            "opendatahub.io/model-type": "generative",
-            MODE: RAW,
-            # The number of replicas is the object's, which has a scale subresource for autoscalers.
-            _AUTOSCALER: "none",
-            "security.opendatahub.io/enable-auth": "true" if told.authenticated else "",
-            "opendatahub.io/connections": told.connection,
-            "opendatahub.io/hardware-profile-name": profile,
-            "opendatahub.io/hardware-profile-namespace": profile
-            and (told.hardware_profile_namespace or spec.namespace),
-        }
-        return {key: value for key, value in found.items() if value}
-
-    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
-        return {}
+        # The number of replicas is the object's, which has a scale subresource for autoscalers.
+        own = {MODE: RAW, _AUTOSCALER: "none"}
+        return self.annotations_of_dashboard(spec, "true" if spec.inference_service.authenticated else "", **own)
 
     def check(self, template: Mapping[str, Any]) -> None:
-        pod = as_map(template.get("spec"))
+        pod = mapping(template, "spec")
         engine = engine_of(pod)
         if engine is None or not isinstance(engine.get("image"), str):
             raise RenderError(
@@ -101,7 +86,7 @@ class InferenceServiceTarget:
                 message = f"{where}.{other} is no field of a pod; in an InferenceService it would say something else"
                 raise RenderError(f"{message}: remove it")
 
-        annotations = as_map(as_map(template.get("metadata")).get("annotations"))
+        annotations = mapping(template, "metadata", "annotations")
         own = {MODE: (RAW, "Standard"), _AUTOSCALER: ("none",)}
         for key in sorted(annotations):
             if key.startswith("serving.kserve.io/") and annotations[key] not in own.get(key, ()):
@@ -138,10 +123,10 @@ class InferenceServiceTarget:
         service = {
             **common,
             "labels": template["metadata"]["labels"],
-            "annotations": as_map(template["metadata"].get("annotations")),
+            "annotations": mapping(template["metadata"], "annotations"),
             "replicas": body.get("replicas"),
             "strategy": body["strategy"],
-            "container": escaped({**without_name(engine), "resources": resources(as_map(engine.get("resources")))}),
+            "container": escaped({**without_name(engine), "resources": resources(mapping(engine, "resources"))}),
             "pod": {**pod, "containers": others} if others else pod,
         }
         return parsed("servingruntime", runtime), parsed("inferenceservice", service)
@@ -161,7 +146,7 @@ def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:
 
 def _of_monitoring(spec: DeploymentSpec, template: Mapping[str, Any]) -> dict[str, str]:
     """By which the platform finds the metrics of pods."""
-    found = as_map(template["metadata"].get("annotations"))
+    found = mapping(template["metadata"], "annotations")
     port, path = (str(found.get(f"prometheus.io/{name}") or "") for name in ("port", "path"))
     kept = {"prometheus.io/port": port, "prometheus.io/path": path}
     known = {"opendatahub.io/kserve-runtime": "vllm"} if spec.engine.type.value == "vLLM" else {}

@@ -8,23 +8,36 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from speculative_operator.domain import names
+from speculative_operator.domain.reading import mapping
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render.target import TargetKind
 
 GENEROUS = 4
 """Limits of processors and memory, in multiples of what is requested: KServe fills in one processor and 2 GiB where
 there are none."""
 
 
-def engine_of(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The container that serves; None where a template took it away."""
-    found = pod.get("containers")
-    containers = found if isinstance(found, list | tuple) else ()
-    return next((one for one in containers if as_map(one).get("name") == names.CONTAINER), None)
+class KServeTarget(TargetKind):
+    """What both kinds say of the pods that KServe makes."""
 
+    reaches_pods = True
 
-def as_map(value: Any) -> Mapping[str, Any]:
-    """`value`, or nothing where it is no map."""
-    return value if isinstance(value, Mapping) else {}
+    def annotations_of_dashboard(self, spec: DeploymentSpec, authenticated: str, **more: str) -> dict[str, str]:
+        """By which the platform shows and admits the model. `authenticated`: whether clients need a token, as KServe
+        takes it; empty: as it does by itself. `more`: those of one kind."""
+        told = spec.inference_service
+        found = {
+            "openshift.io/display-name": told.display_name or spec.name,
+            "openshift.io/description": told.description,
+            "opendatahub.io/model-type": "generative",
+            **more,
+            "security.opendatahub.io/enable-auth": authenticated,
+            "opendatahub.io/connections": told.connection,
+            "opendatahub.io/hardware-profile-name": told.hardware_profile,
+            "opendatahub.io/hardware-profile-namespace": told.hardware_profile
+            and (told.hardware_profile_namespace or spec.namespace),
+        }
+        return {key: value for key, value in found.items() if value}
 
 
 def without_name(container: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,7 +48,7 @@ def without_name(container: Mapping[str, Any]) -> dict[str, Any]:
 def resources(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Requests and limits of everything that is asked for: webhooks of the platform fill in what they find missing,
     too little for an engine."""
-    limits, requests = as_map(asked.get("limits")), as_map(asked.get("requests"))
+    limits, requests = mapping(asked, "limits"), mapping(asked, "requests")
     more = {name: _generous(str(requests[name])) for name in ("cpu", "memory") if name in requests}
     return {"requests": {**limits, **requests}, "limits": {**more, **limits}}
 

@@ -13,9 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import mapping, mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import parsed
 from speculative_operator.render.errors import RenderError
+from speculative_operator.render.podspec import engine_of
+from speculative_operator.render.target import TargetKind
 
 Manifest = dict[str, Any]
 SET = "LeaderWorkerSet"
@@ -27,31 +30,21 @@ _OF_A_SERVER = frozenset({"ports", "startupProbe", "readinessProbe", "livenessPr
 _ALL = "100%"
 
 
-class LeaderWorkerSetTarget:
+class LeaderWorkerSetTarget(TargetKind):
     """Groups of pods that LWS makes."""
 
     kind = SET
-    reaches_pods = False
-
-    def url(self, spec: DeploymentSpec) -> str:
-        return f"http://{names.child(spec.name)}.{spec.namespace}.svc:{spec.port}"
-
-    def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
-        return {}
-
-    def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
-        return {}
 
     def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
         return {_LABEL_SET: names.group(spec.name)}
 
     def check(self, template: Mapping[str, Any]) -> None:
-        metadata = _map(template.get("metadata"))
+        metadata = mapping(template, "metadata")
         for part in ("labels", "annotations"):
-            taken = min((key for key in _map(metadata.get(part)) if _is_of_lws(key)), default="")
+            taken = min((key for key in mapping(metadata, part) if _is_of_lws(key)), default="")
             if taken:
                 raise RenderError(f"spec.template.metadata.{part}[{taken}] belongs to LWS: remove it")
-        engine = _engine(_map(template.get("spec")))
+        engine = engine_of(mapping(template, "spec"))
         if engine is None or not isinstance(engine.get("args"), list | tuple):
             raise RenderError(
                 f"spec.template takes away the container {names.CONTAINER}, or its args; the workers are made of it: "
@@ -93,13 +86,13 @@ def strategy_of(surge: Any, unavailable: Any) -> Manifest:
 
 def worker_of(template: Mapping[str, Any]) -> Manifest:
     """The template of the workers that belong to a leader of `template`."""
-    metadata, pod = _map(template.get("metadata")), _map(template.get("spec"))
+    metadata, pod = mapping(template, "metadata"), mapping(template, "spec")
     own = names.selector("")
-    labels = {key: value for key, value in _map(metadata.get("labels")).items() if key not in own}
+    labels = {key: value for key, value in mapping(metadata, "labels").items() if key not in own}
     annotations = {
-        key: value for key, value in _map(metadata.get("annotations")).items() if not key.startswith("prometheus.io/")
+        key: value for key, value in mapping(metadata, "annotations").items() if not key.startswith("prometheus.io/")
     }
-    containers = [_headless(one) if one.get("name") == names.CONTAINER else one for one in _containers(pod)]
+    containers = [_headless(one) if one.get("name") == names.CONTAINER else one for one in mappings(pod, "containers")]
     told = {"labels": {**labels, "app.kubernetes.io/component": WORKER}}
     return {
         "metadata": {**told, "annotations": annotations} if annotations else told,
@@ -112,18 +105,5 @@ def _headless(engine: Mapping[str, Any]) -> Manifest:
     return {**kept, "args": [*(engine.get("args") or ()), "--headless"]}
 
 
-def _engine(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    return next((one for one in _containers(pod) if one.get("name") == names.CONTAINER), None)
-
-
-def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = pod.get("containers")
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list | tuple) else []
-
-
 def _is_of_lws(key: object) -> bool:
     return str(key).startswith("leaderworkerset.sigs.k8s.io/")
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -17,10 +17,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import parsed
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.kserve import as_map, engine_of, escaped, resources
+from speculative_operator.render.kserve import KServeTarget, escaped, resources
+from speculative_operator.render.podspec import engine_of
 
 Manifest = dict[str, Any]
 KIND = "LLMInferenceService"
@@ -43,11 +45,10 @@ ALL_AT_ONCE: Mapping[str, Any] = {"maxSurge": 0, "maxUnavailable": "100%"}
 """What Recreate is for a kind that has no such strategy."""
 
 
-class LLMInferenceServiceTarget:
+class LLMInferenceServiceTarget(KServeTarget):
     """Pods that KServe makes for a large language model."""
 
     kind = KIND
-    reaches_pods = True
 
     def url(self, spec: DeploymentSpec) -> str:
         return f"http://{spec.name}-kserve-workload-svc.{spec.namespace}.svc:{spec.port}"
@@ -59,25 +60,10 @@ class LLMInferenceServiceTarget:
 
     def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
         told = spec.inference_service
-        profile = told.hardware_profile
-        asks = "true" if told.authenticated else "false" if told.anonymous else ""
-        found = {
-            "openshift.io/display-name": told.display_name or spec.name,
-            "openshift.io/description": told.description,
-            "opendatahub.io/model-type": "generative",
-            "security.opendatahub.io/enable-auth": asks,
-            "opendatahub.io/connections": told.connection,
-            "opendatahub.io/hardware-profile-name": profile,
-            "opendatahub.io/hardware-profile-namespace": profile
-            and (told.hardware_profile_namespace or spec.namespace),
-        }
-        return {key: value for key, value in found.items() if value}
-
-    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
-        return {}
+        return self.annotations_of_dashboard(spec, "true" if told.authenticated else "false" if told.anonymous else "")
 
     def check(self, template: Mapping[str, Any]) -> None:
-        engine = engine_of(as_map(template.get("spec")))
+        engine = engine_of(mapping(template, "spec"))
         path = f"spec.template.spec.containers[{names.CONTAINER}]"
         if engine is None or not isinstance(engine.get("image"), str):
             raise RenderError(f"{path} is taken away, or its image; an {KIND} is made of it: leave it in")
@@ -87,15 +73,15 @@ class LLMInferenceServiceTarget:
                 "the engine in this image"
             )
         for field, form in HANDLERS.items():
-            other = sorted({"exec", "grpc", "tcpSocket"} & set(as_map(engine.get(field))))
+            other = sorted({"exec", "grpc", "tcpSocket"} & set(mapping(engine, field)))
             if other:
                 raise RenderError(f"{path}.{field}.{other[0]} would stand beside the {form} of KServe: use {form}")
-        hook = as_map(as_map(engine.get("lifecycle")).get("preStop"))
+        hook = mapping(engine, "lifecycle", "preStop")
         other = sorted(set(hook) - {"exec", "sleep"})
         if other:
             raise RenderError(f"{path}.lifecycle.preStop.{other[0]} would stand beside the exec of KServe: use exec")
         known = {*names.selector(""), *OF_PODS, *OF_OBJECT, EXPOSED}
-        more = sorted(set(as_map(as_map(template.get("metadata")).get("labels"))) - known)
+        more = sorted(set(mapping(template, "metadata", "labels")) - known)
         if more:
             raise RenderError(
                 f"spec.template.metadata.labels[{more[0]}]: KServe would select pods by it for ever; write it under "
@@ -105,7 +91,7 @@ class LLMInferenceServiceTarget:
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
         metadata, body = workload["metadata"], workload["spec"]
         template = body["template"]
-        labels, annotations = template["metadata"]["labels"], as_map(template["metadata"].get("annotations"))
+        labels, annotations = template["metadata"]["labels"], mapping(template["metadata"], "annotations")
         own = {key: value for key, value in annotations.items() if key.startswith(PLATFORM)}
         values = {
             "name": spec.name,
@@ -140,13 +126,13 @@ def _template(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _container(engine: Mapping[str, Any]) -> dict[str, Any]:
-    found = {**engine, "name": CONTAINER, "resources": resources(as_map(engine.get("resources")))}
+    found = {**engine, "name": CONTAINER, "resources": resources(mapping(engine, "resources"))}
     for field, form in HANDLERS.items():
-        asked = as_map(as_map(engine.get(field)).get(form))
+        asked = mapping(engine, field, form)
         if asked:
             # KServe's template asks by HTTPS where its services are to be encrypted.
             found[field] = {**engine[field], form: {"scheme": "HTTP", **asked}}
-    seconds = as_map(as_map(as_map(engine.get("lifecycle")).get("preStop")).get("sleep")).get("seconds")
+    seconds = mapping(engine, "lifecycle", "preStop", "sleep").get("seconds")
     if seconds is not None:
         found["lifecycle"] = {**engine["lifecycle"], "preStop": {"exec": {"command": [SLEEP, str(seconds)]}}}
     return found
@@ -155,7 +141,7 @@ def _container(engine: Mapping[str, Any]) -> dict[str, Any]:
 def container_as_rendered(container: Mapping[str, Any]) -> dict[str, Any]:
     """The engine's container as the workload has it."""
     found = {**container, "name": names.CONTAINER}
-    command = as_map(as_map(as_map(container.get("lifecycle")).get("preStop")).get("exec")).get("command")
+    command = mapping(container, "lifecycle", "preStop", "exec").get("command")
     if isinstance(command, list | tuple) and len(command) == 2 and command[0] == SLEEP and str(command[1]).isdecimal():
         found["lifecycle"] = {**container["lifecycle"], "preStop": {"sleep": {"seconds": int(command[1])}}}
     return found

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.images import accelerators_of_pod
 from speculative_operator.render.hashing import digest
@@ -25,6 +26,11 @@ TABLE_VOLUME, PAYLOAD_VOLUME = "table", "payload"
 TELEMETRY_PATH = "/metrics"
 SHARED_MEMORY_GIB = 2
 """Size of /dev/shm where workers of several accelerators talk through it."""
+
+
+def engine_of(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The container that serves; None where a template took it away."""
+    return next((one for one in mappings(pod, "containers") if one.get("name") == names.CONTAINER), None)
 
 
 def startup_failures(startup_seconds: int) -> int:

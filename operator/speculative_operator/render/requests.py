@@ -8,15 +8,16 @@ There are no limits: an engine that is throttled or ended at one serves nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import mapping, mappings
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.images import accelerators_of_pod
 from speculative_operator.render.inputs import RenderInput
-from speculative_operator.render.podspec import SHARED_MEMORY_GIB
+from speculative_operator.render.podspec import SHARED_MEMORY_GIB, engine_of
 
 _GIB = 1024**3
 FIRST_PROCESS_GIB = 4
@@ -74,12 +75,12 @@ def _is_share(inp: RenderInput) -> bool:
 
 def _downloads(inp: RenderInput) -> bool:
     """True where the engine downloads the verifier to the pod's own part of the node's disk."""
-    engine, pod = _engine_of_user(inp), _map(inp.spec.template.get("spec"))
-    variables = {one.get("name") for one in (*inp.spec.engine.env, *_maps(engine.get("env")))}
+    engine, pod = _engine_of_user(inp), mapping(inp.spec.template, "spec")
+    variables = {one.get("name") for one in (*inp.spec.engine.env, *mappings(engine, "env"))}
     moved = (
-        any(volume.get("name") == "cache" for volume in _maps(pod.get("volumes")))
+        any(volume.get("name") == "cache" for volume in mappings(pod, "volumes"))
         or any(
-            str(mount.get("mountPath", "")).startswith(names.CACHE_MOUNT) for mount in _maps(engine.get("volumeMounts"))
+            str(mount.get("mountPath", "")).startswith(names.CACHE_MOUNT) for mount in mappings(engine, "volumeMounts")
         )
         or bool(variables & _FOLDERS)
         or any(argument.startswith("--download-dir") for argument in inp.container.args)
@@ -88,22 +89,12 @@ def _downloads(inp: RenderInput) -> bool:
 
 
 def _limits_of_user(inp: RenderInput) -> Iterator[str]:
-    yield from _map(_map(_engine_of_user(inp).get("resources")).get("limits"))
+    yield from mapping(_engine_of_user(inp), "resources", "limits")
 
 
 def _engine_of_user(inp: RenderInput) -> Mapping[str, Any]:
     """What the user lays over the engine's container."""
-    containers = _maps(_map(inp.spec.template.get("spec")).get("containers"))
-    return next((one for one in containers if one.get("name") == names.CONTAINER), {})
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(value: Any) -> list[Mapping[str, Any]]:
-    items = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return [one for one in items if isinstance(one, Mapping)]
+    return engine_of(mapping(inp.spec.template, "spec")) or {}
 
 
 def _gib(size: int) -> str:

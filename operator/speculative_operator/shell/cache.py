@@ -15,8 +15,8 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.spec import Target
-from speculative_operator.reconcile.reading import seconds_of
 from speculative_operator.reconcile.records import keys
 from speculative_operator.shell.loads import Loads
 from speculative_operator.shell.podseries import Reached

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.pods import first_trouble, read_pods
-from speculative_operator.reconcile.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.rollout import has_other_scaler, read_rollout
 
 ANYTHING = st.recursive(

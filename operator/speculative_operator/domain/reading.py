@@ -1,4 +1,5 @@
-"""Reads plain JSON that others wrote (status, children, pods) without ever failing. Used by every module here.
+"""Reads plain JSON that others wrote (templates, status, children, pods) without ever failing. Used by `render` and
+`reconcile`.
 
 What is missing or of another type reads as empty: an object that a hand has garbled must not stop the repair of it.
 """
@@ -57,3 +58,9 @@ def whole(value: Any, *path: str) -> int:
     """The whole number below `path`, or 0."""
     found = at(value, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= LARGEST else 0
+
+
+def is_controlled_by(body: Any, uid: str) -> bool:
+    """True where the object with this uid is the controller of `body`."""
+    owners = mappings(body, "metadata", "ownerReferences")
+    return any(one.get("controller") is True and text(one, "uid") == uid for one in owners)
