@@ -86,7 +86,7 @@ def _without_namespace(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any], example: Any) -> dict[str, Any]:
     """The ClusterServiceVersion."""
-    deployment = _of(objects, "Deployment", PACKAGE)
+    deployment = find_object(objects, "Deployment", PACKAGE)
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     return {
         "apiVersion": "operators.coreos.com/v1alpha1",
@@ -131,8 +131,8 @@ def _owned(definition: Mapping[str, Any]) -> dict[str, str]:
 
 def _strategy(objects: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any]) -> dict[str, Any]:
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
-    wide = {"serviceAccountName": account, "rules": _of(objects, "ClusterRole", PACKAGE)["rules"]}
-    own = {"serviceAccountName": account, "rules": _of(objects, "Role", f"{PACKAGE}-leader")["rules"]}
+    wide = {"serviceAccountName": account, "rules": find_object(objects, "ClusterRole", PACKAGE)["rules"]}
+    own = {"serviceAccountName": account, "rules": find_object(objects, "Role", f"{PACKAGE}-leader")["rules"]}
     spec = copy.deepcopy(dict(deployment["spec"]))
     for entry in spec["template"]["spec"]["containers"][0]["env"]:
         if entry["name"] == "SPECULATIVE_NAMESPACES":
@@ -143,7 +143,7 @@ def _strategy(objects: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any
     return {"clusterPermissions": [wide], "permissions": [own], "deployments": [named]}
 
 
-def _of(objects: Sequence[Mapping[str, Any]], kind: str, name: str) -> Mapping[str, Any]:
+def find_object(objects: Sequence[Mapping[str, Any]], kind: str, name: str) -> Mapping[str, Any]:
     found = next((item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)), None)
     if found is None:
         raise NoChartError(f"no {kind} {name} in it; pipe the output of `helm template {PACKAGE}` of the chart")

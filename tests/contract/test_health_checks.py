@@ -91,7 +91,7 @@ def test_flux_shows_the_health_of_each_object(
 
 
 @pytest.fixture
-def served(server: Server) -> Iterator[Callable[[dict[str, Any]], str]]:
+def write_status(server: Server) -> Iterator[Callable[[dict[str, Any]], str]]:
     """Writes an object with a long name and such a status; gives its name."""
     name = "llama-3-3-70b-instruct"
     spec = json.loads((STORED / "0.1.0" / "tuned.json").read_text())["spec"]
@@ -106,18 +106,20 @@ def served(server: Server) -> Iterator[Callable[[dict[str, Any]], str]]:
     server.custom.delete_namespaced_custom_object(*server.at, name)
 
 
-def test_kubectl_waits_for_ready(bare_cluster: Cluster, served: Callable[[dict[str, Any]], str]) -> None:
-    name = served(refused()["status"])
+def test_kubectl_waits_for_ready(bare_cluster: Cluster, write_status: Callable[[dict[str, Any]], str]) -> None:
+    name = write_status(refused()["status"])
     words = ("wait", f"specdep/{name}", "-n", "default", "--for=condition=Ready")
     assert bare_cluster.kubectl(*words, "--timeout=1s", check=False).returncode == 1
-    served(healthy()["status"])
+    write_status(healthy()["status"])
     assert "condition met" in bare_cluster.kubectl(*words, "--timeout=30s").stdout
 
 
 @pytest.mark.parametrize("stored", ["tuned", "picked", "cached", "without-drafter", "schedule"])
-def test_columns_fit_a_terminal(stored: str, bare_cluster: Cluster, served: Callable[[dict[str, Any]], str]) -> None:
+def test_columns_fit_a_terminal(
+    stored: str, bare_cluster: Cluster, write_status: Callable[[dict[str, Any]], str]
+) -> None:
     status = json.loads((STORED / "0.1.0" / f"{stored}.json").read_text())["status"]
-    name = served({**status, "weights": {"text": "61%, 3m left"}})
+    name = write_status({**status, "weights": {"text": "61%, 3m left"}})
     for options, most in (((), 100), (("-o", "wide"), 140)):
         lines = bare_cluster.kubectl("get", "specdep", name, "-n", "default", *options).stdout.splitlines()
         assert max(map(len, lines)) <= most, "\n".join(lines)

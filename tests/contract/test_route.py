@@ -20,19 +20,19 @@ GOLDEN = ROOT / "tests" / "golden" / "inputs" / "route.yaml"
 
 
 @pytest.fixture(scope="module")
-def served(bare_cluster: Cluster, installed: dict[str, Any]) -> Cluster:
+def gateway_cluster(bare_cluster: Cluster, installed: dict[str, Any]) -> Cluster:
     gateway.install(bare_cluster)
     bare_cluster.kubectl("create", "namespace", "models", check=False)
     return bare_cluster
 
 
 @pytest.mark.parametrize("route", [{}, {"path": "/", "hostnames": None}, {"gateway": {"name": "other"}}])
-def test_a_route_is_stored_as_it_is_written(served: Cluster, route: dict[str, Any]) -> None:
+def test_a_route_is_stored_as_it_is_written(gateway_cluster: Cluster, route: dict[str, Any]) -> None:
     case = whole(GOLDEN)
     spec = {**case.body["spec"]["route"], **route}
     case.body["spec"]["route"] = {key: value for key, value in spec.items() if value is not None}
     (made,) = [one for one in case.children() if one["kind"] == "HTTPRoute"]
-    found = served.kubectl(
+    found = gateway_cluster.kubectl(
         "apply", "--server-side", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-",
         input=json.dumps({**made, "metadata": {**made["metadata"], "ownerReferences": []}}),
     ).stdout  # fmt: skip

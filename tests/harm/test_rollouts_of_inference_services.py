@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.reconcile.releases import install
-from tests.unit.reconcile.test_inference_service import Platform, args, served
+from tests.unit.reconcile.test_inference_service import Platform, args, serve
 
 
 def upgraded(monkeypatch: pytest.MonkeyPatch) -> Platform:
     """Served, then with a release of the operator that would make other pods."""
-    platform = served()
+    platform = serve()
     platform.upgraded = True
     install(monkeypatch, "--anew")
     platform.forget()

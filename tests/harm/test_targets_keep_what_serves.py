@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.reconcile import test_leader_worker_set as group
 from tests.unit.reconcile import test_llm_inference_service as llm
-from tests.unit.reconcile.test_inference_service import SERVED, served
+from tests.unit.reconcile.test_inference_service import SERVED, serve
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.inference_service import InferenceServiceSettings
@@ -33,19 +33,19 @@ def of_a_deployment() -> Cluster:
 
 
 def of_an_inference_service() -> Cluster:
-    platform = served()
+    platform = serve()
     platform.spec = replace(SERVED, target=Target.DEPLOYMENT)
     return platform
 
 
 def from_llm_to_inference_service() -> Cluster:
-    platform = llm.served(capabilities=BOTH)
+    platform = llm.serve(capabilities=BOTH)
     platform.spec = replace(llm.SERVED, target=Target.INFERENCE_SERVICE)
     return platform
 
 
 def from_inference_service_to_llm() -> Cluster:
-    platform = served(capabilities=BOTH)
+    platform = serve(capabilities=BOTH)
     platform.spec = replace(SERVED, target=Target.LLM_INFERENCE_SERVICE)
     return platform
 
@@ -58,7 +58,7 @@ def from_deployment_to_groups() -> Cluster:
 
 
 def from_groups_to_deployment() -> Cluster:
-    platform = group.served()
+    platform = group.serve()
     platform.spec = replace(group.SERVED, target=Target.DEPLOYMENT, nodes=1)
     return platform
 
@@ -103,7 +103,7 @@ def test_a_template_may_annotate_pods() -> None:
 
 
 def render_of(template: dict[str, dict[str, dict[str, str]]]) -> object:
-    platform = served()
+    platform = serve()
     platform.spec = replace(platform.spec, template=template)
     outcome = platform.tick()
     ready = platform.condition("Ready")

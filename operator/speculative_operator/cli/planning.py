@@ -169,7 +169,7 @@ def _helps(found: Subject, rows: Catalogue, traffic: Traffic, load: float, best:
 def _changes(found: Subject, rows: Catalogue, k: int) -> Iterator[tuple[str, Policy]]:
     """What could be changed in the spec, and what the tuner would then start from."""
     spec, policy = found.spec, found.policy
-    for entry in _others(spec, rows):
+    for entry in _other_speculators(spec, rows):
         other = with_entry(spec, entry)
         engine = engine_for(other)
         if not hindrance(other, engine):
@@ -185,7 +185,7 @@ def _changes(found: Subject, rows: Catalogue, k: int) -> Iterator[tuple[str, Pol
         yield "text like code (spec.speculation.workload: Code)", replace(policy, workload=Workload.CODE)
 
 
-def _others(spec: DeploymentSpec, rows: Catalogue) -> Iterator[Any]:
+def _other_speculators(spec: DeploymentSpec, rows: Catalogue) -> Iterator[Any]:
     own = spec.speculator.source.location if spec.speculator is not None and spec.speculator.source else ""
     for _, entry in rows.known(spec.verifier.source.location):
         if entry.uri.partition("://")[2] != own or (spec.speculator and entry.method is not spec.speculator.method):
@@ -215,14 +215,9 @@ def _price(value: float | None) -> str:
 
 def _title(spec: DeploymentSpec) -> str:
     drafter = spec.speculator
-    source = drafter.source.location if drafter is not None and drafter.source is not None else ""
-    drafts = (
-        f"{source} ({drafter.method.value})"
-        if source and drafter
-        else drafter.method.value
-        if drafter
-        else "no speculator"
-    )
+    drafts = drafter.method.value if drafter else "no speculator"
+    if drafter is not None and drafter.source is not None:
+        drafts = f"{drafter.source.location} ({drafts})"
     machine = f"{spec.accelerator.per_replica} x {spec.accelerator.product or 'an unnamed accelerator'}"
     return f"{spec.verifier.source.location} with {drafts}, {spec.engine.type} {spec.engine.version}, {machine}"
 

@@ -140,24 +140,24 @@ def measured(status: Mapping[str, Any], recent: Recent, now: float, limit: float
         yield from _of_all(fresh.values())
     first = math.fsum(one.first_tokens for one in fresh.values())
     if first > 0:
-        yield from _known("object_ttft_seconds", math.fsum(one.ttft_seconds for one in fresh.values()) / first)
+        yield from _sample("object_ttft_seconds", math.fsum(one.ttft_seconds for one in fresh.values()) / first)
     for latency, histogram in (("tpot", recent.tpot), ("ttft", recent.ttft)):
         bounds = p99(histogram)
         if bounds.low > 0:
-            yield from _known("object_p99_seconds", bounds.low, ("latency", latency), ("bound", "low"))
-        yield from _known("object_p99_seconds", bounds.high, ("latency", latency), ("bound", "high"))
+            yield from _sample("object_p99_seconds", bounds.low, ("latency", latency), ("bound", "low"))
+        yield from _sample("object_p99_seconds", bounds.high, ("latency", latency), ("bound", "high"))
     if abs(now - recent.estimated_at) <= limit:
         yield from _estimated(recent.estimate, mapping(status, "speculation"))
 
 
 def _of_all(pods: Iterable[PodFigures]) -> Iterator[Sample]:
     known_pods = tuple(pods)
-    yield from _known("object_running_requests", math.fsum(one.running for one in known_pods))
-    yield from _known("object_waiting_requests", math.fsum(one.waiting for one in known_pods))
-    yield from _known("object_tokens_per_second", math.fsum(one.rate for one in known_pods))
+    yield from _sample("object_running_requests", math.fsum(one.running for one in known_pods))
+    yield from _sample("object_waiting_requests", math.fsum(one.waiting for one in known_pods))
+    yield from _sample("object_tokens_per_second", math.fsum(one.rate for one in known_pods))
     usage = [one.kv_usage for one in known_pods if one.kv_usage is not None]
     if usage:
-        yield from _known("object_kv_cache_usage_ratio", max(usage))
+        yield from _sample("object_kv_cache_usage_ratio", max(usage))
 
 
 def _estimated(estimate: Estimate, block: Mapping[str, Any]) -> Iterator[Sample]:
@@ -172,11 +172,11 @@ def _estimated(estimate: Estimate, block: Mapping[str, Any]) -> Iterator[Sample]
         ("object_tpot_seconds", estimate.tpot_seconds),
         ("object_cost_per_thousand_tokens", estimate.cost_per_thousand_tokens),
     ):
-        yield from _known(name, value)
+        yield from _sample(name, value)
     gain = estimate.gain_percent
     for bound in ("low", "mid", "high") if gain is not None else ():
         value = showable(getattr(gain, bound))
-        yield from _known("object_gain_ratio", None if value is None else value / 100.0, ("bound", bound))
+        yield from _sample("object_gain_ratio", None if value is None else value / 100.0, ("bound", bound))
 
 
 def _ks(block: Mapping[str, Any], load: float | None = None) -> Iterator[tuple[int, int]]:
@@ -193,7 +193,7 @@ def _ks(block: Mapping[str, Any], load: float | None = None) -> Iterator[tuple[i
             yield int(requests), 0 if off else k
 
 
-def _known(name: str, value: float | None, *labels: tuple[str, str]) -> Iterator[Sample]:
+def _sample(name: str, value: float | None, *labels: tuple[str, str]) -> Iterator[Sample]:
     """The sample, where the value is one that can be shown."""
     if showable(value) is not None and value is not None:
         yield name, labels, value

@@ -148,7 +148,7 @@ class Cache:
     def addresses(self, keys: Iterable[Key]) -> dict[str, Reached]:
         """Ready serving pods of these objects, and where each is reached."""
         pods = [pod for key in keys for pod in self._serving(key) if is_ready(pod)]
-        return {pod["metadata"]["name"]: Reached.of(addresses_of(pod), port_of(pod)) for pod in pods}
+        return {pod["metadata"]["name"]: Reached.at_port(addresses_of(pod), port_of(pod)) for pod in pods}
 
     def held(self, kind: str) -> dict[str, Body]:
         """uid -> object of one kind."""

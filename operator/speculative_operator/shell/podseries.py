@@ -24,7 +24,7 @@ class Reached(tuple[str, ...]):
     port = names.SERVING_PORT
 
     @classmethod
-    def of(cls, addresses: Iterable[str], port: int) -> Reached:
+    def at_port(cls, addresses: Iterable[str], port: int) -> Reached:
         """Where a pod is reached."""
         found = cls(addresses)
         found.port = port

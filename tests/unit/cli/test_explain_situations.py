@@ -48,22 +48,22 @@ def scripted(monkeypatch: pytest.MonkeyPatch, reason: Reason, message: str, **mo
 
 
 def missing(reason: Reason, message: str) -> Callable[[pytest.MonkeyPatch], Cluster]:
-    def made(_: pytest.MonkeyPatch) -> Cluster:
+    def make(_: pytest.MonkeyPatch) -> Cluster:
         cluster = settled()
         gaps = {one["metadata"]["name"]: Gap(reason, message) for one in cluster.pods}
         cluster.tick(Observation(cluster.now, gaps))
         return cluster
 
-    return made
+    return make
 
 
 def refused(**change: Any) -> Callable[[pytest.MonkeyPatch], Cluster]:
-    def made(_: pytest.MonkeyPatch) -> Cluster:
+    def make(_: pytest.MonkeyPatch) -> Cluster:
         cluster = Cluster(spec=replace(SPEC, **change))
         cluster.tick()
         return cluster
 
-    return made
+    return make
 
 
 def says(reason: Reason, message: str, **more: Any) -> Callable[[pytest.MonkeyPatch], Cluster]:

@@ -61,7 +61,7 @@ class Platform(Cluster):
         self.children[SERVICE]["status"] = kserve.status_of(self.children[SERVICE], ready=True)
 
 
-def served(**change: Any) -> Platform:
+def serve(**change: Any) -> Platform:
     platform = Platform(**change)
     assert platform.settle().actions == ()
     return platform
@@ -73,7 +73,7 @@ def args(platform: Platform) -> list[str]:
 
 
 def test_it_is_made_served_and_left_alone() -> None:
-    platform = served()
+    platform = serve()
     assert {kind for kind, _ in platform.children} == {
         "ConfigMap", "ServingRuntime", "InferenceService", "Deployment", "PodDisruptionBudget",
     }  # fmt: skip
@@ -89,7 +89,7 @@ def test_the_runtime_comes_before_the_service_that_names_it() -> None:
 
 
 def test_nothing_is_written_beside_webhooks_and_after_a_restart_of_the_operator() -> None:
-    platform = served()
+    platform = serve()
     predictor = platform.children[SERVICE]["spec"]["predictor"]
     assert predictor["nodeSelector"] == {"accelerator": "h100"}
     assert platform.children[SERVICE]["metadata"]["annotations"][kserve.MODE] == "Standard"
@@ -100,7 +100,7 @@ def test_nothing_is_written_beside_webhooks_and_after_a_restart_of_the_operator(
 
 
 def test_what_others_add_later_stays() -> None:
-    platform = served()
+    platform = serve()
     service = platform.children[SERVICE]
     service["metadata"]["labels"]["team"] = "a"
     service["metadata"]["annotations"]["note"] = "b"
@@ -114,7 +114,7 @@ def test_what_others_add_later_stays() -> None:
 
 
 def test_a_hand_edit_of_what_is_ours_is_put_back_and_the_rest_stays() -> None:
-    platform = served()
+    platform = serve()
     predictor = platform.children[SERVICE]["spec"]["predictor"]
     predictor["model"]["args"] = ["--model=other"]
     outcome = platform.tick()
@@ -123,7 +123,7 @@ def test_a_hand_edit_of_what_is_ours_is_put_back_and_the_rest_stays() -> None:
 
 
 def test_scaling_replaces_no_pod() -> None:
-    platform = served()
+    platform = serve()
     before = [one["metadata"]["name"] for one in platform.pods]
     platform.edit(replicas=3)
     platform.settle()
@@ -133,7 +133,7 @@ def test_scaling_replaces_no_pod() -> None:
 
 def test_an_annotation_that_only_the_operator_reads_replaces_no_pod() -> None:
     """KServe copies annotations of the InferenceService to its pods, and none of the ServingRuntime's."""
-    platform = served()
+    platform = serve()
     annotations = platform.children[SERVICE]["metadata"]["annotations"]
     ours = {names.ANNOTATION_HASH, names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE, names.ANNOTATION_TABLE}
     assert not ours & annotations.keys()
@@ -142,7 +142,7 @@ def test_an_annotation_that_only_the_operator_reads_replaces_no_pod() -> None:
 
 def test_an_edit_of_engine_and_pair_is_one_rollout() -> None:
     """Even where KServe sees the new runtime before the new InferenceService."""
-    platform = served()
+    platform = serve()
     before = deepcopy(platform.children[SERVICE])
     platform.edit(engine=EngineSettings(version="0.31.0", version_named=True, image="registry/vllm:0.31.0"))
     outcome = platform.tick()
@@ -158,7 +158,7 @@ def test_an_edit_of_engine_and_pair_is_one_rollout() -> None:
 
 
 def test_live_tables_replace_no_pod() -> None:
-    platform = served()
+    platform = serve()
     for _ in range(60):
         outcome = platform.tick(observed(platform, batch=200, survival=0.2))
         platform.roll()
@@ -172,7 +172,7 @@ def test_live_tables_replace_no_pod() -> None:
 
 def test_a_table_of_a_rollout_is_found_by_the_operator_after_one_that_was_killed() -> None:
     """Between the ServingRuntime, which says which table pods are made for, and the InferenceService."""
-    platform = served(spec=restart(SERVED))
+    platform = serve(spec=restart(SERVED))
     service, before = deepcopy(platform.children[SERVICE]), deepcopy(platform.status)
     for _ in range(200):
         outcome = platform.tick(observed(platform, batch=200, survival=0.2))
@@ -191,7 +191,7 @@ def test_a_table_of_a_rollout_is_found_by_the_operator_after_one_that_was_killed
 
 
 def test_pods_of_the_spec_before_are_no_complete_rollout() -> None:
-    platform = served()
+    platform = serve()
     platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
     platform.tick()
     platform.tick()
@@ -203,13 +203,13 @@ def test_pods_of_the_spec_before_are_no_complete_rollout() -> None:
 
 @pytest.mark.parametrize("key", ["app", "component", "serving.kserve.io/inferenceservice"])
 def test_labels_that_kserve_sets_itself_are_not_waited_for(key: str) -> None:
-    platform = served(spec=replace(SERVED, template={"metadata": {"labels": {key: "chat"}}}))
+    platform = serve(spec=replace(SERVED, template={"metadata": {"labels": {key: "chat"}}}))
     assert (platform.rollouts, platform.condition("Ready")["status"]) == (1, "True")
 
 
 def test_kserves_short_deadline_is_not_ours() -> None:
     """Its Deployments are held for stalled after ten minutes; a large model takes longer."""
-    platform = served()
+    platform = serve()
     made = platform.children[MADE]
     made["spec"]["progressDeadlineSeconds"] = 600
     made["status"] |= {"readyReplicas": 0, "availableReplicas": 0}
@@ -235,7 +235,7 @@ def test_what_keeps_kserve_from_making_pods_is_told() -> None:
 
 
 def test_what_keeps_ready_pods_from_being_reached_is_told() -> None:
-    platform = served()
+    platform = serve()
     ingress = {"type": "IngressReady", "status": "False", "reason": "NoRoute", "message": "the router is down"}
     platform.children[SERVICE]["status"]["conditions"] = [ingress, {"type": "Ready", "status": "False"}]
     outcome = platform.tick()
@@ -254,7 +254,7 @@ def test_an_object_of_somebody_else_by_its_name_is_left_alone(key: tuple[str, st
 
 
 def test_nothing_that_kserve_made_is_ever_written_or_deleted() -> None:
-    platform = served()
+    platform = serve()
     platform.children["Service", "demo-predictor"] = {
         "kind": "Service", "metadata": {"name": "demo-predictor", "uid": "kserves", "labels": names.selector("demo")},
     }  # fmt: skip
@@ -274,7 +274,7 @@ def _touches_no_platform_object(outcome: Outcome) -> None:
 
 
 def test_a_cluster_without_kserve_is_told_and_keeps_everything() -> None:
-    platform = served()
+    platform = serve()
     children = deepcopy(platform.children)
     platform.capabilities = Capabilities()
     outcome = platform.tick()
@@ -291,13 +291,13 @@ def test_a_cluster_without_kserve_is_told_and_keeps_everything() -> None:
 
 def test_arguments_that_look_like_a_go_template_reach_the_engine_as_written() -> None:
     odd = '--chat-template={{ "{{" }} {{{x}}} {{`{{`}}'
-    platform = served(spec=replace(SERVED, engine=EngineSettings(args=(odd,))))
+    platform = serve(spec=replace(SERVED, engine=EngineSettings(args=(odd,))))
     assert odd in args(platform)
     assert platform.tick().actions == ()
 
 
 def test_what_is_read_back_is_what_was_rendered() -> None:
-    platform = served()
+    platform = serve()
     workload = with_workload(platform.world(), platform.now).deployment
     assert workload is not None
     assert workload["spec"]["progressDeadlineSeconds"] > 600
@@ -306,7 +306,7 @@ def test_what_is_read_back_is_what_was_rendered() -> None:
 
 
 def test_room_is_looked_for_on_the_nodes_that_the_platform_chose() -> None:
-    platform = served(room=None)
+    platform = serve(room=None)
     platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
     asked = platform.look().room_for
     assert asked is not None

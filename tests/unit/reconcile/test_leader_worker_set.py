@@ -63,7 +63,7 @@ class Platform(Cluster):
         self.children[SET]["status"] = lws.status_of(self.children[SET], wanted, wanted, wanted, LATER)
 
 
-def served(**change: Any) -> Platform:
+def serve(**change: Any) -> Platform:
     platform = Platform(**change)
     assert platform.settle().actions == ()
     return platform
@@ -74,7 +74,7 @@ def template(platform: Platform, part: str) -> Any:
 
 
 def test_it_is_made_served_and_left_alone() -> None:
-    platform = served()
+    platform = serve()
     assert sorted(key for key in platform.children if key[0] not in ("ConfigMap", "PodMonitor")) == [
         ("LeaderWorkerSet", "demo-group"), ("NetworkPolicy", "demo"), ("NetworkPolicy", "demo-group"),
         ("PodDisruptionBudget", "demo"), ("Service", "demo"),
@@ -88,7 +88,7 @@ def test_it_is_made_served_and_left_alone() -> None:
 
 
 def test_only_leaders_serve_and_are_measured() -> None:
-    platform = served()
+    platform = serve()
     leader, worker = template(platform, "leaderTemplate"), template(platform, "workerTemplate")
     wanted = names.selector("demo")
     assert wanted.items() <= leader["metadata"]["labels"].items()
@@ -102,7 +102,7 @@ def test_only_leaders_serve_and_are_measured() -> None:
 
 
 def test_only_pods_of_the_object_reach_the_ports_between_nodes() -> None:
-    platform = served()
+    platform = serve()
     group = {"leaderworkerset.sigs.k8s.io/name": "demo-group"}
     policy = platform.children["NetworkPolicy", "demo-group"]["spec"]
     assert policy["podSelector"]["matchLabels"] == group
@@ -121,7 +121,7 @@ def test_a_hand_edit_is_put_back() -> None:
         (("spec", "rolloutStrategy", "rollingUpdateConfiguration", "partition"), 1),
         (("spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxUnavailable"), 2),
     ):
-        platform = served(spec=replace(SERVED, template={"spec": {"nodeSelector": {"gpu": "new"}}}))
+        platform = serve(spec=replace(SERVED, template={"spec": {"nodeSelector": {"gpu": "new"}}}))
         before, part = deepcopy(platform.children[SET]["spec"]), platform.children[SET]
         for key in path[:-1]:
             part = part[key]
@@ -133,14 +133,14 @@ def test_a_hand_edit_is_put_back() -> None:
 
 
 def test_what_others_add_stays_and_nothing_is_fought_over() -> None:
-    platform = served()
+    platform = serve()
     template(platform, "leaderTemplate")["spec"]["priorityClassName"] = "high"
     for _ in range(3):
         assert platform.tick().actions == ()
 
 
 def test_scaling_replaces_no_pod_and_a_table_neither() -> None:
-    platform = served()
+    platform = serve()
     platform.edit(replicas=3)
     platform.settle()
     for _ in range(60):
@@ -156,7 +156,7 @@ def test_scaling_replaces_no_pod_and_a_table_neither() -> None:
 
 def test_an_edit_is_a_rollout_by_group_and_a_surge_needs_room_for_a_group() -> None:
     for room, asked in ((Room.FREE, (1, 0)), (Room.TAKEN, (0, 1)), (None, (0, 1))):
-        platform = served(room=room)
+        platform = serve(room=room)
         platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
         platform.tick()
         rolling = platform.children[SET]["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"]
@@ -173,7 +173,7 @@ def test_each_strategy_has_its_own_steps() -> None:
 
 
 def test_groups_that_make_no_progress_are_told_after_the_operators_own_deadline() -> None:
-    platform = served()
+    platform = serve()
     platform.children[SET]["status"] = lws.status_of(platform.children[SET], 0, 2, 2, LATER)
     platform.tick()
     assert platform.condition("Ready")["reason"] != Reason.ROLLOUT_STALLED.value
@@ -202,7 +202,7 @@ def test_without_lws_nothing_is_made() -> None:
     ],
 )
 def test_what_cannot_be_served_over_nodes_is_refused_and_what_serves_stays(change: dict[str, Any], said: str) -> None:
-    platform = served()
+    platform = serve()
     before = deepcopy(platform.children)
     platform.edit(**change)
     assert platform.tick().actions == ()
@@ -213,8 +213,8 @@ def test_what_cannot_be_served_over_nodes_is_refused_and_what_serves_stays(chang
 
 def test_stages_serve_without_drafts() -> None:
     stages = replace(SERVED.verifier, tensor_parallel_size=8, pipeline_parallel_size=2)
-    assert served(spec=replace(SERVED, verifier=stages, speculation=Speculation(mode=Mode.OFF)))
-    assert served(spec=replace(SERVED, verifier=stages, speculator=None))
+    assert serve(spec=replace(SERVED, verifier=stages, speculation=Speculation(mode=Mode.OFF)))
+    assert serve(spec=replace(SERVED, verifier=stages, speculator=None))
 
 
 def test_one_of_somebody_else_by_its_name_is_left_alone() -> None:
@@ -226,7 +226,7 @@ def test_one_of_somebody_else_by_its_name_is_left_alone() -> None:
 
 
 def test_it_is_never_deleted() -> None:
-    platform = served()
+    platform = serve()
     for change in ({"replicas": 1}, {"engine": EngineSettings(args=("--x",))}, {"replicas": 3}):
         platform.edit(**change)
         for _ in range(4):

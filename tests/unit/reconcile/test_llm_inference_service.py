@@ -64,7 +64,7 @@ class Platform(Cluster):
         self.children[SERVICE]["status"] = kserve_llm.status_of(self.children[SERVICE], ready=True)
 
 
-def served(**change: Any) -> Platform:
+def serve(**change: Any) -> Platform:
     platform = Platform(**change)
     assert platform.settle().actions == ()
     return platform
@@ -76,7 +76,7 @@ def container(platform: Platform) -> dict[str, Any]:
 
 
 def test_it_is_made_served_and_left_alone() -> None:
-    platform = served()
+    platform = serve()
     assert {kind for kind, _ in platform.children} == {
         "ConfigMap", "LLMInferenceService", "Deployment", "PodDisruptionBudget",
     }  # fmt: skip
@@ -87,7 +87,7 @@ def test_it_is_made_served_and_left_alone() -> None:
 
 
 def test_the_engine_gets_its_arguments_as_a_list_and_no_shell_reads_them() -> None:
-    engine = container(served())
+    engine = container(serve())
     assert engine["command"] == ["python", "-m", "vllm.entrypoints.openai.api_server"]
     assert engine["args"][0] == "--model=Qwen/Qwen3-8B"
     assert any(one.startswith('{"method":') for one in engine["args"])
@@ -95,7 +95,7 @@ def test_the_engine_gets_its_arguments_as_a_list_and_no_shell_reads_them() -> No
 
 def test_what_kserve_puts_beneath_leaves_pods_valid() -> None:
     """Its template has a hook and probes of its own, by HTTPS where the platform encrypts."""
-    platform = served()
+    platform = serve()
     made = kserve_llm.deployment_of(platform.children[SERVICE], tls=True)
     (engine,) = made["spec"]["template"]["spec"]["containers"]
     assert engine["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/sleep", "10"]}}}
@@ -104,7 +104,7 @@ def test_what_kserve_puts_beneath_leaves_pods_valid() -> None:
 
 
 def test_nothing_is_written_beside_webhooks_and_after_a_restart_of_the_operator() -> None:
-    platform = served()
+    platform = serve()
     assert platform.children[SERVICE]["spec"]["template"]["nodeSelector"] == {"accelerator": "h100"}
     platform.forget()
     for _ in range(5):
@@ -113,7 +113,7 @@ def test_nothing_is_written_beside_webhooks_and_after_a_restart_of_the_operator(
 
 
 def test_what_others_add_later_stays() -> None:
-    platform = served()
+    platform = serve()
     service = platform.children[SERVICE]
     service["metadata"]["labels"]["team"] = "a"
     service["metadata"]["annotations"]["security.opendatahub.io/enable-auth"] = "false"
@@ -137,7 +137,7 @@ def test_what_others_add_later_stays() -> None:
     ],
 )
 def test_a_hand_edit_of_what_is_ours_is_put_back(path: tuple[Any, ...], said: str) -> None:
-    platform = served()
+    platform = serve()
     part: Any = platform.children[SERVICE]
     for step in path[:-1]:
         part = part[step]
@@ -152,7 +152,7 @@ def test_a_hand_edit_of_what_is_ours_is_put_back(path: tuple[Any, ...], said: st
 
 
 def test_scaling_replaces_no_pod() -> None:
-    platform = served()
+    platform = serve()
     before = [one["metadata"]["name"] for one in platform.pods]
     platform.edit(replicas=3)
     platform.settle()
@@ -161,7 +161,7 @@ def test_scaling_replaces_no_pod() -> None:
 
 
 def test_what_the_dashboard_shows_replaces_no_pod() -> None:
-    platform = served()
+    platform = serve()
     platform.edit(inference_service=replace(TOLD, display_name="Granite", anonymous=True))
     platform.settle()
     annotations = platform.children[SERVICE]["metadata"]["annotations"]
@@ -172,7 +172,7 @@ def test_what_the_dashboard_shows_replaces_no_pod() -> None:
 
 def test_another_pair_and_engine_are_one_rollout_and_keep_the_selector() -> None:
     """KServe selects pods by every label that it is given for them, and a selector cannot be changed."""
-    platform = served()
+    platform = serve()
     pair = platform.children[SERVICE]["spec"]["annotations"][names.LABEL_PAIR]
     source = replace(SERVED.verifier.source, revision="other")
     platform.edit(
@@ -188,7 +188,7 @@ def test_another_pair_and_engine_are_one_rollout_and_keep_the_selector() -> None
 
 
 def test_live_tables_replace_no_pod() -> None:
-    platform = served()
+    platform = serve()
     for _ in range(60):
         outcome = platform.tick(observed(platform, batch=200, survival=0.2))
         platform.roll()
@@ -201,7 +201,7 @@ def test_live_tables_replace_no_pod() -> None:
 
 
 def test_a_table_of_a_rollout_comes_with_its_pods() -> None:
-    platform = served(spec=restart(SERVED))
+    platform = serve(spec=restart(SERVED))
     for _ in range(200):
         outcome = platform.tick(observed(platform, batch=200, survival=0.2))
         platform.roll()
@@ -216,7 +216,7 @@ def test_a_table_of_a_rollout_comes_with_its_pods() -> None:
 
 
 def test_pods_of_the_spec_before_are_no_complete_rollout() -> None:
-    platform = served()
+    platform = serve()
     platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
     platform.tick()
     platform.tick()
@@ -227,7 +227,7 @@ def test_pods_of_the_spec_before_are_no_complete_rollout() -> None:
 
 
 def test_recreate_is_all_pods_at_once() -> None:
-    platform = served(spec=replace(SERVED, rollout_strategy=RolloutStrategy.RECREATE))
+    platform = serve(spec=replace(SERVED, rollout_strategy=RolloutStrategy.RECREATE))
     strategy = platform.children[MADE]["spec"]["strategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}}
     assert platform.tick().actions == ()
@@ -243,7 +243,7 @@ def test_what_keeps_kserve_from_making_pods_is_told() -> None:
 
 
 def test_what_keeps_ready_pods_from_being_reached_is_told() -> None:
-    platform = served()
+    platform = serve()
     route = {"type": "HTTPRoutesReady", "status": "False", "reason": "NoGateway", "message": "none is there"}
     platform.children[SERVICE]["status"]["conditions"] = [route, {"type": "Ready", "status": "False"}]
     outcome = platform.tick()
@@ -261,7 +261,7 @@ def test_an_object_of_somebody_else_by_its_name_is_left_alone() -> None:
 
 
 def test_nothing_that_kserve_made_is_ever_written_or_deleted() -> None:
-    platform = served()
+    platform = serve()
     service = kserve_llm.service_of(platform.children[MADE])
     service["metadata"]["uid"] = "kserves-too"
     platform.children["Service", service["metadata"]["name"]] = service
@@ -276,7 +276,7 @@ def test_nothing_that_kserve_made_is_ever_written_or_deleted() -> None:
 
 
 def test_a_cluster_without_the_kind_is_told_and_keeps_everything() -> None:
-    platform = served()
+    platform = serve()
     children = deepcopy(platform.children)
     platform.capabilities = Capabilities(inference_service=True)
     outcome = platform.tick()
@@ -294,13 +294,13 @@ def test_a_cluster_without_the_kind_is_told_and_keeps_everything() -> None:
 
 def test_arguments_that_look_like_a_go_template_reach_the_engine_as_written() -> None:
     odd = '--chat-template={{ "{{" }} {{{x}}} {{`{{`}}'
-    platform = served(spec=replace(SERVED, engine=EngineSettings(args=(odd,))))
+    platform = serve(spec=replace(SERVED, engine=EngineSettings(args=(odd,))))
     assert odd in container(platform)["args"]
     assert platform.tick().actions == ()
 
 
 def test_what_is_read_back_is_what_was_rendered() -> None:
-    platform = served()
+    platform = serve()
     world = with_workload(platform.world(), platform.now)
     workload = world.deployment
     assert workload is not None
@@ -313,7 +313,7 @@ def test_what_is_read_back_is_what_was_rendered() -> None:
 
 
 def test_room_is_looked_for_on_the_nodes_that_the_platform_chose() -> None:
-    platform = served(room=None)
+    platform = serve(room=None)
     platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
     asked = platform.look().room_for
     assert asked is not None
@@ -331,7 +331,7 @@ def test_room_is_looked_for_on_the_nodes_that_the_platform_chose() -> None:
     ],
 )
 def test_a_template_that_kserve_could_not_carry_out_is_refused(template: dict[str, Any], said: str) -> None:
-    platform = served()
+    platform = serve()
     platform.spec = replace(SERVED, template=template)
     assert platform.tick().actions == ()
     ready = platform.condition("Ready")
