@@ -119,7 +119,7 @@ def test_columns_fit_a_terminal(
     stored: str, bare_cluster: Cluster, write_status: Callable[[dict[str, Any]], str]
 ) -> None:
     status = json.loads((STORED / "0.1.0" / f"{stored}.json").read_text())["status"]
-    name = write_status({**status, "weights": {"text": "61%, 3m left"}})
+    name = write_status({**status, "ready": "100/128", "weights": {"text": "61%, 3m left"}})
     for options, most in (((), 100), (("-o", "wide"), 140)):
         lines = bare_cluster.kubectl("get", "specdep", name, "-n", "default", *options).stdout.splitlines()
         assert max(map(len, lines)) <= most, "\n".join(lines)

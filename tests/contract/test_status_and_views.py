@@ -67,7 +67,8 @@ WHOLE: dict[str, Any] = {
     ],
     "observedGeneration": 1,
     "replicas": 2,
-    "readyReplicas": 2,
+    "ready": "1/2",
+    "readyReplicas": 1,
     "updatedReplicas": 2,
     "selector": "serving.speculative.dev/deployment=seen",
     "url": "http://seen.default.svc:8000",
@@ -261,11 +262,11 @@ def _lines(cluster: Cluster, *arguments: str) -> list[list[str]]:
 
 def test_columns(bare_cluster: Cluster, seen: str) -> None:
     head, row = _lines(bare_cluster, "specdep", seen)
-    assert head == ["NAME", "READY", "MODE", "METHOD", "K", "ACCEPT", "GAIN", "STATE", "PODS", "AGE"]
-    assert row[:9] == ["seen", "True", "Recommend", "draft_model", "4", "71%", "+31%", "On", "2"]
+    assert head == ["NAME", "READY", "MODE", "METHOD", "K", "ACCEPT", "GAIN", "STATE", "AGE"]
+    assert row[:8] == ["seen", "1/2", "Recommend", "draft_model", "4", "71%", "+31%", "On"]
     head, row = _lines(bare_cluster, "specdep", seen, "-o", "wide")
-    assert head[10:] == ["TPOT", "COST/1K", "WEIGHTS", "REASON"]
-    assert row[10:] == ["8.1ms", "0.0009", "61%,", "3m", "left", "AllReady"]
+    assert head[9:] == ["TPOT", "COST/1K", "WEIGHTS", "REASON"]
+    assert row[9:] == ["8.1ms", "0.0009", "61%,", "3m", "left", "AllReady"]
 
 
 def test_fresh_object_shows_no_errors_in_its_columns(bare_cluster: Cluster, server: Server) -> None:

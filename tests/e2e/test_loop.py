@@ -73,10 +73,9 @@ def test_kubectl_shows_and_explains(served: Stage) -> None:
         "ACCEPT",
         "GAIN",
         "STATE",
-        "PODS",
         "AGE",
     ]
-    assert shown.splitlines()[1].split()[:4] == [NAME, "True", "Auto", "draft_model"]
+    assert shown.splitlines()[1].split()[:4] == [NAME, "1/1", "Auto", "draft_model"]
     explained = served.cluster.kubectl("explain", "specdep.spec.speculation").stdout
     for field in ("mode", "maxSpeculativeTokens", "offPolicy", "objective"):
         assert field in explained

@@ -32,24 +32,19 @@ def _column(name: str, path: str, description: str, *, type: str = "string", wid
     return {**column, "priority": 1} if wide else column
 
 
-def _ready(field: str) -> str:
-    return f'.status.conditions[?(@.type=="Ready")].{field}'
-
-
 COLUMNS = [
-    _column("Ready", _ready("status"), "Whether every replica serves as asked for"),
+    _column("Ready", ".status.ready", "Ready pods of those wanted"),
     _column("Mode", ".spec.speculation.mode", "Who chooses K"),
     _column("Method", ".status.speculation.method", "How tokens are drafted"),
     _column("K", ".status.speculation.k", "Tokens drafted per step at the current load"),
     _column("Accept", ".status.speculation.acceptanceRate", "Share of drafted tokens that the verifier accepts"),
     _column("Gain", ".status.speculation.gain", "Tokens per second against no speculation"),
     _column("State", ".status.speculation.state", "State of speculation"),
-    _column("Pods", ".status.readyReplicas", "Pods that are ready", type="integer"),
     _column("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
     _column("TPOT", ".status.speculation.tpot", "Mean time per output token", wide=True),
     _column("Cost/1k", ".status.speculation.costPer1kTokens", "Accelerator cost of 1000 output tokens", wide=True),
     _column("Weights", ".status.weights.text", "Weights in the cache, or how far they are", wide=True),
-    _column("Reason", _ready("reason"), "Why it is ready or not", wide=True),
+    _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready or not", wide=True),
 ]
 
 

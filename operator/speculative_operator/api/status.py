@@ -345,6 +345,8 @@ class Status(Wire):
     """Conditions, one of each type. Ready summarizes them."""
     observed_generation: Long | None = None
     """Generation of the spec on which the operator last acted."""
+    ready: Line | None = None
+    """Ready pods of those wanted, such as `1/2`. Of a LeaderWorkerSet: groups."""
     replicas: Count | None = None
     """Number of pods."""
     ready_replicas: Count | None = None

@@ -133,6 +133,12 @@ def mode(body: Object) -> str:
     return str((body["spec"].get("speculation") or {}).get("mode") or "Auto")
 
 
+def ready(body: Object) -> str:
+    """Ready pods of those wanted, such as `1/2`."""
+    status = body.get("status") or {}
+    return str(status.get("ready") or f"{status.get('readyReplicas', 0)}/{body['spec'].get('replicas', 1)}")
+
+
 def number(text: object) -> float | None:
     """A finite number that a status writes as text; None for anything else."""
     try:

@@ -45,9 +45,8 @@ def row(body: Object, *, wide: bool = False) -> tuple[str, ...]:
     """The cells of one object."""
     status, seen = body.get("status") or {}, cluster.speculation(body)
     meta = body["metadata"]
-    wanted = body["spec"].get("replicas", 1)
     cells = (
-        meta["namespace"], meta["name"], f"{status.get('readyReplicas', 0)}/{wanted}", cluster.mode(body),
+        meta["namespace"], meta["name"], cluster.ready(body), cluster.mode(body),
         *(seen.get(key, "") for key in ("method", "k", "acceptanceRate", "gain", "costPer1kTokens", "state")),
         cluster.condition(body, "Ready").get("reason", ""),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from speculative_operator.cli import cluster, colours, output
-from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, speculation
+from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, ready, speculation
 from speculative_operator.cli.diagnosis import Finding, faults_of, warnings_of
 from speculative_operator.cli.errors import OK
 
@@ -62,11 +62,9 @@ def _text(body: Object, pods: Sequence[Object], form: str) -> str:
 def view(body: Object, pods: Sequence[Object] = (), *, wide: bool = False) -> Iterator[str]:
     """The lines of one object and its pods."""
     meta, status, seen = body["metadata"], body.get("status") or {}, speculation(body)
-    ready = condition(body, "Ready")
-    yield f"{meta['name']} in {meta['namespace']}: {_state(ready)}, mode {mode(body)}"
+    yield f"{meta['name']} in {meta['namespace']}: {_state(condition(body, 'Ready'))}, mode {mode(body)}"
     yield from _pair(body)
-    wanted = body["spec"].get("replicas", 1)
-    yield f"  pods        {status.get('readyReplicas', 0)} of {wanted} ready"
+    yield f"  pods        {ready(body).replace('/', ' of ')} ready"
     yield from _pods(seen, pods)
     if seen.get("concurrency"):
         yield f"  load        {seen['concurrency']} requests a step and pod"

@@ -89,6 +89,7 @@ def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
     conditions = [_condition(kind, before.get(kind, {}), message) for kind in ConditionType]
     status: dict[str, Any] = {key: value for key, value in old.items() if key != "conditions"}
+    status.setdefault("ready", f"{whole(old, 'readyReplicas')}/{max(whole(owner, 'spec', 'replicas'), 0)}")
     status |= {"conditions": stamp(conditions, old, generation, now), "observedGeneration": generation}
     told: tuple[Event, ...] = events(old, status, ())
     return Outcome((), status, told, None)

@@ -65,6 +65,7 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
     status: dict[str, Any] = {
         "conditions": stamp((_of_pick(one, view) for one in conditions), old, spec.generation, now),
         "observedGeneration": spec.generation,
+        "ready": f"{rollout.ready}/{rollout.wanted}",
         "replicas": rollout.replicas,
         "readyReplicas": rollout.ready,
         "updatedReplicas": rollout.updated,

@@ -110,7 +110,7 @@ def test_selectable_fields_are_scalars() -> None:
 
 def test_columns_in_order() -> None:
     assert [column["name"] for column in COLUMNS if "priority" not in column] == [
-        "Ready", "Mode", "Method", "K", "Accept", "Gain", "State", "Pods", "Age",
+        "Ready", "Mode", "Method", "K", "Accept", "Gain", "State", "Age",
     ]  # fmt: skip
     assert [column["name"] for column in COLUMNS if column.get("priority") == 1] == [
         "TPOT", "Cost/1k", "Weights", "Reason",

@@ -78,6 +78,15 @@ def test_every_stored_object_can_be_shown_and_explained(name: str) -> None:
     assert "None" not in " ".join((*status.view(body), *explain.explanation(body), *get.row(body)))
 
 
+def test_ready_counts_as_status_does() -> None:
+    """Another writer may scale the Deployment; an earlier release left no text."""
+    body = stored("tuned")
+    assert get.row(body)[2] == "2/2"
+    body["status"]["ready"] = "1/5"
+    assert get.row(body)[2] == "1/5"
+    assert "  pods        1 of 5 ready" in list(status.view(body))
+
+
 def test_an_object_that_nobody_has_looked_at() -> None:
     body = {"metadata": {"name": "new", "namespace": "models"}, "spec": {"verifier": {"model": "hf://a/b"}}}
     assert list(status.view(body)) == [

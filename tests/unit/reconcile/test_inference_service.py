@@ -78,6 +78,7 @@ def test_it_is_made_served_and_left_alone() -> None:
         "ConfigMap", "ServingRuntime", "InferenceService", "Deployment", "PodDisruptionBudget",
     }  # fmt: skip
     assert platform.condition("Ready")["status"] == "True"
+    assert platform.status["ready"] == "2/2"
     assert platform.status["url"] == "http://demo-predictor.models.svc.cluster.local"
     assert (platform.rollouts, len(platform.pods)) == (1, 2)
     assert args(platform)[0] == "--model=Qwen/Qwen3-8B"

@@ -80,6 +80,7 @@ def test_it_is_made_served_and_left_alone() -> None:
         ("PodDisruptionBudget", "demo"), ("Service", "demo"),
     ]  # fmt: skip
     assert platform.condition("Ready")["status"] == "True"
+    assert platform.status["ready"] == "2/2"
     assert platform.status["url"] == "http://demo.models.svc:8000"
     assert (platform.rollouts, len(platform.pods)) == (1, 2)
     platform.forget()

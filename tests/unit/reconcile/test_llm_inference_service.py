@@ -81,6 +81,7 @@ def test_it_is_made_served_and_left_alone() -> None:
         "ConfigMap", "LLMInferenceService", "Deployment", "PodDisruptionBudget",
     }  # fmt: skip
     assert platform.condition("Ready")["status"] == "True"
+    assert platform.status["ready"] == "2/2"
     assert platform.status["url"] == "http://demo-kserve-workload-svc.models.svc.cluster.local"
     assert (platform.rollouts, len(platform.pods)) == (1, 2)
     assert platform.children[SERVICE]["spec"]["router"] == {"gateway": {}, "route": {}}

@@ -55,11 +55,12 @@ def test_pods_coming_up_make_it_ready() -> None:
     cluster = Cluster()
     cluster.tick()
     assert cluster.condition("Ready")["status"] == "False"
+    assert cluster.status["ready"] == "0/2"
     cluster.roll()
     outcome = cluster.tick()
     assert cluster.condition("Ready")["reason"] == "AllReady"
     assert cluster.condition("Available")["status"] == "True"
-    assert cluster.status["readyReplicas"] == 2
+    assert (cluster.status["ready"], cluster.status["readyReplicas"]) == ("2/2", 2)
     assert Reason.ALL_READY in reasons(outcome)
 
 
