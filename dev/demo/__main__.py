@@ -57,7 +57,7 @@ def main() -> int:
         demo.end()
         return 130
     except (SceneError, DevClusterError) as error:
-        console.print(f"\n[red]{error}[/red]", highlight=False)
+        console.print(f"\n[red]{error}[/red]", highlight=False, soft_wrap=True)
         demo.end()
         print(json.dumps({"ok": False, "error": str(error).splitlines()[0]}))
         return 1

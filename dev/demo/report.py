@@ -48,7 +48,8 @@ def plots(timeline: Timeline, decisions: Sequence[tuple[float, str]], phases: Ph
     figure.update_xaxes(title_text="seconds of the replay", row=len(ROWS), col=1)
     figure.update_layout(
         template="simple_white", height=900, margin={"t": 110, "l": 70, "r": 20, "b": 60},
-        legend={"orientation": "h", "y": 1.13}, hovermode="x unified", font={"family": "system-ui, sans-serif"},
+        legend={"orientation": "h", "y": 1.12, "yanchor": "bottom"}, hovermode="x unified",
+        font={"family": "system-ui, sans-serif"},
     )  # fmt: skip
     return figure
 
@@ -69,7 +70,8 @@ def write(path: Path, figure: go.Figure, surface: go.Figure, facts: Mapping[str,
 
 
 def _embedded(figure: go.Figure) -> str:
-    html: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
+    # without buttons, which lie over the legend on a narrow screen: figures zoom by dragging
+    html: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
     return html
 
 

@@ -33,6 +33,7 @@ from demo.scene import (
     SceneError,
     Variant,
     apply,
+    have_operator_scraped,
     install_operator,
     options,
     service_url,
@@ -43,6 +44,7 @@ from demo.screen import Scene, Screen, save_picture
 from demo.verdict import ADOPTION_SECONDS, DECISION_SECONDS, Phase, checks_of_k, checks_of_phases, phases_of
 from demo.watch import Timeline, Watcher
 from devcluster.cluster import Cluster
+from monitoring.shown import Shown, shown
 from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import findings
 from speculative_operator.engines.registry import engine_for
@@ -113,14 +115,16 @@ class Demo:
         setup = time.monotonic() - started
         ready = self._serve()
         played = self._replay(watcher)
+        dashboards = self._dashboards(played.started)
         others = self._others()
         paired = self._pairs()
-        summary = self._summary(played, setup, ready, others, paired)
+        summary = self._summary(played, setup, ready, dashboards, others, paired)
         self._report(played, summary, others, paired)
         return summary
 
     def _say(self, text: str) -> None:
-        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {text}", highlight=False)
+        # whole lines: a terminal wraps them itself, and a log is searched by line
+        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {text}", highlight=False, soft_wrap=True)
 
     def _set_up(self) -> Watcher:
         self._say("starting a Kubernetes cluster on this machine")
@@ -128,6 +132,7 @@ class Demo:
         self.cluster = begin(options(self.settings.name, {**engines.images(ENGINES), **hub.images()}), self._say)
         self._say("installing the operator: kubectl apply -f manifests/install.yaml")
         install_operator(self.cluster, check_pairs=True)
+        have_operator_scraped(self.cluster)
         self.cluster.kubectl("create", "namespace", NAMESPACE)
         spec = to_domain(self._variants[0].manifest)
         return Watcher(self.cluster.kubeconfig, self.cluster.prometheus_url, NAMESPACE, engine_for(spec))
@@ -142,6 +147,17 @@ class Demo:
             wait_ready(self.cluster, variant.name, 120)
         self._say(f"ready after {seconds:.1f} s; replaying {self.settings.seconds:.0f} s of load")
         return seconds
+
+    def _dashboards(self, since: float) -> list[Shown]:
+        """What the dashboards show of the tuned object over the replay."""
+        assert self.cluster is not None
+        chosen = {"namespace": NAMESPACE, "name": self._variants[0].name}
+        found = list(shown(self.cluster.prometheus_url, chosen, since, time.time()))
+        self._say(f"asked Prometheus all {len(found)} queries of the Grafana dashboards")
+        for one in found:
+            if not one.lines:
+                self._say(f"nothing to show: {one.where}" + (f" (needs {one.needs})" if one.needs else ""))
+        return found
 
     def _others(self) -> engines.Seen | None:
         """The other engines, at the end, when the comparison cannot be disturbed any more."""
@@ -256,7 +272,13 @@ class Demo:
         return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions)
 
     def _summary(
-        self, played: Played, setup: float, ready: float, others: engines.Seen | None, paired: pairs.Seen | None
+        self,
+        played: Played,
+        setup: float,
+        ready: float,
+        dashboards: list[Shown],
+        others: engines.Seen | None,
+        paired: pairs.Seen | None,
     ) -> dict[str, Any]:
         phases = phases_of(played.timeline.sights, Phases.of(self.settings.seconds))
         failed = sum(record["failed"] for record in played.records)
@@ -272,6 +294,7 @@ class Demo:
             "the engine compares other K with the one in force": bool(compared),
             "no request failed": failed == 0 and len(played.records) > 0,
             "no pod restarted": played.restarts == 0,
+            "every query of the dashboards shows something": all(one.lines or one.needs for one in dashboards),
         }
         if others is not None:
             checks["every other engine serves"] = others.all_serve
@@ -279,7 +302,8 @@ class Demo:
         if paired is not None:
             checks |= paired.checks()
         for name, good in checks.items():
-            self.console.print(f"  [{'green' if good else 'red'}]{'yes' if good else 'NO '}[/] {name}", highlight=False)
+            mark = "[green]yes[/]" if good else "[red]NO [/]"
+            self.console.print(f"  {mark} {name}", highlight=False, soft_wrap=True)
         return {
             "ok": all(checks.values()),
             "setup_seconds": round(setup, 1),

@@ -96,6 +96,12 @@ def install_operator(cluster: Cluster, *, check_pairs: bool = False) -> None:
     _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 60)
 
 
+def have_operator_scraped(cluster: Cluster) -> None:
+    """Have Prometheus scrape the operator's pod, as the chart's PodMonitor does elsewhere."""
+    scrape = ("prometheus.io/scrape=true", "prometheus.io/port=8080")
+    cluster.kubectl("annotate", "pods", "--all", "-n", OPERATOR_NAMESPACE, *scrape)
+
+
 def apply(cluster: Cluster, objects: Iterable[Variant]) -> None:
     """`kubectl apply` of the objects, all in one call."""
     documents = json.dumps({"apiVersion": "v1", "kind": "List", "items": [one.manifest for one in objects]})

@@ -64,7 +64,7 @@ class Screen:
             self._live.update(picture(scene))
         elif time.monotonic() - self._printed >= PLAIN_EVERY_SECONDS:
             self._printed = time.monotonic()
-            self.console.print(plain(scene), highlight=False)
+            self.console.print(plain(scene), highlight=False, soft_wrap=True)
 
 
 def picture(scene: Scene) -> Group:

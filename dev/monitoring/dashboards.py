@@ -14,6 +14,7 @@ BY = "by (namespace, name)"
 ONE = 'namespace="$namespace", name="$name"'
 PODS = 'namespace="$namespace", pod=~"$name-.+"'
 NAMED = "{{namespace}}/{{name}}"
+TPOT_TARGET, TTFT_TARGET = "spec.speculation.objective.tpotP99", "spec.speculation.objective.ttftP99"
 
 
 def _most(name: str, selector: str = "") -> Query:
@@ -21,14 +22,14 @@ def _most(name: str, selector: str = "") -> Query:
     return Query(f"topk(20, max {BY} ({OBJECT}_{name}{selector}))", NAMED)
 
 
-def _own(name: str, legend: str, selector: str = "", by: str = "", *, rare: bool = False) -> Query:
+def _own(name: str, legend: str, selector: str = "", by: str = "", *, needs: str = "") -> Query:
     """A figure of the one object, by the labels `by`."""
     grouped = f" by ({by})" if by else ""
-    return Query(f"max{grouped} ({OBJECT}_{name}{{{ONE}{selector}}})", legend, rare)
+    return Query(f"max{grouped} ({OBJECT}_{name}{{{ONE}{selector}}})", legend, needs)
 
 
-def _stat(title: str, expr: str, unit: str = "short", *, legend: str = "-", rare: bool = False, **more: Any) -> Panel:
-    return Panel(title, (Query(expr, legend, rare),), "stat", unit, width=4, **more)
+def _stat(title: str, expr: str, unit: str = "short", *, legend: str = "-", needs: str = "", **more: Any) -> Panel:
+    return Panel(title, (Query(expr, legend, needs),), "stat", unit, width=4, **more)
 
 
 def _column(name: str, selector: str = "") -> Query:
@@ -113,7 +114,8 @@ ONE_OBJECT = Dashboard(
                 _stat("Acceptance length", f"max({OBJECT}_acceptance_length{{{ONE}}})"),
                 _stat("Tokens per second", f"max({OBJECT}_tokens_per_second{{{ONE}}})"),
                 _stat(
-                    "Cost of 1,000 tokens", f"max({OBJECT}_cost_per_thousand_tokens{{{ONE}}})", rare=True,
+                    "Cost of 1,000 tokens", f"max({OBJECT}_cost_per_thousand_tokens{{{ONE}}})",
+                    needs="spec.accelerator.hourlyCost",
                     text="In the currency of spec.accelerator.hourlyCost; empty without it.",
                 ),
             ),
@@ -125,7 +127,7 @@ ONE_OBJECT = Dashboard(
                     "Load and K",
                     (
                         _own("load_requests", "scheduled requests per replica"), _own("load_k", "K"),
-                        _own("load_within_target_requests", "load within the target of TPOT", rare=True),
+                        _own("load_within_target_requests", "load within the target of TPOT", needs=TPOT_TARGET),
                     ),
                 ),
                 Panel("Table: K by scheduled requests", (_own("k", "{{requests}} requests", by="requests"),)),
@@ -169,7 +171,7 @@ ONE_OBJECT = Dashboard(
                     "P99 of TPOT",
                     (
                         _own("p99_seconds", "{{bound}}", ', latency="tpot"', "bound"),
-                        _own("target_seconds", "target", ', latency="tpot"', rare=True),
+                        _own("target_seconds", "target", ', latency="tpot"', needs=TPOT_TARGET),
                     ),
                     unit="s",
                     text="The P99 lies between both lines: histograms tell only the bucket.",
@@ -178,7 +180,7 @@ ONE_OBJECT = Dashboard(
                     "P99 of TTFT",
                     (
                         _own("p99_seconds", "{{bound}}", ', latency="ttft"', "bound"),
-                        _own("target_seconds", "target", ', latency="ttft"', rare=True),
+                        _own("target_seconds", "target", ', latency="ttft"', needs=TTFT_TARGET),
                     ),
                     unit="s",
                 ),
@@ -203,8 +205,8 @@ ONE_OBJECT = Dashboard(
 )  # fmt: skip
 
 
-def _rate(name: str, by: str, legend: str, *, rare: bool = False) -> Query:
-    return Query(f"sum by ({by}) (rate(speculative_operator_{name}[5m]))", legend, rare)
+def _rate(name: str, by: str, legend: str) -> Query:
+    return Query(f"sum by ({by}) (rate(speculative_operator_{name}[5m]))", legend)
 
 
 def _p99(name: str, by: str, legend: str) -> Query:

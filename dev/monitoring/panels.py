@@ -20,8 +20,8 @@ class Query:
 
     expr: str
     legend: str = ""
-    rare: bool = False
-    """True where a healthy object may have no such series."""
+    needs: str = ""
+    """What an object must have for the query to show something; empty: nothing that not every object has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,11 @@ _ROWS: tuple[tuple[str, Callable[[Sight], float | None]], ...] = (
     ("TPOT, ms", lambda sight: 1e3 * sight.tpot if sight.tpot is not None else None),
 )
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #1c2024 }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #1c2024;
+  overflow-wrap: break-word }} .wide {{ overflow-x: auto }}
 table {{ border-collapse: collapse; margin: 1em 0 }} td, th {{ padding: .25em .8em; text-align: right }}
 td:first-child, th:first-child {{ text-align: left }} tr:nth-child(even) {{ background: #f4f5f6 }}
 code {{ background: #f4f5f6; padding: .1em .3em }} h2 {{ margin-top: 2em }}
@@ -85,7 +87,7 @@ def write(folder: Path, found: Arena, results: list[Result], table: Standings, w
 def _table(table: Standings) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in HEADERS)
     rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in as_cells(row)) for row in table.rows]
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(f"<tr>{row}</tr>" for row in rows)}</table></div>'
 
 
 def _embedded(figure: Any) -> str:

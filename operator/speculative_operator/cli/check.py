@@ -211,11 +211,14 @@ def _facts(place: Any, side: str, claims_at: str) -> ModelFacts:
     from speculative_operator.weights.inspect import inspect
     from speculative_operator.weights.sources import open_folder, open_source
 
+    folder = isinstance(place, Path)
     try:
-        folder = isinstance(place, Path)
         return inspect(open_folder(place) if folder else open_source(place, Path(claims_at) if claims_at else None))
     except WeightsError as problem:
         problem.side = problem.side or side
+        if folder:
+            # inside, a folder is a claim that starts at the root
+            problem.message = problem.message.replace(f"pvc:/{place.absolute().as_posix()}", str(place))
         raise
 
 

@@ -12,8 +12,8 @@ from speculative_operator.cli import moments
 from speculative_operator.cli.course import Point
 from speculative_operator.cli.history import Span
 
-WIDTH, HEIGHT, LEFT = 960, 150, 56
-"""Of one plot, and of its scale."""
+WIDTH, HEIGHT, LEFT = 720, 170, 56
+"""Of one plot, and of its scale. The page scales plots to its width, down to that of a phone."""
 _TICKS = 6
 Values = Sequence[tuple[float, float | None]]
 
@@ -108,7 +108,9 @@ def plot(lines: Sequence[Values], span: Span, marks: Sequence[float]) -> str:
     for tick in range(_TICKS + 1):
         at = span.start + (span.end - span.start) * tick / _TICKS
         anchor = "start" if tick == 0 else "end" if tick == _TICKS else "middle"
-        parts.append(f'<text x="{x(at):.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">{moments.shown(at)[5:16]}</text>')
+        between = ' class="between"' if tick % 2 else ""
+        told = moments.shown(at)[5:16]
+        parts.append(f'<text{between} x="{x(at):.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">{told}</text>')
     parts += [f'<line class="mark" x1="{x(one):.1f}" x2="{x(one):.1f}" y1="8" y2="{HEIGHT - 20}"/>' for one in marks]
     for number, line in enumerate(lines):
         for piece in _pieces(line, 4.0 * span.step):

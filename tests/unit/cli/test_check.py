@@ -161,6 +161,35 @@ def test_what_cannot_be_read(capsys: pytest.CaptureFixture[str], words: tuple[st
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("spec: {verifier: [", "is not YAML"),
+        ("spec: {}\n---\nspec: {}\n", "give one YAML or JSON document"),
+        ("spec: {verifier: {model: 'hf://a/b'}, speculation: {mode: Off}}", 'write "Off"'),
+    ],
+)
+def test_a_file_that_is_no_object_is_wrong_use_and_no_bad_pair(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
+) -> None:
+    """So that a pipeline takes no typo for an incompatible pair."""
+    spec = tmp_path / "broken.yaml"
+    spec.write_text(text)
+    status, out, err = run(capsys, str(spec))
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize("content", ["", "{ not json"])
+def test_a_folder_is_named_as_it_was_given(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str) -> None:
+    if content:
+        (tmp_path / "config.json").write_text(content)
+    status, _, err = run(capsys, str(tmp_path), "--method", "ngram")
+    assert status == 2
+    assert err.startswith(f"error: {tmp_path}: ")
+    assert "pvc://" not in err
+
+
 def test_a_model_of_the_hub_needs_no_scheme(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.cli.scrapes import Pod
 from tests.unit.cli.test_cluster_commands import FakeCluster
 from tests.unit.cli.test_replay import SPEC, START, history, ranges
+from tests.unit.narrow import too_wide
 from tests.unit.shell.promserver import PrometheusServer, serving
 
 from speculative_operator.cli import page, report
@@ -81,6 +82,8 @@ def test_the_page_has_figures_plots_and_decisions(
     assert "script" not in elements.count, "what a status says is text"
     assert elements.fetched == [], "the page opens offline"
     assert "&lt;script&gt;" in text
+    assert too_wide(text) == []
+    assert "svg { width: 100%" in text
     assert "1 of the 2 decisions" in text
     assert ("draft tokens accepted" in text, "cost while it served" in text) == (True, True)
     asked = server.asked[0]["query"]

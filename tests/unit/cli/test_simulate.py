@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.narrow import too_wide
 
 from speculative_lab.cli import arena as arenas
 from speculative_lab.cli import report, simulate
@@ -132,6 +133,7 @@ def test_json_has_an_object_for_each_policy_and_a_summary(
 def _check_page(page: str) -> None:
     """It opens offline: nothing is loaded; every policy is drawn three times over time, and the surface is there."""
     body = page[page.index("</script></head>") :]
+    assert too_wide(page[: page.index("<script>")] + body) == []
     assert not re.search(r"""(?:src|href)=["']?https?:""", body)
     for name in ("ours", "oracle", "off", "static_3"):
         assert body.count(f'"name":"{name}"') == 3
