@@ -10,7 +10,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.reading import mapping
+from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.engines.base import Notice
@@ -37,7 +37,24 @@ def with_workload(world: World, now: float) -> World:
     children, applied = (_with_workload(world.spec, one, now) for one in (world.children, world.applied))
     if world.spec.target is Target.LLM_INFERENCE_SERVICE:
         world = replace(world, pods=tuple(map(llm_inference_service.labelled, world.pods)))
-    return replace(world, children=children, applied=applied)
+    pods = tuple(_with_engine(pod, target_of(world.spec).container) for pod in world.pods)
+    return replace(world, children=children, applied=applied, pods=pods)
+
+
+def _with_engine(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
+    """A pod that calls the engine's container as the workload does."""
+    if container == names.CONTAINER:
+        return pod
+    parts = (("spec", "containers"), ("status", "containerStatuses"))
+    return {
+        **pod,
+        **{part: {**mapping(pod, part), field: _named(pod, part, field, container)} for part, field in parts},
+    }
+
+
+def _named(pod: Mapping[str, Any], part: str, field: str, container: str) -> list[Mapping[str, Any]]:
+    found = mappings(pod, part, field)
+    return [{**one, "name": names.CONTAINER} if text(one, "name") == container else one for one in found]
 
 
 def _elsewhere(world: World) -> str:

@@ -56,6 +56,7 @@ class InferenceServiceTarget(KServeTarget):
     """Pods that KServe makes."""
 
     kind = SERVICE
+    container = CONTAINER
 
     def url(self, spec: DeploymentSpec) -> str:
         return f"http://{names.made_by_kserve(spec.name)}.{spec.namespace}.svc"

@@ -49,6 +49,7 @@ class LLMInferenceServiceTarget(KServeTarget):
     """Pods that KServe makes for a large language model."""
 
     kind = KIND
+    container = CONTAINER
 
     def url(self, spec: DeploymentSpec) -> str:
         return f"http://{spec.name}-kserve-workload-svc.{spec.namespace}.svc:{spec.port}"

@@ -16,6 +16,8 @@ class TargetKind:
 
     kind = "Deployment"
     """Kind of the object that people look at."""
+    container = names.CONTAINER
+    """What the engine's container is called in the pods."""
     reaches_pods = False
     """True where the platform makes the Service, and says who reaches the pods."""
 

@@ -16,6 +16,7 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.inference_service import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, Target
+from speculative_operator.reconcile.arrival import stuck
 from speculative_operator.reconcile.targets import with_workload
 from speculative_operator.reconcile.tick import Outcome
 from speculative_operator.render import Capabilities
@@ -169,6 +170,34 @@ def test_live_tables_replace_no_pod() -> None:
         raise AssertionError("the tuner never changed the table at a load where drafts lose")
     assert (platform.rollouts, platform.status["speculation"]["tableVersion"]) == (1, 2)
     assert not [one for one in applies(outcome) if one[0] in ("InferenceService", "ServingRuntime")]
+
+
+def test_a_pod_that_does_not_start_is_seen_by_what_kserve_calls_its_engine() -> None:
+    platform = serve()
+    (one, _) = platform.pods
+    waiting = {"waiting": {"reason": "CreateContainerConfigError"}}
+    engine = {"name": "kserve-container", "ready": False, "restartCount": 0, "state": waiting}
+    one["status"]["containerStatuses"] = [engine]
+    world = with_workload(platform.world(), platform.now)
+    pair = world.pods[0]["metadata"]["labels"][names.LABEL_PAIR]
+    assert "does not start (CreateContainerConfigError)" in stuck(world.pods, {pair})
+
+
+def test_how_long_pods_take_to_start_is_measured_and_replaces_none() -> None:
+    platform = serve()
+    (one, other) = platform.pods
+    for found in (one, other):
+        begun = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        found["spec"] = {"containers": platform.children[MADE]["spec"]["template"]["spec"]["containers"]}
+        found["status"]["containerStatuses"] = [{"name": "kserve-container", "ready": True, "state": begun}]
+        found["status"]["conditions"] += [
+            {"type": "ContainersReady", "status": "True", "lastTransitionTime": "2026-01-01T00:01:30Z"}
+        ]
+    for _ in range(3):
+        platform.tick()
+        platform.roll()
+    assert [start["seconds"] for start in platform.status["startup"]["starts"]] == [90, 90]
+    assert platform.rollouts == 1
 
 
 def test_a_table_of_a_rollout_is_found_by_the_operator_after_one_that_was_killed() -> None:
