@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from kubernetes import client
 from tests import kserve
+from tests.certificates import self_signed
 
 Json = dict[str, Any]
 _KEYS = {
@@ -109,7 +111,7 @@ def _of_prefix(found: Mapping[str, str]) -> Json:
     return {key: value for key, value in found.items() if key.startswith(_PASSED_ON)}
 
 
-def status_of(service: Mapping[str, Any], ready: bool) -> Json:
+def status_of(service: Mapping[str, Any], ready: bool, *, tls: bool = False) -> Json:
     """What KServe reports of the LLMInferenceService."""
     name, namespace = (service["metadata"][key] for key in ("name", "namespace"))
     truth = "True" if ready else "False"
@@ -118,7 +120,7 @@ def status_of(service: Mapping[str, Any], ready: bool) -> Json:
         {"type": "PresetsCombined", "status": "True"},
         {"type": "Ready", "status": truth},
     ]
-    url = f"http://{name}-kserve-workload-svc.{namespace}.svc.cluster.local"
+    url = f"{'https' if tls else 'http'}://{name}-kserve-workload-svc.{namespace}.svc.cluster.local"
     return {"addresses": [{"url": url}], "conditions": conditions}
 
 
@@ -158,20 +160,30 @@ def certificates_of(deployment: Mapping[str, Any]) -> Json:
     """The Secret that KServe makes beside it."""
     meta = deployment["metadata"]
     mine = {"name": f"{meta['name']}-self-signed-certs", **{key: meta[key] for key in ("namespace", "ownerReferences")}}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": mine, "stringData": {"tls.crt": "x", "tls.key": "x"}}
+    certificate, key = self_signed(f"{meta['name']}-workload-svc.{meta['namespace']}.svc")
+    content = {"tls.crt": certificate, "tls.key": key}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": mine, "stringData": content}
 
 
 class Controller(kserve.Controller):
     """The stand-in at work in one namespace."""
 
     version, plural = "v1alpha2", "llminferenceservices"
+    tls = False
+    """Whether KServe is told to encrypt what it sends to pods (enableLLMInferenceServiceTLS)."""
+
+    def __init__(self, api: client.ApiClient, namespace: str) -> None:
+        super().__init__(api, namespace)
+        self._certificates: dict[str, Json] = {}
 
     def admitted(self, service: Json) -> Json:
         return admitted(service)
 
     def made_of(self, service: Json) -> list[Json]:
-        made = deployment_of(service)
-        return [made, service_of(made), certificates_of(made)]
+        made = deployment_of(service, tls=self.tls)
+        name = made["metadata"]["name"]
+        self._certificates.setdefault(name, certificates_of(made))
+        return [made, service_of(made), self._certificates[name]]
 
     def status_of(self, service: Json, ready: bool) -> Json:
-        return status_of(service, ready)
+        return status_of(service, ready, tls=self.tls)

@@ -83,6 +83,7 @@ def config(files: Files, scrape_interval_seconds: int) -> dict[str, Any]:
                 "job_name": "pods",
                 # As in the chart `prometheus`: the operator's metrics of an object name the object's namespace.
                 "honor_labels": True,
+                "tls_config": {"insecure_skip_verify": True},  # likewise: certificates name Services, targets are pods
                 "kubernetes_sd_configs": [discovery],
                 "relabel_configs": [*_wanted_pods(), *_annotated_address(), *_pod_labels()],
             },

@@ -314,10 +314,10 @@ def test_kserve_makes_no_further_pods_for_the_operator(kserved: Cluster, kind: s
 
 
 def test_what_is_rendered_for_kserve_passes(kserved: Cluster) -> None:
-    files = ("inference-service.yaml", "llm-inference-service.yaml")
+    files = ("inference-service.yaml", "llm-inference-service.yaml", "llm-inference-service-tls.yaml")
     rendered = [one for file in files for one in yaml.safe_load_all((GOLDEN / file).read_text())]
     ours = [one for one in rendered if one["apiVersion"].startswith("serving.kserve.io/")]
-    assert len(ours) == 3
+    assert len(ours) == 4
     for one in ours:
         one["metadata"] |= {"namespace": "default", "ownerReferences": [OWNER]}
         done = writes(kserved, one)

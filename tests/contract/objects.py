@@ -214,6 +214,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "rollout-capacity": {"rollout.tuning": "KeepCapacity"},
     "target": {"target": "InferenceService"},
     "target-llm": {"target": "LLMInferenceService", "inferenceService": {"authenticated": False}},
+    "target-llm-tls": {"target": "LLMInferenceService", "inferenceService": {"tls": True}},
     "target-several-nodes": {"target": "LeaderWorkerSet", "nodes": 2, "verifier.tensorParallelSize": 16},
     "target-stages-on-nodes": {
         "target": "LeaderWorkerSet",

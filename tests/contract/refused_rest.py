@@ -376,6 +376,22 @@ REST: tuple[Bad, ...] = (
         rule="inference-service-target",
     ),
     Bad(
+        "certificate-without-one",
+        {"target": "InferenceService", "inferenceService": {"tls": True}},
+        "spec.inferenceService.tls",
+        "InferenceService",
+        "set target: LLMInferenceService and engine.type: vLLM",
+        rule="certificate-of-kserve",
+    ),
+    Bad(
+        "certificate-of-another-engine",
+        {"target": "LLMInferenceService", "inferenceService": {"tls": True}, "engine.type": "SGLang"},
+        "spec.inferenceService.tls",
+        "SGLang",
+        "KServe has a certificate for such pods alone",
+        rule="certificate-of-kserve",
+    ),
+    Bad(
         "route-of-kserve",
         {"target": "InferenceService", "route": {"gateway": {"name": "public"}}},
         "spec.route",

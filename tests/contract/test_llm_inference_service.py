@@ -17,8 +17,10 @@ from speculative_operator.render.llm_inference_service import KIND
 
 pytestmark = pytest.mark.cluster
 
-CASE = whole(ROOT / "tests" / "golden" / "inputs" / "llm-inference-service.yaml")
-MADE: dict[str, Any] = next(one for one in CASE.children() if one["kind"] == KIND)
+MADE: tuple[dict[str, Any], ...] = tuple(
+    next(one for one in whole(ROOT / "tests" / "golden" / "inputs" / f"{case}.yaml").children() if one["kind"] == KIND)
+    for case in ("llm-inference-service", "llm-inference-service-tls")
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,27 +39,34 @@ def applied(cluster: Cluster, body: dict[str, Any], manager: str) -> dict[str, A
     return dict(json.loads(done.stdout))
 
 
-def test_what_is_applied_is_stored_as_written_and_what_others_add_stays(platform: Cluster) -> None:
-    stored = applied(platform, MADE, "speculative-operator")
-    assert first_difference(MADE, stored) == ""
+@pytest.mark.parametrize("made", MADE, ids=lambda one: one["metadata"]["name"])
+def test_what_is_applied_is_stored_as_written_and_what_others_add_stays(
+    platform: Cluster, made: dict[str, Any]
+) -> None:
+    stored = applied(platform, made, "speculative-operator")
+    assert first_difference(made, stored) == ""
     theirs = kserve_llm.admitted(stored)
+    theirs["spec"]["template"]["nodeSelector"] = {"accelerator": "h100"}
     patch = json.dumps({"spec": theirs["spec"]})
-    name, namespace = MADE["metadata"]["name"], MADE["metadata"]["namespace"]
+    name, namespace = made["metadata"]["name"], made["metadata"]["namespace"]
     platform.kubectl(
         "patch", kserve_llm.Controller.plural, name, "-n", namespace, "--type=merge", "-p", patch,
         "--field-manager=webhooks",
     )  # fmt: skip
-    again = applied(platform, MADE, "speculative-operator")
-    assert first_difference(MADE, again) == ""
+    again = applied(platform, made, "speculative-operator")
+    assert first_difference(made, again) == ""
     assert again["spec"]["template"]["nodeSelector"] == {"accelerator": "h100"}
     assert again["metadata"]["generation"] == stored["metadata"]["generation"] + 1, "the second apply changed something"
 
 
-def test_the_deployment_of_the_stand_in_is_one_that_the_api_server_takes(platform: Cluster) -> None:
+@pytest.mark.parametrize("made", MADE, ids=lambda one: one["metadata"]["name"])
+def test_the_deployment_of_the_stand_in_is_one_that_the_api_server_takes(
+    platform: Cluster, made: dict[str, Any]
+) -> None:
     """One handler for each probe and hook, a selector that fits, no volume without a source."""
-    stored = applied(platform, MADE, "speculative-operator")
+    stored = applied(platform, made, "speculative-operator")
     for tls in (False, True):
-        made = kserve_llm.deployment_of(stored, tls=tls)
+        deployment = kserve_llm.deployment_of(stored, tls=tls)
         platform.kubectl(
-            "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(made)
+            "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(deployment)
         )

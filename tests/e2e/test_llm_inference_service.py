@@ -95,6 +95,22 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     assert platform.filled_in == filled_in <= 2, "the operator and the webhooks write against each other"
 
 
+def test_pods_answer_by_https_where_the_platform_encrypts(stage: Stage, platform: kserve_llm.Controller) -> None:
+    """Probes by the kubelet, and metrics that only come where both speak TLS."""
+    (before,) = stage.pods(NAME)
+    platform.tls = True
+    wanted = manifest()
+    wanted["spec"]["inferenceService"]["tls"] = True
+    stage.apply(wanted)
+    until(lambda: [pod for pod in stage.pods(NAME) if pod["metadata"]["name"] != before["metadata"]["name"]], 120)
+    until(lambda: len(stage.pods(NAME)) == 1, 120)
+    scene.wait_ready(stage.cluster, NAME, 120)
+    (pod,) = stage.pods(NAME)
+    assert pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    until(lambda: stage.condition(NAME, "MetricsAvailable").get("status") == "True", 180)
+    until(lambda: stage.get("specdep", NAME)["status"].get("url", "").startswith("https://"), 60)
+
+
 def test_what_kserve_made_is_not_the_operators(stage: Stage, platform: kserve_llm.Controller) -> None:
     for kind, name in (("deployment", MADE), ("service", f"{MADE}-workload-svc")):
         made = stage.cluster.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json", "--show-managed-fields").stdout

@@ -47,6 +47,9 @@ class ServerConfig:
     served_names: tuple[str, ...]
     host: str = ANY_ADDRESS
     port: int = 8000
+    certificate: str = ""
+    """File with the certificate by which it answers by HTTPS, whose private key is in `key`; empty: by HTTP."""
+    key: str = ""
     api_keys: tuple[str, ...] = ()
     shutdown_timeout: float = 0.0
     track_load: bool = False
@@ -170,6 +173,8 @@ def server_config(namespace: argparse.Namespace, environment: Mapping[str, str])
         served_names=tuple(namespace.served_model_name or (namespace.model,)),
         host=namespace.host or ANY_ADDRESS,
         port=namespace.port,
+        certificate=namespace.ssl_certfile or "",
+        key=namespace.ssl_keyfile or "",
         api_keys=keys,
         shutdown_timeout=namespace.shutdown_timeout,
         track_load=bool(namespace.enable_server_load_tracking),

@@ -62,6 +62,8 @@ EFFECTIVE = (
     Flag(("--host",)),
     Flag(("--port",), Kind.INT, 8000),
     Flag(("--headless",), Kind.SWITCH),
+    Flag(("--ssl-certfile",)),
+    Flag(("--ssl-keyfile",)),
     Flag(("--api-key",), Kind.TEXTS),
     Flag(("--served-model-name",), Kind.TEXTS),
     Flag(("--revision",)),
@@ -115,7 +117,7 @@ INERT = (
         " --distributed-executor-backend --data-parallel-address/-dpa --data-parallel-backend/-dpb --worker-cls"
         " --scheduling-policy --prefix-caching-hash-algo --mamba-cache-dtype"
         " --otlp-traces-endpoint --show-hidden-metrics-for-version --uvicorn-log-level --log-config-file --root-path"
-        " --ssl-keyfile --ssl-certfile --ssl-ca-certs --allowed-local-media-path --attention-backend --moe-backend"
+        " --ssl-ca-certs --allowed-local-media-path --attention-backend --moe-backend"
         " --kv-offloading-backend --all2all-backend --middleware --master-addr",
     ),
     *flags_of(

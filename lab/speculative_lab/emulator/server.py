@@ -60,6 +60,8 @@ async def serve(dialect: Dialect, program: Program, settings: Settings, environm
             application(service, routes, dialect.guarded),
             host=server.host,
             port=server.port,
+            ssl_certfile=server.certificate or None,
+            ssl_keyfile=server.key or None,
             log_config=None,
             access_log=False,
             lifespan="off",

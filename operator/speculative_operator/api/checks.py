@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.errors import SpecError
-from speculative_operator.api.inference_service import OF_KSERVE
+from speculative_operator.api.inference_service import OF_KSERVE, TLS_REMEDY
 from speculative_operator.api.leader_worker_set import GROUP_NAME_LIMIT
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.route import ROUTE_OF_KSERVE
@@ -313,6 +313,10 @@ def _target(spec: Spec) -> Iterator[Problem]:
     if spec.inference_service is not None and spec.target not in OF_KSERVE:
         remedy = f"target is {spec.target}: set target: {' or '.join(OF_KSERVE)}, or remove inferenceService"
         yield "inferenceService", spec.inference_service.model_dump(exclude_none=True), remedy
+    certified = spec.target is Target.LLM_INFERENCE_SERVICE and spec.engine.type is EngineType.VLLM
+    if spec.inference_service is not None and spec.inference_service.tls is not None and not certified:
+        told = f"target is {spec.target} and engine.type {spec.engine.type}: {TLS_REMEDY}"
+        yield "inferenceService.tls", spec.inference_service.tls, told
     if spec.route is not None and spec.target in OF_KSERVE:
         yield "route", spec.route.model_dump(exclude_none=True), f"target is {spec.target}: {ROUTE_OF_KSERVE}"
 

@@ -206,6 +206,7 @@ def _inference_service(given: InferenceService | None, target: spec.Target) -> I
         hardware_profile=profile.name if profile else "",
         hardware_profile_namespace=(profile.namespace or "") if profile else "",
         queue=given.queue or "",
+        tls=bool(given.tls),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from speculative_operator.api.scalars import LabelValue, ObjectName
 from speculative_operator.api.wire import Rule, Text, Wire
-from speculative_operator.domain.spec import Target
+from speculative_operator.domain.spec import EngineType, Target
 
 TARGET_STAYS = Rule(
     "target-stays",
@@ -16,6 +16,10 @@ TARGET_STAYS = Rule(
     "target",
 )
 """It compares an edit with what is stored, so that no object alone can break it."""
+TLS_REMEDY = (
+    f"remove tls, or set target: {Target.LLM_INFERENCE_SERVICE} and engine.type: {EngineType.VLLM}, because KServe has "
+    "a certificate for such pods alone"
+)
 OF_KSERVE = (Target.INFERENCE_SERVICE, Target.LLM_INFERENCE_SERVICE)
 TARGET_RULES = (
     Rule(
@@ -24,6 +28,14 @@ TARGET_RULES = (
         f"inferenceService is set but target is {{self.target}}: set target: {' or '.join(OF_KSERVE)}, or remove "
         "inferenceService",
         "inferenceService",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "certificate-of-kserve",
+        "!has(self.inferenceService) || !has(self.inferenceService.tls) || "
+        f"(self.target == '{Target.LLM_INFERENCE_SERVICE}' && self.engine.type == '{EngineType.VLLM}')",
+        f"inferenceService.tls is set but target is {{self.target}} and engine.type {{self.engine.type}}: {TLS_REMEDY}",
+        "inferenceService.tls",
         "FieldValueForbidden",
     ),
 )
@@ -63,3 +75,7 @@ class InferenceService(Wire):
     of this object."""
     queue: LabelValue | None = None
     """LocalQueue of Kueue."""
+    tls: bool | None = None
+    """Let the engine of an LLMInferenceService answer by HTTPS, with the certificate that KServe mounts. Set it to
+    true where KServe encrypts what it sends to pods (enableLLMInferenceServiceTLS), as OpenShift AI does unless told
+    otherwise. An edit replaces the pods. Default: false."""

@@ -19,3 +19,10 @@ class InferenceServiceSettings:
     hardware_profile: str = ""
     hardware_profile_namespace: str = ""
     queue: str = ""
+    tls: bool = False
+    """The engine answers by HTTPS, with the certificate that KServe mounts."""
+
+    @property
+    def scheme(self) -> str:
+        """Of the engine's URLs."""
+        return "https" if self.tls else "http"

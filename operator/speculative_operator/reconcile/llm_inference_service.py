@@ -62,7 +62,18 @@ def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: flo
     }
     ours = made if made is not None and is_controlled_by(made, text(metadata, "uid")) else None
     follows = ours is not None and _follows(workload, ours)
-    return {**workload, "status": kserve.status_of(workload, ours, service, now, follows=follows)}
+    status = kserve.status_of(workload, ours, service, now, follows=follows)
+    return {**workload, "status": {**status, "platform": status["platform"] or _misled(spec, service)}}
+
+
+def _misled(spec: DeploymentSpec, service: Body) -> str:
+    """How KServe says that it calls the pods, where they answer otherwise; empty where it does not say, or rightly."""
+    own = f"://{names.made_by_kserve_for_llm(spec.name)}-workload-svc."
+    told = spec.inference_service
+    urls = [text(one, "url") for one in mappings(service, "status", "addresses")]
+    other = next((url for url in urls if own in url and not url.startswith(f"{told.scheme}:")), "")
+    asked = str(not told.tls).lower()
+    return other and f"it calls them at {other}, and they answer by {told.scheme}; set inferenceService.tls: {asked}"
 
 
 def labelled(pod: Body) -> Body:

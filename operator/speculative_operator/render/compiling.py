@@ -53,7 +53,7 @@ def containers(inp: RenderInput, user: int | None) -> list[dict[str, Any]]:
     common = ["--volume", names.COMPILED_MOUNT, "--key", key(inp), "--cache", names.CACHE_MOUNT]
     for folder in inp.container.compiled:
         common += ["--folder", folder]
-    health = f"http://127.0.0.1:{inp.spec.port}/health"
+    health = f"{inp.spec.inference_service.scheme}://127.0.0.1:{inp.spec.port}/health"
     # Half the budget of a start: an engine that does not come up with what it was given still has the other half.
     patience = str(inp.container.startup_seconds // 2)
     keeping = [*common, "--health", health, "--patience", patience]

@@ -52,7 +52,8 @@ class LLMInferenceServiceTarget(KServeTarget):
     container = CONTAINER
 
     def url(self, spec: DeploymentSpec) -> str:
-        return f"http://{spec.name}-kserve-workload-svc.{spec.namespace}.svc:{spec.port}"
+        scheme = spec.inference_service.scheme
+        return f"{scheme}://{spec.name}-kserve-workload-svc.{spec.namespace}.svc:{spec.port}"
 
     def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
         told = spec.inference_service
@@ -131,7 +132,7 @@ def _container(engine: Mapping[str, Any]) -> dict[str, Any]:
     for field, form in HANDLERS.items():
         asked = mapping(engine, field, form)
         if asked:
-            # KServe's template asks by HTTPS where its services are to be encrypted.
+            # KServe's template asks by HTTPS where its services are encrypted: a field left out would be its own.
             found[field] = {**engine[field], form: {"scheme": "HTTP", **asked}}
     seconds = mapping(engine, "lifecycle", "preStop", "sleep").get("seconds")
     if seconds is not None:

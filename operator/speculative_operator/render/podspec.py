@@ -58,10 +58,12 @@ def limits(inp: RenderInput) -> dict[str, str]:
 
 
 def ports(inp: RenderInput) -> list[dict[str, Any]]:
-    """Name and number of each port of the pod, the one that serves first."""
-    found = [{"name": names.SERVING_PORT_NAME, "number": inp.spec.port, "path": inp.container.metrics_path}]
+    """Name and number of each port of the pod, the one that serves first. `encrypted`: it answers by HTTPS."""
+    serving = {"name": names.SERVING_PORT_NAME, "number": inp.spec.port, "path": inp.container.metrics_path}
+    found: list[dict[str, Any]] = [{**serving, "encrypted": inp.spec.inference_service.tls}]
     if inp.container.telemetry:
-        found.append({"name": names.TELEMETRY_PORT_NAME, "number": names.TELEMETRY_PORT, "path": TELEMETRY_PATH})
+        telemetry = {"name": names.TELEMETRY_PORT_NAME, "number": names.TELEMETRY_PORT, "path": TELEMETRY_PATH}
+        found.append({**telemetry, "encrypted": False})
     return found
 
 

@@ -88,6 +88,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "pod_labels": {**labels.of_pods(spec), **target_of(spec).labels(spec)},
         "port_text": str(spec.port),
         "metrics_path": container.metrics_path,
+        "encrypted": spec.inference_service.tls,
         "more_annotations": {**target_of(spec).annotations(spec), **podspec.file_annotations(inp)},
         "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
         "run_as_user": podspec.run_as_user(inp),

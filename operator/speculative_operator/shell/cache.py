@@ -148,7 +148,7 @@ class Cache:
     def addresses(self, keys: Iterable[Key]) -> dict[str, Reached]:
         """Ready serving pods of these objects, and where each is reached."""
         pods = [pod for key in keys for pod in self._serving(key) if is_ready(pod)]
-        return {pod["metadata"]["name"]: Reached.at_port(addresses_of(pod), port_of(pod)) for pod in pods}
+        return {pod["metadata"]["name"]: reached(pod) for pod in pods}
 
     def held(self, kind: str) -> dict[str, Body]:
         """uid -> object of one kind."""
@@ -351,6 +351,12 @@ def addresses_of(pod: Body) -> tuple[str, ...]:
     status = pod.get("status") or {}
     found = [status.get("podIP"), *(entry.get("ip") for entry in status.get("podIPs") or ())]
     return tuple(dict.fromkeys(address for address in found if address))
+
+
+def reached(pod: Body) -> Reached:
+    """Where the pod's engine is reached, as its template says for whoever reads metrics."""
+    scheme = (pod["metadata"].get("annotations") or {}).get("prometheus.io/scheme")
+    return Reached.at_port(addresses_of(pod), port_of(pod), encrypted=scheme == "https")
 
 
 def port_of(pod: Body) -> int:

@@ -19,15 +19,16 @@ from speculative_operator.shell.matrix import TooLargeError, labels_of, samples_
 
 
 class Reached(tuple[str, ...]):
-    """Where a pod is reached: its IP addresses, and `port`, that of its engine."""
+    """Where a pod is reached: its IP addresses, and `port`, that of its engine, which speaks TLS where `encrypted`."""
 
     port = names.SERVING_PORT
+    encrypted = False
 
     @classmethod
-    def at_port(cls, addresses: Iterable[str], port: int) -> Reached:
+    def at_port(cls, addresses: Iterable[str], port: int, *, encrypted: bool = False) -> Reached:
         """Where a pod is reached."""
         found = cls(addresses)
-        found.port = port
+        found.port, found.encrypted = port, encrypted
         return found
 
 

@@ -12,6 +12,7 @@ import http.client
 import logging
 import math
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,7 @@ from speculative_operator.engines.registry import NAMES
 from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.replay.ring import Ring
 from speculative_operator.settings import Settings
-from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, units
+from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, Reached, units
 from speculative_operator.shell.rounds import DIRECT_SHARE, Source
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,9 @@ REST_SECONDS = 60.0
 REFUSED_SECONDS = 300.0
 """For so long a port on which nobody listened is not asked again."""
 _LATE = "no whole answer in time"
+_ENGINES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Pods are asked at their addresses, which the certificate of a Service does not name; and they are not trusted."""
+_ENGINES.check_hostname, _ENGINES.verify_mode = False, ssl.CERT_NONE
 _BLIND = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
 
 
@@ -125,7 +129,7 @@ class Scraper:
         if not addresses:
             raise PageError("it has no address")
         at = self._clock() + offset
-        values = self._values(pod, addresses[0], getattr(addresses, "port", names.SERVING_PORT))
+        values = self._values(pod, addresses if isinstance(addresses, Reached) else Reached(addresses))
         if at <= pod.last:  # the clock was set back
             pod.scrapes = self._ring(name)
         pod.scrapes.add(at, values)
@@ -136,12 +140,12 @@ class Scraper:
     def _ring(self, name: str) -> Ring:
         return Ring(name, self._horizon)
 
-    def _values(self, pod: _Pod, address: str, port: int) -> Mapping[SeriesKey, float]:
+    def _values(self, pod: _Pod, reached: Reached) -> Mapping[SeriesKey, float]:
         """Of the engine's own series and of step telemetry, where there is any. Raises PageError."""
-        found = dict(self._page(pod, address, port))
+        found = dict(self._page(pod, reached[0], reached.port, encrypted=reached.encrypted))
         if self._clock() >= pod.quiet_until:
             try:
-                found |= self._page(pod, address, names.TELEMETRY_PORT)
+                found |= self._page(pod, reached[0], names.TELEMETRY_PORT)
             except PageError as error:
                 refused = isinstance(error.__cause__, ConnectionRefusedError)
                 pod.quiet_until = self._clock() + (REFUSED_SECONDS if refused else REST_SECONDS)
@@ -150,12 +154,16 @@ class Scraper:
         return found
 
     @staticmethod
-    def _page(pod: _Pod, address: str, port: int) -> Mapping[SeriesKey, float]:
+    def _page(pod: _Pod, address: str, port: int, *, encrypted: bool = False) -> Mapping[SeriesKey, float]:
         where, ended = f"port {port}", threading.Event()
         connection = http.client.HTTPConnection(address, port, timeout=PAGE_SECONDS)
         try:
             connection.connect()
+            if encrypted:
+                connection.sock = _ENGINES.wrap_socket(connection.sock, do_handshake_on_connect=False)
             with _ended_after(connection.sock, PAGE_SECONDS, ended):
+                if isinstance(connection.sock, ssl.SSLSocket):
+                    connection.sock.do_handshake()
                 connection.request("GET", "/metrics")
                 answer = connection.getresponse()
                 page = answer.read(LARGEST_PAGE + 1)
@@ -184,7 +192,7 @@ def _ended_after(connection: socket.socket, seconds: float, ended: threading.Eve
     def end() -> None:
         ended.set()
         with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # below TLS, which another thread is speaking
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True

@@ -6,13 +6,16 @@ import multiprocessing
 import os
 import shutil
 import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from tests.certificates import server_context
 
 from speculative_operator.compiled import store as store_module
-from speculative_operator.compiled.keep import Watch, keep
+from speculative_operator.compiled.keep import Watch, _healthy, keep
 from speculative_operator.compiled.machine import machine
 from speculative_operator.compiled.seed import MARK, seed
 from speculative_operator.compiled.store import Store, TornError, list_files
@@ -324,6 +327,18 @@ def ends(after: int) -> Any:
             raise OverError
 
     return pause
+
+
+def test_an_engine_that_answers_by_https_is_healthy_too(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+    server.socket = server_context(tmp_path).wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.handle_request, daemon=True)
+    thread.start()
+    try:
+        assert _healthy(f"https://127.0.0.1:{server.server_port}/")
+    finally:
+        thread.join()
+        server.server_close()
 
 
 def test_what_never_leads_to_a_healthy_engine_is_taken_away(store: Store, engine: Path, fresh: Path) -> None:

@@ -17,8 +17,10 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.inference_service import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, RolloutStrategy, Target
+from speculative_operator.reconcile.arrival import stuck
 from speculative_operator.reconcile.targets import with_workload
 from speculative_operator.render import Capabilities
+from speculative_operator.shell.cache import reached
 
 TOLD = InferenceServiceSettings(hardware_profile="gpu", connection="registry", exposed=True)
 SERVED = replace(SPEC, target=Target.LLM_INFERENCE_SERVICE, inference_service=TOLD)
@@ -61,7 +63,8 @@ class Platform(Cluster):
             "replicas": wanted, "updatedReplicas": wanted, "readyReplicas": wanted, "availableReplicas": wanted,
         }  # fmt: skip
         self.children[MADE] = made
-        self.children[SERVICE]["status"] = kserve_llm.status_of(self.children[SERVICE], ready=True)
+        tls = self.spec.inference_service.tls
+        self.children[SERVICE]["status"] = kserve_llm.status_of(self.children[SERVICE], ready=True, tls=tls)
 
 
 def serve(**change: Any) -> Platform:
@@ -102,6 +105,42 @@ def test_what_kserve_puts_beneath_leaves_pods_valid() -> None:
     assert engine["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/sleep", "10"]}}}
     assert {engine[one]["httpGet"]["scheme"] for one in ("startupProbe", "readinessProbe", "livenessProbe")} == {"HTTP"}
     assert {one["name"] for one in engine["volumeMounts"]} >= {"table", "payload"}
+
+
+def test_pods_answer_by_https_where_the_platform_encrypts() -> None:
+    platform = serve(spec=replace(SERVED, inference_service=replace(TOLD, tls=True)))
+    engine = container(platform)
+    assert engine["args"][engine["args"].index("--ssl-certfile") + 1] == "/var/run/kserve/tls/tls.crt"
+    assert engine["args"][engine["args"].index("--ssl-keyfile") + 1] == "/var/run/kserve/tls/tls.key"
+    assert "--enable-ssl-refresh" in engine["args"]
+    assert {"name": "tls-certs", "mountPath": "/var/run/kserve/tls", "readOnly": True} in engine["volumeMounts"]
+    assert {engine[one]["httpGet"]["scheme"] for one in ("startupProbe", "readinessProbe", "livenessProbe")} == {
+        "HTTPS"
+    }
+    (one, _) = platform.pods
+    assert reached(one).encrypted
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_platform_that_calls_pods_otherwise_than_they_answer_is_told(tls: bool) -> None:
+    platform = serve(spec=replace(SERVED, inference_service=replace(TOLD, tls=tls)))
+    for asked in (False, True):
+        platform.children[SERVICE]["status"] = kserve_llm.status_of(platform.children[SERVICE], ready=True, tls=asked)
+        warnings = [
+            one["message"]
+            for one in platform.tick().status.get("warnings", [])
+            if one["reason"] == "InferenceServiceNotReady"
+        ]
+        assert [f"set inferenceService.tls: {str(asked).lower()}" in one for one in warnings] == [True] * (asked != tls)
+
+
+def test_the_switch_to_https_is_one_rollout() -> None:
+    platform = serve()
+    platform.edit(inference_service=replace(TOLD, tls=True))
+    platform.settle()
+    assert platform.rollouts == 2
+    assert platform.condition("Ready")["status"] == "True"
+    assert platform.tick().actions == ()
 
 
 def test_nothing_is_written_beside_webhooks_and_after_a_restart_of_the_operator() -> None:
@@ -199,6 +238,34 @@ def test_live_tables_replace_no_pod() -> None:
         raise AssertionError("the tuner never changed the table at a load where drafts lose")
     assert (platform.rollouts, platform.status["speculation"]["tableVersion"]) == (1, 2)
     assert not [one for one in applies(outcome) if one[0] == "LLMInferenceService"]
+
+
+def test_a_pod_that_does_not_start_is_seen_by_what_kserve_calls_its_engine() -> None:
+    platform = serve()
+    (one, _) = platform.pods
+    waiting = {"waiting": {"reason": "CreateContainerConfigError"}}
+    engine = {"name": "main", "ready": False, "restartCount": 0, "state": waiting}
+    one["status"]["containerStatuses"] = [engine]
+    world = with_workload(platform.world(), platform.now)
+    pair = world.pods[0]["metadata"]["labels"][names.LABEL_PAIR]
+    assert "does not start (CreateContainerConfigError)" in stuck(world.pods, {pair})
+
+
+def test_how_long_pods_take_to_start_is_measured_and_replaces_none() -> None:
+    platform = serve()
+    (one, other) = platform.pods
+    for found in (one, other):
+        begun = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        found["spec"] = {"containers": platform.children[MADE]["spec"]["template"]["spec"]["containers"]}
+        found["status"]["containerStatuses"] = [{"name": "main", "ready": True, "state": begun}]
+        found["status"]["conditions"] += [
+            {"type": "ContainersReady", "status": "True", "lastTransitionTime": "2026-01-01T00:01:30Z"}
+        ]
+    for _ in range(3):
+        platform.tick()
+        platform.roll()
+    assert [start["seconds"] for start in platform.status["startup"]["starts"]] == [90, 90]
+    assert platform.rollouts == 1
 
 
 def test_a_table_of_a_rollout_comes_with_its_pods() -> None:

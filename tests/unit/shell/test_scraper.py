@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.certificates import server_context
 from tests.unit.cli.scrapes import Pod as Engine
 from tests.unit.reconcile.worlds import SPEC
 
@@ -22,7 +25,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.settings import Settings
 from speculative_operator.shell import scraper as module
-from speculative_operator.shell.podseries import Answer
+from speculative_operator.shell.podseries import Answer, Reached
 from speculative_operator.shell.scraper import Scraper, WithPods
 
 NOW = 1_800_000_000.0
@@ -45,11 +48,17 @@ def pods() -> Iterator[Any]:
     """Makes pods."""
     with ExitStack() as stack:
 
-        def make(page: str | int = "vllm:generation_tokens_total 1\n", telemetry: str | int | None = None) -> Pod:
+        def make(
+            page: str | int = "vllm:generation_tokens_total 1\n",
+            telemetry: str | int | None = None,
+            tls: ssl.SSLContext | None = None,
+        ) -> Pod:
             address = f"127.{os.getpid() % 250 + 1}.{os.getpid() // 250 % 250 + 1}.{next(_NUMBERS) % 250 + 1}"
             pod = Pod(address, page, telemetry)
             for port in (names.SERVING_PORT, *(() if telemetry is None else (names.TELEMETRY_PORT,))):
                 server = ThreadingHTTPServer((address, port), _handler(pod, port))
+                if tls is not None and port == names.SERVING_PORT:
+                    server.socket = tls.wrap_socket(server.socket, server_side=True)
                 thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
                 thread.start()
                 stack.callback(thread.join)
@@ -187,6 +196,27 @@ class TestScraper:
         answer = reads.fetch("models", {"a": (pod.address,), "b": (pod.address,)}, NOW, 3)
         assert len(answer.series) == 1
         assert "more series than may be held" in next(iter(answer.gaps.values())).message
+
+    def test_a_pod_that_speaks_tls_is_read_whoever_signed_its_certificate(
+        self, pods: Any, clock: Clock, tmp_path: Path
+    ) -> None:
+        pod = pods(telemetry="speculative_payload_table_version 7\n", tls=server_context(tmp_path))
+        there = {"a": Reached.at_port((pod.address,), names.SERVING_PORT, encrypted=True)}
+        answer = Scraper(Settings(), clock).fetch("models", there, NOW, MOST)
+        assert values(answer, "a")["vllm:generation_tokens_total"] == [1.0]
+        assert values(answer, "a")["speculative_payload_table_version"] == [7.0], "step telemetry is not encrypted"
+        plain = Scraper(Settings(), clock).fetch("models", {"a": (pod.address,)}, NOW, MOST)
+        assert plain.series == {}
+
+    @pytest.mark.parametrize("begin", [b"", b"\x16\x03\x03\x40\x00"])
+    def test_a_handshake_that_does_not_end_is_given_up(
+        self, dripping: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch, begin: bytes
+    ) -> None:
+        monkeypatch.setattr(module, "PAGE_SECONDS", 0.3)
+        there = {"a": Reached.at_port((dripping(begin),), names.SERVING_PORT, encrypted=True)}
+        answer = Scraper(Settings(), clock).fetch("models", there, NOW, MOST)
+        assert answer.series == {}
+        assert "a" in answer.gaps
 
     @pytest.mark.parametrize("said", [b"HTTP/1.1 200 OK\r\nX-", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
     def test_a_pod_that_drips_is_given_up(

@@ -25,6 +25,8 @@ SCHEDULER_CLASS = "speculative_scheduler.scheduler"
 WORKER_EXTENSION = "speculative_worker.Extension"
 SHUTDOWN_SECONDS = 120
 """vLLM's default, 0, aborts requests in flight; two minutes let nearly every answer end."""
+CERTIFICATE = "/var/run/kserve/tls"
+"""Where KServe's template for LLMInferenceServices mounts the certificate of the pod's Service."""
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 
 
@@ -40,6 +42,9 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     yield source.model if command_of(spec) != API_SERVER else f"--model={source.model}"
     yield from ("--served-model-name", spec.verifier.served_name)
     yield from ("--host", _ALL_INTERFACES, "--port", str(spec.port))
+    if spec.inference_service.tls:
+        yield from ("--ssl-certfile", f"{CERTIFICATE}/tls.crt", "--ssl-keyfile", f"{CERTIFICATE}/tls.key")
+        yield "--enable-ssl-refresh"
     # By its own name a speculator is served with its verifier's weights, of which the revision is not one.
     if source.revision and not serves_itself(spec):
         yield from ("--revision", source.revision)
