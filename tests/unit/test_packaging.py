@@ -91,6 +91,19 @@ def test_the_operators_image_runs_the_jobs_and_the_emulators_does_not() -> None:
     assert SOURCES["emulator"][:3] == ("lab/pyproject.toml", "--extra", "emulator")
 
 
+def test_what_the_first_page_installs_draws_tables() -> None:
+    """A reader who follows it has all that the commands use."""
+    (extra,) = re.findall(r"pip install '\.\[(\w+)\]'", (ROOT / "README.md").read_text())
+    wanted = PROJECT["optional-dependencies"][extra]
+    assert {"rich", "speculative-operator[weights]"} <= {re.split(r"[<>=~; ]", one)[0] for one in wanted}
+
+
+def test_an_upgrade_as_the_chart_tells_it_takes_new_defaults() -> None:
+    """Helm's --reuse-values alone keeps the values of before, without what a newer chart adds."""
+    notes = (ROOT / "charts" / "speculative-operator" / "templates" / "NOTES.txt").read_text()
+    assert re.findall(r"helm upgrade .*? (--re\S+-values)", notes) == ["--reset-then-reuse-values"]
+
+
 @pytest.mark.parametrize("at", PACKAGES)
 def test_every_dependency_has_its_reason(at: str) -> None:
     text = (ROOT / at / "pyproject.toml").read_text()

@@ -51,6 +51,9 @@ def cause_of(body: Object) -> Finding:
     refused = next((one for one in faults if one.source != ConditionType.METRICS_AVAILABLE), None)
     if refused is not None:
         return refused
+    ready = condition(body, ConditionType.READY)
+    if ready.get("reason") == Reason.SCALED_TO_ZERO:
+        return _finding(body, ConditionType.READY, Reason.SCALED_TO_ZERO.value, str(ready.get("message", "")))
     if chosen in _BY_MODE:
         seen = speculation(body)
         return _finding(body, "mode", _BY_MODE[chosen].value, str(seen.get("message") or f"the mode is {chosen}"))

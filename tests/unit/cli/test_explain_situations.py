@@ -97,6 +97,22 @@ def rolling_out(_: pytest.MonkeyPatch) -> Cluster:
     return cluster
 
 
+def pods_down(_: pytest.MonkeyPatch) -> Cluster:
+    cluster = settled()
+    for pod in cluster.pods:
+        pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    cluster.children["Deployment", "demo"]["status"] |= {"readyReplicas": 0, "availableReplicas": 0}
+    cluster.tick()
+    return cluster
+
+
+def no_replicas(_: pytest.MonkeyPatch) -> Cluster:
+    cluster = settled()
+    cluster.edit(replicas=0)
+    cluster.settle()
+    return cluster
+
+
 def capacity_not_kept(patch: pytest.MonkeyPatch) -> Cluster:
     table = KTable.constant(1, 256)
     message = "K 1 is faster"
@@ -122,6 +138,9 @@ SITUATIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], Cluster], Reason, str
     "stale metrics": (missing(Reason.METRICS_STALE, "60 s old"), Reason.METRICS_STALE, "STALE_AFTER_SECONDS"),
     "Prometheus down": (missing(Reason.PROMETHEUS_ERROR, "HTTP 503"), Reason.PROMETHEUS_ERROR, "prometheus.url"),
     "capacity not kept": (capacity_not_kept, Reason.ROLLOUT_NEEDS_APPROVAL, "speculative approve demo -n models"),
+    "no requests": (missing(Reason.IDLE, "no requests"), Reason.IDLE, "status.url"),
+    "pods down": (pods_down, Reason.PODS_NOT_READY, "kubectl describe pods -n models"),
+    "no replicas": (no_replicas, Reason.SCALED_TO_ZERO, "spec.replicas"),
     "Static": (in_mode(STATIC), Reason.FIXED, "spec.speculation.mode: Auto"),
     "Off": (in_mode(replace(SPEC, speculation=Speculation(mode=Mode.OFF))), Reason.DISABLED, "mode: Auto"),
     "engine cannot": (

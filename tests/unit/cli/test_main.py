@@ -136,20 +136,36 @@ def test_tables_line_up_in_a_pipe_and_print_what_they_hold() -> None:
     assert out.getvalue() == "NAME          N\na            10\n[b]bold[/b]   7\n"
 
 
-def test_tables_on_a_terminal_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    monkeypatch.setenv("COLUMNS", "60")
-    out, address = Terminal(), "https://huggingface.co/RedHatAI/Qwen3-8B-speculator.eagle3/blob/main/README.md"
-    tables.write(out, ("NAME", "N", "SOURCE"), [("[b]bold[/b]", "7", address)], frozenset({1}))
+
+def test_tables_on_a_terminal_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out, said = Terminal(), "a message of several words that a cell can hold in lines"
+    tables.write(out, ("NAME", "N", "MESSAGE"), [("[b]bold[/b]", "7", said)], frozenset({1}))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
     assert "[b]bold[/b]" in out.getvalue()
     assert "7" in out.getvalue()
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
-    head = next(place for place, line in enumerate(lines) if "SOURCE" in line)
-    column = lines[head].index("SOURCE")
-    assert "".join(line[column:].strip() for line in lines[head + 2 :]) == address
+    head = next(place for place, line in enumerate(lines) if "MESSAGE" in line)
+    column = lines[head].index("MESSAGE")
+    assert " ".join(line[column:].strip() for line in lines[head + 2 :]).strip() == said
+    assert max(map(len, lines)) <= 40
+
+
+def test_a_terminal_too_narrow_for_a_word_gets_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a name or an address can be copied."""
+    monkeypatch.setenv("COLUMNS", "40")
+    out, address = Terminal(), "https://huggingface.co/RedHatAI/Qwen3-8B-speculator.eagle3/blob/main/README.md"
+    rows = [("RedHatAI/Qwen3-8B-speculator.eagle3", "7", address), ("a/b", "12", "-")]
+    tables.write(out, ("SPECULATOR", "K", "SOURCE"), rows, frozenset({1}))
+    assert out.getvalue().splitlines() == [
+        "SPECULATOR                            K",
+        "RedHatAI/Qwen3-8B-speculator.eagle3   7",
+        f"    SOURCE: {address}",
+        "a/b                                  12",
+    ]
 
 
 def test_the_manual_names_every_command_option_and_field() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.unit.narrow import too_wide
 
@@ -12,6 +14,11 @@ PAGE = (TEMPLATES / "report.html.j2").read_text(encoding="utf-8")
 
 def test_the_page_fits_a_phone() -> None:
     assert too_wide(PAGE) == []
+
+
+def test_a_run_is_compared_with_itself_alone() -> None:
+    """Figures of other versions of the project say nothing to who sees the page."""
+    assert re.findall(r"git |earlier version|first version|previous version", PAGE.split("</style>")[1]) == []
 
 
 @pytest.mark.parametrize(
