@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any
 from demo.watch import Sight
 from speculative_operator.domain.observation import PodWindow
 
+TABLE_ROW = re.compile(r"(\d+)(?:-(\d+))?:(\d+)")
+"""Requests and K of a table as status tells it, such as 1-8:4."""
 ADOPTED = re.compile(r"table version (\d+) in force since (\S+): ")
 
 
@@ -67,6 +70,33 @@ def mean_ttft_ms(sights: Sequence[Sight]) -> float | None:
     """Milliseconds from arrival to first token, mean over requests."""
     firsts = sum(sight.window.first_tokens for sight in sights)
     return round(1000.0 * sum(sight.window.ttft_seconds for sight in sights) / firsts, 1) if firsts else None
+
+
+def tables(
+    decisions: Sequence[Mapping[str, Any]], adopted: Mapping[int, float], started: float, text: str
+) -> list[tuple[float, str]]:
+    """(second of the replay since which the engine drafts by it, table as status tells it), oldest first. `text` is the
+    table where none was decided."""
+    since = [
+        (adopted.get(int(one.get("tableVersion", -1)), unix(one["time"])) - started, one["to"]) for one in decisions
+    ]
+    return [(-math.inf, decisions[0].get("from") or text if decisions else text), *since]
+
+
+def asked_ks(sights: Iterable[Sight], known: Sequence[tuple[float, str]]) -> list[tuple[float, int | None]]:
+    """(second, K that the table then in force has for the load of the window); None where it has no row."""
+    return [
+        (
+            sight.at,
+            _k_of([text for since, text in known if since <= sight.at][-1], max(1, round(sight.window.scheduled))),
+        )
+        for sight in sights
+    ]
+
+
+def _k_of(text: str, load: int) -> int | None:
+    rows = ((int(first), int(last or first), int(k)) for first, last, k in TABLE_ROW.findall(text))
+    return next((k for first, last, k in rows if first <= load <= last), None)
 
 
 def adoptions(log: str) -> dict[int, float]:

@@ -29,8 +29,14 @@ ROWS: tuple[tuple[str, Figure], ...] = (
 )
 
 
-def plots(timeline: Timeline, decisions: Sequence[tuple[float, str]], phases: Phases) -> go.Figure:
-    """Four figures over the same time, one line a variant; dotted lines are the operator's decisions."""
+def plots(
+    timeline: Timeline,
+    decisions: Sequence[tuple[float, str]],
+    asked: Sequence[tuple[float, int | None]],
+    phases: Phases,
+) -> go.Figure:
+    """Four figures over the same time, one line a variant; dotted lines are the operator's decisions. `asked`: the K
+    that the table in force has for the load of the moment."""
     figure = make_subplots(rows=len(ROWS), cols=1, shared_xaxes=True, vertical_spacing=0.045)
     for row, (title, value) in enumerate(ROWS, start=1):
         for role, sights in timeline.sights.items():
@@ -38,6 +44,13 @@ def plots(timeline: Timeline, decisions: Sequence[tuple[float, str]], phases: Ph
                 continue
             figure.add_trace(_line(role, sights, value, legend=row == 1), row=row, col=1)
         figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
+    table = {"dash": "dash", "width": 1.2, "color": COLOURS[AUTO], "shape": "hv"}
+    moments, ks = [second for second, _ in asked], [k for _, k in asked]
+    figure.add_trace(
+        go.Scatter(x=moments, y=ks, name="K of the table at this load", mode="lines", line=table),
+        row=2,
+        col=1,
+    )
     for at, reason in decisions:
         figure.add_vline(x=at, line={"dash": "dot", "width": 1, "color": "#0b7a4b"}, annotation=None)
         figure.add_annotation(x=at, y=1.0, yref="paper", text=reason, showarrow=False, textangle=-90, yanchor="bottom",

@@ -17,11 +17,13 @@ from demo.arrivals import TRACE, Arrival, Profile, read_azure, warp
 from demo.figures import (
     Phases,
     adoptions,
+    asked_ks,
     compared_blocks,
     mean_ttft_ms,
     most_concurrent,
     spread,
     table_latencies,
+    tables,
     unix,
 )
 from demo.load import read_records
@@ -324,8 +326,10 @@ class Demo:
         path = self.settings.out / "report.html"
         decisions = [(unix(entry["time"]) - played.started, entry["reason"]) for entry in played.decisions]
         phases = Phases.of(self.settings.seconds)
-        figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], phases)
         auto = played.timeline.sights.get(AUTO, [])
+        text = (played.status.get("speculation") or {}).get("tableText") or ""
+        asked = asked_ks(auto, tables(played.decisions, played.adopted, played.started, text))
+        figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], asked, phases)
         page = {**self._page(played), "others": others, "paired": paired}
         known = surface.learned(self._variants[0].manifest, played.status)
         report.write(path, figure, surface.plot(known, auto), page)

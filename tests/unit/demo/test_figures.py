@@ -7,6 +7,7 @@ from dataclasses import replace
 from demo.figures import (
     Phases,
     adoptions,
+    asked_ks,
     compared_blocks,
     mean_k,
     mean_tpot_ms,
@@ -14,6 +15,7 @@ from demo.figures import (
     most_concurrent,
     spread,
     table_latencies,
+    tables,
     unix,
     within,
 )
@@ -45,6 +47,21 @@ def test_nothing_seen_is_no_figure() -> None:
     assert mean_tpot_ms([]) is None
     assert mean_ttft_ms([]) is None
     assert spread([]) == {"p50": None, "max": None}
+
+
+def test_k_moves_by_the_load_and_by_decisions() -> None:
+    """8 requests a step; the second decision is in force a second after it was made."""
+    start = unix("2026-01-01T00:00:00Z")
+    decisions = [
+        {"time": "2026-01-01T00:00:07Z", "from": "1-9:3 10-64:1", "to": "1-9:4 10-64:0", "tableVersion": 2},
+        {"time": "2026-01-01T00:00:19Z", "from": "1-9:4 10-64:0", "to": "1-4:4 5-64:0", "tableVersion": 3},
+    ]
+    known = tables(decisions, {3: start + 21}, start, "")
+    assert [since for since, _ in known[1:]] == [7.0, 21.0]
+    seen = [sight(5, 598, 1, 1, 1), sight(10, 598, 1, 1, 1), sight(15, 1998, 1, 1, 1), sight(20, 598, 1, 1, 1),
+            sight(25, 598, 1, 1, 1), sight(30, 9998, 1, 1, 1)]  # fmt: skip
+    assert [k for _, k in asked_ks(seen, known)] == [3, 4, 0, 4, 0, None]
+    assert [k for _, k in asked_ks(seen[:1], tables([], {}, start, "1-64:2"))] == [2]
 
 
 def test_phases_pick_their_windows() -> None:
