@@ -137,7 +137,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     jobs = Jobs(kube, time.monotonic)
     sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current, room)
     visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
-    informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set)
+    informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, visitor.canaries.leading_to)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)
 
 

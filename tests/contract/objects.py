@@ -234,6 +234,8 @@ GOOD: dict[str, dict[str, Any]] = {
             "queue": "team-a",
         },
     },
+    "route-canary": {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", "weight": 0}}},
+    "route-canary-alone": {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", "weight": 100}}},
     "template": {
         "template": {
             "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},

@@ -400,6 +400,28 @@ REST: tuple[Bad, ...] = (
         rule="route-of-kserve",
     ),
     Bad(
+        "canary-of-itself",
+        {"route": {"gateway": {"name": "public"}, "canary": {"name": "pair", "weight": 10}}},
+        "spec.route.canary.name",
+        "pair",
+        "name another one of the namespace, or remove canary",
+        rule="canary-of-another",
+    ),
+    Bad(
+        "canary-of-more-than-all",
+        {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", "weight": 101}}},
+        "spec.route.canary.weight",
+        "101",
+        "less than or equal to 100",
+    ),
+    Bad(
+        "canary-without-weight",
+        {"route": {"gateway": {"name": "public"}, "canary": {"name": "next"}}},
+        "spec.route.canary.weight",
+        "",
+        "Required value",
+    ),
+    Bad(
         "route-host",
         {"route": {"gateway": {"name": "public"}, "hostnames": ["https://qwen.example.com"]}},
         "spec.route.hostnames[0]",

@@ -26,9 +26,19 @@ def gateway_cluster(bare_cluster: Cluster, installed: dict[str, Any]) -> Cluster
     return bare_cluster
 
 
-@pytest.mark.parametrize("route", [{}, {"path": "/", "hostnames": None}, {"gateway": {"name": "other"}}])
+@pytest.mark.parametrize(
+    "route",
+    [
+        {},
+        {"path": "/", "hostnames": None},
+        {"gateway": {"name": "other"}},
+        {"canary": {"name": "next", "weight": 5}},
+        {"canary": {"name": "next", "weight": 100}},
+    ],
+)
 def test_a_route_is_stored_as_it_is_written(gateway_cluster: Cluster, route: dict[str, Any]) -> None:
     case = whole(GOLDEN)
+    case.more["canary"] = "next"
     spec = {**case.body["spec"]["route"], **route}
     case.body["spec"]["route"] = {key: value for key, value in spec.items() if value is not None}
     (made,) = [one for one in case.children() if one["kind"] == "HTTPRoute"]

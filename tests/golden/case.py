@@ -1,8 +1,8 @@
 """The golden cases: objects as users write them, with what an engine and the templates make of each.
 
 `inputs/*.yaml` holds one object a file, `cases/*.yaml` many: a document is a case with `name`, the object's `spec` and
-what else decides (`table`, `tableVersion`, `capabilities`, `catalogue`). Read by the tests beside this file and by
-tests/vllm.
+what else decides (`table`, `tableVersion`, `capabilities`, `catalogue`, `canary`). Read by the tests beside this file
+and by tests/vllm.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Case:
                 table_version=self.more.get("tableVersion", 1),
                 per_request=per_request(self.spec, self.knobs),
                 capabilities=capabilities,
+                canary=self.more.get("canary", ""),
                 strategy=choose(self.spec, Room(self.more["room"]) if "room" in self.more else None),
             )
         )

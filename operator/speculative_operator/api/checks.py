@@ -15,7 +15,7 @@ from speculative_operator.api.errors import SpecError
 from speculative_operator.api.inference_service import OF_KSERVE, TLS_REMEDY
 from speculative_operator.api.leader_worker_set import GROUP_NAME_LIMIT
 from speculative_operator.api.pod import EnvVar
-from speculative_operator.api.route import ROUTE_OF_KSERVE
+from speculative_operator.api.route import CANARY_OF_ITSELF, ROUTE_OF_KSERVE, Route
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
 from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import Wire
@@ -38,6 +38,12 @@ def check_group_name(name: str, target: Target) -> None:
     if target is Target.LEADER_WORKER_SET and len(name) > GROUP_NAME_LIMIT:
         remedy = f"use at most {GROUP_NAME_LIMIT} characters with target {target}: labels of the pods carry the name"
         raise SpecError("metadata.name", name, remedy)
+
+
+def check_canary(name: str, route: Route | None) -> None:
+    """Raises SpecError for an object that is its own canary."""
+    if route is not None and route.canary is not None and route.canary.name == name:
+        raise SpecError("spec.route.canary.name", name, CANARY_OF_ITSELF)
 
 
 def check(spec: Spec) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from speculative_operator.api import v1alpha1 as wire
-from speculative_operator.api.checks import accelerators_needed, check, check_group_name, check_name
+from speculative_operator.api.checks import accelerators_needed, check, check_canary, check_group_name, check_name
 from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.inference_service import InferenceService
@@ -19,6 +19,7 @@ from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names, spec
 from speculative_operator.domain.inference_service import InferenceServiceSettings
+from speculative_operator.domain.route import Canary as CanaryTold
 from speculative_operator.domain.route import Route as RouteTold
 from speculative_operator.domain.table import KTable
 
@@ -45,6 +46,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
     except ValidationError as error:
         raise _explained(error.errors(include_url=False)[0]) from None
     check_group_name(name, wanted.target)
+    check_canary(name, wanted.route)
     check(wanted)
     annotations = metadata.get("annotations") or {}
     return spec.DeploymentSpec(
@@ -211,8 +213,11 @@ def _inference_service(given: InferenceService | None, target: spec.Target) -> I
 
 
 def _route(given: Route) -> RouteTold:
-    gateway = given.gateway
-    return RouteTold(gateway.name, gateway.namespace or "", gateway.listener or "", given.hostnames or (), given.path)
+    gateway, canary = given.gateway, given.canary
+    return RouteTold(
+        gateway.name, gateway.namespace or "", gateway.listener or "", given.hostnames or (), given.path,
+        CanaryTold(canary.name, canary.weight) if canary is not None else None,
+    )  # fmt: skip
 
 
 def _weights(given: Weights, repin: str) -> spec.Weights:

@@ -13,6 +13,7 @@ from speculative_operator.domain.spec import Target
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _REMEDY = f"remove route, or set target: {Target.DEPLOYMENT}"
 ROUTE_OF_KSERVE = f"KServe makes the routes of its objects: {_REMEDY}"
+CANARY_OF_ITSELF = "which is this object: name another one of the namespace, or remove canary"
 ROUTE_RULES = (
     Rule(
         "route-of-kserve",
@@ -20,6 +21,14 @@ ROUTE_RULES = (
         f"route is set but target is {{self.target}}, and {ROUTE_OF_KSERVE}",
         "route",
         "FieldValueForbidden",
+    ),
+)
+ROUTE_ROOT_RULES = (
+    Rule(
+        "canary-of-another",
+        "!has(self.spec.route) || !has(self.spec.route.canary) || self.spec.route.canary.name != self.metadata.name",
+        f"spec.route.canary.name is {{self.metadata.name}}, {CANARY_OF_ITSELF}",
+        "spec.route.canary.name",
     ),
 )
 
@@ -44,6 +53,15 @@ class Gateway(Wire):
     """Listener of the Gateway. Default: all that take the route."""
 
 
+class Canary(Wire):
+    """Another object of the namespace, which gets a share of the requests: a model, speculator or release to try."""
+
+    name: ObjectName
+    """Name of the other SpeculativeDeployment. It must serve the same model name (verifier.servedName)."""
+    weight: Annotated[int, Field(ge=0, le=100)]
+    """Percent of the requests that it gets while its condition Ready is True; else all go to this object."""
+
+
 class Route(Wire):
     """An HTTPRoute from a Gateway to the object's Service. The cluster must have the kind HTTPRoute
     (gateway.networking.k8s.io/v1); without it the model is served, and Ready is False with RouteUnsupported."""
@@ -55,3 +73,5 @@ class Route(Wire):
     path: _Path = "/"
     """Requests whose path begins with it go to the Service, without it: with path /qwen, /qwen/v1/models arrives as
     /v1/models."""
+    canary: Canary | None = None
+    """Another object that gets a share of the requests. Default: none."""

@@ -14,7 +14,7 @@ from speculative_operator.api.inference_service import TARGET_RULES, TARGET_STAY
 from speculative_operator.api.leader_worker_set import GROUP_ROOT_RULES, GROUP_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
-from speculative_operator.api.route import ROUTE_RULES
+from speculative_operator.api.route import ROUTE_ROOT_RULES, ROUTE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
 
@@ -78,6 +78,7 @@ ROOT_RULES = (
         "metadata.name",
     ),
     *GROUP_ROOT_RULES,
+    *ROUTE_ROOT_RULES,
 )
 
 

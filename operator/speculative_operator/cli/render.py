@@ -71,6 +71,7 @@ def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
 
 def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outcome:
     """What the operator would do and say when it first sees the object."""
+    from speculative_operator.domain.route import CanarySeen
     from speculative_operator.reconcile.tick import tick
     from speculative_operator.reconcile.world import World
     from speculative_operator.render import Capabilities
@@ -83,7 +84,8 @@ def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outco
         http_route=True,
         job_image=image,
     )
-    return tick(World(spec, status={}, children={}, pods=(), capabilities=able), None, None, 0.0)
+    canary = CanarySeen(spec.verifier.served_name, service=True, ready=True, ready_pods=1)
+    return tick(World(spec, status={}, children={}, pods=(), capabilities=able, canary=canary), None, None, 0.0)
 
 
 def manifests_of(outcome: Outcome) -> Iterator[dict[str, Any]]:
@@ -107,6 +109,8 @@ def left_to_the_cluster(spec: DeploymentSpec, manifests: list[dict[str, Any]], o
         yield "the strategy depends on whether one more pod fits on a node of the cluster"
     if any("-table-" in one["metadata"]["name"] for one in manifests if one["kind"] == "ConfigMap"):
         yield "the table is that of the start: the tuner changes it while pods run"
+    if spec.route is not None and spec.route.canary is not None:
+        yield "the canary gets its share of the requests while it answers for the same model and is ready"
     if "PodMonitor" in kinds:
         yield "the PodMonitor also gets the labels that the cluster's Prometheus asks for; none without that kind"
     for one in outcome.status.get("warnings") or ():

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     INFERENCE_SERVICE_NOT_READY = "InferenceServiceNotReady"
     ROUTE_UNSUPPORTED = "RouteUnsupported"
     ROUTE_NOT_ACCEPTED = "RouteNotAccepted"
+    CANARY_LEFT_OUT = "CanaryLeftOut"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
     FORBIDDEN = "Forbidden"
@@ -162,6 +163,8 @@ EXPLANATIONS: dict[Reason, str] = {
     "InferenceService or LLMInferenceService as ready: the message quotes why.",
     Reason.ROUTE_UNSUPPORTED: "spec.route is set, but the cluster lacks the kind HTTPRoute; all else works.",
     Reason.ROUTE_NOT_ACCEPTED: "The Gateway of spec.route does not take the HTTPRoute: the message quotes why.",
+    Reason.CANARY_LEFT_OUT: "The object that spec.route.canary names gets no requests, and this one all of them: the "
+    "message has the cause.",
     Reason.UNSUPPORTED_SOURCE: "The model cannot be served from this source; the message has the remedy.",
     Reason.NAME_CONFLICT: "An object that this one does not own has the name of a child.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message has verb and resource.",

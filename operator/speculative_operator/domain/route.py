@@ -6,6 +6,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Canary:
+    """Another object of the namespace that gets a share of the requests."""
+
+    name: str
+    weight: int
+    """Percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanarySeen:
+    """What the cluster says now of the object that a canary names."""
+
+    served_name: str = ""
+    """Model that its pods answer for; empty where its spec is refused."""
+    service: bool = False
+    """The operator made a Service for it."""
+    ready: bool = False
+    """Its condition Ready is True for its newest spec."""
+    ready_pods: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """How a Gateway leads requests to the Service. Empty: not told."""
 
@@ -14,3 +36,4 @@ class Route:
     listener: str = ""
     hostnames: tuple[str, ...] = ()
     path: str = "/"
+    canary: Canary | None = None

@@ -15,7 +15,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile import own_rollouts, startup, strategy
+from speculative_operator.reconcile import own_rollouts, route, startup, strategy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.rollout import has_other_scaler
 from speculative_operator.reconcile.tables import Leaving, config_name
@@ -128,6 +128,7 @@ def _input(
         waiting=in_force.table if in_force.hard_off else None,
         per_request=in_force.per_request,
         tries=in_force.tries,
+        canary=route.canary(world),
     )
 
 

@@ -18,6 +18,7 @@ from speculative_operator.reconcile.desired import Desired, ReadBy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.route import KIND as HTTP_ROUTE
 from speculative_operator.reconcile.tables import configs_of, parse_json
 from speculative_operator.reconcile.world import World
 
@@ -102,7 +103,7 @@ def _spares(world: World, action: Action) -> bool:
     key = _key(action.manifest)
     if key[0] == "Deployment":
         return key in world.children and not replaces(world, (action,))
-    return is_table(action.manifest) or key not in world.children
+    return is_table(action.manifest) or key[0] == HTTP_ROUTE or key not in world.children
 
 
 def is_table(manifest: Mapping[str, Any]) -> bool:

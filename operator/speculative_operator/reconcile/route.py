@@ -28,8 +28,20 @@ def problems(world: World) -> tuple[Condition, ...]:
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.ROUTE_UNSUPPORTED, message),)
 
 
+def canary(world: World) -> str:
+    """Name of the Service that gets the share of `spec.route.canary` now; empty where none does: requests that are led
+    to a Service without a ready pod fail."""
+    asked = world.spec.route.canary if world.spec.route is not None else None
+    return names.child(asked.name) if asked is not None and asked.weight and not _left_out(world) else ""
+
+
 def notices(world: World) -> Iterator[Notice]:
-    """Why the Gateway does not take the route as it is now."""
+    """Why the canary gets no requests, and why the Gateway does not take the route as it is now."""
+    asked = world.spec.route.canary if world.spec.route is not None else None
+    why = _left_out(world)
+    if asked is not None and asked.weight and why and world.capabilities.http_route:
+        message = f"spec.route.canary {asked.name} gets no requests, and this object all of them: {why}"
+        yield Notice(Reason.CANARY_LEFT_OUT, message)
     found = world.children.get((KIND, names.child(world.spec.name)))
     if world.spec.route is None or found is None or not world.owns(found):
         return
@@ -42,3 +54,19 @@ def notices(world: World) -> Iterator[Notice]:
                 message = f"Gateway {world.spec.route.gateway} does not take HTTPRoute {world.spec.name}: {said}"
                 yield Notice(Reason.ROUTE_NOT_ACCEPTED, message)
                 return
+
+
+def _left_out(world: World) -> str:
+    """Why the object that the canary names cannot answer for this one; empty where it can."""
+    seen, model = world.canary, world.spec.verifier.served_name
+    if seen is None:
+        return "no SpeculativeDeployment of that name is in the namespace; create it, or remove canary"
+    if not seen.served_name:
+        return "its spec is refused, as its condition Ready says"
+    if seen.served_name != model:
+        return f"it answers for the model {seen.served_name}, not for {model}; set its verifier.servedName: {model}"
+    if not seen.service:
+        return "the operator has made no Service for it, and never does for targets of KServe"
+    if not seen.ready:
+        return "its condition Ready is not True for its newest spec"
+    return "" if seen.ready_pods else "none of its pods is ready"

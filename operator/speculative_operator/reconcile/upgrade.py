@@ -27,6 +27,7 @@ from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.plan import Plan, is_table, replaces
 from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.route import KIND as HTTP_ROUTE
 from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
@@ -160,10 +161,12 @@ def _applies(planned: Plan) -> list[ApplyChild]:
 
 def _keep(world: World, action: Action) -> tuple[Action, ...]:
     if isinstance(action, DeleteChild):
-        return ()
+        return (action,) if action.kind == HTTP_ROUTE else ()
     if not isinstance(action, ApplyChild):
         return (action,)
     kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
+    if kind == HTTP_ROUTE:
+        return (action,)  # pods know nothing of it, and no request may be led to a canary that is gone
     if kind == "Deployment":
         return _scale(world.deployment, action)
     if kind == "ConfigMap" and not is_table(action.manifest):

@@ -15,6 +15,7 @@ from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.route import CanarySeen
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, packaged
 from speculative_operator.reconcile.room import Room
@@ -66,6 +67,8 @@ class World:
     where an Outcome asks for it, and ticks again."""
     elsewhere: str = ""
     """Kind of the object's workload by another target than its own; empty where there is none."""
+    canary: CanarySeen | None = None
+    """What is seen of the object that `spec.route.canary` names; None where there is none of that name."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """What was computed for the object at this reconcile and the last one: the one thing here that changes."""
     objects: int = 1

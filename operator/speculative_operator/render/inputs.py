@@ -72,6 +72,8 @@ class RenderInput:
     waiting: KTable | None = None
     """The table that waits while pods run without a drafter for the tuner's sake; `table` is None then."""
 
+    canary: str = ""
+    """Service that gets the share of requests of `spec.route.canary`; empty: none does."""
     made_of: str = ""
     """Borne by the Deployment: what was asked of pods, as `reconcile.upgrade` tells it from how they are made."""
 

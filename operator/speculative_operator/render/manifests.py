@@ -48,7 +48,7 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     if inp.capabilities.pod_monitor:
         children.append(hashed(parsed("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
     if spec.route is not None and inp.capabilities.http_route:
-        children.append(hashed(parsed("httproute", {**common, **values.route(spec.route)})))
+        children.append(hashed(parsed("httproute", {**common, **values.route(spec, spec.route, inp.canary)})))
     return tuple(children)
 
 

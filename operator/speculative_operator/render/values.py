@@ -51,8 +51,8 @@ def scraping(inp: RenderInput, labels: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def route(given: Route) -> dict[str, Any]:
-    """Values of the HTTPRoute: the Gateway and the rule without its backend."""
+def route(spec: DeploymentSpec, given: Route, canary: str) -> dict[str, Any]:
+    """Values of the HTTPRoute: the Gateway and its one rule. `canary`: the Service that gets the canary's share."""
     told = {"name": given.gateway, "namespace": given.gateway_namespace, "sectionName": given.listener}
     rewritten = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}
     return {
@@ -60,7 +60,17 @@ def route(given: Route) -> dict[str, Any]:
         "hostnames": list(given.hostnames),
         "path": given.path,
         "filters": [{"type": "URLRewrite", "urlRewrite": rewritten}] if given.path != "/" else [],
+        "backends": _backends(spec, given, canary),
     }
+
+
+def _backends(spec: DeploymentSpec, given: Route, canary: str) -> list[dict[str, Any]]:
+    own = {"name": names.child(spec.name), "port": spec.port}
+    if given.canary is None or not canary:
+        return [own]
+    weight = given.canary.weight
+    # Without KServe, to which no route leads, every Service has the same port.
+    return [{**own, "weight": 100 - weight}, {"name": canary, "port": spec.port, "weight": weight}]
 
 
 def _scrapers(inp: RenderInput) -> list[dict[str, Any]]:

@@ -48,7 +48,8 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 class Informer:
-    """Watches, as long as `run` runs. `relisted` is told when a watch began anew: it may have missed deletions."""
+    """Watches, as long as `run` runs. `relisted` is told when a watch began anew: it may have missed deletions.
+    `leading_to` says which objects lead requests to one, and so must hear of it."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Informer:
         queue: Queue[Key],
         telemetry: Telemetry,
         relisted: Callable[[], None],
+        leading_to: Callable[[Key], Iterable[Key]],
     ) -> None:
         self._settings = settings
         self._kube = kube
@@ -65,6 +67,7 @@ class Informer:
         self._queue = queue
         self._telemetry = telemetry
         self._relisted = relisted
+        self._leading_to = leading_to
         self.watches = Watches(self._changed)
         self.started = asyncio.Event()
 
@@ -113,14 +116,21 @@ class Informer:
             removed = self._cache.remove(body)
             if removed is not None:
                 self._queue.add(removed)
+                self._tell_leading(removed)
             return
         known = self._cache.owner(_own(body)) if body["kind"] == OWNER.kind else None
         key = self._cache.put(body)
+        if event and (key is not None or body["kind"] == OWNER.kind):
+            self._tell_leading(key or _own(body))  # of its status too, which is no news to the object itself
         if key is None:
             return
         changed = body["kind"] == OWNER.kind and not _same_generation(known, body)
         # What was there before we came can wait its turn: a restart must not reconcile everything in one second.
         self._queue.add(key, 0.0 if event else self._settings.tick_seconds * random.random(), urgent=changed)  # noqa: S311
+
+    def _tell_leading(self, key: Key) -> None:
+        for leading in self._leading_to(key):
+            self._queue.add(leading)
 
 
 def _own(body: dict[str, Any]) -> Key:

@@ -30,6 +30,7 @@ from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell.budget import Budget
 from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready, ready_since
+from speculative_operator.shell.canaries import Canaries
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.ledger import Ledger
@@ -138,10 +139,12 @@ class Visitor:
         self._sources = sources
         self._tick = tick
         self._states: dict[Key, _State] = {}
+        self.canaries = Canaries(cache)
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
         self._sources.turns.leave(key)
+        self.canaries.forget(key)
         if self._sources.room is not None:
             self._sources.room.forget(key)
         self._states.pop(key, None)
@@ -227,6 +230,7 @@ class Visitor:
             catalogue=self._sources.catalogue(),
             leaving=state.leaving,
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
+            canary=self.canaries.look(spec),
             memo=state.memo,
             objects=len(self._cache),
         )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.actions import ApplyChild, DeleteChild
-from speculative_operator.domain.route import Route
+from speculative_operator.domain.route import Canary, CanarySeen, Route
 from speculative_operator.render import Capabilities
 
+SERVES = CanarySeen(SPEC.verifier.served_name, service=True, ready=True, ready_pods=1)
+LED = replace(SPEC, route=Route("public", canary=Canary("next", 20)))
 ROUTED = replace(SPEC, route=Route("public", "gateways", hostnames=("models.example.com",), path="/qwen"))
 OFFERED = Capabilities(http_route=True)
 KEY = ("HTTPRoute", SPEC.name)
@@ -92,3 +96,75 @@ def test_a_foreign_route_by_that_name_is_left_alone() -> None:
     cluster.settle()
     assert cluster.children[KEY] == theirs
     assert ready(cluster)[1] == "NameConflict"
+
+
+def shares(cluster: Cluster) -> dict[str, int | None]:
+    (rule,) = cluster.children[KEY]["spec"]["rules"]
+    return {one["name"]: one.get("weight") for one in rule["backendRefs"]}
+
+
+def left_out(cluster: Cluster) -> list[str]:
+    return [one["message"] for one in cluster.status.get("warnings") or () if one["reason"] == "CanaryLeftOut"]
+
+
+def test_a_canary_that_serves_gets_its_share_and_nothing_is_written_at_rest() -> None:
+    cluster = served(spec=LED, canary=SERVES)
+    assert shares(cluster) == {SPEC.name: 80, "next": 20}
+    assert left_out(cluster) == []
+    assert ready(cluster) == ("True", "AllReady")
+    assert cluster.tick().actions == ()
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (None, "create it, or remove canary"),
+        (CanarySeen(), "its spec is refused"),
+        (replace(SERVES, served_name="other"), f"set its verifier.servedName: {SPEC.verifier.served_name}"),
+        (replace(SERVES, service=False), "no Service"),
+        (replace(SERVES, ready=False), "its condition Ready is not True"),
+        (replace(SERVES, ready_pods=0), "none of its pods is ready"),
+    ],
+)
+def test_a_canary_that_cannot_answer_gets_no_request(seen: CanarySeen | None, said: str) -> None:
+    cluster = served(spec=LED, canary=SERVES)
+    templates = cluster.templates
+    cluster.canary = seen
+    (action,) = cluster.tick().actions
+    assert isinstance(action, ApplyChild)
+    assert shares(cluster) == {SPEC.name: None}
+    (message,) = left_out(cluster)
+    assert said in message
+    assert ready(cluster) == ("True", "AllReady"), "the object itself serves"
+    assert cluster.tick().actions == ()
+    cluster.canary = SERVES
+    cluster.settle()
+    assert shares(cluster) == {SPEC.name: 80, "next": 20}
+    assert left_out(cluster) == []
+    assert cluster.templates == templates
+
+
+def test_a_canary_without_weight_gets_nothing_and_no_word() -> None:
+    cluster = served(spec=replace(LED, route=Route("public", canary=Canary("next", 0))))
+    assert shares(cluster) == {SPEC.name: None}
+    assert left_out(cluster) == []
+
+
+def test_all_requests_may_go_to_the_canary() -> None:
+    cluster = served(spec=replace(LED, route=Route("public", canary=Canary("next", 100))), canary=SERVES)
+    assert shares(cluster) == {SPEC.name: 0, "next": 100}
+
+
+def test_a_canary_that_dies_gets_nothing_while_an_upgrade_waits(release: Callable[[str], None]) -> None:
+    """Pods that stay as an earlier release made them are no reason to lead requests nowhere."""
+    cluster = served(spec=LED, canary=SERVES, upgraded=True)
+    templates = cluster.templates
+    release("--anew")
+    cluster.canary = None
+    cluster.tick()
+    assert [one["reason"] for one in cluster.status["warnings"]].count("UpgradeWaits") == 1
+    assert shares(cluster) == {SPEC.name: None}
+    cluster.spec = replace(SPEC, generation=2)
+    cluster.settle()
+    assert KEY not in cluster.children
+    assert cluster.templates == templates

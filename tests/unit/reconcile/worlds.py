@@ -15,6 +15,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.route import CanarySeen
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
     DeploymentSpec,
@@ -70,6 +71,7 @@ class Cluster:
     memo: Memo = field(default_factory=Memo)
     room: Room | None = Room.FREE
     """What is found where a tick asks whether one more pod fits."""
+    canary: CanarySeen | None = None
     upgraded: bool = False
     """Another release of the operator was installed: what it would make anew may wait."""
     templates: int = 0
@@ -85,6 +87,7 @@ class Cluster:
             "problems": self.problems,
             "leaving": self.leaving,
             "memo": self.memo,
+            "canary": self.canary,
         }
         return World(**(values | change))
 

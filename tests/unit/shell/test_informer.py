@@ -43,18 +43,23 @@ class Rig:
     def __init__(self, kube: Kube, telemetry: Telemetry, settings: Settings) -> None:
         self.cache = Cache()
         self.queue: Queue[Key] = Queue(asyncio.get_running_loop().time, lambda: 0.0, settle=0.0)
-        self.informer = Informer(settings, kube, self.cache, self.queue, telemetry, self._relist)
+        self.informer = Informer(settings, kube, self.cache, self.queue, telemetry, self._relist, self._leading_to)
         self.stop = asyncio.Event()
         self.relisted = 0
+        self.leading: tuple[Key, ...] = ()
+
+    def _leading_to(self, key: Key) -> tuple[Key, ...]:
+        return self.leading if key == KEY else ()
 
     def _relist(self) -> None:
         self.relisted += 1
 
-    async def visit(self) -> None:
+    async def visit(self) -> Key:
         async with asyncio.timeout(30.0):
             key = await self.queue.get()
         assert key is not None
         self.queue.done(key)
+        return key
 
 
 @asynccontextmanager
@@ -92,6 +97,20 @@ async def test_what_is_there_and_what_comes_reaches_the_cache_and_wakes_the_owne
         await rig.visit()
         assert rig.cache.snapshot(KEY) is None
     assert "speculative_operator_watch_age_seconds" in telemetry.render().decode()
+
+
+async def test_who_leads_requests_to_an_object_is_woken_with_it(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
+    """Also by its status, of which the object itself need not hear."""
+    await api.put(OWNER, owner())
+    async with watching(kube, telemetry) as rig:
+        await rig.visit()
+        rig.leading = (("ns", "leads"),)
+        await api.put(OWNER, {**owner(), "status": {"observedGeneration": 1}})
+        assert await rig.visit() == ("ns", "leads")
+        await api.put(SERVICE, child())
+        assert {await rig.visit(), await rig.visit()} == {KEY, ("ns", "leads")}
+        await api.drop(SERVICE, "gemma")
+        assert {await rig.visit(), await rig.visit()} == {KEY, ("ns", "leads")}
 
 
 async def test_a_changed_spec_ends_a_back_off_and_a_childs_event_does_not(

@@ -1,0 +1,66 @@
+"""What is seen of the objects that `spec.route.canary` names, and who is to look again when that changes. Used by
+`visit`; `informer` asks whom to wake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speculative_operator.api.convert import to_domain
+from speculative_operator.api.errors import SpecError
+from speculative_operator.domain import names
+from speculative_operator.domain.reading import is_controlled_by, mapping, mappings, text, whole
+from speculative_operator.domain.reasons import ConditionType
+from speculative_operator.domain.route import CanarySeen
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.shell.cache import Body, Cache, Key, is_ready
+from speculative_operator.shell.resources import CHILD_BY_KIND
+
+
+class Canaries:
+    """Objects that lead requests to another object, as they were when they were looked at last."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._of: dict[Key, Key] = {}
+        """Object -> its canary."""
+
+    def look(self, spec: DeploymentSpec) -> CanarySeen | None:
+        """The canary of an object as the cache has it; None where there is none."""
+        own = (spec.namespace, spec.name)
+        if spec.route is None or spec.route.canary is None:
+            self.forget(own)
+            return None
+        key = self._of[own] = (spec.namespace, spec.route.canary.name)
+        return _seen(self._cache, key)
+
+    def leading_to(self, key: Key) -> Iterator[Key]:
+        """Objects whose canary is `key`."""
+        return (own for own, canary in tuple(self._of.items()) if canary == key)
+
+    def forget(self, own: Key) -> None:
+        """The object has no canary, or is gone."""
+        self._of.pop(own, None)
+
+
+def _seen(cache: Cache, key: Key) -> CanarySeen | None:
+    snapshot = cache.snapshot(key)
+    if snapshot is None or snapshot.owner["metadata"].get("deletionTimestamp"):
+        return None
+    try:
+        spec = to_domain(snapshot.owner)
+    except SpecError:
+        return CanarySeen()
+    service = snapshot.children.get((CHILD_BY_KIND["Service"].kind, names.child(spec.name)))
+    return CanarySeen(
+        served_name=spec.verifier.served_name,
+        service=service is not None and is_controlled_by(service, spec.uid),
+        ready=_is_ready(snapshot.owner, spec.generation),
+        ready_pods=sum(map(is_ready, snapshot.pods)),
+    )
+
+
+def _is_ready(owner: Body, generation: int) -> bool:
+    """True where the object's condition Ready holds for its newest spec."""
+    status = mapping(owner, "status")
+    found = (one for one in mappings(status, "conditions") if text(one, "type") == ConditionType.READY.value)
+    return whole(status, "observedGeneration") == generation and any(text(one, "status") == "True" for one in found)

@@ -1,0 +1,91 @@
+"""What is seen of a canary: everything that an answer of it needs, as the API server has it now."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.shell.scene import manifest, owner, pod
+
+from speculative_operator.api.convert import to_domain
+from speculative_operator.domain.route import CanarySeen
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.canaries import Canaries
+
+Json = dict[str, Any]
+OWN, KEY = ("ns", "stable"), ("ns", "gemma")
+SERVES = CanarySeen("gemma", service=True, ready=True, ready_pods=1)
+
+
+def stored(body: Json, uid: str) -> Json:
+    found = copy.deepcopy(body)
+    found["metadata"] |= {"uid": uid, "resourceVersion": "1"}
+    return found
+
+
+def parts() -> dict[str, Json]:
+    """A canary that serves."""
+    of = stored(owner(), "canary")
+    of["status"] = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
+    service = stored(manifest(of), "service")
+    service["metadata"]["ownerReferences"][0]["controller"] = True
+    return {"owner": of, "service": service, "pod": stored(pod(), "pod")}
+
+
+def stable(canary: str = "gemma") -> DeploymentSpec:
+    body = stored(owner(name="stable"), "stable")
+    body["spec"]["route"] = {"gateway": {"name": "public"}, "canary": {"name": canary, "weight": 10}}
+    return to_domain(body)
+
+
+def seen(change: Callable[[dict[str, Json]], Any]) -> CanarySeen | None:
+    cache, found = Cache(), parts()
+    change(found)
+    for body in found.values():
+        cache.put(body)
+    return Canaries(cache).look(stable())
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda _: None, SERVES),
+        (lambda found: found.pop("owner"), None),
+        (lambda found: found["owner"]["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"), None),
+        (lambda found: found["owner"]["spec"].update(replicas=-1), CanarySeen()),
+        (lambda found: found["owner"]["spec"]["verifier"].update(servedName="x"), replace(SERVES, served_name="x")),
+        (lambda found: found.pop("service"), replace(SERVES, service=False)),
+        (
+            lambda found: found["service"]["metadata"]["ownerReferences"][0].update(uid="of another"),
+            replace(SERVES, service=False),
+        ),
+        (lambda found: found["owner"]["metadata"].update(generation=2), replace(SERVES, ready=False)),
+        (lambda found: found["owner"].update(status={}), replace(SERVES, ready=False)),
+        (
+            lambda found: found["owner"]["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]),
+            replace(SERVES, ready=False),
+        ),
+        (lambda found: found.update(pod=stored(pod(ready=False), "pod")), replace(SERVES, ready_pods=0)),
+        (lambda found: found.pop("pod"), replace(SERVES, ready_pods=0)),
+    ],
+)
+def test_what_a_canary_lacks_is_seen(change: Callable[[dict[str, Json]], Any], expected: CanarySeen | None) -> None:
+    assert seen(change) == expected
+
+
+def test_who_leads_to_an_object_is_known_from_the_last_look() -> None:
+    canaries = Canaries(Cache())
+    canaries.look(stable())
+    assert list(canaries.leading_to(KEY)) == [OWN]
+    canaries.look(stable("other"))
+    assert list(canaries.leading_to(KEY)) == []
+    canaries.look(stable())
+    canaries.look(replace(stable(), route=None))
+    assert list(canaries.leading_to(KEY)) == []
+    canaries.look(stable())
+    canaries.forget(OWN)
+    assert list(canaries.leading_to(KEY)) == []
