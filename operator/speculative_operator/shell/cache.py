@@ -18,6 +18,7 @@ from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.records import keys
+from speculative_operator.shell.generation import of_same_spec
 from speculative_operator.shell.loads import Loads
 from speculative_operator.shell.podseries import Reached
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, JOB, OWNER, POD
@@ -91,7 +92,7 @@ class Cache:
         if held is not None and held["metadata"]["uid"] != uid:
             self._home.pop(held["metadata"]["uid"], None)
             self._loads.forget(held["metadata"]["uid"])
-        shelf[slot] = slim = trimmed(body)
+        shelf[slot] = slim = of_same_spec(trimmed(body), held)
         self._home[uid] = home
         if kind == JOB.kind:
             self._for_whom[body["metadata"]["namespace"], body["metadata"]["name"]] = home

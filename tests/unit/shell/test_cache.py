@@ -93,6 +93,30 @@ def test_a_new_version_without_a_difference_wakes_nobody() -> None:
     assert cache.put(child(3, a=2)) == KEY
 
 
+def test_an_annotation_of_a_deployment_does_not_make_its_status_one_of_other_pods() -> None:
+    """The API server raises the generation of a Deployment with each, and its controller looks a moment later."""
+
+    def seen(version: int, generation: int, observed: int, **spec: Any) -> bool:
+        body = child(version, kind="Deployment", **spec)
+        body["metadata"] |= {"generation": generation, "annotations": {"theirs": str(version)}}
+        body["status"] = {"observedGeneration": observed}
+        cache.put(body)
+        snapshot = cache.snapshot(KEY)
+        assert snapshot is not None
+        held = snapshot.children["Deployment", "gemma"]
+        return bool(held["status"]["observedGeneration"] >= held["metadata"]["generation"])
+
+    cache = Cache()
+    cache.put(owner())
+    assert not seen(1, 2, 1, image="a"), "the first that is known of it"
+    assert seen(2, 2, 2, image="a")
+    assert seen(3, 3, 2, image="a")
+    assert seen(4, 4, 2, image="a")
+    assert not seen(5, 5, 4, image="b")
+    assert not seen(6, 6, 4, image="b"), "nor is it with an annotation"
+    assert seen(7, 6, 6, image="b")
+
+
 def test_a_recreated_object_replaces_the_old_one_and_survives_its_late_deletion() -> None:
     cache = Cache()
     cache.put(owner())
