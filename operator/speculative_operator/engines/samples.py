@@ -110,9 +110,9 @@ def _sort(track: Series) -> Series:
 
 def _check_age(end: float, now: float, stale_after: float) -> None:
     if now - end > stale_after:
-        raise UnreadableError(Reason.METRICS_STALE, f"the newest sample is {now - end:.0f} s old")
+        raise UnreadableError(Reason.METRICS_STALE, f"the newest sample is more than {stale_after:g} s old")
     if end - now > stale_after:
-        message = f"the newest sample is {end - now:.0f} s in the future: clocks differ"
+        message = f"the newest sample is more than {stale_after:g} s in the future: clocks differ"
         raise UnreadableError(Reason.METRICS_ABSURD, message)
 
 
@@ -120,8 +120,7 @@ def _check_complete(timed: Sequence[Series], need: Need, end: float) -> None:
     """Every series reaches the newest scrape, and every engine of the pod has every required one."""
     late = next((track for track in timed if end - track.samples[-1][0] > SAME_SCRAPE_SECONDS), None)
     if late is not None:
-        age = end - late.samples[-1][0]
-        raise UnreadableError(Reason.METRICS_PARTIAL, f"{late.name} ends {age:.1f} s before the pod's other series")
+        raise UnreadableError(Reason.METRICS_PARTIAL, f"{late.name} ends before the pod's other series")
     engines = {name: {t.labels.get("engine", "") for t in timed if t.name == name} for name in need.required}
     everyone = set[str]().union(*engines.values())
     for name, seen in engines.items():

@@ -118,7 +118,8 @@ def _doubt(window: PodWindow, knobs: KnobSpace | None, now: float) -> Gap | None
     """Why `window` is not believed, or None."""
     age = now - window.end
     if math.isfinite(window.end) and not abs(age) <= STALE_SECONDS:
-        return Gap(Reason.METRICS_STALE, f"the newest sample is {age:.0f} s old")
+        side = "old" if age > 0 else "in the future"
+        return Gap(Reason.METRICS_STALE, f"the newest sample is more than {STALE_SECONDS:g} s {side}")
     broken = absurdity(window, knobs) if knobs is not None else None
     return Gap(Reason.METRICS_ABSURD, broken) if broken is not None else None
 

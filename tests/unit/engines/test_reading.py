@@ -229,6 +229,24 @@ def test_no_series_is_missing_and_other_pods_do_not_help() -> None:
     assert isinstance(seen["qwen-1"], Gap)
 
 
+@pytest.mark.parametrize(("ends", "first", "later"), [(T2, T2 + 61, T2 + 70), (T2, T2 - 61, T2 - 70)])
+def test_a_message_does_not_move_with_the_clock(ends: float, first: float, later: float) -> None:
+    """It stands in a condition, which would be written at each tick."""
+    series = scrapes([(T0, ZERO), (ends, BUSY)])
+    assert gap(series, now=first).message == gap(series, now=later).message
+
+
+def test_the_message_of_a_series_that_ended_does_not_grow_with_its_age() -> None:
+    short = [s for s in scrapes([(T0, ZERO)]) if "generation" in s.name]
+
+    def told(end: float) -> str:
+        problem = gap([*(s for s in scrapes([(T0, ZERO), (end, BUSY)]) if "generation" not in s.name), *short])
+        assert problem.reason is Reason.METRICS_PARTIAL
+        return problem.message
+
+    assert told(T2) == told(T2 - 5.0)
+
+
 def test_age_is_judged_by_the_newest_sample() -> None:
     series = scrapes([(T0, ZERO), (T2, BUSY)])
     assert gap(series, now=T2 + 61).reason is Reason.METRICS_STALE

@@ -82,7 +82,8 @@ def test_a_window_of_another_time_is_stale(shift: float) -> None:
     loop = warmed()
     window = next_window(loop)
     moved = replace(window, start=window.start + shift, end=window.end + shift)
-    assert_held(loop, Observation(loop.now, {"a": moved}), Reason.METRICS_STALE)
+    message = assert_held(loop, Observation(loop.now, {"a": moved}), Reason.METRICS_STALE)
+    assert f"more than 60 s {'old' if shift < 0 else 'in the future'}" in message
 
 
 def test_an_idle_window_changes_nothing() -> None:
