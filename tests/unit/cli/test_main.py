@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from speculative_operator.cli.main import ANNOTATES, COMMANDS, LABORATORY, comma
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("numba", "kopf", "kubernetes", "pydantic", "numpy", "requests", "plotly")
+MOST_MODULES = 140
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -60,22 +60,17 @@ def test_wrong_use_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str], 
     assert errors.count("\n") == 1
 
 
-def test_help_is_there_at_once_and_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_heavy() -> None:
+    """So that it is there at once: time goes into modules, of which Python itself has loaded some dozens."""
     code = (
         "import sys\nfrom speculative_operator.cli.main import main\n"
-        f"try:\n    main(['tune', '--help'])\nfinally:\n    assert not set({HEAVY}) & set(sys.modules)"
+        f"try:\n    main(['tune', '--help'])\nfinally:\n    assert not set({HEAVY}) & set(sys.modules)\n"
+        f"    assert len(sys.modules) < {MOST_MODULES}, len(sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
-    spent = []
-    for _ in range(2):
-        before = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-        )
-        spent.append(time.monotonic() - before)
-        assert done.returncode == 0, done.stderr
-        assert "JSON lines in:" in done.stdout
-    assert min(spent) < 0.5
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "JSON lines in:" in done.stdout
 
 
 def alone(*words: str) -> tuple[int, str, str]:
