@@ -23,6 +23,8 @@ from tests.contract.test_alerts import CASES, CONDITION, of_object
 from devcluster import toolchain
 from monitoring.alerts import ALERTS
 
+pytestmark = pytest.mark.timeout(900)
+
 RULES = Path(__file__).resolve().parents[2] / "charts" / "speculative-operator" / "files" / "alerts.yaml"
 EVERY = {alert.name for alert in ALERTS}
 WRONG, WELL = "wrong", "well"
