@@ -19,13 +19,21 @@ FROM build AS build-lab
 COPY lab lab
 RUN /opt/venv/bin/python -m build --wheel --no-isolation --outdir /wheels lab
 
-# The Jobs that read and fetch models run from this image too, as speculative-weights.
+# The Jobs that read and fetch models run from this image too, as speculative-weights. Left out is what nothing imports:
+# pip, the tests of packages, the calls by name of the asynchronous Kubernetes client (its transport is used), and the
+# bytecode of modules that are not imported. The last line imports every module, and so fails where one needs it.
 FROM ${BASE} AS operator-install
 COPY requirements/operator.txt /src/
 COPY --from=build /wheels /wheels
-RUN python -m venv /opt/venv \
- && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r /src/operator.txt \
- && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /wheels/*.whl
+ENV PIP_PYTHON=/opt/venv/bin/python PIP_NO_COMPILE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv --without-pip /opt/venv \
+ && pip install --require-hashes --no-deps -r /src/operator.txt \
+ && pip install --no-index --no-deps /wheels/*.whl \
+ && find /opt/venv -type d -name tests -prune -exec rm -r {} + \
+ && rm -r /opt/venv/lib/python3*/site-packages/kubernetes/aio/client/api \
+ && /opt/venv/bin/python -c 'import importlib, pkgutil, speculative_operator as it; \
+      [importlib.import_module(one.name) for one in pkgutil.walk_packages(it.__path__, "speculative_operator.") \
+       if ".payload." not in one.name and "__main__" not in one.name]'
 
 FROM ${BASE} AS emulator-install
 COPY requirements/emulator.txt /src/

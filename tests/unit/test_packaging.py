@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -123,3 +124,15 @@ def test_every_pin_serves_a_dependency() -> None:
     wanted = [*PROJECT["dependencies"], *chain.from_iterable(groups)]
     named = {re.split(r"[\[<>=~; ]", one)[0].lower().replace("_", "-") for one in wanted} - {"speculative-operator"}
     assert named <= pinned, sorted(named - pinned)
+
+
+def test_everything_can_be_imported_of_which_the_image_leaves_parts_out() -> None:
+    """The Dockerfile's last line of the operator's installation, with the removed package out of reach."""
+    (line,) = re.findall(r"python -c '(.*?)'", DOCKERFILE, re.DOTALL)
+    (removed,) = re.findall(r"rm -r /opt/venv/lib/python3\*/site-packages/(\S+)", DOCKERFILE)
+    hidden = f"import sys; sys.modules[{removed.replace('/', '.')!r}] = None\n"
+    done = subprocess.run(
+        [sys.executable, "-c", hidden + line.replace("\\\n", "")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert importlib.util.find_spec(removed.replace("/", ".")), "nothing to remove: the build would fail"
