@@ -93,7 +93,7 @@ def install_operator(cluster: Cluster, *, check_pairs: bool = False) -> None:
     setting["value"] = str(check_pairs).lower()
     cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(documents))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 60)
+    _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 180)
 
 
 def have_operator_scraped(cluster: Cluster) -> None:

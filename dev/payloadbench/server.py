@@ -26,7 +26,7 @@ PAYLOAD = Path(
     os.environ.get("SPECULATIVE_PAYLOAD") or paths.ROOT / "operator" / "speculative_operator" / "payload"
 ).resolve()
 """What pods are given; another folder where a release is proven that it does not name."""
-START_SECONDS = 300.0
+START_SECONDS = 900.0
 STOP_SECONDS = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -21,7 +21,7 @@ from demo import scene
 from devcluster import Cluster
 from speculative_operator.api.crd import NAME as CRD
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 STORED = Path(__file__).parent / "stored" / "speculative-operator-0.1.0.tgz"
 CHART = scene.ROOT / "charts" / "speculative-operator"
@@ -86,7 +86,7 @@ def reports_again(cluster: Cluster, replicas: int) -> None:
         "the operator follows",
         lambda: shown(cluster, "deployment", SERVED, "-n", MODELS)["spec"]["replicas"] == replicas,
     )
-    scene.wait_ready(cluster, SERVED, 90)
+    scene.wait_ready(cluster, SERVED, 180)
 
 
 def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) -> None:
@@ -96,7 +96,7 @@ def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) 
     example = yaml.safe_load(scene.EXAMPLE.read_text())
     example["spec"] |= scene.UNREAD
     cluster.kubectl("apply", "-n", MODELS, "-f", "-", input=json.dumps(example))
-    scene.wait_ready(cluster, SERVED, 90)
+    scene.wait_ready(cluster, SERVED, 180)
     before, old_columns = serving(cluster), columns(cluster)
 
     helm(cluster, "upgrade", str(CHART), "--reset-then-reuse-values", "--set", "logLevel=DEBUG")

@@ -23,7 +23,7 @@ from demo.scene import images
 from devcluster import Cluster, ClusterOptions
 from modelservers.oci import pack
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 Json = dict[str, Any]
 DROPS = {"emulated-version": "1.34"}

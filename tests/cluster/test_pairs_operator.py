@@ -17,7 +17,7 @@ from tests.cluster.operatorlab import OperatorLab
 from devcluster import Cluster
 from speculative_operator.domain import names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 Json = dict[str, Any]
 LOOKING = {"job_image": OPERATOR_IMAGE, "check_pairs": "true"}

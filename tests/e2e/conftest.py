@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Protocol, TypeVar
 
 import pytest
+from kubernetes import client, config
 
 from demo import hub, scene
+from demo.load import read_records
 from devcluster.cluster import Cluster
 
 NAMESPACE = scene.NAMESPACE
@@ -70,6 +73,19 @@ class Stage:
         assert self.cluster.inside(argv, env=environment).wait(seconds + 120) == 0
         return out
 
+    def load_until_tuned(self, name: str, rate: float, service: str = "") -> None:
+        """Send requests evenly until pods follow a table changed live, for four minutes at most; none may fail.
+
+        Decisions are not waited for: where the first table is right already, the tuner only changes what is tried.
+        """
+        for _ in range(8):
+            out = self.load(name, seconds=30, rate=rate, service=service)
+            assert not [record for record in read_records(out) if record["failed"]]
+            status = self.get("specdep", name)["status"]
+            if status["engine"].get("tableVersionInPods", 0) >= 2 and status["speculation"].get("acceptanceLength"):
+                return
+        raise AssertionError(f"no table came into force: {status}")
+
 
 def until(what: Callable[[], Any], timeout: float, every: float = 0.3) -> Any:
     """Wait until `what` gives something true, and give that; fail with what it gave last."""
@@ -89,6 +105,34 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         scene.install_operator(cluster)
         cluster.kubectl("create", "namespace", NAMESPACE)
         yield Stage(cluster, tmp_path_factory.mktemp("stage"))
+
+
+class Controller(Protocol):
+    """A stand-in for the controller of another project's kind."""
+
+    def run(self, stop: Event) -> None:
+        """Reconcile until told to stop."""
+
+
+C = TypeVar("C", bound=Controller)
+
+
+@contextmanager
+def controlled(stage: Stage, kind: Callable[[client.ApiClient, str], C], name: str) -> Iterator[C]:
+    """A stand-in at work; the object by this name is deleted before it ends."""
+    loaded, stop = client.Configuration(), Event()
+    load: Any = config.load_kube_config
+    load(str(stage.cluster.kubeconfig), client_configuration=loaded)
+    with client.ApiClient(loaded) as api:
+        controller = kind(api, NAMESPACE)
+        thread = Thread(target=controller.run, args=(stop,), daemon=True)
+        thread.start()
+        try:
+            yield controller
+        finally:
+            stage.cluster.kubectl("delete", "specdep", name, "-n", NAMESPACE)
+            stop.set()
+            thread.join(10.0)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, until, with_hub
 from demo import hub, pairs, scene
 from speculative_operator.domain import names
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LONG = 150.0
 """seconds: a machine that does much else at the same time takes its time, and a ConfigMap its own."""

@@ -21,7 +21,7 @@ from speculative_operator.compiled.keep import QUIET_SECONDS
 from speculative_operator.compiled.seed import MARK
 from speculative_operator.domain import names
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LONG = 90.0
 KEPT, PLAIN, BLOCKED = "kept", "kept-plain", "kept-blocked"

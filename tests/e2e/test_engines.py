@@ -26,7 +26,7 @@ from devcluster.cluster import Cluster
 from devcluster.options import ClusterOptions
 from speculative_operator.domain import names
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 SECONDS, RATE = 45, 6
 """Of load on each engine: about 10 requests are under way at any time."""
@@ -119,7 +119,7 @@ def engines(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         for case in CASES:
             stage.apply(case.manifest(case.before))
         for case in CASES:
-            scene.wait_ready(cluster, case.name, 60)
+            scene.wait_ready(cluster, case.name, 180)
         yield stage
 
 
@@ -171,7 +171,7 @@ def test_k_changes_under_load_without_a_failed_request(engines: Stage) -> None:
         for case in CASES:
             engines.apply(case.manifest(case.after))
         for case in CASES:
-            until(partial(arrived, engines, case, before[case.name]), 60)
+            until(partial(arrived, engines, case, before[case.name]), 180)
         assert sender.wait(120) == 0
     finally:
         sender.kill()

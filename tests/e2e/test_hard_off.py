@@ -20,7 +20,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.table import KTable
 from speculative_operator.render.values import table_digest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 NAME = "heavy"
 
@@ -37,7 +37,7 @@ def manifest(policy: str) -> dict[str, Any]:
 def heavy(stage: Stage) -> Iterator[Stage]:
     """An object whose drafter may be removed, served."""
     stage.apply(manifest("Hard"))
-    scene.wait_ready(stage.cluster, NAME, 60)
+    scene.wait_ready(stage.cluster, NAME, 180)
     yield stage
     stage.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
 
@@ -64,17 +64,17 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
     claim = {"version": version, "rows": before["table"], "hardOff": True, "digest": mark}
     change = {"metadata": {"annotations": {names.ANNOTATION_TABLE: json.dumps(claim)}}}
     heavy.cluster.kubectl("patch", "deployment", NAME, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(change))
-    until(lambda: drafts(heavy) == [False] and ready(heavy), 60)
+    until(lambda: drafts(heavy) == [False] and ready(heavy), 180)
     # The tuner says so once it has seen figures of the new pods.
-    until(lambda: speculation(heavy)["state"] == "HardOff", 60)
+    until(lambda: speculation(heavy)["state"] == "HardOff", 180)
     block = speculation(heavy)
     assert (block["state"], block["hardOff"], block["tableText"]) == ("HardOff", True, "none")
     assert (block["table"], block["tableVersion"]) == (before["table"], claim["version"])
     assert heavy.condition(NAME, "SpeculationActive")["reason"] == "DrafterDeadWeight"
-    until(lambda: not heavy.table_config(NAME), 30)
+    until(lambda: not heavy.table_config(NAME), 180)
     out = heavy.load(NAME, seconds=20, rate=4)
     assert not [record for record in read_records(out) if record["failed"]]
-    until(lambda: speculation(heavy).get("tokensPerSecond"), 90)
+    until(lambda: speculation(heavy).get("tokensPerSecond"), 180)
     assert heavy.condition(NAME, "MetricsAvailable")["status"] == "True", "no figures of drafts is as it should be"
     assert "acceptanceRate" not in speculation(heavy)
     shown = heavy.cluster.kubectl("get", "specdep", NAME, "-n", NAMESPACE, "-o", "wide").stdout
@@ -85,7 +85,7 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
 def test_an_edit_brings_it_back(heavy: Stage) -> None:
     waiting = speculation(heavy)
     heavy.apply(manifest("Soft"))
-    until(lambda: drafts(heavy) == [True] and ready(heavy), 60)
+    until(lambda: drafts(heavy) == [True] and ready(heavy), 180)
     block = speculation(heavy)
     assert "hardOff" not in block
     assert block["state"] != "HardOff"

@@ -9,18 +9,15 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
-from threading import Event, Thread
 from typing import Any
 
 import pytest
-from kubernetes import client, config
 from tests import kserve, kserve_llm
-from tests.e2e.conftest import NAMESPACE, Stage, until
+from tests.e2e.conftest import NAMESPACE, Stage, controlled, until
 
 from demo import scene
-from demo.load import read_records
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 NAME = "granite-llm"
 MADE = f"{NAME}-kserve"
@@ -29,7 +26,8 @@ MADE = f"{NAME}-kserve"
 def manifest() -> dict[str, Any]:
     found = copy.deepcopy(scene.variants()[0].manifest)
     found["metadata"]["name"] = NAME
-    found["spec"]["speculation"]["numSpeculativeTokens"] = 1  # so far off at light load that it must be changed
+    # so many that fewer are faster at any load
+    found["spec"]["speculation"] |= {"numSpeculativeTokens": 8, "maxSpeculativeTokens": 8}
     found["spec"] |= {"target": "LLMInferenceService"}
     found["spec"]["inferenceService"] = {"hardwareProfile": {"name": "gpu"}, "connection": "registry", "exposed": True}
     return found
@@ -40,26 +38,15 @@ def platform(stage: Stage) -> Iterator[kserve_llm.Controller]:
     """The object, applied where KServe may not be there yet; then KServe."""
     if stage.cluster.kubectl("get", kserve_llm.Controller.plural, "-A", check=False).returncode != 0:
         stage.apply(manifest())
-        until(lambda: stage.condition(NAME, "Ready").get("reason") == "UnsupportedTarget", 30)
+        until(lambda: stage.condition(NAME, "Ready").get("reason") == "UnsupportedTarget", 180)
         assert "serving.kserve.io/v1alpha2" in stage.condition(NAME, "Ready")["message"]
         assert stage.pods(NAME) == []
         kserve.install(stage.cluster)
         stage.cluster.kubectl("rollout", "restart", scene.OPERATOR, "-n", scene.OPERATOR_NAMESPACE)
     stage.cluster.kubectl("label", "node", "--all", "accelerator=h100", "--overwrite")
-    loaded, stop = client.Configuration(), Event()
-    load: Any = config.load_kube_config
-    load(str(stage.cluster.kubeconfig), client_configuration=loaded)
-    with client.ApiClient(loaded) as api:
-        controller = kserve_llm.Controller(api, NAMESPACE)
-        thread = Thread(target=controller.run, args=(stop,), daemon=True)
-        thread.start()
+    with controlled(stage, kserve_llm.Controller, NAME) as controller:
         stage.apply(manifest())
-        try:
-            yield controller
-        finally:
-            stage.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
-            stop.set()
-            thread.join(10.0)
+        yield controller
 
 
 def written(stage: Stage) -> tuple[Any, Any]:
@@ -73,7 +60,7 @@ def written(stage: Stage) -> tuple[Any, Any]:
 
 
 def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: kserve_llm.Controller) -> None:
-    scene.wait_ready(stage.cluster, NAME, 120)
+    scene.wait_ready(stage.cluster, NAME, 180)
     (pod,) = stage.pods(NAME)
     assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "llminferenceservice-workload"
     assert pod["spec"]["nodeSelector"] == {"accelerator": "h100"}, "the webhooks' part reaches the pods"
@@ -81,16 +68,14 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     assert (container["name"], container["args"][0]) == ("main", "--model=Qwen/Qwen3-8B")
     before, filled_in = written(stage), platform.filled_in
 
-    out = stage.load(NAME, seconds=75, rate=22, service=f"{MADE}-workload-svc")
-    assert not [record for record in read_records(out) if record["failed"]]
+    stage.load_until_tuned(NAME, rate=8, service=f"{MADE}-workload-svc")
     status = stage.get("specdep", NAME)["status"]
-    assert status["decisions"], status["speculation"]
     assert status["url"] == f"http://{MADE}-workload-svc.{NAMESPACE}.svc.cluster.local"
     assert stage.condition(NAME, "MetricsAvailable")["status"] == "True"
     (after,) = stage.pods(NAME)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert after["metadata"]["annotations"]["serving.speculative.dev/table-version"]
-    assert status["engine"]["tableVersionInPods"] >= 2, "the table never came into force"
+    assert int(status["speculation"]["k"]) < 8
     assert written(stage) == before, "K was tuned, and nothing else was written"
     assert platform.filled_in == filled_in <= 2, "the operator and the webhooks write against each other"
 
@@ -102,13 +87,13 @@ def test_pods_answer_by_https_where_the_platform_encrypts(stage: Stage, platform
     wanted = manifest()
     wanted["spec"]["inferenceService"]["tls"] = True
     stage.apply(wanted)
-    until(lambda: [pod for pod in stage.pods(NAME) if pod["metadata"]["name"] != before["metadata"]["name"]], 120)
-    until(lambda: len(stage.pods(NAME)) == 1, 120)
-    scene.wait_ready(stage.cluster, NAME, 120)
+    until(lambda: [pod for pod in stage.pods(NAME) if pod["metadata"]["name"] != before["metadata"]["name"]], 180)
+    until(lambda: len(stage.pods(NAME)) == 1, 180)
+    scene.wait_ready(stage.cluster, NAME, 180)
     (pod,) = stage.pods(NAME)
     assert pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     until(lambda: stage.condition(NAME, "MetricsAvailable").get("status") == "True", 180)
-    until(lambda: stage.get("specdep", NAME)["status"].get("url", "").startswith("https://"), 60)
+    until(lambda: stage.get("specdep", NAME)["status"].get("url", "").startswith("https://"), 180)
 
 
 def test_what_kserve_made_is_not_the_operators(stage: Stage, platform: kserve_llm.Controller) -> None:

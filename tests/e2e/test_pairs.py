@@ -17,7 +17,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, until, with_hub
 from demo import hub, pairs, scene
 from speculative_operator.domain import names
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LONG = 150.0
 """seconds: a machine that does much else at the same time takes its time."""
@@ -200,5 +200,5 @@ def test_a_hub_that_does_not_answer_keeps_no_pod_from_being_made_without_a_cache
     body = pairs.manifest("unread", TARGET, hub.DRAFT)
     del body["spec"]["weights"]["cache"]
     stage.apply(body)
-    until(lambda: stage.condition("unread", "PairCompatible").get("reason") == "PairUnread", 120)
-    until(lambda: stage.pods("unread"), 30)
+    until(lambda: stage.condition("unread", "PairCompatible").get("reason") == "PairUnread", 180)
+    until(lambda: stage.pods("unread"), 180)

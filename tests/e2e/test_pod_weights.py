@@ -18,7 +18,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, until, with_hub
 from demo import hub, pairs, scene
 from speculative_operator.domain import names
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LONG = 150.0
 """seconds: a machine that does much else at the same time takes its time."""
@@ -103,7 +103,7 @@ def test_pods_of_a_node_share_what_the_first_one_brought(stage: Stage, node_path
     before = sent(stage, hub.TARGET)
     deploy(stage, "shelf", {"nodePath": str(node_path)})
     scene.wait_ready(stage.cluster, "shelf", LONG)
-    told = until(lambda: (c := stage.condition("shelf", "WeightsReady")).get("status") == "True" and c, 30)
+    told = until(lambda: (c := stage.condition("shelf", "WeightsReady")).get("status") == "True" and c, 180)
     assert str(node_path) in told["message"]
     assert not stage.items("jobs", "-l", f"{names.LABEL_JOB}=fetch")
     once = sent(stage, hub.TARGET)
@@ -144,7 +144,7 @@ def test_a_killed_download_into_an_empty_dir_goes_on_where_it_was(stage: Stage) 
     (after,) = stage.pods("own")
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert sent(stage, hub.TARGET) - before < 2.4
-    until(lambda: stage.condition("own", "WeightsReady").get("status") == "True", 30)
+    until(lambda: stage.condition("own", "WeightsReady").get("status") == "True", 180)
     assert "emptyDir" in stage.condition("own", "WeightsReady")["message"]
 
 

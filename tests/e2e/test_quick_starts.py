@@ -20,7 +20,7 @@ import pytest
 from demo import scene
 from devcluster import Cluster, Image
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("quick-start-kubectl", "quick-start-helm", "quick-start-no-accelerator")

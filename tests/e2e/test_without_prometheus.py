@@ -13,7 +13,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, until
 from demo import scene
 from devcluster.cluster import Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 AUTO = copy.deepcopy(scene.variants()[0])
 AUTO.manifest["spec"]["speculation"]["numSpeculativeTokens"] = 1  # so far off at light load that it must be changed
@@ -30,8 +30,8 @@ def bare(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def test_it_is_tuned_by_what_its_pods_say(bare: Stage) -> None:
     scene.apply(bare.cluster, [AUTO])
-    scene.wait_ready(bare.cluster, NAME, 60)
-    until(lambda: bare.condition(NAME, "MetricsAvailable").get("reason") == "PrometheusError", 60)
+    scene.wait_ready(bare.cluster, NAME, 180)
+    until(lambda: bare.condition(NAME, "MetricsAvailable").get("reason") == "PrometheusError", 180)
     before = bare.get("specdep", NAME)["status"]["speculation"]["tableVersion"]
     for _ in range(4):
         bare.load(NAME, seconds=30, rate=3)
