@@ -11,6 +11,7 @@ from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.route import Canary, CanarySeen, Route
+from speculative_operator.reconcile.plan import Plan, freeze
 from speculative_operator.render import Capabilities
 
 SERVES = CanarySeen(SPEC.verifier.served_name, service=True, ready=True, ready_pods=1)
@@ -153,6 +154,14 @@ def test_a_canary_without_weight_gets_nothing_and_no_word() -> None:
 def test_all_requests_may_go_to_the_canary() -> None:
     cluster = served(spec=replace(LED, route=Route("public", canary=Canary("next", 100))), canary=SERVES)
     assert shares(cluster) == {SPEC.name: 0, "next": 100}
+
+
+def test_a_canary_that_dies_gets_nothing_while_pods_must_stay_as_they_are() -> None:
+    cluster = served(spec=LED, canary=SERVES)
+    cluster.canary = None
+    actions = cluster.look().actions
+    assert [one.manifest["kind"] for one in actions if isinstance(one, ApplyChild)] == ["HTTPRoute"]
+    assert freeze(cluster.world(), Plan(actions)).actions == actions
 
 
 def test_a_canary_that_dies_gets_nothing_while_an_upgrade_waits(release: Callable[[str], None]) -> None:
