@@ -196,7 +196,7 @@ def knobs_of(rig: Rig) -> KnobSpace:
         capture_ceiling_tokens=rig.sizes[-1] if rig.sizes else None,
         capture_sizes=rig.sizes,
         passes_at_zero=float(rig.par[at.SOFT]),
-        block_drafter=rig.method is Method.DFLASH,
+        drafts_blocks=rig.method is Method.DFLASH,
         draft_free=rig.method.draft_free,
     )
 

@@ -56,6 +56,6 @@ def test_live_methods_are_those_whose_engine_takes_a_changed_k(method: Method | 
     assert config.drafting.reaction is not Reaction.DIES
     assert set((lookup or [])[1:]) == set(knobs.ks), "every K that may come is prepared at start"
     assert ours.draft_passes_follow_k == knobs.draft_passes_follow_k
-    assert ours.block_drafter == knobs.block_drafter
+    assert ours.drafts_blocks == knobs.drafts_blocks
     assert ours.draft_free == knobs.draft_free
     assert ours.max_batch == knobs.max_batch

@@ -27,7 +27,7 @@ from speculative_lab.cases.workloads import survival_of
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
-from speculative_operator.physics.drafters import LOOKUP_SHARE
+from speculative_operator.physics.draft_costs import LOOKUP_SHARE
 from speculative_operator.physics.efficiency import FITTED, Efficiencies
 from speculative_operator.physics.memory import kv_tokens
 from speculative_operator.physics.roofline import roofline
@@ -194,7 +194,7 @@ def _knobs(case: Case, drafting: Drafting) -> KnobSpace:
         ks=tuple(range(max(drafting.k, 1) + 1)),
         max_batch=1024,
         capture_ceiling_tokens=None if case.simulated else CAPTURE_CEILING,
-        block_drafter=block,
+        drafts_blocks=block,
         draft_free=case.method.draft_free,
         passes_at_zero=0.0 if case.method.draft_free else 1.0,
     )

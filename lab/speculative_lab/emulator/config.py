@@ -142,7 +142,7 @@ class EngineConfig:
             capture_sizes=sizes,
             draft_passes_follow_k=behaviour.reaction is not Reaction.VERIFIES_LESS,
             passes_at_zero=behaviour.passes_at_zero,
-            block_drafter=behaviour.block_drafter,
+            drafts_blocks=behaviour.drafts_blocks,
             draft_free=behaviour.draft_free,
         )
 

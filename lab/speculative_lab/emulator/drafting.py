@@ -39,7 +39,7 @@ class Drafting:
     """None where the engine is not vLLM."""
     reaction: Reaction = Reaction.FOLLOWS
     draft_free: bool = False
-    block_drafter: bool = False
+    drafts_blocks: bool = False
     """One pass drafts all tokens."""
     always_drafts: bool = True
     """False when a step without a match drafts nothing for a request (n-gram and suffix look-up on V1)."""
@@ -67,7 +67,7 @@ def drafting(config: Speculative, environment: Mapping[str, str]) -> Drafting:
         runner=runner,
         reaction=reaction,
         draft_free=draft_free,
-        block_drafter=block,
+        drafts_blocks=block,
         always_drafts=not draft_free or runner is Runner.V2,
         passes_at_zero=0.0 if draft_free else float(config.k) if full else 1.0,
     )

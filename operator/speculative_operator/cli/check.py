@@ -174,7 +174,7 @@ def _uri(facts: ModelFacts | None, mark: str = "") -> str:
 
 def _method(sides: Mapping[str, ModelFacts]) -> str:
     from speculative_operator.pairing.compared.modules import modules
-    from speculative_operator.pairing.drafter import nature
+    from speculative_operator.pairing.speculator_files import nature
 
     if "speculator" in sides:
         found = nature(sides["speculator"]).method

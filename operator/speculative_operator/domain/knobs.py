@@ -33,15 +33,15 @@ class KnobSpace:
     capture_sizes: tuple[int, ...] = ()
     """Sizes in tokens of the captured CUDA graphs, ascending: a step is padded to the next one. Empty: unknown."""
     draft_passes_follow_k: bool = True
-    """False when the drafter always drafts the largest K and only verification shrinks."""
+    """False when the speculator always drafts the largest K and only verification shrinks."""
     passes_at_zero: float = 1.0
-    """Draft passes still run per step at K = 0 (they keep the drafter's KV in step); 0 for draft-free methods."""
-    block_drafter: bool = False
+    """Draft passes still run per step at K = 0 (they keep the speculator's KV in step); 0 for draft-free methods."""
+    drafts_blocks: bool = False
     """True when one draft pass yields all K tokens (dflash, dspark)."""
     draft_free: bool = False
     per_request: bool = False
     """True when the pods can withhold the drafts of single requests, should the table file say so."""
     rests: bool = False
-    """True when pods can leave the drafter out while K = 0 lasts, without a restart."""
+    """True when pods can leave the speculator out while K = 0 lasts, without a restart."""
     falling: bool = False
     """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""

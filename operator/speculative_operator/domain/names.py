@@ -34,7 +34,7 @@ ANNOTATION_POKE = f"{GROUP}/table-version"
 """On serving pods (the object, never the template): makes the kubelet deliver a changed ConfigMap at once."""
 ANNOTATION_TABLE = f"{GROUP}/table"
 """On the Deployment (the object, never the template) where the table is part of the pod template: which one that is;
-and where the tuner has pods run without a drafter: which one waits."""
+and where the tuner has pods run without a speculator: which one waits."""
 ANNOTATION_DEADLINE = f"{GROUP}/progress-deadline"
 """On the ServingRuntime, LLMInferenceService or LeaderWorkerSet: seconds that pods may take to become ready, where no
 field tells."""

@@ -141,7 +141,7 @@ class PodWindow:
     """Release that the payload found in the pod; empty when unknown."""
     comparisons: tuple[Comparison, ...] = ()
     gapped: float = 0.0
-    """Requests of which the drafter has not seen all, since it was left out for a while: their drafts tell nothing."""
+    """Requests that the speculator, left out for a while, has seen in part only: their drafts tell nothing."""
     tpot_histogram: Histogram = ()
     """Seconds per output token after the first, of each request that ended; empty when unknown."""
     ttft_histogram: Histogram = ()

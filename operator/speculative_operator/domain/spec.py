@@ -166,7 +166,7 @@ class Speculator:
     tensor_parallel_size: int | None = None
     quantization: str = ""
     parallel_drafting: bool = False
-    """The drafter was trained to draft all K tokens in one pass (P-EAGLE, PARD)."""
+    """The speculator was trained to draft all K tokens in one pass (P-EAGLE, PARD)."""
     heterogeneous_vocabulary: bool = False
     """A draft_model whose vocabulary differs from the verifier's."""
     prompt_lookup_min: int | None = None
@@ -387,7 +387,7 @@ class DeploymentSpec:
         return KSERVE_PORT if self.target is Target.INFERENCE_SERVICE else SERVING_PORT
 
     def without_speculator(self) -> DeploymentSpec:
-        """As it would be with mode Off: what pods are made of while the tuner has them run without a drafter.
+        """As it would be with mode Off: what pods are made of while the tuner has them run without a speculator.
 
         The same pods, labels included, so that a user who then sets mode Off replaces none.
         """

@@ -44,7 +44,7 @@ def _capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) 
 
 
 def _shape(source: ModelSource | None, small_kv: bool) -> ModelShape | None:
-    """The catalogue's shape; an 8-bit KV cache holds for the drafter too, which takes over the verifier's."""
+    """The catalogue's shape; an 8-bit KV cache holds for the speculator too, which takes over the verifier's."""
     shape = find_model(source.location) if source is not None else None
     return replace(shape, kv_bytes_per_value=1.0) if shape is not None and small_kv else shape
 

@@ -62,13 +62,13 @@ def speculator(method: Method, uri: str, *, one_pass: bool) -> Speculator:
     return Speculator(method, ModelSource(Scheme(scheme), location) if uri else None, parallel_drafting=one_pass)
 
 
-def with_speculator(spec: DeploymentSpec, drafter: Speculator | None, k: int | None) -> DeploymentSpec:
-    """`spec` with `drafter`; `k` is where tuning starts, unless the spec says or fixes it."""
+def with_speculator(spec: DeploymentSpec, desired: Speculator | None, k: int | None) -> DeploymentSpec:
+    """`spec` with `desired`; `k` is where tuning starts, unless the spec says or fixes it."""
     speculation = spec.speculation
     if k is not None and speculation.num_speculative_tokens is None and speculation.mode in _OPEN:
         start = min(k, speculation.max_speculative_tokens)
         speculation = replace(speculation, num_speculative_tokens=start)
-    return replace(spec, speculator=drafter, speculation=speculation)
+    return replace(spec, speculator=desired, speculation=speculation)
 
 
 def hindrance(spec: DeploymentSpec, engine: Engine) -> str:

@@ -103,8 +103,8 @@ def pick(
 ) -> Choice:
     """The entry to take for `verifier`, of those that `serves` says can be run; of all where no engine is asked.
 
-    Surer matches go first; then a user's own rows in their order, entries for all text, drafters made for the verifier
-    before models of their own, those whose source tells K, the published acceptance, the newer.
+    Surer matches go first; then a user's own rows in their order, entries for all text, speculators made for the
+    verifier before models of their own, those whose source tells K, the published acceptance, the newer.
     """
     known = (among or packaged()).known(verifier, tuple(base_models))
     if not known:

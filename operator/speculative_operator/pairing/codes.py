@@ -45,7 +45,7 @@ class Code(StrEnum):
     POSITIONS_SHORT = "PositionsShort"
     DTYPE_DIFFERS = "DtypeDiffers"
     QUANTIZATION_DIFFERS = "QuantizationDiffers"
-    DRAFTER_LARGE = "DrafterLarge"
+    SPECULATOR_LARGE = "DrafterLarge"
     HEADS_NOT_DIVISIBLE = "HeadsNotDivisible"
     # K
     MODULES_ABSENT = "ModulesAbsent"
@@ -89,7 +89,7 @@ MEANINGS: dict[Code, str] = {
     Code.DTYPE_DIFFERS: "The engine converts the speculator's weights to the verifier's number format when it loads "
     "them.",
     Code.QUANTIZATION_DIFFERS: "The spec names another quantization than the checkpoint's own.",
-    Code.DRAFTER_LARGE: "The speculator is not much smaller than the verifier, so drafting costs what it saves.",
+    Code.SPECULATOR_LARGE: "The speculator is not much smaller than the verifier, so drafting costs what it saves.",
     Code.HEADS_NOT_DIVISIBLE: "The attention heads are not divisible by the tensor parallel size.",
     Code.MODULES_ABSENT: "The verifier has no modules that predict further tokens.",
     Code.MODULES_NOT_DIVIDING: "K is above the number of mtp modules and not a multiple of it.",

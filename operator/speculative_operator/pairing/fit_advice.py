@@ -41,11 +41,12 @@ def describe_fit(
     fits: bool | None,
     unsure: tuple[str, ...],
 ) -> str:
-    """One sentence with every term in GiB, and one on what the drafter costs."""
+    """One sentence with every term in GiB, and one on what the speculator costs."""
     ranks = spec.verifier.tensor_parallel_size * spec.verifier.pipeline_parallel_size
     where = f"each of {ranks} x {accelerator.name}" if ranks > 1 else accelerator.name
-    drafter = found.drafter.weight_bytes
-    weights = f"verifier {_gib(found.verifier.weight_bytes)}" + (f", speculator {_gib(drafter)}" if drafter else "")
+    speculator = found.speculator.weight_bytes
+    weights = f"verifier {_gib(found.verifier.weight_bytes)}"
+    weights += f", speculator {_gib(speculator)}" if speculator else ""
     verdict = {True: "Fits", False: "Does not fit", None: "Too close to call"}[fits]
     budget = f"{found.share:.0%} of {_gib(found.memory_bytes)} GiB is {_gib(found.memory_bytes * found.share)} GiB"
     left = found.cache_bytes
@@ -89,7 +90,7 @@ def _memory_sentence(found: Room, length: int, each: int) -> str:
 
 
 def _cost(found: Room, each: int) -> str:
-    """What the drafter takes from the KV cache."""
+    """What the speculator takes from the KV cache."""
     now, without = found.tokens(each), found.without_speculator.tokens(each)
     if now is None or without is None or without <= now:
         return ""
@@ -106,7 +107,7 @@ def _remedies(found: Room, length: int, spec: DeploymentSpec, accelerator: Accel
     percent = round(found.share * 100)
     if percent < _MOST_PERCENT and _holds(replace(found, share=_MOST_PERCENT / 100), length):
         yield Suggestion("verifier.gpuMemoryUtilizationPercent", str(_MOST_PERCENT), f"{percent} % leaves too little")
-    if found.drafter.weight_bytes and _holds(found.without_speculator, length):
+    if found.speculator.weight_bytes and _holds(found.without_speculator, length):
         yield Suggestion("speculator", "none, or a smaller one", "the verifier alone fits")
     if ranks := _ranks(found, length):
         count = f"{ranks * spec.verifier.pipeline_parallel_size} x {accelerator.name}"
@@ -127,10 +128,10 @@ def _ranks(found: Room, length: int) -> int | None:
     while (ranks := ranks * 2) <= _MOST_RANKS:
         factor = ranks / found.verifier.ranks
         verifier = replace(found.verifier, weight_bytes=found.verifier.weight_bytes / factor, ranks=ranks)
-        own = found.drafter
+        own = found.speculator
         if own.ranks == found.verifier.ranks:
             own = replace(own, weight_bytes=own.weight_bytes / factor, ranks=ranks)
-        if _holds(replace(found, verifier=verifier, drafter=own), length):
+        if _holds(replace(found, verifier=verifier, speculator=own), length):
             return ranks
     return None
 

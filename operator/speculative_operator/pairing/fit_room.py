@@ -1,7 +1,7 @@
-"""Room for a KV cache on the fullest accelerator of a replica, with and without a drafter.
+"""Room for a KV cache on the fullest accelerator of a replica, with and without a speculator.
 
 Used by `memory` and `shapes`. All sizes are bytes on one accelerator (one tensor-parallel rank of one pipeline stage).
-Pipeline stages are as even as layers allow; drafters and their caches lie on the last. Under data parallelism each
+Pipeline stages are as even as layers allow; speculators and their caches lie on the last. Under data parallelism each
 engine has its own KV cache; experts are spread over all ranks of all of them (vLLM, data_parallel_deployment.md).
 """
 
@@ -30,7 +30,7 @@ _MOST_TOKENS = 1 << 26
 _BLOCK = 16
 _WITHOUT_CACHE = (Method.MEDUSA, Method.MLP_SPECULATOR)
 _SHARING_FAMILIES = ("gemma4_assistant", "gemma4_unified_assistant")
-"""Drafters that attend to the verifier's cache and keep none (vLLM, speculative_decoding/mtp.md)."""
+"""Speculators that attend to the verifier's cache and keep none (vLLM, speculative_decoding/mtp.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Room:
 
     memory_bytes: float
     verifier: Holding
-    drafter: Holding = Holding()
+    speculator: Holding = Holding()
     share: float = MEMORY_SHARE
     reserve_bytes: float = RESERVE_BYTES
     batch: int = LARGE_BATCH
@@ -63,19 +63,19 @@ class Room:
     @property
     def cache_bytes(self) -> float:
         """Left for the KV cache; below 0 where the weights do not fit."""
-        held = self.verifier.weight_bytes + self.drafter.weight_bytes
+        held = self.verifier.weight_bytes + self.speculator.weight_bytes
         return self.memory_bytes * self.share - self.reserve_bytes - held
 
     @property
     def without_speculator(self) -> Room:
-        return replace(self, drafter=Holding(), drafts=0)
+        return replace(self, speculator=Holding(), drafts=0)
 
     def request_bytes(self, tokens: float) -> float:
         """KV cache of one request of so many tokens, of both models."""
         copies = STATE_COPIES + self.drafts
-        return sum(one.request_bytes(tokens, self.batch, copies) for one in (self.verifier, self.drafter))
+        return sum(one.request_bytes(tokens, self.batch, copies) for one in (self.verifier, self.speculator))
 
-    def drafter_request_bytes(self, tokens: float) -> float:
+    def speculator_request_bytes(self, tokens: float) -> float:
         return self.request_bytes(tokens) - self.without_speculator.request_bytes(tokens)
 
     def requests(self, tokens: float) -> float:
@@ -127,35 +127,35 @@ def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> tuple[Holding, 
     return Holding(dense / ranks + experts * stage / everywhere, groups, ranks, stage), found
 
 
-def drafter_holding(verifier: ModelFacts, drafter: ModelFacts | None, spec: DeploymentSpec) -> Holding | None:
+def speculator_holding(verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec) -> Holding | None:
     """What speculation holds; nothing where no weights draft, None where it cannot be told."""
     asked = spec.speculator
     if asked is None or spec.speculation.mode is Mode.OFF or asked.method.draft_free:
         return Holding()
     ranks = asked.tensor_parallel_size or max(spec.verifier.tensor_parallel_size, 1)
-    inside = drafter is None and asked.source is None and asked.method.may_sit_in_verifier
-    config = decoder(verifier.config if drafter is None else drafter.config)
+    inside = speculator is None and asked.source is None and asked.method.may_sit_in_verifier
+    config = decoder(verifier.config if speculator is None else speculator.config)
     size = widths(decoder(verifier.config), spec)
     if inside:
         found = weights(verifier, spec.verifier.dtype, spec.verifier.quantization)
         groups = caches(config, size, number(config, "draft_layers") or 1)
         return Holding(found.draft_layers / ranks, groups, ranks) if found and groups is not None else None
-    own = weights(drafter, spec.verifier.dtype, asked.quantization) if drafter is not None else None
-    if drafter is None or own is None:
+    own = weights(speculator, spec.verifier.dtype, asked.quantization) if speculator is not None else None
+    if speculator is None or own is None:
         return None
-    keeps = asked.method not in _WITHOUT_CACHE and drafter.config.get("model_type") not in _SHARING_FAMILIES
+    keeps = asked.method not in _WITHOUT_CACHE and speculator.config.get("model_type") not in _SHARING_FAMILIES
     groups = caches(config, size) if keeps else ()
     return Holding(own.files / ranks, groups, ranks) if groups is not None else None
 
 
-def room(accelerator: Accelerator, verifier: Holding, drafter: Holding, spec: DeploymentSpec) -> Room:
+def room(accelerator: Accelerator, verifier: Holding, speculator: Holding, spec: DeploymentSpec) -> Room:
     """The accelerator with both models on it, as the spec asks for them."""
     percent = spec.verifier.gpu_memory_utilization_percent
     usual = LARGE_BATCH if accelerator.memory_bytes >= _LARGE_MEMORY else SMALL_BATCH
     return Room(
         memory_bytes=accelerator.memory_bytes,
         verifier=verifier,
-        drafter=drafter,
+        speculator=speculator,
         share=percent / 100.0 if percent is not None else MEMORY_SHARE,
         batch=spec.verifier.max_num_batched_tokens or usual,
         drafts=_drafts(spec),

@@ -23,12 +23,12 @@ from speculative_operator.pairing.compared import (
     texts,
     vocabulary,
 )
-from speculative_operator.pairing.drafter import nature
 from speculative_operator.pairing.expected import expect
 from speculative_operator.pairing.findings import Finding, Kind, Verdict, sort_findings
 from speculative_operator.pairing.kinds import kind_of
 from speculative_operator.pairing.pair import Pair, error, info, largest_k
 from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.pairing.speculator_files import nature
 
 _TOPICS: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
     method.findings,
@@ -52,39 +52,39 @@ def judge(
     What the facts do not tell is no finding against the pair. Never raises, whatever the models' files hold.
     """
     rules = rules or EngineRules(spec.engine.type, spec.engine.version)
-    asked = spec.speculator
+    requested = spec.speculator
     found = [*_engine(rules), *positions.beyond(verifier, spec, rules), *parallel.of_verifier(verifier, spec, rules)]
-    if asked is None:
+    if requested is None:
         return Verdict(Kind.UNKNOWN, sort_findings(found))
-    if asked.method.draft_free:
+    if requested.method.draft_free:
         k = largest_k(spec, rules)
-        return Verdict(Kind.DRAFT_FREE, sort_findings(found), expect(asked, spec.speculation.workload, k))
-    pair = _pair(verifier, speculator, spec, asked, rules)
+        return Verdict(Kind.DRAFT_FREE, sort_findings(found), expect(requested, spec.speculation.workload, k))
+    pair = _pair(verifier, speculator, spec, requested, rules)
     if pair is None:
         return Verdict(Kind.UNKNOWN, sort_findings([*found, *_unread(verifier, None)]))
-    found += [*_unread(verifier, None if pair.inside else pair.drafter)]
+    found += [*_unread(verifier, None if pair.inside else pair.speculator)]
     found += [one for topic in _TOPICS for one in topic(pair)]
     kind = kind_of(pair)
-    outlook = None if kind is Kind.CROSS_FAMILY else expect(asked, spec.speculation.workload, pair.k)
+    outlook = None if kind is Kind.CROSS_FAMILY else expect(requested, spec.speculation.workload, pair.k)
     return Verdict(kind, sort_findings(found), outlook)
 
 
 def _pair(
-    verifier: ModelFacts, drafter: ModelFacts | None, spec: DeploymentSpec, asked: Speculator, rules: EngineRules
+    verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec, requested: Speculator, rules: EngineRules
 ) -> Pair | None:
     """None where a speculator of its own is needed and nothing is known of it."""
-    if drafter is None and not (asked.source is None and asked.method.may_sit_in_verifier):
+    if speculator is None and not (requested.source is None and requested.method.may_sit_in_verifier):
         return None
-    read = verifier if drafter is None or _one_checkpoint(verifier, drafter, asked) else drafter
-    return Pair(verifier, read, spec, asked, rules, nature(read), largest_k(spec, rules))
+    read = verifier if speculator is None or _one_checkpoint(verifier, speculator, requested) else speculator
+    return Pair(verifier, read, spec, requested, rules, nature(read), largest_k(spec, rules))
 
 
-def _one_checkpoint(verifier: ModelFacts, drafter: ModelFacts, asked: Speculator) -> bool:
+def _one_checkpoint(verifier: ModelFacts, speculator: ModelFacts, requested: Speculator) -> bool:
     """True for modules of the verifier's own, and for a speculators-format checkpoint that is served by its own name
     and brings the verifier it names: there is no second model to compare with."""
-    if drafter.pin.key != verifier.pin.key:
+    if speculator.pin.key != verifier.pin.key:
         return False
-    return asked.method.may_sit_in_verifier or bool(reading.text(drafter.config, "speculators_model_type"))
+    return requested.method.may_sit_in_verifier or bool(reading.text(speculator.config, "speculators_model_type"))
 
 
 def _engine(rules: EngineRules) -> Iterator[Finding]:
@@ -93,8 +93,8 @@ def _engine(rules: EngineRules) -> Iterator[Finding]:
         yield error(Code.ENGINE_REFUSES, field, (None, None), cause or message, remedy or "see docs/engines.md")
 
 
-def _unread(verifier: ModelFacts, drafter: ModelFacts | None) -> Iterator[Finding]:
-    for side, facts in (("verifier", verifier), ("speculator", drafter)):
+def _unread(verifier: ModelFacts, speculator: ModelFacts | None) -> Iterator[Finding]:
+    for side, facts in (("verifier", verifier), ("speculator", speculator)):
         if facts is not None and not facts.config:
             message = f"the {side}'s configuration could not be read, so little was compared"
             yield info(Code.FACTS_MISSING, f"{side} config.json", (None, None), message)

@@ -2,8 +2,8 @@
 
 Called by `reconcile` for the condition MemoryFits, by `speculative check` and, through `shapes`, for the tuner's facts.
 
-    room for KV = memory x gpuMemoryUtilizationPercent - weights of verifier and drafter - reserve
-    requests    = room / (KV of verifier and drafter for one request)
+    room for KV = memory x gpuMemoryUtilizationPercent - weights of verifier and speculator - reserve
+    requests    = room / (KV of verifier and speculator for one request)
 
 Both as `physics.memory` has them, with real bytes and per accelerator. A verdict is `False` only where the pair cannot
 fit by the most generous reading: data-sheet gigabytes taken as gibibytes (an "80 GB" H100 has 79.6 GiB), and a reserve
@@ -19,7 +19,7 @@ from speculative_operator.domain.models import Accelerator
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.fit_advice import Suggestion, describe_fit, product_names, suggestions
 from speculative_operator.pairing.fit_config import decoder, number
-from speculative_operator.pairing.fit_room import Holding, Room, drafter_holding, room, verifier_holding
+from speculative_operator.pairing.fit_room import Holding, Room, room, speculator_holding, verifier_holding
 from speculative_operator.pairing.fit_weights import AT_LOAD
 from speculative_operator.pairing.shapes import pair_facts, shape_of
 
@@ -65,7 +65,7 @@ class Fit:
 
     @property
     def gives_back(self) -> int:
-        """Tokens of KV cache that running without the drafter gives back."""
+        """Tokens of KV cache that running without the speculator gives back."""
         return max((self.tokens_without_speculator or 0) - (self.tokens or 0), 0)
 
 
@@ -79,14 +79,14 @@ def fit(
 ) -> Fit:
     """The arithmetic for `spec`; `context` is the observed length of a request in tokens."""
     own = verifier_holding(verifier, spec)
-    drafter = drafter_holding(verifier, speculator, spec)
+    speculator_held = speculator_holding(verifier, speculator, spec)
     length = spec.verifier.max_model_len or number(decoder(verifier.config), "max_position")
     if own is None or length is None:
         return Fit(None, _untold(verifier, length))
     if accelerator is None:
-        return _unknown_accelerator(own[0], drafter or Holding(), spec)
-    unsure = _unsure(verifier, drafter, spec, counted=own[1].counted)
-    found = room(accelerator, own[0], drafter or Holding(), spec)
+        return _unknown_accelerator(own[0], speculator_held or Holding(), spec)
+    unsure = _unsure(verifier, speculator_held, spec, counted=own[1].counted)
+    found = room(accelerator, own[0], speculator_held or Holding(), spec)
     fits = _verdict(found, length, certain=not unsure)
     each = min(context or length, length)
     without = found.without_speculator
@@ -96,11 +96,11 @@ def fit(
         memory_bytes=found.memory_bytes,
         budget_bytes=found.memory_bytes * found.share,
         verifier_bytes=found.verifier.weight_bytes,
-        speculator_bytes=found.drafter.weight_bytes,
+        speculator_bytes=found.speculator.weight_bytes,
         reserve_bytes=found.reserve_bytes,
         kv_bytes=found.cache_bytes,
         request_bytes=found.request_bytes(length),
-        request_speculator_bytes=found.drafter_request_bytes(length),
+        request_speculator_bytes=found.speculator_request_bytes(length),
         max_model_len=length,
         longest=found.longest(),
         requests=found.requests(length),
@@ -125,13 +125,15 @@ def _verdict(found: Room, length: int, *, certain: bool) -> bool | None:
     return None
 
 
-def _unsure(verifier: ModelFacts, drafter: Holding | None, spec: DeploymentSpec, *, counted: bool) -> tuple[str, ...]:
+def _unsure(
+    verifier: ModelFacts, speculator: Holding | None, spec: DeploymentSpec, *, counted: bool
+) -> tuple[str, ...]:
     config = decoder(verifier.config)
     asked = spec.verifier.quantization.lower()
     told = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
     arguments = [one for one in spec.engine.args if any(part in one for part in _OWN_MEMORY)]
     found = [
-        ("" if drafter is not None else "the size of the speculator is unknown"),
+        ("" if speculator is not None else "the size of the speculator is unknown"),
         ("" if told else f"the size of the weights under quantization {asked} is unknown"),
         ("" if not counted else "the weights were counted from config.json, not read from the files"),
         ("" if "compress_ratios" not in config else "pages of compressed caches are larger than their content"),
@@ -147,12 +149,12 @@ def _untold(verifier: ModelFacts, length: int | None) -> str:
     return f"{named}: config.json states layers and KV heads in an unknown form; memory is not checked."
 
 
-def _unknown_accelerator(own: Holding, drafter: Holding, spec: DeploymentSpec) -> Fit:
+def _unknown_accelerator(own: Holding, speculator: Holding, spec: DeploymentSpec) -> Fit:
     asked = spec.accelerator.product
-    held = (own.weight_bytes + drafter.weight_bytes) / 2**30
+    held = (own.weight_bytes + speculator.weight_bytes) / 2**30
     why = f"accelerator.product {asked} is not in the table" if asked else "accelerator.product is not set"
     message = (
         f"{why}, so memory is not checked: the weights need {held:.1f} GiB on each accelerator; "
         f"set it to one of {', '.join(product_names(spec))}."
     )
-    return Fit(None, message, verifier_bytes=own.weight_bytes, speculator_bytes=drafter.weight_bytes)
+    return Fit(None, message, verifier_bytes=own.weight_bytes, speculator_bytes=speculator.weight_bytes)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
 from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.drafter import Nature
 from speculative_operator.pairing.findings import Finding, Level
 from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.pairing.speculator_files import Nature
 
 HEADS = frozenset({Method.EAGLE, Method.EAGLE3, Method.DFLASH, Method.DSPARK, Method.MEDUSA, Method.MLP_SPECULATOR})
 """Methods whose weights were trained on one verifier's hidden states."""
@@ -20,28 +20,28 @@ INNER = frozenset({Method.EAGLE3, Method.DFLASH, Method.DSPARK})
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A verifier and a drafter of its own, for one spec and one engine."""
+    """A verifier and a speculator of its own, for one spec and one engine."""
 
     verifier: ModelFacts
-    drafter: ModelFacts
+    speculator: ModelFacts
     """The verifier itself where it drafts with modules of its own."""
     spec: DeploymentSpec
-    speculator: Speculator
+    requested: Speculator
     rules: EngineRules
     nature: Nature
-    """What the drafter's files say."""
+    """What the speculator's files say."""
     k: int
     """The largest K that may occur."""
 
     @property
     def method(self) -> Method:
         """As asked."""
-        return self.speculator.method
+        return self.requested.method
 
     @property
     def inside(self) -> bool:
         """True when the verifier's own checkpoint holds what drafts."""
-        return self.drafter is self.verifier
+        return self.speculator is self.verifier
 
     @property
     def separate_head(self) -> bool:

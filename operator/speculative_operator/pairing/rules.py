@@ -33,15 +33,15 @@ class EngineRules:
     speculators_types: frozenset[str] | None = None
     """`speculators_model_type` that the release reads; None: unknown."""
     mtp_types: frozenset[str] | None = None
-    """`model_type` of verifiers and drafters whose modules the release runs; None: unknown."""
+    """`model_type` of verifiers and speculators whose modules the release runs; None: unknown."""
     no_inner_states: frozenset[str] = frozenset()
-    """Architectures of verifiers from inside of which the release takes no hidden states (EAGLE-3, block drafters)."""
+    """Architectures of verifiers whose inner hidden states the release does not give (EAGLE-3, block speculators)."""
     divisible_modules: bool = False
     """A K above the number of mtp modules must be a multiple of it."""
     divisible_heads: bool = False
-    """Attention heads of drafter and verifier must divide by their tensor parallel size."""
+    """Attention heads of speculator and verifier must divide by their tensor parallel size."""
     parallel_token: bool = False
-    """Drafting in one pass needs a token for places to fill in the drafter's `config.json`."""
+    """Drafting in one pass needs a token for places to fill in the speculator's `config.json`."""
     stretches_positions: bool = False
     """Heads that draft by the verifier's positions are served beyond their own `max_position_embeddings`."""
     checks_lengths: bool = False

@@ -11,7 +11,7 @@ from speculative_operator.domain.models import Accelerator, ModelShape, PairFact
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.fit_caches import CacheGroup, layer_kinds
 from speculative_operator.pairing.fit_config import decoder, number
-from speculative_operator.pairing.fit_room import Holding, drafter_holding, room, verifier_holding, widths
+from speculative_operator.pairing.fit_room import Holding, room, speculator_holding, verifier_holding, widths
 from speculative_operator.pairing.fit_weights import Counts, Weights, bytes_per_weight, counts, elements, weights
 
 _PACKED = 0.9
@@ -21,21 +21,21 @@ USUAL_CONTEXT = 4096
 
 
 def shape_of(
-    facts: ModelFacts, spec: DeploymentSpec, *, drafter: bool = False, context: int | None = None
+    facts: ModelFacts, spec: DeploymentSpec, *, as_speculator: bool = False, context: int | None = None
 ) -> ModelShape | None:
     """The model as the step-time model sees it; None where its files do not tell enough.
 
     `kv_heads` x `head_dim` is what all ranks together cache for a token in a layer, at `context` tokens: more than the
     config says where ranks hold copies (latents, fewer KV heads than ranks), less where layers keep windows only.
     """
-    asked = spec.speculator if drafter else None
+    asked = spec.speculator if as_speculator else None
     config = decoder(facts.config)
     dtype, quantization = spec.verifier.dtype, spec.verifier.quantization if asked is None else asked.quantization
     found = weights(facts, dtype, quantization)
     kinds = layer_kinds(config)
     if found is None or kinds is None:
         return None
-    holding = drafter_holding(facts, facts, spec) if drafter else _holding(facts, spec)
+    holding = speculator_holding(facts, facts, spec) if as_speculator else _holding(facts, spec)
     size = widths(config, spec).value
     kv_heads, head_dim = _cache_layout(holding, len(kinds), size, context or USUAL_CONTEXT)
     parameters, active, each = _parameters(facts, found)
@@ -63,7 +63,7 @@ def pair_facts(
     held, whole = _capacities(verifier, speculator, spec, accelerator)
     return PairFacts(
         verifier=shape_of(verifier, spec),
-        speculator=shape_of(speculator, spec, drafter=True) if speculator is not None else None,
+        speculator=shape_of(speculator, spec, as_speculator=True) if speculator is not None else None,
         accelerator=accelerator,
         accelerators=max(spec.verifier.tensor_parallel_size, 1),
         kv_capacity_tokens=held,
@@ -75,12 +75,12 @@ def pair_facts(
 def _capacities(
     verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec, accelerator: Accelerator | None
 ) -> tuple[int | None, int | None]:
-    own, drafter = verifier_holding(verifier, spec), drafter_holding(verifier, speculator, spec)
+    own, speculator_held = verifier_holding(verifier, spec), speculator_holding(verifier, speculator, spec)
     if own is None or accelerator is None:
         return None, None
     context = min(spec.verifier.max_model_len or USUAL_CONTEXT, USUAL_CONTEXT)
-    both = room(accelerator, own[0], drafter or Holding(), spec)
-    held = both.tokens(context) if drafter is not None else None
+    both = room(accelerator, own[0], speculator_held or Holding(), spec)
+    held = both.tokens(context) if speculator_held is not None else None
     return held or None, both.without_speculator.tokens(context) or None
 
 

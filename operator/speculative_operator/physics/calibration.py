@@ -6,9 +6,10 @@ and lengths of prompts and outputs differ between them. docs/physics.md lists th
 Qwen3-8B + Qwen3-0.6B (draft model, K = 3) on one H100-SXM: fitted to the 16 speed-ups of arXiv 2601.11580 Fig. 1
 (vector figure; output tokens per second, end to end; vLLM 0.10-0.11 with full graphs, hence no graph tax in the fit).
 Costs were tied to the roofline and to the Llama-3.1-8B fit on the same accelerator (log sd .06 a token, .1 weights and
-KV, .25 drafter KV, .5 drafter pass and overhead, .7 drafter token), acceptance lengths to 2.5-3.2 (log sd .15).
-Result: median error 4.6 %, largest 7.7 %, both published losses are losses. The residuals bend: the model is 3-8 % low
-at batch 16 and 64 and 2-7 % high at 128, where a step of 512 verified tokens plus prefill leaves the captured graphs.
+KV, .25 speculator KV, .5 speculator pass and overhead, .7 speculator token), acceptance lengths to 2.5-3.2 (log sd
+.15). Result: median error 4.6 %, largest 7.7 %, both published losses are losses. The residuals bend: the model is
+3-8 % low at batch 16 and 64 and 2-7 % high at 128, where a step of 512 verified tokens plus prefill leaves the
+captured graphs.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class RunLengths:
     q: float
 
     def survival(self, k: int) -> Array:
-        """`S_1..S_k` of a drafter that always drafts k tokens; empty for k < 1."""
+        """`S_1..S_k` of a speculator that always drafts k tokens; empty for k < 1."""
         share = _visible(self.w, self.p, self.q, k)
         positions = np.arange(1, max(k, 0) + 1)
         return np.asarray(share * self.p**positions + (1.0 - share) * self.q**positions)
@@ -73,7 +73,7 @@ def fit_run_lengths(survival: ArrayLike, weights: ArrayLike | None = None) -> Ru
 def across(survival: ArrayLike, k: int) -> Array:
     """`S_1..S_k` expected at K = k from survival seen at K = len(survival).
 
-    What the two geometrics do not follow in the survival seen (a hazard that rises with position, as block drafters
+    What the two geometrics do not follow in the survival seen (a hazard that rises with position, as block speculators
     have it) is kept as a ratio; positions beyond those seen continue with the last ratio.
     """
     seen = np.asarray(survival, dtype=float)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import Method
-from speculative_operator.physics.drafters import draft_costs
+from speculative_operator.physics.draft_costs import draft_costs
 from speculative_operator.physics.efficiency import FITTED, Efficiencies
 from speculative_operator.physics.hardware import Rates, rates
 from speculative_operator.physics.step_costs import StepCosts

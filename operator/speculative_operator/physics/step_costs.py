@@ -18,9 +18,9 @@ class StepCosts:
     draft_fixed: float
     """One draft pass."""
     draft_per_token: float
-    """One more token through the drafter: arithmetic."""
+    """One more token through the speculator: arithmetic."""
     draft_per_kv_token: float
-    """One token of context read by the drafter's attention, per request and pass."""
+    """One token of context read by the speculator's attention, per request and pass."""
     speculative_overhead: float
     """Extra time of a step that verifies drafts."""
     graph_tax: float

@@ -10,7 +10,7 @@ calibration. Coefficients come from `roofline` or `calibration`.
 b requests decode, each drafts K tokens and holds c tokens of context; p prompt tokens are prefilled in the same step.
 Weight traffic and arithmetic are added, not maximised: a fit of Llama-3.1-8B on H100 over batch 1..64 (SpecDecode-Bench
 simulator, predictor.py @32fdccb: 5.886 ms + 21.01 us a token + 39.26 ns a KV token, 1.207 ms of host time) has that
-form. The drafter's first pass takes in what was verified, m = b (K + 1) + p tokens, each further pass adds b tokens.
+form. The speculator's first pass takes in what was verified, m = b (K + 1) + p tokens, each further pass adds b tokens.
 
 CUDA graphs: where the captured sizes are known, the decoded tokens b (K + 1) count as the next size; a step above the
 capture ceiling runs kernel by kernel and takes at least `eager_floor`.
@@ -89,9 +89,9 @@ def hard_off_parts(
 
 
 def draft_passes(knobs: KnobSpace, k: ArrayLike) -> Array:
-    """Drafter passes in a step at `k` drafts per request: 1 for a whole block, else one for each draft."""
+    """Speculator passes in a step at `k` drafts per request: 1 for a whole block, else one for each draft."""
     drafts = np.asarray(k, dtype=float)
-    if knobs.block_drafter or knobs.draft_free:
+    if knobs.drafts_blocks or knobs.draft_free:
         busy = np.ones_like(drafts)
     elif knobs.draft_passes_follow_k:
         busy = drafts
@@ -101,7 +101,7 @@ def draft_passes(knobs: KnobSpace, k: ArrayLike) -> Array:
 
 
 def pays_graph_tax(knobs: KnobSpace) -> bool:
-    """True when the engine was started with a schedule that it honours in the drafter too."""
+    """True when the engine was started with a schedule that it honours in the speculator too."""
     return knobs.actuator in (Actuator.LIVE, Actuator.TABLE) and knobs.draft_passes_follow_k
 
 

@@ -30,11 +30,11 @@ STALE_SECONDS = 3600.0
 SECONDS_STEP = 0.05
 """What the model may err in seconds from one K to the next, log standard deviation."""
 SECONDS_OFF = 0.10
-"""The same from K = 0 to 1: a drafter's pass more, and another path through the engine."""
+"""The same from K = 0 to 1: a speculator's pass more, and another path through the engine."""
 TOKENS_STEP = 0.012
 """The same in tokens: survival by position, seen at one K, is not quite that at another."""
 REACH, FAR = 0.6, 3.0
-"""Octaves of load over which what the model errs is alike: of single sizes, and of the drafter as a whole."""
+"""Octaves of load over which what the model errs is alike: of single sizes, and of the speculator as a whole."""
 FAR_SHARE = 0.6
 """Share of the variance that is of the latter kind."""
 SECONDS_NOISE = 0.03

@@ -54,7 +54,7 @@ from speculative_operator.tuner.tries import MISSING_WORTH, may_try, missing, wo
 MIN_EFFECTIVE_DRAFTS = 20.0
 """Drafts, divided by the clustering factor, that a change of table must rest on."""
 PATIENCE = 12
-"""Windows after which what there is has to do: a drafter that hardly ever drafts never gathers enough drafts."""
+"""Windows after which what there is has to do: a speculator that hardly ever drafts never gathers enough drafts."""
 GUARD_SHARE = 0.98
 """Measured speed below this share of no speculation (lower bound) counts as slow."""
 GUARD_GAIN = 0.03

@@ -110,7 +110,7 @@ def learn(
 
 
 def has_gaps(window: PodWindow) -> bool:
-    """Whether too many requests have drafts from a drafter that was left out for a while: they end, and then drafts
+    """Whether too many requests have drafts from a speculator that was left out for a while: they end, and then drafts
     are what they were. Where K = 0 is in force and others are merely tried, worse drafts are the only ones that tell
     whether any would be accepted again."""
     drafts = (window.drafts or 0.0) >= MOSTLY * window.decode_request_steps

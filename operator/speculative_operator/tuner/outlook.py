@@ -194,7 +194,7 @@ class Outlook:
         return {}
 
     def _room(self, points: Array, weight: Array) -> float:
-        """Log tokens per second that the drafter's memory would bring where requests wait for memory.
+        """Log tokens per second that the speculator's memory would bring where requests wait for memory.
 
         With a pool larger by a factor r the batch grows by r; throughput b / T(b) grows with it.
         """
@@ -279,8 +279,8 @@ class Outlook:
     def _prompts(self, incumbent: NDArray[np.int64]) -> Array:
         """Log seconds by which prompts that come by the second stretch the steps of each K.
 
-        They leave each K the rest of the second: less where the drafter's pass over every prompt is to be paid too. No
-        comparison of blocks tells it, for these are made of steps without prompts.
+        They leave each K the rest of the second: less where the speculator's pass over every prompt is to be paid too.
+        No comparison of blocks tells it, for these are made of steps without prompts.
         """
         tokens = (self.points * self.lengths()[incumbent])[:, None] * self.traffic.prompt_ratio
         whole, local = self._with(tokens)

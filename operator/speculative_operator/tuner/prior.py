@@ -67,10 +67,10 @@ def acceptance_prior(facts: PairFacts, knobs: KnobSpace, workload: Workload) -> 
 
 
 def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
-    """A representative of the kind of drafter, told from its behaviour and shape."""
+    """A representative of the kind of speculator, told from its behaviour and shape."""
     if knobs.draft_free:
         return Method.NGRAM
-    if knobs.block_drafter:
+    if knobs.drafts_blocks:
         return Method.DFLASH
     if facts.speculator is not None and facts.speculator.layers > STANDALONE_LAYERS:
         return Method.DRAFT_MODEL

@@ -1,6 +1,6 @@
 """Whether pods should run without a speculator at all, and whether they should have it back (offPolicy Hard).
 
-Called by decide(). K = 0 still pays for the drafter's pass and its memory; only a rollout without it returns them. A
+Called by decide(). K = 0 still pays for the speculator's pass and its memory; only a rollout without it returns them. A
 rollout costs minutes of serving, so it is made when no table comes near pods without speculator over the loads of the
 last hour, when that has been so for ten minutes, and when it pays for itself within the hour.
 """

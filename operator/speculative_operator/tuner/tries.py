@@ -30,7 +30,7 @@ LEAST_SHARE = 0.004
 ASKING_SHARE = 0.03
 """Where nothing is drafted: so that it is seen when drafts would be accepted again."""
 RESTING_SHARE = 0.005
-"""The most where the drafter rests: it must catch up with all requests before each block, which no block counts."""
+"""The most where the speculator rests: it must catch up with all requests before each block, which no block counts."""
 SHARE_OF_WORTH = 20.0
 """Share of the blocks for one of expected improvement (log speed), between these limits."""
 MOST_COST = 0.003
@@ -68,7 +68,7 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
 
 
 def _rare(row: Try, policy: Policy, table: KTable) -> Try:
-    """`row`, tried more seldom where the drafter rests at its loads."""
+    """`row`, tried more seldom where the speculator rests at its loads."""
     rests = table.k_at(row.first) == 0 and policy.knobs.rests and policy.off_policy is OffPolicy.LIVE
     return replace(row, share=min(row.share, RESTING_SHARE)) if rests else row
 

@@ -67,7 +67,7 @@ CONFIG_KEYS = frozenset(_KEYS.split())
 """Keys of `config.json` that are kept, at any depth. What they mean is for `pairing` to know. By paragraph: what the
 model is; its shape; attention of limited reach; positions; experts; latent attention; state-space and linear attention;
 drafting layers inside a verifier; quantization; tokens; speculators as their trainers write them; as the library
-`speculators` writes them; other drafters."""
+`speculators` writes them; those of others."""
 
 _GROUPS = "config_groups"
 """Its keys are names that a quantizer chose: all are kept, their contents cut as elsewhere."""

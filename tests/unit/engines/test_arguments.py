@@ -219,7 +219,7 @@ def test_options_of_the_drafter(speculator: Speculator, expected: dict[str, Any]
 def test_parallel_drafting_keeps_one_k_on_the_runner_that_has_it() -> None:
     subject = replace(spec(), speculator=Speculator(Method.EAGLE3, SMALL_QWEN, parallel_drafting=True))
     knobs = engine_for(subject).knobs(subject)
-    assert (knobs.actuator, knobs.block_drafter) == ("Restart", True)
+    assert (knobs.actuator, knobs.drafts_blocks) == ("Restart", True)
     assert "num_speculative_tokens_per_batch_size" not in config(container(subject))
 
 

@@ -119,7 +119,7 @@ def test_zero_by_restart_is_a_pod_without_drafter_which_only_hard_allows() -> No
 def test_what_a_step_at_zero_still_costs(method: Method, zero: float, block: bool, free: bool) -> None:
     subject = spec(method)
     knobs = engine_for(subject).knobs(subject)
-    assert (knobs.passes_at_zero, knobs.block_drafter, knobs.draft_free) == (zero, block, free)
+    assert (knobs.passes_at_zero, knobs.drafts_blocks, knobs.draft_free) == (zero, block, free)
 
 
 def test_boot_schedule_by_value() -> None:

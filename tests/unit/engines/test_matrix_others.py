@@ -41,4 +41,4 @@ def test_adapter_obeys_the_row(cell: Cell) -> None:
         knobs = engine.knobs(subject)
         assert knobs.actuator is cell.actuator
         assert knobs.draft_passes_follow_k == cell.follows_k
-        assert knobs.block_drafter == cell.block_drafter
+        assert knobs.drafts_blocks == cell.drafts_blocks

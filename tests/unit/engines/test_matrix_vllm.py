@@ -87,7 +87,7 @@ def test_adapter_obeys_the_row(cell: Cell) -> None:
         knobs = engine.knobs(subject)
         assert knobs.actuator is cell.actuator
         assert knobs.draft_passes_follow_k == cell.follows_k
-        assert knobs.block_drafter == cell.block_drafter
+        assert knobs.drafts_blocks == cell.drafts_blocks
         if math.isfinite(cell.passes_at_zero):
             assert knobs.passes_at_zero == cell.passes_at_zero
         else:
@@ -115,7 +115,7 @@ def test_emulator_behaves_as_the_row_says(cell: Cell) -> None:
         assert behaves.reaction is (Reaction.FOLLOWS if cell.follows_k else Reaction.VERIFIES_LESS)
         k = max(engine_for(subject).knobs(subject).ks)
         assert behaves.passes_at_zero == min(cell.passes_at_zero, k)
-        assert behaves.block_drafter == cell.block_drafter
+        assert behaves.drafts_blocks == cell.drafts_blocks
     elif cell.data is not Extent.MANY:
         assert behaves.reaction is not Reaction.FOLLOWS, "a method that follows K could be turned in 0.32"
 

@@ -16,10 +16,10 @@ from speculative_operator.engines.pair_rules import rules_of
 from speculative_operator.pairing import report
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.compared import named
-from speculative_operator.pairing.drafter import block, nature
 from speculative_operator.pairing.findings import Finding, Kind, Level, Verdict
 from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.pairing.speculator_files import block, nature
 
 NAMING = "nm-testing/eagle3-llama3.1-8b-instruct-speculators"
 LLAMA, EAGLE3 = "meta-llama/Llama-3.1-8B-Instruct", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -252,7 +252,7 @@ def test_a_large_drafter_is_told() -> None:
 
     ours, theirs = "Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8"
     twin = judged(weighing(ours, 65_500_000_000), weighing(theirs, 34_000_000_000), Method.DRAFT_MODEL)
-    assert found(twin, Code.DRAFTER_LARGE).message.startswith("the speculator's weights are 52%")
+    assert found(twin, Code.SPECULATOR_LARGE).message.startswith("the speculator's weights are 52%")
     small = judged(weighing(ours, 65_500_000_000), weighing("Qwen/Qwen3-0.6B", 1_500_000_000), Method.DRAFT_MODEL)
     assert small.warnings == ()
 

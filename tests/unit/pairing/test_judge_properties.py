@@ -15,10 +15,10 @@ from speculative_operator.domain.spec import Method, ModelSource, Scheme, Specul
 from speculative_operator.engines.pair_rules import rules_of
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.drafter import nature
 from speculative_operator.pairing.findings import Kind, Level, Verdict
 from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.pairing.speculator_files import nature
 
 PAIRS = pairs()
 KEYS = sorted(reading.KEYS | {"rope_type", "factor", "original_max_position_embeddings", "quant_method", "verifier"})

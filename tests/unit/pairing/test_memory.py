@@ -311,7 +311,7 @@ def test_shapes_are_those_of_the_catalogue_where_both_know() -> None:
     mine, known = shape_of(VERIFIER, spec()), find_model("meta-llama/Llama-3.1-8B-Instruct")
     assert mine is not None
     assert mine == replace(known, name=mine.name) if known else False
-    drafter = shape_of(HEAD, spec(), drafter=True)
+    drafter = shape_of(HEAD, spec(), as_speculator=True)
     assert drafter is not None
     assert (drafter.layers, drafter.weight_bytes, drafter.kv_bytes_per_token) == (1, HEAD_BYTES, 4096)
 

@@ -131,7 +131,7 @@ def test_kv_capacity_of_a_log() -> None:
     assert room.cache_bytes / GIB == pytest.approx(3.81, rel=TOLERANCE)
     assert room.tokens(20_000) == pytest.approx(1952 * 16, rel=TOLERANCE)
     assert room.requests(20_000) == pytest.approx(1.56, rel=TOLERANCE)
-    assert replace(room, drafter=Holding(0.85e9)).requests(20_000) < room.requests(20_000)
+    assert replace(room, speculator=Holding(0.85e9)).requests(20_000) < room.requests(20_000)
 
 
 def test_bytes_of_the_files_stand_above_the_count() -> None:

@@ -10,7 +10,7 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import Accelerator, ModelShape, PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.physics.catalog import find_accelerator, find_model, rows
-from speculative_operator.physics.drafters import drafter_shape
+from speculative_operator.physics.draft_costs import speculator_shape
 from speculative_operator.physics.efficiency import FITTED
 from speculative_operator.physics.hardware import price_per_hour, rates
 from speculative_operator.physics.roofline import roofline
@@ -80,17 +80,22 @@ def test_prices_are_known_or_none() -> None:
 
 def test_drafters_differ_by_kind() -> None:
     verifier = shape("meta-llama/Llama-3.1-8B")
-    sizes = {method: drafter_shape(verifier, method, 3).parameters / 1e9 for method in Method if not method.draft_free}
+    sizes = {
+        method: speculator_shape(verifier, method, 3).parameters / 1e9 for method in Method if not method.draft_free
+    }
     assert sizes[Method.EAGLE3] == pytest.approx(0.35, abs=0.05)
     assert sizes[Method.EAGLE3] < sizes[Method.EAGLE] < sizes[Method.DFLASH]
     assert sizes[Method.DRAFT_MODEL] == pytest.approx(0.62, abs=0.02)
-    assert drafter_shape(verifier, Method.MEDUSA, 5).parameters > drafter_shape(verifier, Method.MEDUSA, 2).parameters
-    assert drafter_shape(verifier, Method.MLP_SPECULATOR, 5) == drafter_shape(verifier, Method.MLP_SPECULATOR, 2)
+    assert (
+        speculator_shape(verifier, Method.MEDUSA, 5).parameters
+        > speculator_shape(verifier, Method.MEDUSA, 2).parameters
+    )
+    assert speculator_shape(verifier, Method.MLP_SPECULATOR, 5) == speculator_shape(verifier, Method.MLP_SPECULATOR, 2)
 
 
 def test_one_mtp_layer_of_a_mixture_reads_a_few_experts() -> None:
     verifier = shape("zai-org/GLM-4.7")
-    drafter = drafter_shape(verifier, Method.MTP, 1)
+    drafter = speculator_shape(verifier, Method.MTP, 1)
     head = verifier.hidden_size * 128_000
     layer = verifier.parameters / verifier.layers
     assert 0.2 * layer < drafter.parameters - head < 0.5 * layer

@@ -9,7 +9,7 @@ import pytest
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.memory import drafter_of, kv_tokens
+from speculative_operator.physics.memory import kv_tokens, speculator_of
 
 QWEN = PairFacts(
     find_model("Qwen/Qwen3-8B"), find_model("Qwen/Qwen3-0.6B"), find_accelerator("H100-SXM"), method=Method.DRAFT_MODEL
@@ -58,7 +58,7 @@ def test_what_is_stated_comes_first_and_what_is_unknown_stays_unknown() -> None:
 
 @pytest.mark.parametrize("method", [method for method in Method if not method.draft_free])
 def test_drafters_of_unknown_shape_are_smaller_than_the_verifier(method: Method) -> None:
-    drafter = drafter_of(dataclasses.replace(QWEN, speculator=None, method=method))
+    drafter = speculator_of(dataclasses.replace(QWEN, speculator=None, method=method))
     assert drafter is not None
     assert QWEN.verifier is not None
     assert 0 < drafter.parameters < QWEN.verifier.parameters / 2
@@ -66,5 +66,5 @@ def test_drafters_of_unknown_shape_are_smaller_than_the_verifier(method: Method)
 
 
 def test_no_drafter_where_none_is_loaded() -> None:
-    assert drafter_of(dataclasses.replace(QWEN, speculator=None, method=Method.SUFFIX)) is None
-    assert drafter_of(dataclasses.replace(QWEN, speculator=None, method=None)) is None
+    assert speculator_of(dataclasses.replace(QWEN, speculator=None, method=Method.SUFFIX)) is None
+    assert speculator_of(dataclasses.replace(QWEN, speculator=None, method=None)) is None

@@ -52,7 +52,7 @@ def test_soft_off_still_pays_the_drafter_and_hard_off_does_not() -> None:
     ("change", "passes_at_3", "passes_at_0"),
     [
         ({"draft_passes_follow_k": False}, 5, 1),
-        ({"block_drafter": True}, 1, 1),
+        ({"drafts_blocks": True}, 1, 1),
         ({"draft_free": True, "passes_at_zero": 0.0}, 1, 0),
         ({"passes_at_zero": 0.0}, 3, 0),
     ],
@@ -203,7 +203,7 @@ def test_measured_cliff_of_a_mixture_of_experts() -> None:
     assert shape is not None
     eight_bit = dataclasses.replace(shape, bytes_per_parameter=0.56)
     flash = PairFacts(eight_bit, None, find_accelerator("B300"), 4, method=Method.DSPARK)
-    knobs = dataclasses.replace(FIXED, block_drafter=True, max_batch=16384, capture_ceiling_tokens=1025)
+    knobs = dataclasses.replace(FIXED, drafts_blocks=True, max_batch=16384, capture_ceiling_tokens=1025)
     costs = roofline(flash, knobs)
     assert costs is not None
     with (DATA / "cost_curves.csv").open(encoding="utf-8") as lines:

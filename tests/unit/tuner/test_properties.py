@@ -73,7 +73,7 @@ def knobs(draw: st.DrawFn) -> KnobSpace:
         capture_ceiling_tokens=draw(st.sampled_from([None, 1, 64, 512])),
         draft_passes_follow_k=draw(st.booleans()),
         passes_at_zero=draw(st.sampled_from([0.0, 1.0])),
-        block_drafter=draw(st.booleans()),
+        drafts_blocks=draw(st.booleans()),
         draft_free=draw(st.booleans()),
     )
 

@@ -208,7 +208,7 @@ def _drafting(speculative: Speculative) -> Drafting:
     return Drafting(
         runner=None,
         draft_free=draft_free,
-        block_drafter=speculative.parallel_drafting,
+        drafts_blocks=speculative.parallel_drafting,
         passes_at_zero=0.0 if draft_free else 1.0,
     )
 

@@ -204,7 +204,7 @@ def _drafting(drafts: _Drafts) -> Drafting:
     return Drafting(
         runner=None,
         draft_free=drafts.kind in DRAFT_FREE,
-        block_drafter=drafts.kind in WHOLE_BLOCK,
+        drafts_blocks=drafts.kind in WHOLE_BLOCK,
         passes_at_zero=0.0,
     )
 

@@ -92,7 +92,7 @@ def _engine(given: argparse.Namespace, speculative: Speculative | None, found: S
 def _drafting(speculative: Speculative) -> Drafting:
     """Look-ups that find nothing draft whatever comes: K tokens are verified in every step."""
     draft_free = speculative.method == "ngram"
-    return Drafting(runner=None, draft_free=draft_free, block_drafter=not draft_free, passes_at_zero=0.0)
+    return Drafting(runner=None, draft_free=draft_free, drafts_blocks=not draft_free, passes_at_zero=0.0)
 
 
 def _graphs(text: str | None) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ class Answer:
 
     @property
     def passes_at_zero(self) -> float:
-        """Draft passes at K = 0; none where K = 0 is a pod without drafter."""
+        """Draft passes at K = 0; none where K = 0 is a pod without speculator."""
         return 0.0 if self.cell is None or self.actuator is Actuator.RESTART else self.cell.passes_at_zero
 
     @property
@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def off(self) -> Proven | None:
-        """How it was shown that the drafter is left out live; None where it is not."""
+        """How it was shown that the speculator is left out live; None where it is not."""
         return self.cell.off if self.cell is not None and self.actuator is Actuator.LIVE else None
 
     @property

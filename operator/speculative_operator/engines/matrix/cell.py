@@ -111,8 +111,8 @@ class Cell:
     passes_at_zero: float = 1.0
     """Draft passes that a step still runs at K = 0; infinity: as many as at the largest K."""
     follows_k: bool = True
-    """False when a smaller K saves verification only: the drafter drafts as ever."""
-    block_drafter: bool = False
+    """False when a smaller K saves verification only: the speculator drafts as ever."""
+    drafts_blocks: bool = False
     """True when one draft pass yields all K tokens."""
     metrics: frozenset[Figure] = frozenset()
     """Figures that are right. What is not named is absent, diluted or counted otherwise."""
@@ -122,7 +122,7 @@ class Cell:
     live: Proven | None = None
     """How it was shown that K changes while the engine runs, on whatever accelerator; None: it does not."""
     off: Proven | None = None
-    """How it was shown that nothing of the drafter runs while K = 0 lasts; None: something does, or it is a rollout."""
+    """How it was shown that no part of the speculator runs at K = 0; None: a part does, or K = 0 is a rollout."""
     note: str = ""
     """What else a user should know, one sentence: it becomes a footnote."""
 

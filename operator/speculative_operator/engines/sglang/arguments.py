@@ -21,7 +21,7 @@ from speculative_operator.engines.shared.sources import locate
 
 FILE = "adaptive.json"
 UNREACHED = 1_000_000
-"""Slot that no batch gets to: a table of zeros alone needs one with a K, for the engine to build its drafter."""
+"""Slot that no batch gets to: a table of zeros alone needs one with a K, for the engine to build its speculator."""
 _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 _CHAINS = (Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL)
 

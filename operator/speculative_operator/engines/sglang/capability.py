@@ -68,12 +68,12 @@ def _adaptive(method: Method) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _fixed_rows(method: Method, block_drafter: bool = False) -> tuple[Cell, ...]:
+def _fixed_rows(method: Method, drafts_blocks: bool = False) -> tuple[Cell, ...]:
     """Methods whose K is fixed at start."""
     return (
         Cell(
             EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE,
-            passes_at_zero=0.0, block_drafter=block_drafter, metrics=_SEEN, note=_STATIC,
+            passes_at_zero=0.0, drafts_blocks=drafts_blocks, metrics=_SEEN, note=_STATIC,
         ),
         _no_pipeline(method),
     )  # fmt: skip
@@ -99,8 +99,8 @@ CELLS: tuple[Cell, ...] = (
     *_adaptive(Method.MTP),
     *_fixed_rows(Method.DRAFT_MODEL),
     *_fixed_rows(Method.NGRAM),
-    *_fixed_rows(Method.DFLASH, block_drafter=True),
-    *_fixed_rows(Method.DSPARK, block_drafter=True),
+    *_fixed_rows(Method.DFLASH, drafts_blocks=True),
+    *_fixed_rows(Method.DSPARK, drafts_blocks=True),
     _refusal_row(Method.NGRAM_GPU, _LOOKUP),
     _refusal_row(Method.SUFFIX, _LOOKUP),
     _refusal_row(Method.MEDUSA, _MEDUSA),

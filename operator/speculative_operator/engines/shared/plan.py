@@ -57,7 +57,7 @@ class Plan:
         return self.actuator is not Actuator.NONE
 
     def drafts(self, table: KTable) -> bool:
-        """False when the pod is to run without a drafter: no speculator, or K = 0 where K is fixed at start."""
+        """False when the pod is to run without a speculator: the spec has none, or K = 0 where K is fixed at start."""
         return self.speculates and not (self.actuator is Actuator.RESTART and table.max_k == 0)
 
 
@@ -87,7 +87,7 @@ def knobs(spec: DeploymentSpec, offer: Offer) -> KnobSpace:
         ks=planned.ks,
         max_batch=planned.max_batch,
         passes_at_zero=planned.cell.passes_at_zero if table else 0.0,
-        block_drafter=planned.cell.block_drafter,
+        drafts_blocks=planned.cell.drafts_blocks,
         draft_free=spec.speculator.method.draft_free,
         falling=offer.falling and table,
     )

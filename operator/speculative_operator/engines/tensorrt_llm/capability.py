@@ -51,12 +51,12 @@ def _row(
     since: Version,
     before: Version | None = None,
     variant: Variant = Variant.PLAIN,
-    block_drafter: bool = False,
+    drafts_blocks: bool = False,
 ) -> Cell:
     table = actuator is Actuator.TABLE
     return Cell(
         EngineType.TENSORRT_LLM, method, since, actuator, _SCHEDULE if table else _ARGS, before=before, variant=variant,
-        passes_at_zero=0.0, block_drafter=block_drafter,
+        passes_at_zero=0.0, drafts_blocks=drafts_blocks,
         metrics=_SEEN if table else frozenset(), note=_FLOOR if table else "",
     )  # fmt: skip
 
@@ -70,8 +70,8 @@ def _both(method: Method) -> tuple[Cell, ...]:
 
 
 def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> tuple[Cell, ...]:
-    """A drafter that makes all K tokens in one pass, known since `since`."""
-    return (_row(method, Actuator.TABLE, since, variant=variant, block_drafter=not method.draft_free),)
+    """A speculator that makes all K tokens in one pass, known since `since`."""
+    return (_row(method, Actuator.TABLE, since, variant=variant, drafts_blocks=not method.draft_free),)
 
 
 def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
@@ -86,7 +86,7 @@ CELLS: tuple[Cell, ...] = (
     *_both(Method.EAGLE3),
     *_both(Method.MTP),
     *_both(Method.DRAFT_MODEL),
-    # The drafter of NGram runs beside the engine and its verification is padded to the longest draft.
+    # The speculator of NGram runs beside the engine and its verification is padded to the longest draft.
     _row(Method.NGRAM, Actuator.RESTART, OLDEST),
     *_newer(Method.SUFFIX, SCHEDULE_SINCE),
     *_newer(Method.DFLASH, SCHEDULE_SINCE),

@@ -26,7 +26,7 @@ _REMEDY = "TGI has ngram and medusa only; use one of them or engine.type: vLLM"
 def _row(method: Method) -> Cell:
     return Cell(
         EngineType.TGI, method, OLDEST, Actuator.RESTART, _SOURCE, passes_at_zero=0.0,
-        block_drafter=method is Method.MEDUSA,
+        drafts_blocks=method is Method.MEDUSA,
         note=f"{NOTHING_TUNED}. TGI is in maintenance mode.",
     )  # fmt: skip
 

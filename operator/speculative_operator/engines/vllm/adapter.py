@@ -14,7 +14,7 @@ from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.shared.container import serving_container, startup_seconds
 from speculative_operator.engines.vllm import checks, reading
 from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments
-from speculative_operator.engines.vllm.capability import BLOCK_DRAFTERS
+from speculative_operator.engines.vllm.capability import BLOCK_METHODS
 from speculative_operator.engines.vllm.environment import COMPILED, environment
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
@@ -42,7 +42,7 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
         passes_at_zero=0.0
         if cell is None or leaves_out(spec, planned)
         else min(cell.passes_at_zero, float(planned.max_k)),
-        block_drafter=speculator.method in BLOCK_DRAFTERS or planned.variant is Variant.PARALLEL,
+        drafts_blocks=speculator.method in BLOCK_METHODS or planned.variant is Variant.PARALLEL,
         draft_free=speculator.method.draft_free,
         rests=rests(spec, planned),
         per_request=planned.actuator is Actuator.LIVE and holds_drafts(spec, planned),

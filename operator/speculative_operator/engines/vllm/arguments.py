@@ -130,7 +130,7 @@ def _weights(spec: DeploymentSpec, speculator: Speculator) -> dict[str, Any]:
 
 
 def _options(speculator: Speculator) -> dict[str, Any]:
-    """What the spec says of the drafter beside where it is; nothing that is left at the engine's default."""
+    """What the spec says of the speculator beside where it is; nothing that is left at the engine's default."""
     said = {
         "quantization": speculator.quantization or None,
         "draft_tensor_parallel_size": speculator.tensor_parallel_size,

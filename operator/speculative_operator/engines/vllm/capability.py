@@ -48,9 +48,9 @@ def _lines(*proofs: Proven) -> tuple[tuple[int, int], ...]:
 LIVE_PROVEN = _lines(*Proven)
 """Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere."""
 OFF_PROVEN = _lines(Proven.REAL_ENGINE)
-"""Release lines on which workers left the drafter out. The payload's worker holds the same list."""
+"""Release lines on which workers left the speculator out. The payload's worker holds the same list."""
 RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
-"""Methods whose drafter a worker of the V1 runner leaves out; the payload holds the same list."""
+"""Methods whose speculator a worker of the V1 runner leaves out; the payload holds the same list."""
 EMULATED: Version = (0, 32, 0)
 """The release that the emulator imitates; a test holds the rows of this release to it."""
 
@@ -58,7 +58,7 @@ _TRUSTED = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figu
 _REAL = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
 """Methods whose live changes of K the end-to-end run on the real engine asserts: CPU, V1 runner, one process."""
 _MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
-"""Methods whose K was changed, and whose drafter was left out, in the real engine of every release that has a build."""
+"""Methods whose K changed and whose speculator was left out in the real engine of every release that has a build."""
 _IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
@@ -80,7 +80,7 @@ def _of_form(form: Form) -> Iterator[Cell]:
         runner=form.runner,
         variant=form.variant,
         passes_at_zero=0.0,
-        block_drafter=form.block,
+        drafts_blocks=form.block,
         pipelined_since=PIPELINE_SINCE,
         metrics=frozenset() if form.refused else _TRUSTED - ({Figure.DRAFTED} if form.diluted else set()),
         refused=form.refused,
@@ -120,7 +120,7 @@ def _live(cell: Cell, release: Release) -> Proven:
 
 
 def _off(cell: Cell, release: Release) -> Proven | None:
-    """How it was shown that workers leave the drafter out; None where they do not."""
+    """How it was shown that workers leave the speculator out; None where they do not."""
     if cell.method not in RESTS or release.proven is not Proven.REAL_ENGINE:
         return None
     return Proven.REAL_ENGINE if cell.method in _MATRIX and cell.variant is Variant.PLAIN else Proven.SOURCE
@@ -149,7 +149,7 @@ CELLS: tuple[Cell, ...] = tuple(_cells())
 
 SERVED = frozenset(form.method for form in FORMS if not form.refused)
 """Methods that some model runner has."""
-BLOCK_DRAFTERS = frozenset(form.method for form in FORMS if form.block and form.variant is Variant.PLAIN)
+BLOCK_METHODS = frozenset(form.method for form in FORMS if form.block and form.variant is Variant.PLAIN)
 """Methods whose plain form drafts all K tokens in one pass."""
 
 
@@ -165,5 +165,5 @@ def runner_under_schedule(asked: Question) -> Runner:
     for runner in order:
         cell = find(CELLS, replace(asked, runner=runner, data_parallel_size=1))
         if cell is not None and not cell.refused and (platform is None or platform.runner in ("", runner)):
-            served.append((GENTLEST.index(cell.actuator), not (cell.follows_k or cell.block_drafter), runner))
+            served.append((GENTLEST.index(cell.actuator), not (cell.follows_k or cell.drafts_blocks), runner))
     return min(served, key=lambda one: one[:2])[2] if served else Runner.V1

@@ -19,7 +19,7 @@ from speculative_operator.engines.vllm.weights import serves_itself
 
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 OFF_VARIABLE, OFF_STEPS = "SPECULATIVE_OFF_STEPS", 64
-"""Steps at K = 0 after which pods leave the drafter out: some seconds, so that what flaps at a threshold does not."""
+"""Steps at K = 0 after which pods leave the speculator out: some seconds, so that loads at a threshold do not flap."""
 _PATH = "PYTHONPATH"
 _CACHE = names.CACHE_MOUNT
 

@@ -15,7 +15,7 @@ from speculative_operator.engines.vllm.plan import plan
 from speculative_operator.engines.vllm.weights import IN_VERIFIER, OWN_NAME
 
 PARALLEL = (Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL)
-"""Methods with drafters that were trained to draft in one pass (P-EAGLE, PARD)."""
+"""Methods with speculators that were trained to draft in one pass (P-EAGLE, PARD)."""
 MODULES = {"stepfun-ai/step-3.5-flash": 3}
 """Checkpoints whose number of mtp modules is above 1 (`num_nextn_predict_layers` of their config.json)."""
 _INVALID = Reason.SPEC_INVALID

@@ -69,7 +69,7 @@ def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
 
 
 def rests(spec: DeploymentSpec, planned: Plan) -> bool:
-    """True when pods can leave the drafter out while K = 0 lasts: where workers are changed live and K = 0 is a row."""
+    """True when pods can leave the speculator out at K = 0: where workers are changed live and K = 0 is a row."""
     verifier, speculator = spec.verifier, spec.speculator
     ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     if speculator is None or ranks > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:

@@ -1,4 +1,4 @@
-"""Where vLLM finds the drafter's weights: in a checkpoint of their own, in the verifier's, or by the speculator's name.
+"""Where vLLM finds the speculator's weights: in their own checkpoint, in the verifier's, or by the speculator's name.
 
 By its own name a speculators-format checkpoint is served like a model: it names its verifier, and the engine loads both
 (vLLM 0.32 transformers_utils/config.py, `maybe_override_with_speculators`). Used by `arguments`, `environment`,
@@ -36,7 +36,7 @@ def in_verifier(spec: DeploymentSpec) -> bool:
 
 
 def apart(spec: DeploymentSpec) -> bool:
-    """True when the drafter's weights are a second source, with a place of its own."""
+    """True when the speculator's weights are a second source, with a place of its own."""
     return not serves_itself(spec) and not in_verifier(spec)
 
 

@@ -1,11 +1,11 @@
-"""Does K go with what the drafter was trained to draft: blocks of DFlash and DSpark, heads of Medusa and MLP?"""
+"""Does K go with what the speculator was trained to draft: blocks of DFlash and DSpark, heads of Medusa and MLP?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing import drafter, reading
+from speculative_operator.pairing import reading, speculator_files
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Finding
 from speculative_operator.pairing.pair import BLOCKS, Pair, error, warning
@@ -22,7 +22,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 
 def _block(pair: Pair) -> Iterator[Finding]:
-    trained = drafter.block(pair.drafter)
+    trained = speculator_files.block(pair.speculator)
     if trained is None or trained < 1:
         return
     omni = reading.text(pair.verifier.config, "model_type") == _OMNI and pair.method is Method.DSPARK
@@ -41,7 +41,7 @@ def _block(pair: Pair) -> Iterator[Finding]:
 
 
 def _heads(pair: Pair) -> Iterator[Finding]:
-    count = reading.first_whole(pair.drafter.config, ("medusa_num_heads", "num_heads", "n_predict"))
+    count = reading.first_whole(pair.speculator.config, ("medusa_num_heads", "num_heads", "n_predict"))
     if count is not None and pair.k > count:
         message = f"K reaches {pair.k}, but config.json has {count} heads, each of which drafts one token"
         yield warning(Code.HEADS_EXCEEDED, _FIELD, (pair.k, count), message, f"set it to {count} or less")

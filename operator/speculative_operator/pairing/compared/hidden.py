@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing import drafter, reading
+from speculative_operator.pairing import reading, speculator_files
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Finding
 from speculative_operator.pairing.pair import BLOCKS, INNER, Pair, error, warning
@@ -28,13 +28,13 @@ def findings(pair: Pair) -> Iterator[Finding]:
     yield from wrong_width
     if not wrong_width:
         yield from _projection(pair)
-    if pair.method in INNER and drafter.uses_auxiliary(pair.drafter):
+    if pair.method in INNER and speculator_files.uses_auxiliary(pair.speculator):
         yield from _layers(pair)
 
 
 def _width(pair: Pair) -> Iterator[Finding]:
     ours = _plain_width(pair)
-    told = _by_tensor(pair) or drafter.target_hidden_size(pair.drafter)
+    told = _by_tensor(pair) or speculator_files.target_hidden_size(pair.speculator)
     if ours is None or told is None or told[1] == ours:
         return
     field = told[0] if told[0].startswith("tensor") else f"config.json {told[0]}"
@@ -48,15 +48,15 @@ def _by_tensor(pair: Pair) -> tuple[str, int] | None:
     """Width by a Medusa head's first matrix: old checkpoints have no `hidden_size`."""
     if pair.method is not Method.MEDUSA:
         return None
-    for name, shape in sorted(pair.drafter.weights.shapes.items()):
+    for name, shape in sorted(pair.speculator.weights.shapes.items()):
         if "medusa_head" in name and len(shape) == 2 and shape[0] == shape[1]:
             return f"tensor {name}", shape[0]
     return None
 
 
 def _projection(pair: Pair) -> Iterator[Finding]:
-    ours, found = _plain_width(pair), reading.shape(pair.drafter, "fc.weight")
-    if ours is None or found is None or len(found[1]) != 2 or reading.quantization(pair.drafter):
+    ours, found = _plain_width(pair), reading.shape(pair.speculator, "fc.weight")
+    if ours is None or found is None or len(found[1]) != 2 or reading.quantization(pair.speculator):
         return
     inputs = _inputs(pair)
     if inputs is None or found[1][1] == inputs * ours:
@@ -72,12 +72,12 @@ def _inputs(pair: Pair) -> int | None:
     """Hidden states that the first projection takes at once; None where that is unknown."""
     if pair.method is Method.EAGLE:
         return 2
-    if pair.method not in INNER or not drafter.uses_auxiliary(pair.drafter):
+    if pair.method not in INNER or not speculator_files.uses_auxiliary(pair.speculator):
         return None
-    layers = drafter.auxiliary_layers(pair.drafter)[1]
+    layers = speculator_files.auxiliary_layers(pair.speculator)[1]
     if layers:
         return len(layers)
-    told = reading.whole(pair.drafter.config, "num_aux_hidden_states")
+    told = reading.whole(pair.speculator.config, "num_aux_hidden_states")
     return told or (_EAGLE3_LAYERS if pair.method is Method.EAGLE3 else None)
 
 
@@ -85,7 +85,7 @@ def _layers(pair: Pair) -> Iterator[Finding]:
     count = reading.layers(pair.verifier)
     if count is None:
         return
-    key, wanted = drafter.auxiliary_layers(pair.drafter)
+    key, wanted = speculator_files.auxiliary_layers(pair.speculator)
     beyond = [one for one in wanted if one > count]
     if beyond:
         shift = 1 if key.endswith("target_layer_ids") else 0
@@ -93,7 +93,7 @@ def _layers(pair: Pair) -> Iterator[Finding]:
         message = f"the verifier has {count} layers: it has no layer {named}, which the head reads"
         field = f"speculator config.json {key}"
         yield error(Code.AUXILIARY_LAYERS_BEYOND, field, (f"{count} layers", named), message, _REMEDY)
-    made_for = reading.whole(pair.drafter.config, "num_target_layers")
+    made_for = reading.whole(pair.speculator.config, "num_target_layers")
     if pair.method in BLOCKS and made_for is not None and made_for != count and not beyond:
         message = f"the speculator was made for a verifier of {made_for} layers, but this one has {count}"
         yield warning(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing import drafter, reading
+from speculative_operator.pairing import reading, speculator_files
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.compared import modules
 from speculative_operator.pairing.findings import Finding
@@ -39,24 +39,24 @@ def _method(pair: Pair) -> Iterator[Finding]:
 
 
 def _either_block(pair: Pair, found: Method) -> bool:
-    """True for block drafters told by a key that both kinds have."""
+    """True for block speculators told by a key that both kinds have."""
     return {found, pair.method} <= BLOCKS and pair.nature.told_by == "dflash_config"
 
 
 def _holds_modules(pair: Pair) -> bool:
     """True for a whole model that is named for the modules in it."""
-    return pair.method is Method.MTP and modules.modules(pair.drafter) is not None
+    return pair.method is Method.MTP and modules.modules(pair.speculator) is not None
 
 
 def _method_by_name(pair: Pair) -> Method | None:
-    name = pair.drafter.pin.location.lower()
+    name = pair.speculator.pin.location.lower()
     if pair.method is not Method.DRAFT_MODEL:
         return None
     return next((method for part, method in pair.rules.renames if part in name), None)
 
 
 def _format(pair: Pair) -> Iterator[Finding]:
-    named, known = reading.text(pair.drafter.config, "speculators_model_type"), pair.rules.speculators_types
+    named, known = reading.text(pair.speculator.config, "speculators_model_type"), pair.rules.speculators_types
     if not named or known is None or named in known:
         return
     message = (
@@ -70,15 +70,15 @@ def _format(pair: Pair) -> Iterator[Finding]:
 
 
 def _one_pass(pair: Pair) -> Iterator[Finding]:
-    asked = pair.speculator.parallel_drafting
+    asked = pair.requested.parallel_drafting
     if pair.method in BLOCKS:
         return
     if pair.nature.parallel and not asked and pair.nature.method is pair.method:
         message = "the speculator was trained to draft all tokens in one pass and drafts worse one by one"
         values = ("false", pair.nature.told_by)
         yield warning(Code.PARALLEL_UNSET, _PARALLEL, values, message, "set it to true")
-    told = drafter.filler(pair.drafter)
-    if asked and not told and pair.rules.parallel_token and pair.drafter.config:
+    told = speculator_files.filler(pair.speculator)
+    if asked and not told and pair.rules.parallel_token and pair.speculator.config:
         message = "drafting in one pass needs a mask token, which config.json does not name"
         remedy = "set it to false, or use a speculator that was trained for it"
         yield error(Code.PARALLEL_UNTRAINED, _PARALLEL, ("true", "no pard_token or ptd_token_id"), message, remedy)

@@ -30,7 +30,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
         yield from absent
         if absent:
             return
-    found = modules(pair.drafter)
+    found = modules(pair.speculator)
     if found is None or pair.k <= found[1]:
         return
     side = "verifier" if pair.inside else "speculator"

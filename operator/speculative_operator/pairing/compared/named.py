@@ -28,7 +28,7 @@ _REMEDY = "use a speculator that was trained for this verifier, or measure accep
 def findings(pair: Pair) -> Iterator[Finding]:
     if pair.inside or pair.method not in HEADS:
         return
-    field, named = verifier_names(pair.drafter)
+    field, named = verifier_names(pair.speculator)
     if not named:
         return
     ours = pair.verifier.pin.location

@@ -1,4 +1,4 @@
-"""Number formats, quantization, and whether the drafter is small enough to be one."""
+"""Number formats, quantization, and whether the speculator is small enough to be one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speculative_operator.pairing.findings import Finding
 from speculative_operator.pairing.pair import Pair, error, info, warning
 
 LARGE = 0.5
-"""Share of the verifier's bytes from which a draft model is called large. Drafting K tokens reads the drafter K times:
+"""Share of the verifier's bytes from which a draft model is called large. Drafting K tokens reads it K times:
 from one half on, two drafts cost as much as the verification that they may save."""
 _FAMILIES = (
     ("gptq", "auto_gptq"),
@@ -30,14 +30,14 @@ _CONVERTING = ("humming", "inc", "moe_wna16", "auto-round", "torchao")
 
 def findings(pair: Pair) -> Iterator[Finding]:
     ours = pair.spec.verifier.dtype or reading.dtype(pair.verifier)
-    theirs = reading.dtype(pair.drafter)
+    theirs = reading.dtype(pair.speculator)
     if not pair.inside and ours and theirs and ours not in (theirs, "auto"):
         message = f"its weights are {theirs}, which the engine converts to {ours}, the verifier's format"
         yield info(Code.DTYPE_DIFFERS, "speculator config.json dtype", (ours, theirs), message)
     if pair.rules.checks_quantization:
         yield from _quantization_findings("verifier", pair.spec.verifier.quantization, pair.verifier)
         if not pair.inside:
-            yield from _quantization_findings("speculator", pair.speculator.quantization, pair.drafter)
+            yield from _quantization_findings("speculator", pair.requested.quantization, pair.speculator)
     yield from _large(pair)
 
 
@@ -61,7 +61,7 @@ def _family(name: str) -> str:
 
 
 def _large(pair: Pair) -> Iterator[Finding]:
-    ours, theirs = pair.verifier.weights.bytes, pair.drafter.weights.bytes
+    ours, theirs = pair.verifier.weights.bytes, pair.speculator.weights.bytes
     if pair.inside or pair.method is not Method.DRAFT_MODEL or not _above_zero(ours) or not _above_zero(theirs):
         return
     if theirs >= LARGE * ours:
@@ -69,7 +69,7 @@ def _large(pair: Pair) -> Iterator[Finding]:
             f"the speculator's weights are {theirs / ours:.0%} of the verifier's: drafting costs about what it saves"
         )
         values = (f"{ours} bytes", f"{theirs} bytes")
-        yield warning(Code.DRAFTER_LARGE, "speculator weights", values, message, "use a smaller model of the family")
+        yield warning(Code.SPECULATOR_LARGE, "speculator weights", values, message, "use a smaller model of the family")
 
 
 def _above_zero(value: object) -> bool:

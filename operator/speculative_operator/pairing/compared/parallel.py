@@ -1,7 +1,7 @@
 """Do the attention heads of both divide by their tensor parallel sizes?
 
-vLLM 0.32.0 config/model.py, verify_with_parallel_config, for verifier and drafter each. Small models have odd numbers
-of heads: Qwen2.5-0.5B has 14.
+vLLM 0.32.0 config/model.py, verify_with_parallel_config, for verifier and speculator each. Small models have odd
+numbers of heads: Qwen2.5-0.5B has 14.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from speculative_operator.pairing.rules import EngineRules
 def findings(pair: Pair) -> Iterator[Finding]:
     if pair.inside or not pair.rules.divisible_heads:
         return
-    asked = pair.speculator.tensor_parallel_size
+    asked = pair.requested.tensor_parallel_size
     size = asked or pair.spec.verifier.tensor_parallel_size
-    count = _heads(pair.drafter)
+    count = _heads(pair.speculator)
     if count is None or count % size == 0:
         return
     field = "speculator config.json num_attention_heads"
@@ -32,7 +32,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 
 def of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
-    """The verifier's own heads; it needs no drafter."""
+    """The verifier's own heads; it needs no speculator."""
     size, count = spec.verifier.tensor_parallel_size, _heads(verifier)
     if not rules.divisible_heads or count is None or count % size == 0:
         return

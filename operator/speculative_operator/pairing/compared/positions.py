@@ -1,4 +1,4 @@
-"""How long may requests be? What the verifier's configuration allows, and what the drafter knows."""
+"""How long may requests be? What the verifier's configuration allows, and what the speculator knows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speculative_operator.pairing.rules import EngineRules
 _STRETCHED = (Method.EAGLE, Method.EAGLE3)
 """Heads that draft by the verifier's positions."""
 _OWN = (Method.DRAFT_MODEL, *BLOCKS)
-"""Drafters with a position limit of their own."""
+"""Speculators with a position limit of their own."""
 _UNSCALED = ("", "default", "mrope", "llama3", "longrope", "su")
 """Kinds of rotary scaling by which vLLM 0.32.0 (config/model.py, _get_and_verify_max_len) multiplies nothing."""
 _OVERRIDES = ("hf-overrides", "hf_overrides", "rope-", "rope_", "config-format", "tokenizer-mode")
@@ -24,7 +24,7 @@ _ALLOWING = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 def findings(pair: Pair) -> Iterator[Finding]:
     longest = pair.spec.verifier.max_model_len or positions_of(pair.verifier)
-    known = positions_of(pair.drafter)
+    known = positions_of(pair.speculator)
     if pair.inside or longest is None or known is None or known >= longest:
         return
     field, values = "speculator config.json max_position_embeddings", (longest, known)
@@ -42,7 +42,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 
 def beyond(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
-    """A `maxModelLen` that the verifier's configuration does not allow; it needs no drafter."""
+    """A `maxModelLen` that the verifier's configuration does not allow; it needs no speculator."""
     asked, allowed = spec.verifier.max_model_len, positions_of(verifier)
     if asked is None or allowed is None or asked <= allowed or not rules.checks_lengths or _overridden(spec):
         return

@@ -1,7 +1,7 @@
 """Do both know the same turns of a conversation? Added tokens, ends of texts, chat template.
 
 None of it keeps an engine from starting: the verifier's tokenizer and template are applied, and what it decides counts.
-A drafter that was used to others drafts worse around them.
+A speculator that was used to others drafts worse around them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENDS = ("bos_token", "eos_token")
 
 
 def findings(pair: Pair) -> Iterator[Finding]:
-    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    ours, theirs = pair.verifier.tokenizer, pair.speculator.tokenizer
     if pair.inside or vocabulary.differ(pair):
         return
     if ours.added_hash and theirs.added_hash and ours.added_hash != theirs.added_hash:

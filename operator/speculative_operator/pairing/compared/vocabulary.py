@@ -1,6 +1,6 @@
 """Do token ids mean the same to both? Tokenizer, size of the vocabulary, and the maps of heads that draft from a part.
 
-A drafter hands token ids to the verifier. Where they stand for other text, nothing is accepted but by chance; where
+A speculator hands token ids to the verifier. Where they stand for other text, nothing is accepted but by chance; where
 they are beyond the verifier's embedding, the engine fails.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing import drafter, reading
+from speculative_operator.pairing import reading, speculator_files
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Finding
 from speculative_operator.pairing.pair import INNER, Pair, error, info, warning
@@ -34,7 +34,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 def differ(pair: Pair) -> bool | None:
     """True when the vocabularies are known to differ, False when known to be one; None when unknown."""
-    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    ours, theirs = pair.verifier.tokenizer, pair.speculator.tokenizer
     if not ours.vocabulary_hash or not theirs.vocabulary_hash:
         return None
     return ours.vocabulary_hash != theirs.vocabulary_hash
@@ -46,13 +46,13 @@ def differ_by_padding(one: int, other: int) -> bool:
 
 
 def _tokenizers(pair: Pair) -> Iterator[Finding]:
-    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    ours, theirs = pair.verifier.tokenizer, pair.speculator.tokenizer
     field, values = (
         "speculator tokenizer.json",
         (_token_list(ours.kind, ours.tokens), _token_list(theirs.kind, theirs.tokens)),
     )
     different = differ(pair)
-    if pair.speculator.heterogeneous_vocabulary:
+    if pair.requested.heterogeneous_vocabulary:
         yield from _mapping_findings(pair, different, values)
         return
     if not different:
@@ -73,7 +73,7 @@ def _tokenizers(pair: Pair) -> Iterator[Finding]:
 
 def _mapping_findings(pair: Pair, different: bool | None, values: tuple[object, object]) -> Iterator[Finding]:
     field = "spec.speculator.heterogeneousVocabulary"
-    if different is False and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.drafter):
+    if different is False and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.speculator):
         message = (
             "both models have the same vocabulary; mapping it costs time in every step and excludes faster runners"
         )
@@ -87,8 +87,8 @@ def _mapping_findings(pair: Pair, different: bool | None, values: tuple[object, 
 
 
 def _sizes_of_models(pair: Pair) -> Iterator[Finding]:
-    ours, theirs = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.drafter)
-    if ours is None or theirs is None or ours == theirs or pair.speculator.heterogeneous_vocabulary:
+    ours, theirs = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.speculator)
+    if ours is None or theirs is None or ours == theirs or pair.requested.heterogeneous_vocabulary:
         return
     field, values = "speculator config.json vocab_size", (ours, theirs)
     if pair.rules.same_vocabulary_size:
@@ -130,24 +130,24 @@ def _size_of_head(pair: Pair) -> Iterator[Finding]:
 
 def _size_without_map(pair: Pair) -> int | None:
     """The head's `vocab_size` where it is another than its `draft_vocab_size`, and that is the verifier's."""
-    ours, own = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.drafter)
-    drafts = drafter.draft_vocabulary_size(pair.drafter)
+    ours, own = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.speculator)
+    drafts = speculator_files.draft_vocabulary_size(pair.speculator)
     whole = pair.method is Method.EAGLE3 and pair.rules.whole_heads and drafts is not None and drafts == ours
     return own if whole and own != drafts else None
 
 
 def _sizes_of_head(pair: Pair) -> Iterator[tuple[str, int]]:
     """(field, tokens) of what tells the size of the vocabulary that the head was trained for."""
-    if size := reading.vocabulary_size(pair.drafter):
+    if size := reading.vocabulary_size(pair.speculator):
         yield "speculator config.json vocab_size", size
-    mask = reading.shape(pair.drafter, "t2d")
+    mask = reading.shape(pair.speculator, "t2d")
     if mask is not None and len(mask[1]) == 1 and mask[1][0] > 0:
         yield f"speculator tensor {mask[0]}", mask[1][0]
 
 
 def _draft_vocabulary(pair: Pair) -> Iterator[Finding]:
     ours = reading.vocabulary_size(pair.verifier)
-    drafts = drafter.draft_vocabulary_size(pair.drafter)
+    drafts = speculator_files.draft_vocabulary_size(pair.speculator)
     if drafts is None:
         return
     field = "speculator config.json draft_vocab_size"
@@ -156,16 +156,16 @@ def _draft_vocabulary(pair: Pair) -> Iterator[Finding]:
         remedy = "use a speculator that was trained for this verifier"
         yield error(Code.DRAFT_VOCABULARY_TOO_LARGE, field, (ours, drafts), message, remedy)
         return
-    found = reading.shape(pair.drafter, *_MAP)
+    found = reading.shape(pair.speculator, *_MAP)
     if found is not None and found[1] != (drafts,):
         yield _shape_finding(f"speculator tensor {found[0]}", (drafts,), found[1])
     partial = ours is not None and drafts < ours and not differ_by_padding(drafts, ours)
-    if found is None and partial and reading.headers_read(pair.drafter):
+    if found is None and partial and reading.headers_read(pair.speculator):
         message = f"the head drafts {drafts} of {ours} tokens, without a tensor d2t that says which"
         remedy = "export the speculator again with its d2t map, or use another"
         yield error(Code.DRAFT_MAP_MISSING, "speculator tensor d2t", (ours, drafts), message, remedy)
-    head = reading.shape(pair.drafter, "lm_head.weight")
-    if head is not None and len(head[1]) == 2 and not reading.quantization(pair.drafter) and head[1][0] != drafts:
+    head = reading.shape(pair.speculator, "lm_head.weight")
+    if head is not None and len(head[1]) == 2 and not reading.quantization(pair.speculator) and head[1][0] != drafts:
         yield _shape_finding(f"speculator tensor {head[0]}", (drafts,), head[1])
 
 
@@ -177,14 +177,14 @@ def _shape_finding(field: str, wanted: tuple[int, ...], found: tuple[int, ...]) 
 
 def _akin(pair: Pair) -> bool:
     """True when the tokenizers may differ by a few tokens only: one family, kind, number of tokens and rows."""
-    ours, theirs = pair.verifier.tokenizer, pair.drafter.tokenizer
+    ours, theirs = pair.verifier.tokenizer, pair.speculator.tokenizer
     family = reading.model_type(pair.verifier)
     head = pair.method is not Method.DRAFT_MODEL
     return (
         ours.kind == theirs.kind
         and ours.tokens == theirs.tokens
-        and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.drafter)
-        and (head or (family != "" and family == reading.model_type(pair.drafter)))
+        and reading.vocabulary_size(pair.verifier) == reading.vocabulary_size(pair.speculator)
+        and (head or (family != "" and family == reading.model_type(pair.speculator)))
     )
 
 

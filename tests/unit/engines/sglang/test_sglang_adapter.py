@@ -163,7 +163,7 @@ def test_knobs(method: Method) -> None:
     assert knobs.actuator is (Actuator.TABLE if tabled else Actuator.RESTART)
     assert knobs.ks == ((0, 1, 2, 3, 5, 7, 8) if tabled else tuple(range(1, 9)))
     assert knobs.passes_at_zero == (1.0 if tabled else 0.0)
-    assert knobs.block_drafter is (method in (Method.DFLASH, Method.DSPARK))
+    assert knobs.drafts_blocks is (method in (Method.DFLASH, Method.DSPARK))
     assert knobs.draft_free is method.draft_free
     assert not knobs.falling
 

@@ -144,7 +144,7 @@ def test_names_by_release() -> None:
     assert (mtp["num_nextn_predict_layers"], "max_draft_len" in mtp) == (5, False)
     parallel = trt(Method.DRAFT_MODEL, drafting={"parallel_drafting": True})
     assert file_of(parallel)["speculative_config"]["decoding_type"] == "PARD"
-    assert ENGINE.knobs(parallel).block_drafter
+    assert ENGINE.knobs(parallel).drafts_blocks
     assert file_of(trt(Method.SUFFIX))["speculative_config"]["decoding_type"] == "SA"
 
 

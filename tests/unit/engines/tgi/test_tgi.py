@@ -35,7 +35,7 @@ def test_k_is_one_flag(method: Method) -> None:
     assert container.shutdown_seconds == int(valued(container.args, "--graceful-termination-timeout"))
     knobs = ENGINE.knobs(subject)
     assert (knobs.actuator, knobs.ks) == (Actuator.RESTART, tuple(range(1, 9)))
-    assert (knobs.draft_free, knobs.block_drafter) == (method is Method.NGRAM, method is Method.MEDUSA)
+    assert (knobs.draft_free, knobs.drafts_blocks) == (method is Method.NGRAM, method is Method.MEDUSA)
 
 
 def test_without_a_drafter() -> None:

@@ -46,7 +46,7 @@ _TYPES = {
     "gemma4_unified_assistant": Method.MTP,
 }
 _MODEL_LAYERS = 4
-"""Heads have at most so many decoder layers (P-EAGLE: 4), but for block drafters, which tell themselves."""
+"""Heads have at most so many decoder layers (P-EAGLE: 4), but for block speculators, which tell themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def draft_vocabulary_size(facts: ModelFacts) -> int | None:
 
 
 def block(facts: ModelFacts) -> int | None:
-    """Tokens that a block drafter was trained to draft in one pass: its block less the place of the last real token,
+    """Tokens that a block speculator was trained to draft in one pass: its block less the place of the last real token,
     where that is not drafted from (`sample_from_anchor`; DSpark's own checkpoints draft from it)."""
     inner = (facts.config, reading.at(facts.config, "dflash_config"))
     size = next((found for place in inner if (found := reading.first_whole(place, _BLOCK))), None)
@@ -131,7 +131,7 @@ _FILLERS = ("mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_i
 
 
 def filler(facts: ModelFacts) -> str:
-    """The key under which a drafter names its token for places to fill; empty where it has none."""
+    """The key under which a speculator names its token for places to fill; empty where it has none."""
     inner = (facts.config, reading.at(facts.config, "dflash_config"))
     return next((key for place in inner for key in _FILLERS if isinstance(reading.at(place, key), int)), "")
 

@@ -1,7 +1,7 @@
-"""What a draft pass costs, by the kind of drafter.
+"""What a draft pass costs, by the kind of speculator.
 
-Called by `roofline`. One pass reads the drafter's weights and its output head and launches its kernels; how many passes
-a step makes is `step_time.draft_passes`. Shapes that are not given are derived from the verifier's:
+Called by `roofline`. One pass reads the speculator's weights and its output head and launches its kernels; how many
+passes a step makes is `step_time.draft_passes`. Shapes that are not given are derived from the verifier's:
 
 | method | shape of a pass |
 |---|---|
@@ -34,7 +34,7 @@ HEAD_VOCABULARY = 128_000
 DRAFT_VOCABULARY = 32_000
 """Output tokens of a head, and of an EAGLE-3 head, which covers the frequent ones only (Llama-3.1-8B, its EAGLE-3)."""
 BLOCK_LAYERS = 5
-"""Layers of a block drafter (DFlash checkpoints)."""
+"""Layers of a block speculator (DFlash checkpoints)."""
 DRAFT_MODEL_SHARE = 1.0 / 13.0
 _DENSE_LAYER = 13.0
 """Weights of a dense decoder layer over h^2: 13.0 in Llama-3.1-8B, 11.6 in Qwen3-8B."""
@@ -59,7 +59,7 @@ def draft_costs(
         return DraftCosts(
             LOOKUP_SHARE * weights_seconds, LOOKUP_SHARE * 2.0 * verifier.active_parameters / rates.bf16, 0.0
         )
-    shape = facts.speculator or drafter_shape(verifier, facts.method or _method(knobs), max(knobs.ks, default=1))
+    shape = facts.speculator or speculator_shape(verifier, facts.method or _method(knobs), max(knobs.ks, default=1))
     launches = (PASS_LAUNCH + LAYER_LAUNCH * shape.layers) * fit.launch
     reduces = rates.reduce_latency * _REDUCES_PER_LAYER * shape.layers
     return DraftCosts(
@@ -69,8 +69,8 @@ def draft_costs(
     )
 
 
-def drafter_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape:
-    """The shape of a drafter of this kind for `verifier`, where it is not given; see the module's table."""
+def speculator_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape:
+    """The shape of a speculator of this kind for `verifier`, where it is not given; see the module's table."""
     h = float(verifier.hidden_size)
     head = h * HEAD_VOCABULARY
     if method is Method.DRAFT_MODEL:
@@ -90,7 +90,7 @@ def drafter_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape:
 
 
 def _method(knobs: KnobSpace) -> Method:
-    return Method.DFLASH if knobs.block_drafter else Method.EAGLE3
+    return Method.DFLASH if knobs.drafts_blocks else Method.EAGLE3
 
 
 def _own_layer(verifier: ModelShape) -> tuple[float, float]:
