@@ -91,7 +91,8 @@ def _table(table: Standings) -> str:
 
 
 def _embedded(figure: Any) -> str:
-    return str(figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False}))
+    # without buttons, which lie over the legend on a narrow screen: figures zoom by dragging
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False}))
 
 
 def _course(results: list[Result], table: Standings) -> Any:
@@ -119,7 +120,10 @@ def _course(results: list[Result], table: Standings) -> Any:
             figure.add_trace(line, row=row, col=1)
             figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
     figure.update_xaxes(title_text="seconds", row=len(_ROWS), col=1)
-    figure.update_layout(template="simple_white", height=780, hovermode="x unified", font=_FONT, margin={"t": 20})
+    figure.update_layout(
+        template="simple_white", height=780, hovermode="x unified", font=_FONT, margin={"t": 20},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+    )  # fmt: skip
     return figure
 
 
