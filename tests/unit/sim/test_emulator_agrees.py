@@ -44,7 +44,7 @@ def emulated(own: Plant, load: Workload, k: int) -> list[StepResult]:
     return results
 
 
-@pytest.mark.parametrize("space", [knobs(), knobs(block_drafter=True), knobs(draft_passes_follow_k=False)])
+@pytest.mark.parametrize("space", [knobs(), knobs(drafts_blocks=True), knobs(draft_passes_follow_k=False)])
 @pytest.mark.parametrize("k", [0, 3])
 @pytest.mark.parametrize("kv_tokens", [100_000, 9_000])
 def test_step_by_step_they_do_the_same(space: KnobSpace, k: int, kv_tokens: int) -> None:

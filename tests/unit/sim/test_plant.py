@@ -26,7 +26,7 @@ K = np.array([0, 1, 3, 5])
     "space",
     [
         knobs(),
-        knobs(block_drafter=True),
+        knobs(drafts_blocks=True),
         knobs(draft_free=True, passes_at_zero=0.0),
         knobs(draft_passes_follow_k=False),
     ],
