@@ -263,7 +263,7 @@ class Demo:
         line = watcher.timeline(pods, started, ended)
         line.sights = {roles[name]: sights for name, sights in line.sights.items()}
         line.whole = {roles[name]: window for name, window in line.whole.items()}
-        status = watcher.deployment(self._variants[0].name)["status"]
+        status = dict(watcher.status(self._variants[0].name))
         adopted: dict[int, float] = {}
         for pod, name in pods.items():
             if roles[name] == AUTO:

@@ -22,6 +22,7 @@ from urllib3.util.retry import Retry
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.engines.base import Engine
+from speculative_operator.reconcile import notes
 
 STALE_AFTER_SECONDS = 60.0
 PAYLOAD_PREFIX = "speculative_payload_"
@@ -79,6 +80,17 @@ class Watcher:
             names.GROUP, names.VERSION, self._namespace, names.PLURAL, name, _request_timeout=(2, 5)
         )
         return cast("dict[str, Any]", found)
+
+    def status(self, name: str) -> Mapping[str, Any]:
+        """The object's status, with what the operator keeps for itself."""
+        body = self.deployment(name)
+        found = self._core.list_namespaced_config_map(
+            self._namespace, field_selector=f"metadata.name={names.notes(name)}",
+            _preload_content=False, _request_timeout=(2, 5),
+        )  # fmt: skip
+        configs = json.loads(cast("Any", found).data)["items"]
+        kept = notes.read(configs[0] if configs else None, body["metadata"]["uid"])
+        return notes.put_in(body["status"], kept)
 
     def pods(self) -> dict[str, str]:
         """Name of every serving pod -> the object it belongs to."""

@@ -102,6 +102,33 @@ def test_pods_keep_their_versions_while_the_hub_is_away(hub: HubLab) -> None:
         hub.wait("nothing is to be told", lambda: not any("VersionsUnread" in hub.warned(name) for name in both))
 
 
+def test_notes_outlive_a_restart_and_go_with_the_object(hub: HubLab) -> None:
+    lab = hub.lab
+
+    def notes() -> Json:
+        return dict(lab.children("noted").get(("ConfigMap", "noted-notes"), {}))
+
+    def facts() -> Any:
+        return json.loads(notes()["data"]["notes.json"])["facts"]
+
+    with lab.operator(**LOOKING):
+        apply(hub, pair(hub, "noted"))
+        hub.ready("noted")
+        kept, status, pods = facts(), hub.status("noted"), hub.serving("noted")
+        assert {one["manager"] for one in notes()["metadata"]["managedFields"]} == {names.FIELD_MANAGER}
+    assert kept
+    assert "memory" not in status
+    assert "facts" not in status["pair"]
+    with watched(lab) as told, lab.operator(**LOOKING):
+        lab.cluster.kubectl("annotate", "specdep", "noted", "-n", lab.namespace, f"{names.ANNOTATION_PAUSED}=true")
+        hub.wait("it is looked at", lambda: lab.condition("Progressing", "noted").get("reason") == "Paused")
+        assert max(unfinished(told()), default=0) == 0, "the pair is not read again"
+        assert hub.serving("noted") == pods
+        assert facts() == kept
+        lab.delete("specdep", "noted", "--wait=false")
+        hub.wait("the notes are gone", lambda: not notes())
+
+
 @contextmanager
 def watched(lab: OperatorLab) -> Iterator[Callable[[], list[Json]]]:
     """What the API server tells of Jobs that read, in its order."""

@@ -14,6 +14,9 @@ from tests.golden.recording import SPECS, STORED, restored
 from tests.unit.reconcile.paired import advance
 from tests.unit.reconcile.worlds import template
 
+from speculative_operator.reconcile import notes
+from speculative_operator.reconcile.status import should_write
+
 PATHS = sorted(STORED.glob("*/*.json"))
 IDS = [f"{one.parent.name} {one.stem}" for one in PATHS]
 
@@ -46,4 +49,21 @@ def test_nothing_that_users_see_in_status_is_lost(path: Path) -> None:
     before = json.loads(path.read_text())["status"]
     cluster.tick()
     lost = {key for key in before if key not in cluster.status}
-    assert lost == set()
+    assert lost <= {"memory"}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=IDS)
+def test_what_only_the_operator_reads_moves_to_its_notes(path: Path) -> None:
+    cluster = restored(path)
+    before = json.loads(path.read_text())["status"]
+    cluster.tick()
+    pairs = [before[name] for name in ("pair", "nextPair") if name in before]
+    assert should_write(before, cluster.status, cluster.now, cluster.now)
+    assert "memory" not in cluster.status
+    assert not any("facts" in cluster.status.get(name, {}) for name in ("pair", "nextPair"))
+    kept = notes.read(cluster.notes, cluster.spec.uid)
+    assert {**kept.get("memory", {})}.keys() == before.get("memory", {}).keys()
+    assert [*kept.get("facts", ())] == [one["facts"] for one in pairs if "facts" in one]
+    cluster.forget()
+    assert cluster.tick().actions == ()
+    assert cluster.remembered == kept

@@ -71,6 +71,7 @@ WINGS = {
     "children": {"strategy", "compiling", "drift", "desired", "plan", "groups", "upgrade", "privileges"},
     "report": {
         "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",
+        "notes",
     },
     "steps": {"tick", "__init__"},
 }  # fmt: skip

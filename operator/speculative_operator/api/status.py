@@ -94,7 +94,8 @@ class Pair(Wire):
     previous: Annotated[tuple[Line, ...], Field(max_length=4)] = ()
     """Folders of previous versions, which the cache keeps so that you can go back."""
     facts: Annotated[str, Field(max_length=16384)] | None = None
-    """Facts about both models in packed form. Only the operator uses it; its form may change at any time."""
+    """Left by an earlier release, read once and then removed: the operator keeps the facts about both models in its
+    notes."""
     failure: Failure | None = None
     """Why the last Job for this pair failed."""
 
@@ -382,5 +383,4 @@ class Status(Wire):
     memory: (
         Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})] | None
     ) = None
-    """Memory of the tuner across restarts of the operator. Only the operator uses it; its form may change at any
-    time."""
+    """Left by an earlier release, read once and then removed: the operator keeps the tuner's memory in its notes."""

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the explanation; the exit status. Raises CommandError."""
-    body = Cluster(arguments).object(arguments.name)
+    body = Cluster(arguments).object_with_notes(arguments.name)
     if arguments.at:
         found = decision_at(body, arguments.at)
         told = found if arguments.output in (output.JSON, output.YAML) else "\n".join(decision_lines(found))

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from speculative_operator.cli.page import page
 
     at = Cluster(arguments)
-    body = at.object(arguments.name)
+    body = at.object_with_notes(arguments.name)
     span = _span(arguments)
     found, client = _subject(body), history.client_of(arguments)
     if not found.engine.metric_names:

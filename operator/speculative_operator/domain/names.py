@@ -97,6 +97,11 @@ def child(name: str, suffix: str = "") -> str:
     return f"{name}-{suffix}" if suffix else name
 
 
+def notes(name: str) -> str:
+    """Name of the ConfigMap in which the operator keeps what only it reads about the object `name`."""
+    return child(name, "notes")
+
+
 def made_by_kserve(name: str) -> str:
     """Name of the Deployment that KServe makes for the InferenceService `name`."""
     return f"{name}-predictor"

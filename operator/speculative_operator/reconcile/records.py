@@ -1,7 +1,8 @@
 """What is kept of a pair in status: its pins, what was read of it, and why a look at it came to nothing.
 
 `status.pair` is the pair that pods run or are made of first, `status.nextPair` the one that the spec asks for while
-they run another. Written by `pairing`; whatever stands there instead reads as nothing known.
+they run another. Written by `pairing`; whatever stands there instead reads as nothing known. What was read, the facts,
+stands in the status only within a tick (`notes`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 
 SIDES = ("verifier", "speculator")
+PAIRS = ("pair", "nextPair")
+"""Parts of a status that have a record."""
 _MARK = "z:"
 _LARGEST = 1_000_000
 """Bytes that packed facts may have when unpacked."""
@@ -237,8 +240,17 @@ def to_status(record: Record) -> dict[str, Any]:
 
 def keys(status: Mapping[str, Any]) -> frozenset[str]:
     """Folders of caches that the object with this status uses, or may want back soon."""
-    records = [read(mapping(status, name)) for name in ("pair", "nextPair")]
-    return frozenset(key for record in records for key in (*record.keys, *record.previous))
+    blocks = [mapping(status, name) for name in PAIRS]
+    records = [read(block) for block in blocks]
+    return frozenset(
+        (*(key for block in blocks for key in pin_keys(block)),
+         *(key for record in records for key in (*record.keys, *record.previous)))
+    )  # fmt: skip
+
+
+def pin_keys(block: Mapping[str, Any]) -> tuple[str, ...]:
+    """Folders in a cache of the models that `status.pair` or `status.nextPair` pins."""
+    return tuple(key for side in SIDES if (key := text(block, f"{side}Pin", "key")))
 
 
 def following(record: Record, before: Record | None) -> Record:

@@ -27,6 +27,7 @@ from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import (
     compiling,
     groups,
+    notes,
     own_rollouts,
     privileges,
     route,
@@ -69,11 +70,15 @@ __all__ = ["Event", "Outcome", "World", "invalid", "tick"]
 def tick(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
     """What is to be done for one object, and what its status is to say.
 
-    `memory` is None at the first reconcile since the operator started: then it is restored from status. `observation`
-    is None when nothing new was seen of the pods: then nothing is decided. `now` is unix seconds.
+    `memory` is None at the first reconcile since the operator started: then it is restored from the notes.
+    `observation` is None when nothing new was seen of the pods: then nothing is decided. `now` is unix seconds.
     """
     world.memo.begin()
-    world = targets.with_workload(world, now)
+    world = notes.take_in(world)
+    return notes.take_out(_walk(targets.with_workload(world, now), memory, observation, now), world)
+
+
+def _walk(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
     picking = picking_of(world, now)
     if picking is not None:
         picking = pass_over_misfits(picking, now)

@@ -69,6 +69,9 @@ class World:
     """Kind of the object's workload by another target than its own; empty where there is none."""
     canary: CanarySeen | None = None
     """What is seen of the object that `spec.route.canary` names; None where there is none of that name."""
+    notes: Mapping[str, Any] | None = None
+    """What the operator kept for itself at its last reconcile of the object (`notes`); None after a restart: then the
+    ConfigMap tells."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """What was computed for the object at this reconcile and the last one: the one thing here that changes."""
     objects: int = 1
@@ -103,7 +106,7 @@ class Outcome:
 
     actions: tuple[Action, ...]
     status: dict[str, Any]
-    """The whole status as it should be."""
+    """The whole status as it should be, without the notes."""
     events: tuple[Event, ...]
     memory: Memory | None
     tries_changed: bool = False
@@ -114,3 +117,5 @@ class Outcome:
     """As `World.leaving`, after this tick."""
     estimate: Estimate | None = None
     """Figures of the newest look at the pods; None where there was none."""
+    notes: Mapping[str, Any] | None = None
+    """What the operator keeps for itself (`notes`); None: nothing is to change."""

@@ -66,6 +66,11 @@ def table_config(
     return _config(spec, name, {names.TABLE_KEY: content})
 
 
+def notes_config(spec: DeploymentSpec, data: Mapping[str, str]) -> Manifest:
+    """The ConfigMap of what only the operator reads; no pod mounts it."""
+    return _config(spec, names.notes(spec.name), data)
+
+
 def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str], *, immutable: bool = False) -> Manifest:
     return hashed(parsed("configmap", {**values.common(spec, name), "data": dict(data), "immutable": immutable}))
 

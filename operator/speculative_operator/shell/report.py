@@ -1,4 +1,5 @@
-"""Status and Events of a SpeculativeDeployment: written at the end of a reconcile, only when they say something new."""
+"""Status, notes and Events of a SpeculativeDeployment: written at the end of a reconcile, only when they say something
+new."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from speculative_operator.reconcile.world import Event
 from speculative_operator.shell.cache import Body, Cache
 from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError, OutdatedError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import EVENT
+from speculative_operator.shell.resources import CONFIG_MAP, EVENT
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,19 @@ class Reporter:
             return False
         self._cache.put(body)
         self._telemetry.action("status", str(owner["kind"]))
+        return True
+
+    async def notes(self, manifest: Mapping[str, Any], uid: str | None) -> bool:
+        """Write the ConfigMap of an object's notes, where it is still `uid` (None: not there yet). One that cannot be
+        written is lost with this process: the tuner learns again, and the pair is inspected again."""
+        try:
+            body = await self._kube.apply(CONFIG_MAP, manifest, uid=uid, still=self._leading)
+        except ApiError as error:
+            meta = manifest["metadata"]
+            log.warning("%s", error, extra={"namespace": meta["namespace"], "configMap": meta["name"]})
+            return False
+        self._cache.put(body)
+        self._telemetry.action("apply", CONFIG_MAP.kind)
         return True
 
     async def _written(self, owner: Body, status: Mapping[str, Any]) -> Body:

@@ -59,6 +59,7 @@ DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments", rank=0, vital=True
 JOB = Resource("batch/v1", "Job", "jobs")
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 """Shared: several objects name the same one, so none owns it, and nobody here ever deletes one."""
+CONFIG_MAP = Resource("v1", "ConfigMap", "configmaps", rank=0, vital=True)
 POD_MONITOR = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", optional=True)
 SERVING_RUNTIME = Resource("serving.kserve.io/v1alpha1", "ServingRuntime", "servingruntimes", rank=0, optional=True)
 INFERENCE_SERVICE = Resource(
@@ -77,7 +78,7 @@ WORKLOADS = frozenset({DEPLOYMENT.kind, INFERENCE_SERVICE.kind, LLM_INFERENCE_SE
 
 CHILDREN: tuple[Resource, ...] = (
     DEPLOYMENT,
-    Resource("v1", "ConfigMap", "configmaps", rank=0, vital=True),
+    CONFIG_MAP,
     Resource("v1", "Service", "services"),
     Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
     Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),

@@ -14,13 +14,17 @@ from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile import notes
+from speculative_operator.reconcile.notes import Notes
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.series import Recent, measured, steady
 from speculative_operator.reconcile.status import cannot_wait, should_write
@@ -35,7 +39,7 @@ from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.report import Reporter
-from speculative_operator.shell.resources import CLAIM, WORKLOADS
+from speculative_operator.shell.resources import CLAIM, CONFIG_MAP, WORKLOADS
 from speculative_operator.shell.room import GOOD_SECONDS
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
@@ -110,6 +114,9 @@ class _State:
     consumed: dict[str, float] = field(default_factory=dict)
     """Pod -> time of the last sample used."""
     round_at: float = 0.0
+    notes: Notes | None = None
+    notes_at: float = 0.0
+    """unix seconds of the last write of notes, or of the first look."""
     memo: Memo = field(default_factory=Memo)
     recent: Recent = field(default_factory=Recent)
     """For the object's metrics, as are the next two."""
@@ -164,7 +171,7 @@ class Visitor:
         try:
             spec = to_domain(snapshot.owner)
         except SpecError as problem:
-            return await self._refuse(snapshot.owner, state, problem, now)
+            return await self._refuse(snapshot, state, problem, now)
         before, left = state.memory, state.leaving
         jobs = await self._sources.jobs.seen(snapshot, now)
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
@@ -187,7 +194,7 @@ class Visitor:
             self._count(snapshot.owner, Reason.TRIES_CHANGED)
         self._show(key, spec, outcome.status, state, now)
         with self._telemetry.phase("report"):
-            await self._report(snapshot.owner, state, outcome, now)
+            await self._report(snapshot, spec, state, outcome, now)
         return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs) or bool(arriving))
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
@@ -195,7 +202,7 @@ class Visitor:
         state = self._states.get(key)
         if state is None or state.uid != uid:
             # A status that is there already may have been written a moment ago, before a restart.
-            state = self._states[key] = _State(uid, now if owner.get("status") else 0.0)
+            state = self._states[key] = _State(uid, now if owner.get("status") else 0.0, notes_at=now)
         return state
 
     async def _decide(
@@ -231,6 +238,7 @@ class Visitor:
             leaving=state.leaving,
             kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
             canary=self.canaries.look(spec),
+            notes=state.notes,
             memo=state.memo,
             objects=len(self._cache),
         )
@@ -245,7 +253,7 @@ class Visitor:
             until = time.monotonic() + GOOD_SECONDS if room is Room.FREE else inf
             with self._telemetry.phase("decide"):
                 outcome = self._tick(replace(world, room=room), state.memory, observation, now)
-        state.memory, state.leaving = outcome.memory, outcome.leaving
+        state.memory, state.leaving, state.notes = outcome.memory, outcome.leaving, outcome.notes
         if observation is not None:
             state.recent = state.recent.after(observation, outcome.estimate)
         return outcome, until
@@ -294,11 +302,16 @@ class Visitor:
         young = (pod["metadata"]["name"] for pod in snapshot.pods if found.time - ready_since(pod) < NEW_SECONDS)
         return Observation(found.time, windows, direct=found.direct, newcomers=frozenset(young))
 
-    async def _report(self, owner: Body, state: _State, outcome: Outcome, now: float) -> None:
+    async def _report(
+        self, snapshot: Snapshot, spec: DeploymentSpec | None, state: _State, outcome: Outcome, now: float
+    ) -> None:
+        owner = snapshot.owner
         old = owner.get("status") or {}
         due = should_write(old, outcome.status, state.status_at, now, self._sources.budget.interval)
         if due and (self._sources.budget.take() or cannot_wait(old, outcome.status)):
             log.debug("writing the status: %s", _changed(old, outcome.status), extra=_tags(owner))
+            if spec is not None and outcome.notes is not None:
+                await self._keep(snapshot, spec, state, outcome.notes, now)
             if not await self._reporter.status(owner, outcome.status):
                 return
             state.status_at = now
@@ -306,12 +319,25 @@ class Visitor:
                 self._count(owner, reason)
         await self._reporter.events(owner, outcome.events, now)
 
-    async def _refuse(self, owner: Body, state: _State, problem: SpecError, now: float) -> float:
+    async def _keep(self, snapshot: Snapshot, spec: DeploymentSpec, state: _State, wanted: Notes, now: float) -> None:
+        """Write the notes, before the status that has the pins of their facts."""
+        config = snapshot.children.get((CONFIG_MAP.kind, names.notes(spec.name)))
+        foreign = config is not None and not is_controlled_by(config, spec.uid)
+        found, old = notes.read(config, spec.uid), snapshot.owner.get("status") or {}
+        if foreign or not notes.should_write(old, found, wanted, state.notes_at, now):
+            return
+        self._sources.budget.take()
+        uid = config["metadata"]["uid"] if config is not None else None
+        if await self._reporter.notes(notes.manifest(spec, wanted), uid):
+            state.notes_at = now
+
+    async def _refuse(self, snapshot: Snapshot, state: _State, problem: SpecError, now: float) -> float:
         """The object cannot be served as it is: say so, and touch nothing that already runs."""
+        owner = snapshot.owner
         self._telemetry.tick("invalid", Reason.SPEC_INVALID)
         outcome = invalid(owner, str(problem), now)
         self._show((owner["metadata"]["namespace"], owner["metadata"]["name"]), None, outcome.status, state, now)
-        await self._report(owner, state, outcome, now)
+        await self._report(snapshot, None, state, outcome, now)
         return self._settings.resync_seconds
 
     def _next(self, snapshot: Snapshot, state: _State, report: Report, hurries: bool) -> float:

@@ -49,6 +49,9 @@ class FakeCluster:
         assert self.body is not None
         return {**self.body, "metadata": {**self.body["metadata"], "name": name}}
 
+    def object_with_notes(self, name: str) -> dict[str, Any]:
+        return self.object(name)
+
     def pods(self, name: str) -> list[dict[str, Any]]:
         return self.serving
 

@@ -38,6 +38,7 @@ from speculative_operator.domain.spec import (
     Speculator,
     Weights,
 )
+from speculative_operator.reconcile import notes
 from speculative_operator.reconcile.pairing import RECHECK_SECONDS
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.render import Capabilities
@@ -117,7 +118,8 @@ def test_what_is_at_rest_stays_so() -> None:
 def test_garbled_facts_are_read_anew_and_pods_stay() -> None:
     cluster = serving()
     deployment = cluster.deployment
-    cluster.status["pair"]["facts"] = "z:bm90aGluZw=="
+    cluster.notes = notes.manifest(cluster.spec, {"facts": ["z:bm90aGluZw=="]})
+    cluster.forget()
     cluster.tick()
     assert cluster.made == [Purpose.INSPECT] * 2
     assert cluster.deployment == deployment

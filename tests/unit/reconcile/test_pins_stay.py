@@ -40,6 +40,7 @@ from speculative_operator.domain.spec import (
     Speculator,
     Weights,
 )
+from speculative_operator.reconcile import notes
 from speculative_operator.reconcile.pairing import BLOCKED_SECONDS
 
 NODE, EMPTY = Weights(cache=Cache(node_path="/var/lib/models")), Weights(cache=Cache(empty_dir=EmptyDir("100Gi")))
@@ -171,12 +172,18 @@ def lost(cluster: Paired) -> None:
 
 def garbled(cluster: Paired) -> None:
     """As a release leaves it that packs facts in another way."""
-    cluster.status["pair"]["facts"] = "y:another way"
+    cluster.notes = notes.manifest(cluster.spec, {"facts": ["y:another way"]})
+    cluster.forget()
+
+
+def missing(cluster: Paired) -> None:
+    """Somebody deleted the notes."""
+    cluster.notes = None
     cluster.forget()
 
 
 @PLACES
-@pytest.mark.parametrize("what", [lost, garbled])
+@pytest.mark.parametrize("what", [lost, garbled, missing])
 @pytest.mark.parametrize("reason", ["SourceUnreachable", "SourceUnauthorized"])
 def test_without_what_status_knew_pods_keep_their_versions(
     weights: Weights, what: Callable[[Paired], None], reason: str
@@ -197,7 +204,7 @@ def test_without_what_status_knew_pods_keep_their_versions(
     assert cluster.look().actions == ()
 
 
-@pytest.mark.parametrize("what", [lost, garbled])
+@pytest.mark.parametrize("what", [lost, garbled, missing])
 def test_a_branch_that_moved_meanwhile_is_followed_when_asked_for(what: Callable[[Paired], None]) -> None:
     cluster = serving()
     what(cluster)
@@ -233,7 +240,7 @@ def test_an_autoscaler_replaces_no_pod_of_another_version() -> None:
 
 
 @PLACES
-@pytest.mark.parametrize("what", [lost, garbled])
+@pytest.mark.parametrize("what", [lost, garbled, missing])
 def test_from_a_cache_too_a_branch_that_moved_is_followed_when_asked_for(
     weights: Weights, what: Callable[[Paired], None]
 ) -> None:
@@ -288,7 +295,7 @@ def test_an_edit_that_the_operator_missed_is_no_loss(weights: Weights, change: s
     assert cluster.condition("Ready")["status"] == "True"
 
 
-@pytest.mark.parametrize("what", [lost, garbled])
+@pytest.mark.parametrize("what", [lost, garbled, missing])
 def test_asked_for_after_the_loss_and_unread_it_changes_no_pod_either(what: Callable[[Paired], None]) -> None:
     cluster = serving()
     what(cluster)
@@ -311,7 +318,7 @@ class Claimed(Paired):
         return replace(found, pin=pin) if "pvc" in name else found
 
 
-@pytest.mark.parametrize("what", [lost, garbled])
+@pytest.mark.parametrize("what", [lost, garbled, missing])
 def test_pods_of_which_nothing_is_known_are_left_alone(what: Callable[[Paired], None]) -> None:
     source = ModelSource(Scheme.PVC, "theirs/qwen3-8b")
     cluster = Claimed(spec=replace(PAIRED, verifier=replace(PAIRED.verifier, source=source)))
@@ -391,7 +398,8 @@ def test_without_checks_the_next_rollout_is_as_the_spec_says(off: Callable[[Pair
     cluster.settle()
     assert cluster.templates == 2
     assert "--revision" not in cluster.engine_args
-    assert "facts" not in cluster.status["pair"]
+    assert cluster.remembered is not None
+    assert "facts" not in cluster.remembered
     assert cluster.look().actions == ()
 
 
@@ -424,7 +432,7 @@ def test_a_revision_that_the_user_takes_away_is_followed(looks: bool) -> None:
 QUIET = st.sampled_from(
     [
         ("repin", "x"), ("repin", "y"), ("repin", ""), ("restart", None), ("lost", None), ("garbled", None),
-        ("wait", 30.0), ("wait", 400.0), ("wait", 25_000.0), ("moved", EAGLE), ("moved", VERIFIER),
+        ("missing", None), ("wait", 30.0), ("wait", 400.0), ("wait", 25_000.0), ("moved", EAGLE), ("moved", VERIFIER),
         ("refused", None), ("check", False), ("check", True), ("image", ""), ("image", LOOKING.job_image),
     ]
 )  # fmt: skip
@@ -435,12 +443,13 @@ def step(cluster: Paired, kind: str, value: Any) -> None:
     if kind == "repin":
         repin(cluster, value)
     elif kind == "restart":
-        cluster.memory, cluster.applied = None, {}
+        cluster.memory, cluster.applied, cluster.remembered = None, {}, None
     elif kind == "lost":
         cluster.status = {}
     elif kind == "garbled":
-        if "facts" in cluster.status.get("pair", {}):
-            cluster.status["pair"]["facts"] = "y:another way"
+        cluster.notes, cluster.remembered = notes.manifest(cluster.spec, {"facts": ["y:another way"]}), None
+    elif kind == "missing":
+        cluster.notes, cluster.remembered = None, None
     elif kind == "wait":
         cluster.now += value
     elif kind == "moved":

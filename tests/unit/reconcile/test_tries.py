@@ -165,7 +165,8 @@ def test_a_pod_behind_by_tries_alone_runs_the_table_in_force(tuner: Tuner) -> No
 def test_a_table_that_a_release_before_had_on_trial_is_not_kept(tuner: Tuner) -> None:
     cluster = settled()
     base = in_force(cluster)
-    assert cluster.status["memory"]["table"] == base.rows()
+    assert cluster.remembered is not None
+    assert cluster.remembered["memory"]["table"] == base.rows()
     cluster.status["speculation"] |= {"state": "Probing", "table": [[1, 256, 1]]}
     cluster.forget()
     for _ in range(3):

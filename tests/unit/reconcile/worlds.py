@@ -27,6 +27,7 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
+from speculative_operator.reconcile import notes
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.tick import Outcome, World, tick
@@ -66,6 +67,10 @@ class Cluster:
     problems: tuple[Condition, ...] = ()
     memory: Memory | None = None
     leaving: Mapping[str, Memory] = field(default_factory=dict)
+    notes: dict[str, Any] | None = None
+    """The ConfigMap of notes; beside the children, which are what pods need."""
+    remembered: Mapping[str, Any] | None = None
+    """What the operator that runs has kept for itself."""
     now: float = NOW
     uids: int = 0
     memo: Memo = field(default_factory=Memo)
@@ -81,7 +86,8 @@ class Cluster:
         values: dict[str, Any] = {
             "spec": self.spec,
             "status": deepcopy(self.status),
-            "children": deepcopy(self.children),
+            "children": self._with_notes(),
+            "notes": self.remembered,
             "pods": tuple(deepcopy(self.pods)),
             "capabilities": self.capabilities,
             "problems": self.problems,
@@ -90,6 +96,10 @@ class Cluster:
             "canary": self.canary,
         }
         return World(**(values | change))
+
+    def _with_notes(self) -> dict[tuple[str, str], dict[str, Any]]:
+        config = {("ConfigMap", names.notes(self.spec.name)): self.notes} if self.notes is not None else {}
+        return deepcopy({**self.children, **config})
 
     def look(self, observation: Observation | None = None) -> Outcome:
         """One tick whose outcome is not carried out; a second one where it asks whether one more pod fits."""
@@ -105,6 +115,9 @@ class Cluster:
             self.carry_out(action)
         waits = [one for one in outcome.status.get("warnings", ()) if one["reason"] == "UpgradeWaits"]
         assert self.upgraded or not waits, f"no release is another one here, yet: {waits}"
+        self.remembered = deepcopy(outcome.notes)
+        if self.status != outcome.status:
+            self.notes = notes.manifest(self.spec, outcome.notes or {})
         self.status = deepcopy(outcome.status)
         self.memory, self.leaving = outcome.memory, outcome.leaving
         self.now += seconds
@@ -129,7 +142,7 @@ class Cluster:
 
     def forget(self) -> None:
         """The operator restarts."""
-        self.memory, self.leaving = None, {}
+        self.memory, self.leaving, self.remembered = None, {}, None
         self.applied = {}
 
     def carry_out(self, action: Action) -> None:

@@ -19,6 +19,7 @@ from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile.notes import Notes
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
@@ -70,6 +71,7 @@ class Rig:
         self.at = 0.0
         """Monotonic seconds, as far as turns know."""
         self.memory: Memory | None = None
+        self.notes: Notes | None = None
         self.plan: Plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry, lambda: self.leading)
@@ -85,7 +87,7 @@ class Rig:
         self.seen.append((world, memory, observation))
         actions, status, events = self.plan(world)
         room_for = self.room_for if world.room is None else None
-        return Outcome(actions, status, events, self.memory or memory, self.tries_changed, room_for)
+        return Outcome(actions, status, events, self.memory or memory, self.tries_changed, room_for, notes=self.notes)
 
     async def begin(self, **more: Any) -> dict[str, Any]:
         stored = await self.api.put(OWNER, {**owner(), **more})
