@@ -10,13 +10,15 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from kubernetes import client
+from kubernetes.client.exceptions import ApiException
 
 from devcluster import Cluster
 
@@ -39,6 +41,7 @@ def deployment_of(service: Mapping[str, Any], runtime: Mapping[str, Any]) -> Jso
         "app": f"isvc.{name}-predictor",
     }
     annotations = {**runtime["spec"].get("annotations", {}), **service["metadata"].get("annotations", {})}
+    annotations.pop("kubectl.kubernetes.io/last-applied-configuration", None)  # as KServe does
     pod = {key: deepcopy(value) for key, value in predictor.items() if key not in _COMPONENT}
     pod["containers"] = [_container(service, runtime), *pod.get("containers", [])]
     spec: Json = {
@@ -138,6 +141,16 @@ def install(cluster: Cluster) -> None:
     raise AssertionError(f"KServe's kinds are not served: {found.stderr}")
 
 
+@contextmanager
+def gone() -> Iterator[None]:
+    """Whatever is done to an object that is deleted meanwhile is needless."""
+    try:
+        yield
+    except ApiException as error:
+        if error.status != 404:
+            raise
+
+
 class Controller:
     """The stand-in at work in one namespace. Webhooks are played by a second writer, who puts back what they would
     fill in whenever it is gone: were it removed again and again, `filled_in` would grow."""
@@ -158,7 +171,8 @@ class Controller:
         """Look at every object again and again."""
         while not stop.wait(0.3):
             for service in self._listed(self.version, self.plural):
-                self.reconcile(service)
+                with gone():
+                    self.reconcile(service)
 
     def admitted(self, service: Json) -> Json:
         """The object as webhooks store it."""

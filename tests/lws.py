@@ -17,6 +17,7 @@ from typing import Any
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from tests.kserve import gone
 
 from devcluster import Cluster
 
@@ -127,7 +128,8 @@ class Controller:
         while not stop.wait(0.3):
             listed: Any = self._custom.list_namespaced_custom_object(GROUP, "v1", self._namespace, "leaderworkersets")
             for found in listed["items"]:
-                self.reconcile(found)
+                with gone():
+                    self.reconcile(found)
 
     def reconcile(self, found: Json) -> None:
         """One round for one LeaderWorkerSet."""
