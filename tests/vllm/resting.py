@@ -22,7 +22,7 @@ BOOT = ((1, 13, 3), (14, 14, 2), (15, 15, 1), (16, 16, 0))
 BESIDE = Path(__file__).parent
 LATCH = 16
 """Steps at K = 0 after which the drafter rests: few, so that it rests and is asked again many times."""
-WITHIN = 90.0
+WITHIN = 600.0
 SERIES = re.compile(r"^speculative_payload_(\w+?)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 OFF = re.compile(r'^speculative_payload_off\{part="(\w+)",reason="([^"]*)"', re.MULTILINE)
 
@@ -83,6 +83,14 @@ class Engine:
     async def drafts(self) -> list[float]:
         """Accepted and drafted tokens so far."""
         return await self.counts("spec_decode_num_accepted_tokens", "spec_decode_num_draft_tokens")
+
+    async def drafts_since(self, before: Sequence[float], more: float) -> list[float]:
+        """Accepted and drafted tokens, once so many more were drafted: how long that takes is the machine's."""
+        began = time.monotonic()
+        while (found := await self.drafts())[1] - before[1] < more:
+            assert time.monotonic() - began < WITHIN, (before, found)
+            await asyncio.sleep(0.2)
+        return found
 
 
 def share(before: Sequence[float], after: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ from realengine import counters
 from realengine.counters import Counters
 from realengine.load import Client, Load
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(1800)
 
 BOOT = ((1, 13, 4), (14, 14, 2), (15, 15, 1), (16, 16, 0))
 PROMPTS = tuple(f"def {name}(self, value):\n    " for name in ("read", "write", "find", "close", "split", "join"))

@@ -12,7 +12,7 @@ import pytest
 
 from payloadbench.server import PAYLOAD
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")

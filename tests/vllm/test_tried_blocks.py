@@ -14,13 +14,13 @@ import pytest
 from payloadbench.server import PAYLOAD, Server, free_port, schedule
 from realengine.load import Client, Load
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(1800)
 
 BOOT = ((1, 13, 4), (14, 14, 2), (15, 15, 1), (16, 16, 0))
 """Every K that is in force or tried later must be prepared at the start."""
 PROMPTS = tuple(f"def {name}(self, value):\n    " for name in ("read", "write", "find", "close", "split", "join"))
 TOKENS = 80
-WITHIN = 120.0
+WITHIN = 600.0
 SERIES = re.compile(r"^speculative_payload_(tried_\w+)_total\{([^}]*)\} (\S+)$", re.MULTILINE)
 
 
