@@ -19,8 +19,10 @@ from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.route import KIND as HTTP_ROUTE
+from speculative_operator.reconcile.route import canary
 from speculative_operator.reconcile.tables import configs_of, parse_json
 from speculative_operator.reconcile.world import World
+from speculative_operator.render import http_route
 
 KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor"})
 """Kinds that tell an object that was served before from a new one."""
@@ -95,6 +97,16 @@ def freeze(world: World, planned: Plan) -> Plan:
     what a new pod would mount."""
     kept = (one for one in planned.actions if isinstance(one, PokePod) or _spares(world, one))
     return Plan(tuple(kept), planned.problems)
+
+
+def follow_canary(world: World) -> tuple[Action, ...]:
+    """What a route that is there needs while nothing else is done: no request may be led to a canary that is gone."""
+    route, key = world.spec.route, (HTTP_ROUTE, names.child(world.spec.name))
+    found = world.children.get(key)
+    if route is None or found is None or not world.owns(found):
+        return ()
+    action = _apply(world, http_route(world.spec, route, canary(world)), Reason.SPEC_CHANGED)
+    return (action,) if action is not None else ()
 
 
 def _spares(world: World, action: Action) -> bool:

@@ -83,7 +83,7 @@ def stay(
     turn: Turn, problems: Sequence[Condition], pair: PairView | None = None, actions: tuple[Action, ...] = ()
 ) -> Outcome:
     """Nothing is decided or done to what serves; pods and their table stay as they are, and status keeps what it said
-    of them. `actions` are those of Jobs."""
+    of them. `actions` are those of Jobs and of the route."""
     world, look = turn.world, turn.look
     view = View(
         spec=world.spec,

@@ -5,6 +5,6 @@ Pure: the same input always gives the same manifests. Called by `reconcile`; not
 
 from speculative_operator.render.errors import RenderError
 from speculative_operator.render.inputs import Capabilities, RenderInput
-from speculative_operator.render.manifests import notes_config, render, table_config
+from speculative_operator.render.manifests import http_route, notes_config, render, table_config
 
-__all__ = ["Capabilities", "RenderError", "RenderInput", "notes_config", "render", "table_config"]
+__all__ = ["Capabilities", "RenderError", "RenderInput", "http_route", "notes_config", "render", "table_config"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.route import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable, Try
 from speculative_operator.render import podspec, values
@@ -48,8 +49,14 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     if inp.capabilities.pod_monitor:
         children.append(hashed(parsed("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
     if spec.route is not None and inp.capabilities.http_route:
-        children.append(hashed(parsed("httproute", {**common, **values.route(spec, spec.route, inp.canary)})))
+        children.append(http_route(spec, spec.route, inp.canary))
     return tuple(children)
+
+
+def http_route(spec: DeploymentSpec, route: Route, canary: str) -> Manifest:
+    """The HTTPRoute of `route`. `canary`: the Service that gets the canary's share; empty: none does."""
+    common = values.common(spec, names.child(spec.name))
+    return hashed(parsed("httproute", {**common, **values.route(spec, route, canary)}))
 
 
 def table_config(

@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.reconcile.paired import LOOKING, PAIRED, hub, serving
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.actions import ApplyChild, DeleteChild
+from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.route import Canary, CanarySeen, Route
+from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.reconcile.plan import Plan, freeze
 from speculative_operator.render import Capabilities
 
@@ -162,6 +165,38 @@ def test_a_canary_that_dies_gets_nothing_while_pods_must_stay_as_they_are() -> N
     actions = cluster.look().actions
     assert [one.manifest["kind"] for one in actions if isinstance(one, ApplyChild)] == ["HTTPRoute"]
     assert freeze(cluster.world(), Plan(actions)).actions == actions
+
+
+@pytest.mark.parametrize("mode", [Mode.STATIC, Mode.AUTO])
+def test_a_canary_that_dies_gets_nothing_while_the_pair_cannot_be_read(mode: Mode) -> None:
+    speculation = Speculation(mode=mode, num_speculative_tokens=3 if mode is Mode.STATIC else None)
+    spec = replace(PAIRED, speculation=speculation, route=LED.route)
+    cluster = serving(spec=spec, capabilities=replace(LOOKING, http_route=True), canary=SERVES)
+    templates = cluster.templates
+    cluster.edit(verifier=replace(spec.verifier, source=hub("nobody/nothing")))
+    cluster.tick()
+    cluster.fails(Purpose.INSPECT, "SourceNotFound")
+    cluster.tick()
+    assert ready(cluster)[0] == "False"
+    assert shares(cluster) == {SPEC.name: 80, "next": 20}
+    cluster.canary = None
+    cluster.tick()
+    assert shares(cluster) == {SPEC.name: None}
+    assert cluster.tick().actions == ()
+    assert cluster.templates == templates
+
+
+def test_a_canary_that_dies_gets_nothing_while_the_engine_refuses_the_spec() -> None:
+    cluster = served(spec=LED, canary=SERVES)
+    cluster.edit(engine=replace(LED.engine, version="0.1.0", version_named=True))
+    assert cluster.tick().actions == ()
+    assert ready(cluster)[0] == "False"
+    cluster.canary = None
+    cluster.tick()
+    assert shares(cluster) == {SPEC.name: None}
+    assert cluster.tick().actions == ()
+    del cluster.children[KEY]
+    assert cluster.tick().actions == (), "what is not there is made once the spec can be served"
 
 
 def test_a_canary_that_dies_gets_nothing_while_an_upgrade_waits(release: Callable[[str], None]) -> None:
