@@ -52,7 +52,7 @@ def main() -> None:
         Plain(source) if given.plain else source,
         given.cache,
         user="bench/bench",
-        told=lambda _: None,
+        report=lambda _: None,
         parallel=given.parallel,
     )
     ended = time.monotonic()

@@ -19,7 +19,7 @@ def less(after: Comparison, before: Comparison | None) -> Comparison:
     return replace(
         after,
         blocks=after.blocks - before.blocks,
-        tried=_totals_less(after.tried, before.tried),
+        trial=_totals_less(after.trial, before.trial),
         beside=_totals_less(after.beside, before.beside),
         seconds_square=max(after.seconds_square - before.seconds_square, 0.0),
         tokens_square=max(after.tokens_square - before.tokens_square, 0.0),
@@ -31,5 +31,5 @@ def lost_request_seconds(comparisons: Iterable[Comparison]) -> float:
     lost = 0.0
     for item in comparisons:
         if item.beside.tokens > 0:
-            lost += item.tried.request_seconds - item.tried.tokens * item.beside.request_seconds / item.beside.tokens
+            lost += item.trial.request_seconds - item.trial.tokens * item.beside.request_seconds / item.beside.tokens
     return lost

@@ -68,7 +68,7 @@ def test_a_download_never_goes_on_while_others_fill_the_disk(tmp_path: Path, mon
     monkeypatch.setattr(disk, "require_reserve", required)
     shelf = Shelf({"config.json": b"{}", "model.safetensors": content(4 << 20)})
     with pytest.raises(WeightsError) as stopped:
-        fetch(shelf, tmp_path, user="ns/x", told=ignored, limits=Limits(reserve=0.2))
+        fetch(shelf, tmp_path, user="ns/x", report=ignored, limits=Limits(reserve=0.2))
     assert stopped.value.reason is Reason.CACHE_FULL
     assert "stay free" in stopped.value.message
 
@@ -102,7 +102,7 @@ def test_a_small_layer_never_writes_a_thousand_times_its_size(tmp_path: Path, mo
 
     monkeypatch.setattr(disk, "write_at", write_at)
     with pytest.raises(WeightsError) as refused:
-        fetch(source, tmp_path, user="ns/x", told=ignored, stop=threading.Event())
+        fetch(source, tmp_path, user="ns/x", report=ignored, stop=threading.Event())
     assert refused.value.reason is Reason.UNSUPPORTED_SOURCE
     assert refused.value.final, "no other try writes as much again"
     assert written[0] <= most_unpacked(source.layers[0])
@@ -118,5 +118,5 @@ def test_a_file_of_a_layer_is_never_begun_where_it_has_no_room(tmp_path: Path, m
     monkeypatch.setattr(disk, "write_at", write_at)
     of_size(monkeypatch, GIB, [150 << 20])
     with pytest.raises(WeightsError) as refused:
-        fetch(source, tmp_path, user="ns/x", told=ignored)
+        fetch(source, tmp_path, user="ns/x", report=ignored)
     assert (refused.value.reason, written[0]) == (Reason.CACHE_FULL, 0)

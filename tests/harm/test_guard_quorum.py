@@ -59,7 +59,7 @@ def test_one_absurd_pod_of_a_fleet_never_stops_the_tuner_nor_teaches_it() -> Non
     for _ in range(3):
         tell(loop, 19, {"absurd": absurd(loop)})
     assert loop.memory.table.k_at(LOAD) == 0, loop.decisions[-1].message
-    assert "absurd" not in loop.memory.known
+    assert "absurd" not in loop.memory.last_windows
     assert all(math.isfinite(value) for value in loop.memory.costs.mean)
 
 

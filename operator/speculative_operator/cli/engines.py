@@ -94,12 +94,12 @@ def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method 
     if version is None:
         raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
     both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
-    return [_Row(release, *pair) for pair in both if method in (None, pair[0].asked.method)]
+    return [_Row(release, *pair) for pair in both if method in (None, pair[0].question.method)]
 
 
 def _warn_of_unknown(rows: list[_Row]) -> None:
     """Say on stderr of a release that no row was written for that nobody has looked at it."""
-    for engine, release in dict.fromkeys((row.alone.asked.engine, row.release) for row in rows):
+    for engine, release in dict.fromkeys((row.alone.question.engine, row.release) for row in rows):
         known = [cell.since for cell in CELLS[engine]] + [cell.before for cell in CELLS[engine] if cell.before]
         newest, asked = max([*known, *filter(None, [parse(DEFAULT_VERSIONS[engine])])]), parse(release)
         if asked is not None and asked > newest:
@@ -113,16 +113,16 @@ def _list(rows: list[_Row]) -> None:
     tables.write(sys.stdout, _HEADERS, [_cells(row) for row in rows if not row.alone.refused], frozenset((6,)))
     for release, one, _ in rows:
         if one.refused:
-            print(f"refused: {one.asked.engine} {release}: {one.refused}")
+            print(f"refused: {one.question.engine} {release}: {one.refused}")
 
 
 def _cells(row: _Row) -> tuple[str, ...]:
     release, one, parallel = row
     return (
-        one.asked.engine,
+        one.question.engine,
         release,
-        markdown.name(one.asked.method, one.asked.variant),
-        one.asked.runner or "-",
+        markdown.name(one.question.method, one.question.variant),
+        one.question.runner or "-",
         one.actuator,
         "refused" if parallel.refused else parallel.actuator,
         markdown.passes(one),
@@ -146,14 +146,14 @@ def _explain(rows: list[_Row]) -> None:
 
 def _object(row: _Row) -> dict[str, Any]:
     release, one, parallel = row
-    asked, cell = one.asked, None if one.refused else one.cell
+    question, cell = one.question, None if one.refused else one.cell
     served = cell is not None
     return {
-        "engine": asked.engine.value,
+        "engine": question.engine.value,
         "version": release,
-        "method": markdown.name(asked.method, asked.variant),
-        "vendor": asked.vendor.value,
-        "runner": asked.runner,
+        "method": markdown.name(question.method, question.variant),
+        "vendor": question.vendor.value,
+        "runner": question.runner,
         "refused": one.refused,
         "actuator": one.actuator.value,
         "dataParallel": parallel.actuator.value if served else None,

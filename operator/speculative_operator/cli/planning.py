@@ -234,7 +234,7 @@ def _memory(found: Subject, context: float) -> str:
 
 
 def _basis(found: Subject) -> str:
-    if cost_prior(found.policy.facts, found.policy.knobs).known:
+    if cost_prior(found.policy.facts, found.policy.knobs).from_models:
         return "published figures of models and accelerator; nothing is measured yet"
     remedy = "set accelerator.product, --facts or --read"
     return f"a typical 8B model on a large accelerator, as models or accelerator are not known: {remedy}"

@@ -86,7 +86,7 @@ class Comparison:
     """Decoding requests for which K was tried, both inclusive."""
     blocks: float
     """Tried blocks that were compared."""
-    tried: BlockTotals
+    trial: BlockTotals
     beside: BlockTotals
     seconds_square: float
     """Sum over tried blocks of the squared difference of log(seconds / steps) from the blocks beside it."""

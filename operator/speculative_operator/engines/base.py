@@ -128,5 +128,5 @@ class Engine:
     """The container that serves a spec by the active table. Raises ValueError for sources or accelerators of a spec
     that `refusals` refuses. With the Live actuator the result does not depend on the table; otherwise it does."""
     read: Read
-    as_found: bool = False
+    from_reports: bool = False
     """True for an adapter that goes by what pods reported: their release, and that they re-read no table."""

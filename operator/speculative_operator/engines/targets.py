@@ -95,8 +95,8 @@ def _facts(ours: Sequence[Series], theirs: Sequence[Series]) -> bool:
     """True where the newest of both say the same, in the labels that all have: jobs add labels of their own."""
     both = [[track for track in tracks if _newest([track]) >= _newest(tracks) - 1] for tracks in (ours, theirs)]
     shared = set.intersection(*(set(track.labels) for tracks in both for track in tracks)) - TARGET_LABELS
-    told = [{tuple(track.labels[name] for name in sorted(shared)) for track in tracks} for tracks in both]
-    return told[0] == told[1]
+    identities = [{tuple(track.labels[name] for name in sorted(shared)) for track in tracks} for tracks in both]
+    return identities[0] == identities[1]
 
 
 def _sums(tracks: Iterable[Series]) -> Samples:

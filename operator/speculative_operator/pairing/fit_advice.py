@@ -33,7 +33,7 @@ class Suggestion:
 
 
 def describe_fit(
-    found: Room,
+    device: Room,
     length: int,
     each: int,
     spec: DeploymentSpec,
@@ -44,25 +44,25 @@ def describe_fit(
     """One sentence with every term in GiB, and one on what the speculator costs."""
     ranks = spec.verifier.tensor_parallel_size * spec.verifier.pipeline_parallel_size
     where = f"each of {ranks} x {accelerator.name}" if ranks > 1 else accelerator.name
-    speculator = found.speculator.weight_bytes
-    weights = f"verifier {_gib(found.verifier.weight_bytes)}"
+    speculator = device.speculator.weight_bytes
+    weights = f"verifier {_gib(device.verifier.weight_bytes)}"
     weights += f", speculator {_gib(speculator)}" if speculator else ""
     verdict = {True: "Fits", False: "Does not fit", None: "Too close to call"}[fits]
-    budget = f"{found.share:.0%} of {_gib(found.memory_bytes)} GiB is {_gib(found.memory_bytes * found.share)} GiB"
-    left = found.cache_bytes
-    rest = f"minus {weights} and reserve {_gib(found.reserve_bytes)}, leaves {_gib(left)} GiB for the KV cache"
-    text = f"{verdict}: on {where} {budget}; that, {rest}; {_memory_sentence(found, length, each)}."
-    text += _cost(found, each)
+    budget = f"{device.share:.0%} of {_gib(device.memory_bytes)} GiB is {_gib(device.memory_bytes * device.share)} GiB"
+    left = device.cache_bytes
+    rest = f"minus {weights} and reserve {_gib(device.reserve_bytes)}, leaves {_gib(left)} GiB for the KV cache"
+    text = f"{verdict}: on {where} {budget}; that, {rest}; {_memory_sentence(device, length, each)}."
+    text += _cost(device, each)
     return text + (f" Uncertain: {'; '.join(unsure)}." if unsure else "")
 
 
 def suggestions(
-    found: Room, length: int, each: int, spec: DeploymentSpec, accelerator: Accelerator, *, fits: bool | None
+    device: Room, length: int, each: int, spec: DeploymentSpec, accelerator: Accelerator, *, fits: bool | None
 ) -> tuple[Suggestion, ...]:
     """What to change, the least change first; nothing where all requests that may run are held."""
     if fits is not True:
-        return tuple(_remedies(found, length, spec, accelerator))
-    most, held = spec.verifier.max_num_seqs, found.requests(each)
+        return tuple(_remedies(device, length, spec, accelerator))
+    most, held = spec.verifier.max_num_seqs, device.requests(each)
     if most is not None and held < most:
         why = f"{most} requests of {each:,} tokens do not fit together: the engine would preempt some"
         return (Suggestion("verifier.maxNumSeqs", str(max(int(held), 1)), why),)
@@ -78,20 +78,20 @@ def product_names(spec: DeploymentSpec) -> list[str]:
     return [name for name in names if not name.startswith(_OTHERS)]
 
 
-def _memory_sentence(found: Room, length: int, each: int) -> str:
-    one = f"a request of {length:,} tokens (maxModelLen) takes {_gib(found.request_bytes(length))} GiB"
-    if found.cache_bytes <= 0.0:
+def _memory_sentence(device: Room, length: int, each: int) -> str:
+    one = f"a request of {length:,} tokens (maxModelLen) takes {_gib(device.request_bytes(length))} GiB"
+    if device.cache_bytes <= 0.0:
         return f"the weights alone exceed the memory, and {one}"
-    held = found.requests(length)
+    held = device.requests(length)
     if held < 1.0:
-        return f"{one}, more than that: {found.longest():,} tokens would fit"
-    at = f", and {_count(found.requests(each))} of {each:,} tokens" if each < length else ""
+        return f"{one}, more than that: {device.longest():,} tokens would fit"
+    at = f", and {_count(device.requests(each))} of {each:,} tokens" if each < length else ""
     return f"{one}, so {_count(held)} run at once{at}"
 
 
-def _cost(found: Room, each: int) -> str:
+def _cost(device: Room, each: int) -> str:
     """What the speculator takes from the KV cache."""
-    now, without = found.tokens(each), found.without_speculator.tokens(each)
+    now, without = device.tokens(each), device.without_speculator.tokens(each)
     if now is None or without is None or without <= now:
         return ""
     return (
@@ -100,44 +100,44 @@ def _cost(found: Room, each: int) -> str:
     )
 
 
-def _remedies(found: Room, length: int, spec: DeploymentSpec, accelerator: Accelerator) -> Iterator[Suggestion]:
-    longest = found.longest()
+def _remedies(device: Room, length: int, spec: DeploymentSpec, accelerator: Accelerator) -> Iterator[Suggestion]:
+    longest = device.longest()
     if longest >= 16:
         yield Suggestion("verifier.maxModelLen", str(longest), "the longest request that fits")
-    percent = round(found.share * 100)
-    if percent < _MOST_PERCENT and _holds(replace(found, share=_MOST_PERCENT / 100), length):
+    percent = round(device.share * 100)
+    if percent < _MOST_PERCENT and _holds(replace(device, share=_MOST_PERCENT / 100), length):
         yield Suggestion("verifier.gpuMemoryUtilizationPercent", str(_MOST_PERCENT), f"{percent} % leaves too little")
-    if found.speculator.weight_bytes and _holds(found.without_speculator, length):
+    if device.speculator.weight_bytes and _holds(device.without_speculator, length):
         yield Suggestion("speculator", "none, or a smaller one", "the verifier alone fits")
-    if ranks := _ranks(found, length):
+    if ranks := _ranks(device, length):
         count = f"{ranks * spec.verifier.pipeline_parallel_size} x {accelerator.name}"
         yield Suggestion("verifier.tensorParallelSize", str(ranks), f"on {count} it fits")
     products = [
         (other.memory_bytes, name)
         for name in product_names(spec)
-        if (other := find_accelerator(name)) and _holds(replace(found, memory_bytes=other.memory_bytes), length)
+        if (other := find_accelerator(name)) and _holds(replace(device, memory_bytes=other.memory_bytes), length)
     ]
     if products:
         names = ", ".join(name for _, name in sorted(products)[:_FEW])
         yield Suggestion("accelerator.product", names, "it fits there with as many accelerators")
 
 
-def _ranks(found: Room, length: int) -> int | None:
+def _ranks(device: Room, length: int) -> int | None:
     """The least power-of-two multiple of ranks that holds one request; weights and caches are split anew."""
-    ranks = found.verifier.ranks
+    ranks = device.verifier.ranks
     while (ranks := ranks * 2) <= _MOST_RANKS:
-        factor = ranks / found.verifier.ranks
-        verifier = replace(found.verifier, weight_bytes=found.verifier.weight_bytes / factor, ranks=ranks)
-        own = found.speculator
-        if own.ranks == found.verifier.ranks:
+        factor = ranks / device.verifier.ranks
+        verifier = replace(device.verifier, weight_bytes=device.verifier.weight_bytes / factor, ranks=ranks)
+        own = device.speculator
+        if own.ranks == device.verifier.ranks:
             own = replace(own, weight_bytes=own.weight_bytes / factor, ranks=ranks)
-        if _holds(replace(found, verifier=verifier, speculator=own), length):
+        if _holds(replace(device, verifier=verifier, speculator=own), length):
             return ranks
     return None
 
 
-def _holds(found: Room, length: int) -> bool:
-    return found.request_bytes(length) <= found.cache_bytes
+def _holds(device: Room, length: int) -> bool:
+    return device.request_bytes(length) <= device.cache_bytes
 
 
 def _gib(size: float) -> str:

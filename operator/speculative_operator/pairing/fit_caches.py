@@ -106,8 +106,8 @@ def layer_kinds(config: Mapping[str, Any]) -> list[str] | None:
     return kinds[: layers - shared] + [_NONE] * shared
 
 
-def _kind(said: Any) -> str:
-    return _KINDS.get(said, _FULL) if isinstance(said, str | int) else _FULL
+def _kind(value: Any) -> str:
+    return _KINDS.get(value, _FULL) if isinstance(value, str | int) else _FULL
 
 
 def _by_rule(config: Mapping[str, Any], layers: int) -> list[str]:

@@ -102,48 +102,48 @@ class Room:
 
 def widths(config: Mapping[str, Any], spec: DeploymentSpec) -> Widths:
     """Bytes of cached values: as `kvCacheDtype` asks, or the checkpoint's own 8 bits, or the model's dtype."""
-    asked = spec.verifier.kv_cache_dtype
+    dtype = spec.verifier.kv_cache_dtype
     plain = value_bytes(config, spec.verifier.dtype)
     quantized = config.get("quantization_config")
     own = quantized.get("kv_cache_quant_algo") if isinstance(quantized, Mapping) else None
-    small = asked.startswith(("fp8", "int8")) or (asked in ("", "auto") and str(own or "").upper() == "FP8")
-    if asked and not small and asked != "auto":
-        plain = value_bytes(config, asked)
+    small = dtype.startswith(("fp8", "int8")) or (dtype in ("", "auto") and str(own or "").upper() == "FP8")
+    if dtype and not small and dtype != "auto":
+        plain = value_bytes(config, dtype)
     return Widths(value=1.0 if small else plain, state=plain)
 
 
 def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> tuple[Holding, Weights] | None:
     """None where the weights or the caches cannot be told."""
-    config, asked = decoder(facts.config), spec.verifier
-    found, groups = weights(facts, asked.dtype, asked.quantization), caches(config, widths(config, spec))
-    if found is None or groups is None:
+    config, options = decoder(facts.config), spec.verifier
+    loaded, groups = weights(facts, options.dtype, options.quantization), caches(config, widths(config, spec))
+    if loaded is None or groups is None:
         return None
-    ranks, stages = max(asked.tensor_parallel_size, 1), max(asked.pipeline_parallel_size, 1)
+    ranks, stages = max(options.tensor_parallel_size, 1), max(options.pipeline_parallel_size, 1)
     layers = max(len(layer_kinds(config) or ()), 1)
     stage = math.ceil(layers / stages) / layers
-    experts = found.verifier * found.expert_share
-    everywhere = ranks * max(asked.data_parallel_size, 1)
-    dense = (found.verifier - experts - found.embedding) * stage + found.embedding / min(stages, 2)
-    return Holding(dense / ranks + experts * stage / everywhere, groups, ranks, stage), found
+    experts = loaded.verifier * loaded.expert_share
+    everywhere = ranks * max(options.data_parallel_size, 1)
+    dense = (loaded.verifier - experts - loaded.embedding) * stage + loaded.embedding / min(stages, 2)
+    return Holding(dense / ranks + experts * stage / everywhere, groups, ranks, stage), loaded
 
 
 def speculator_holding(verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec) -> Holding | None:
     """What speculation holds; nothing where no weights draft, None where it cannot be told."""
-    asked = spec.speculator
-    if asked is None or spec.speculation.mode is Mode.OFF or asked.method.draft_free:
+    requested = spec.speculator
+    if requested is None or spec.speculation.mode is Mode.OFF or requested.method.draft_free:
         return Holding()
-    ranks = asked.tensor_parallel_size or max(spec.verifier.tensor_parallel_size, 1)
-    inside = speculator is None and asked.source is None and asked.method.may_sit_in_verifier
+    ranks = requested.tensor_parallel_size or max(spec.verifier.tensor_parallel_size, 1)
+    inside = speculator is None and requested.source is None and requested.method.may_sit_in_verifier
     config = decoder(verifier.config if speculator is None else speculator.config)
     size = widths(decoder(verifier.config), spec)
     if inside:
         found = weights(verifier, spec.verifier.dtype, spec.verifier.quantization)
         groups = caches(config, size, number(config, "draft_layers") or 1)
         return Holding(found.draft_layers / ranks, groups, ranks) if found and groups is not None else None
-    own = weights(speculator, spec.verifier.dtype, asked.quantization) if speculator is not None else None
+    own = weights(speculator, spec.verifier.dtype, requested.quantization) if speculator is not None else None
     if speculator is None or own is None:
         return None
-    keeps = asked.method not in _WITHOUT_CACHE and speculator.config.get("model_type") not in _SHARING_FAMILIES
+    keeps = requested.method not in _WITHOUT_CACHE and speculator.config.get("model_type") not in _SHARING_FAMILIES
     groups = caches(config, size) if keeps else ()
     return Holding(own.files / ranks, groups, ranks) if groups is not None else None
 
@@ -166,5 +166,9 @@ def _drafts(spec: DeploymentSpec) -> int:
     """Draft tokens that the engine makes room for."""
     if not spec.speculates:
         return 0
-    asked = spec.speculation
-    return asked.num_speculative_tokens or 0 if asked.mode is Mode.STATIC else asked.max_speculative_tokens
+    speculation = spec.speculation
+    return (
+        speculation.num_speculative_tokens or 0
+        if speculation.mode is Mode.STATIC
+        else speculation.max_speculative_tokens
+    )

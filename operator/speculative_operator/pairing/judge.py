@@ -53,20 +53,20 @@ def judge(
     """
     rules = rules or EngineRules(spec.engine.type, spec.engine.version)
     requested = spec.speculator
-    found = [*_engine(rules), *positions.beyond(verifier, spec, rules), *parallel.of_verifier(verifier, spec, rules)]
+    findings = [*_engine(rules), *positions.beyond(verifier, spec, rules), *parallel.of_verifier(verifier, spec, rules)]
     if requested is None:
-        return Verdict(Kind.UNKNOWN, sort_findings(found))
+        return Verdict(Kind.UNKNOWN, sort_findings(findings))
     if requested.method.draft_free:
         k = largest_k(spec, rules)
-        return Verdict(Kind.DRAFT_FREE, sort_findings(found), expect(requested, spec.speculation.workload, k))
+        return Verdict(Kind.DRAFT_FREE, sort_findings(findings), expect(requested, spec.speculation.workload, k))
     pair = _pair(verifier, speculator, spec, requested, rules)
     if pair is None:
-        return Verdict(Kind.UNKNOWN, sort_findings([*found, *_unread(verifier, None)]))
-    found += [*_unread(verifier, None if pair.inside else pair.speculator)]
-    found += [one for topic in _TOPICS for one in topic(pair)]
+        return Verdict(Kind.UNKNOWN, sort_findings([*findings, *_unread(verifier, None)]))
+    findings += [*_unread(verifier, None if pair.inside else pair.speculator)]
+    findings += [one for topic in _TOPICS for one in topic(pair)]
     kind = kind_of(pair)
     outlook = None if kind is Kind.CROSS_FAMILY else expect(requested, spec.speculation.workload, pair.k)
-    return Verdict(kind, sort_findings(found), outlook)
+    return Verdict(kind, sort_findings(findings), outlook)
 
 
 def _pair(

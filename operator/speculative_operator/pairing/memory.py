@@ -86,40 +86,40 @@ def fit(
     if accelerator is None:
         return _unknown_accelerator(own[0], speculator_held or Holding(), spec)
     unsure = _unsure(verifier, speculator_held, spec, counted=own[1].counted)
-    found = room(accelerator, own[0], speculator_held or Holding(), spec)
-    fits = _verdict(found, length, certain=not unsure)
+    device = room(accelerator, own[0], speculator_held or Holding(), spec)
+    fits = _verdict(device, length, certain=not unsure)
     each = min(context or length, length)
-    without = found.without_speculator
+    without = device.without_speculator
     figures = Fit(
         fits=fits,
         message="",
-        memory_bytes=found.memory_bytes,
-        budget_bytes=found.memory_bytes * found.share,
-        verifier_bytes=found.verifier.weight_bytes,
-        speculator_bytes=found.speculator.weight_bytes,
-        reserve_bytes=found.reserve_bytes,
-        kv_bytes=found.cache_bytes,
-        request_bytes=found.request_bytes(length),
-        request_speculator_bytes=found.speculator_request_bytes(length),
+        memory_bytes=device.memory_bytes,
+        budget_bytes=device.memory_bytes * device.share,
+        verifier_bytes=device.verifier.weight_bytes,
+        speculator_bytes=device.speculator.weight_bytes,
+        reserve_bytes=device.reserve_bytes,
+        kv_bytes=device.cache_bytes,
+        request_bytes=device.request_bytes(length),
+        request_speculator_bytes=device.speculator_request_bytes(length),
         max_model_len=length,
-        longest=found.longest(),
-        requests=found.requests(length),
+        longest=device.longest(),
+        requests=device.requests(length),
         context=context,
-        requests_at_context=found.requests(each) if context else None,
-        tokens=found.tokens(each),
+        requests_at_context=device.requests(each) if context else None,
+        tokens=device.tokens(each),
         tokens_without_speculator=without.tokens(each),
         unsure=unsure,
     )
-    advice = suggestions(found, length, each, spec, accelerator, fits=fits)
+    advice = suggestions(device, length, each, spec, accelerator, fits=fits)
     return replace(
-        figures, message=describe_fit(found, length, each, spec, accelerator, fits, unsure), suggestions=advice
+        figures, message=describe_fit(device, length, each, spec, accelerator, fits, unsure), suggestions=advice
     )
 
 
-def _verdict(found: Room, length: int, *, certain: bool) -> bool | None:
-    if found.request_bytes(length) <= found.cache_bytes:
+def _verdict(device: Room, length: int, *, certain: bool) -> bool | None:
+    if device.request_bytes(length) <= device.cache_bytes:
         return True
-    generous = replace(found, memory_bytes=found.memory_bytes * _GENEROUS, reserve_bytes=LEAST_RESERVE_BYTES)
+    generous = replace(device, memory_bytes=device.memory_bytes * _GENEROUS, reserve_bytes=LEAST_RESERVE_BYTES)
     if certain and generous.request_bytes(length) > generous.cache_bytes:
         return False
     return None
@@ -130,11 +130,11 @@ def _unsure(
 ) -> tuple[str, ...]:
     config = decoder(verifier.config)
     asked = spec.verifier.quantization.lower()
-    told = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
+    size_known = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
     arguments = [one for one in spec.engine.args if any(part in one for part in _OWN_MEMORY)]
     found = [
         ("" if speculator is not None else "the size of the speculator is unknown"),
-        ("" if told else f"the size of the weights under quantization {asked} is unknown"),
+        ("" if size_known else f"the size of the weights under quantization {asked} is unknown"),
         ("" if not counted else "the weights were counted from config.json, not read from the files"),
         ("" if "compress_ratios" not in config else "pages of compressed caches are larger than their content"),
         *(f"engine.args has {one.split('=')[0]}" for one in arguments),

@@ -79,8 +79,8 @@ def _line(one: Finding) -> str:
     values = [
         f"{side} {value}" for side, value in (("verifier", one.verifier), ("speculator", one.speculator)) if value
     ]
-    said = f"{one.field}: {one.message}" + (f" ({', '.join(values)})" if values else "")
-    return f"{said}; {one.remedy}" if one.remedy else said
+    line = f"{one.field}: {one.message}" + (f" ({', '.join(values)})" if values else "")
+    return f"{line}; {one.remedy}" if one.remedy else line
 
 
 def _expectation(expected: Expected | None) -> str:

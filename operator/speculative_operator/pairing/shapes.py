@@ -28,17 +28,20 @@ def shape_of(
     `kv_heads` x `head_dim` is what all ranks together cache for a token in a layer, at `context` tokens: more than the
     config says where ranks hold copies (latents, fewer KV heads than ranks), less where layers keep windows only.
     """
-    asked = spec.speculator if as_speculator else None
+    requested = spec.speculator if as_speculator else None
     config = decoder(facts.config)
-    dtype, quantization = spec.verifier.dtype, spec.verifier.quantization if asked is None else asked.quantization
-    found = weights(facts, dtype, quantization)
+    dtype, quantization = (
+        spec.verifier.dtype,
+        spec.verifier.quantization if requested is None else requested.quantization,
+    )
+    sizes = weights(facts, dtype, quantization)
     kinds = layer_kinds(config)
-    if found is None or kinds is None:
+    if sizes is None or kinds is None:
         return None
     holding = speculator_holding(facts, facts, spec) if as_speculator else _holding(facts, spec)
     size = widths(config, spec).value
     kv_heads, head_dim = _cache_layout(holding, len(kinds), size, context or USUAL_CONTEXT)
-    parameters, active, each = _parameters(facts, found)
+    parameters, active, each = _parameters(facts, sizes)
     return ModelShape(
         name=facts.pin.location,
         parameters=parameters,
@@ -60,13 +63,13 @@ def pair_facts(
 ) -> PairFacts:
     """What the tuner starts from, of real files. Capacities are those of one engine, None where they cannot be told
     or the weights alone seem not to fit."""
-    held, whole = _capacities(verifier, speculator, spec, accelerator)
+    capacity, whole = _capacities(verifier, speculator, spec, accelerator)
     return PairFacts(
         verifier=shape_of(verifier, spec),
         speculator=shape_of(speculator, spec, as_speculator=True) if speculator is not None else None,
         accelerator=accelerator,
         accelerators=max(spec.verifier.tensor_parallel_size, 1),
-        kv_capacity_tokens=held,
+        kv_capacity_tokens=capacity,
         kv_capacity_tokens_without_speculator=whole,
         method=spec.speculator.method if spec.speculator is not None else None,
     )

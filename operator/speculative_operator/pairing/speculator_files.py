@@ -55,7 +55,7 @@ class Nature:
 
     method: Method | None
     """None: nothing tells."""
-    told_by: str = ""
+    basis: str = ""
     """Key and value, or tensor and shape."""
     parallel: bool = False
     """True when it was trained to draft in one pass and the method has another form too (P-EAGLE, PARD)."""
@@ -172,8 +172,8 @@ def _by_tensors(facts: ModelFacts) -> Nature | None:
     if found is None or len(found[1]) != 2 or reading.whole(facts.config, "num_hidden_layers") not in (1, 2):
         return None
     wide, narrow = found[1][1], found[1][0]
-    told = f"tensor {found[0]} {list(found[1])}"
-    return {2: Nature(Method.EAGLE, told), 3: Nature(Method.EAGLE3, told)}.get(wide // narrow if narrow > 0 else 0)
+    basis = f"tensor {found[0]} {list(found[1])}"
+    return {2: Nature(Method.EAGLE, basis), 3: Nature(Method.EAGLE3, basis)}.get(wide // narrow if narrow > 0 else 0)
 
 
 def _whole(facts: ModelFacts) -> Nature:

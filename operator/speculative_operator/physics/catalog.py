@@ -32,7 +32,7 @@ def find_model(location: str) -> ModelShape | None:
     return _models().get(_key(plain)) or _models().get(_key(plain.rsplit("/", 1)[-1]))
 
 
-def known_models() -> tuple[ModelShape, ...]:
+def all_models() -> tuple[ModelShape, ...]:
     """Every shape of the table, once."""
     return tuple({shape.name: shape for shape in _models().values()}.values())
 

@@ -79,7 +79,7 @@ def token_seconds(model: ModelShape, rate: Rates) -> float:
 def _graph_tax(facts: PairFacts, knobs: KnobSpace, verifier: ModelShape) -> float:
     if knobs.draft_free:
         return 0.0
-    told = facts.speculator.layers > STANDALONE_LAYERS if facts.speculator is not None else False
-    if not told and facts.method is not Method.DRAFT_MODEL:
+    standalone = facts.speculator.layers > STANDALONE_LAYERS if facts.speculator is not None else False
+    if not standalone and facts.method is not Method.DRAFT_MODEL:
         return 0.0
     return verifier.layers * (GRAPH_TAX_PER_EXPERT_LAYER if verifier.experts else GRAPH_TAX_PER_LAYER)

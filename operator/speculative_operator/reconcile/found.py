@@ -78,5 +78,5 @@ def without_live_tables(engine: Engine, version: str) -> Engine:
         return replace(engine.container(as_found(spec), table), image=engine.container(spec, table).image)
 
     return replace(
-        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, as_found=True
+        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, from_reports=True
     )

@@ -320,7 +320,7 @@ def _startup_status(world: World, desired: Desired, planned: Plan) -> dict[str, 
 
 def _plan(world: World, look: Look, engine: Engine, verdict: Verdict, actuator: Actuator, desired: Desired) -> Plan:
     given_up = text(world.status, "speculation", "actuator") == Actuator.LIVE.value != actuator.value
-    fallen = engine.as_found and given_up
+    fallen = engine.from_reports and given_up
     why = Reason.ENGINE_VERSION_DIFFERS if fallen else _reason_of_change(world, verdict)
     return plan(world, desired, look.pods, look.rollout, why)
 
@@ -363,4 +363,4 @@ def _sight(look: Look, policy: Policy, verdict: Verdict) -> Sight | None:
         return None
     asked = verdict.decision is not None and policy.knobs.actuator is not Actuator.NONE
     knobs = policy.knobs if asked else None  # pods of another pair may draft what these do not know
-    return sight(look.observation, verdict.memory.known, knobs, look.observation.time)
+    return sight(look.observation, verdict.memory.last_windows, knobs, look.observation.time)

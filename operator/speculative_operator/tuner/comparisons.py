@@ -128,10 +128,10 @@ def learn_comparisons(
     cells = {(cell.band, cell.k, cell.against): _fade(cell, spent, elapsed) for cell in known}
     for window, share in zip(windows, fresh, strict=True):
         for one in window.comparisons:
-            seen = _cell(one, share, lengths, before_first)
-            if seen is not None:
-                key = (seen.band, seen.k, seen.against)
-                cells[key] = _both(cells[key], seen) if key in cells else seen
+            measured = _cell(one, share, lengths, before_first)
+            if measured is not None:
+                key = (measured.band, measured.k, measured.against)
+                cells[key] = _both(cells[key], measured) if key in cells else measured
     most = sorted(cells.values(), key=lambda cell: (-cell.blocks, cell.band, cell.k, cell.against))[:MOST_CELLS]
     return tuple(sorted((cell for cell in most if cell.blocks >= 0.05), key=lambda c: (c.band, c.k, c.against)))
 
@@ -153,7 +153,7 @@ def _fade(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
 
 def _cell(one: Comparison, share: float, lengths: Array, before_first: float) -> Cell | None:
     """One comparison as a cell, or None where it says nothing."""
-    tried, beside = one.tried, one.beside
+    tried, beside = one.trial, one.beside
     figures = (
         *(one.blocks, share, tried.steps, beside.steps, tried.requests, beside.requests),
         *(tried.tokens, beside.tokens, tried.request_seconds, beside.request_seconds),
@@ -181,24 +181,24 @@ def _cell(one: Comparison, share: float, lengths: Array, before_first: float) ->
     )
 
 
-def _seconds(tried: BlockTotals, beside: BlockTotals, before_first: float) -> tuple[float, float]:
+def _seconds(trial: BlockTotals, beside: BlockTotals, before_first: float) -> tuple[float, float]:
     """(log ratio of the seconds of a step, variance of one block).
 
     Steps without prompts tell it, where both sides have some: with as many prompts a second, steps with and without
     grow alike; with as many a step, as where most requests await their first token, what prompts take stays.
     """
-    plainly = [side.decode_steps / side.steps for side in (tried, beside)]
-    told = min(plainly) >= FEW_STEPS
-    if not told or min(tried.decode_seconds, beside.decode_seconds) <= 0:
+    plainly = [side.decode_steps / side.steps for side in (trial, beside)]
+    comparable = min(plainly) >= FEW_STEPS
+    if not comparable or min(trial.decode_seconds, beside.decode_seconds) <= 0:
         per = beside.request_seconds / beside.requests
-        return _log_ratio(tried.request_seconds / tried.requests, per), PROMPTS_NOISE**2 + (
+        return _log_ratio(trial.request_seconds / trial.requests, per), PROMPTS_NOISE**2 + (
             UNLIKE_NOISE * max(plainly)
         ) ** 2
     plain = beside.decode_seconds / beside.decode_steps
-    slower = _log_ratio(tried.decode_seconds / tried.decode_steps, plain)
+    slower = _log_ratio(trial.decode_seconds / trial.decode_steps, plain)
     share = min(plain * beside.steps / beside.seconds, 1.0)
     seconds = (1.0 - before_first) * slower + before_first * math.log1p(math.expm1(slower) * share)
-    return seconds, SECONDS_NOISE**2 * tried.steps / tried.decode_steps
+    return seconds, SECONDS_NOISE**2 * trial.steps / trial.decode_steps
 
 
 def _log_ratio(one: float, other: float) -> float:
@@ -227,13 +227,13 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CellQuery:
     """What is asked about, and what of `cells` can answer: K of a policy at points of the grid."""
 
     points: Array
     ks: Array
     """Every K of the policy."""
-    held: Array
+    active_ks: Array
     """K in force at each point."""
     cells: tuple[Cell, ...]
     max_batch: int
@@ -244,12 +244,12 @@ class Asked:
         return np.array([nearest(middle(cell.band), self.max_batch) for cell in self.cells], dtype=np.int64)
 
     @cached_property
-    def tried(self) -> NDArray[np.int64]:
+    def trial_columns(self) -> NDArray[np.int64]:
         """Column of the K that each cell tried."""
         return np.searchsorted(self.ks, [cell.k for cell in self.cells])
 
     @cached_property
-    def beside(self) -> NDArray[np.int64]:
+    def beside_columns(self) -> NDArray[np.int64]:
         """Column of the K beside it."""
         return np.searchsorted(self.ks, [cell.against for cell in self.cells])
 
@@ -257,13 +257,13 @@ class Asked:
         """What the model may err: variance [point, K] of the difference from the K in force, its covariance with what
         cells measured [point, K, cell], and that of cells with one another."""
         walk = np.where(self.ks < 1, 0.0, self.ks - 1.0 + (off / step) ** 2)
-        held = np.where(self.held < 1, 0.0, self.held - 1.0 + (off / step) ** 2)[:, None]
-        k, beside = walk[self.tried], walk[self.beside]
+        active_walk = np.where(self.active_ks < 1, 0.0, self.active_ks - 1.0 + (off / step) ** 2)[:, None]
+        k, beside = walk[self.trial_columns], walk[self.beside_columns]
         alike = _alike(self.points[:, None], self.points[self.places][None, :])[:, None, :]
-        across = alike * _overlap(walk[None, :, None], held[:, :, None], k, beside)
+        across = alike * _overlap(walk[None, :, None], active_walk[:, :, None], k, beside)
         own = _overlap(k[:, None], beside[:, None], k[None, :], beside[None, :])
         own = own * _alike(self.points[self.places][:, None], self.points[self.places][None, :])
-        return step**2 * np.abs(walk[None, :] - held), step**2 * across, step**2 * own
+        return step**2 * np.abs(walk[None, :] - active_walk), step**2 * across, step**2 * own
 
 
 def update(prior: Array, across: Array, own: Array, noise: Sequence[float], news: Array) -> tuple[Array, Array]:

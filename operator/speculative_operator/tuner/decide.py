@@ -74,7 +74,7 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
         memory = replace(memory, before_outage=None)
     if policy.mode is Mode.OFF or policy.knobs.actuator is Actuator.NONE:
         return memory, nothing_to_turn(memory, policy)
-    seen = sight(observation, memory.known, policy.knobs, now)
+    seen = sight(observation, memory.last_windows, policy.knobs, now)
     hold = find_hold(observation, seen)
     if hold is not None and policy.mode is not Mode.STATIC:
         return _unseen(memory, hold, policy, now)
@@ -104,7 +104,7 @@ def _decide_on_figures(
     seen, late = _without_late(seen, () if memory.hard_off else late_pods(seen.windows, version))
     windows = {pod: believable(window, policy.knobs) for pod, window in seen.windows.items()}
     memory = awaiting(memory, late, now)
-    fresh = [fresh_share(window, memory.known.get(pod)) for pod, window in windows.items()]
+    fresh = [fresh_share(window, memory.last_windows.get(pod)) for pod, window in windows.items()]
     look = pool(list(windows.values()))
     counted = [] if memory.hard_off else list(zip(bound_claims(list(windows.values())), fresh, strict=True))
     memory = replace(memory, targets=watch(memory.targets, counted, memory.table, policy, now))

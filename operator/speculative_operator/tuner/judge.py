@@ -81,7 +81,7 @@ def propose(
     value, rows = np.where(allowed, found.mean, INFEASIBLE), np.arange(len(incumbent))
     weights = weights_of(view, loads)
     doubt = confidence if rollout.free(view.policy) else rollout.DOUBT
-    if view.compares and not view.costs.prior.known:
+    if view.compares and not view.costs.prior.from_models:
         doubt = max(doubt, MEASURED_FIRST)
     sure = value - doubt * found.deviation
     useless = _useless(view, incumbent)
@@ -95,7 +95,7 @@ def propose(
         scores[rows, incumbent] = held
         better = bool(np.any(scores > held[:, None]))
         chosen = np.array(best_path(scores * weights[:, None], _rise(view.policy))) if better else incumbent
-    if not view.costs.prior.known:
+    if not view.costs.prior.from_models:
         chosen = _only_evidence(chosen, incumbent, weights)
     gain = value[rows, chosen] - value[rows, incumbent]
     new = fit(overlay(table, tuple(view.ks[column] for column in chosen), max_batch), view.policy)

@@ -66,7 +66,7 @@ def learn(
 ) -> Memory:
     """Memory after `windows`; the table is untouched. `version`: of the table that pods were last told; `others`: pods
     without a window, of which the last one stays known."""
-    seen = memory.known
+    seen = memory.last_windows
     silent = {pod: seen[pod] for pod in others if pod in seen}
     newest = {pod: (window.end, window.batch) for pod, window in windows.items()}
     pods = sorted(windows, key=lambda pod: _content(windows[pod]))
@@ -192,7 +192,7 @@ def _cell_samples(
     """
     knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
     decoding = _decoding_by_draft(window) if not knobs.draft_free else (_decoding(window),) * 2
-    share, asked = 1.0, _mean_asked_k(window, ()) or 0.0
+    share, asked = 1.0, _mean_requested_k(window, ()) or 0.0
     if knobs.draft_free and asked > 0.0:
         share = min((window.mean_k or 0.0) / asked, 1.0)
     whole = math.fsum(cell.steps for cell in window.cells)
@@ -222,15 +222,19 @@ def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], p
     accepted = window.accepted_per_position
     if policy.knobs.draft_free:
         # Every request-step counts as a draft, also one that finds nothing in the text: that is what a step earns.
-        drafts, mean, tried = window.decode_request_steps, _mean_asked_k(window, tables), _requests_per_position(window)
+        drafts, mean, positions = (
+            window.decode_request_steps,
+            _mean_requested_k(window, tables),
+            _requests_per_position(window),
+        )
         if mean is None:
             return None
         certain, share = _least_k(window, tables), 0.0
     else:
-        drafts, mean, tried = window.drafts, window.draft_tokens / window.drafts, window.drafted_per_position
+        drafts, mean, positions = window.drafts, window.draft_tokens / window.drafts, window.drafted_per_position
         certain, share = usable_positions(mean, window.scheduled, tables) if tables else (0, 0.0)
-    if tried:
-        sample = exact_sample(tried, accepted, mean)
+    if positions:
+        sample = exact_sample(positions, accepted, mean)
     elif accepted or window.accepted_tokens is None:
         sample = draft_sample(drafts, accepted, certain, share, mean)
     else:
@@ -261,7 +265,7 @@ def _decoding_by_draft(window: PodWindow) -> tuple[float, float]:
     return none, some
 
 
-def _mean_asked_k(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:
+def _mean_requested_k(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:
     """K that the window's request-steps asked for, mean; None when it may have been that of several tables."""
     if window.cells:
         requests = math.fsum(cell.requests for cell in window.cells)
@@ -295,7 +299,7 @@ def _learn_share(
     for (_, window), run in zip(windows, tables, strict=True):
         if window.decode_request_steps <= 0:
             continue
-        k = _mean_asked_k(window, run) if window.cells or len(run) == 1 else None
+        k = _mean_requested_k(window, run) if window.cells or len(run) == 1 else None
         if k is None or window.draft_tokens is None:
             return traffic
         asked += k * window.decode_request_steps

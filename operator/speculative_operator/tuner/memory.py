@@ -82,7 +82,7 @@ class Memory:
         return cls(table=table, since=now)
 
     @property
-    def known(self) -> dict[str, tuple[float, float]]:
+    def last_windows(self) -> dict[str, tuple[float, float]]:
         """`seen` by pod."""
         return {pod: (end, batch) for pod, end, batch in self.seen}
 

@@ -27,8 +27,8 @@ from speculative_operator.tuner.comparisons import (
     SECONDS_OFF,
     SECONDS_STEP,
     TOKENS_STEP,
-    Asked,
     Cell,
+    CellQuery,
     Difference,
     update,
 )
@@ -237,19 +237,19 @@ class Outlook:
         if not self.compares:
             return self._difference(richer, longer, tokens, seconds, incumbent)
         ks = self.columns.astype(float)
-        asked = Asked(self.points, ks, ks[incumbent], self.cells, self.policy.knobs.max_batch)
+        asked = CellQuery(self.points, ks, ks[incumbent], self.cells, self.policy.knobs.max_batch)
         errs, across, own = asked.misfit(SECONDS_STEP, SECONDS_OFF)
         graphs = self.beyond.astype(float)
         left = graphs - graphs[rows, incumbent][:, None]
-        leaving = graphs[asked.places, asked.tried] - graphs[asked.places, asked.beside]
+        leaving = graphs[asked.places, asked.trial_columns] - graphs[asked.places, asked.beside_columns]
         errs, across, own = (
             errs + (BEYOND_ERRS * left) ** 2,
             across + BEYOND_ERRS**2 * left[:, :, None] * leaving,
             own + BEYOND_ERRS**2 * np.outer(leaving, leaving),
         )
         longer, model = longer + BEYOND * left, model + BEYOND * graphs
-        measured = gradients[asked.places, asked.tried] - gradients[asked.places, asked.beside]
-        predicted = model[asked.places, asked.tried] - model[asked.places, asked.beside]
+        measured = gradients[asked.places, asked.trial_columns] - gradients[asked.places, asked.beside_columns]
+        predicted = model[asked.places, asked.trial_columns] - model[asked.places, asked.beside_columns]
         news = np.array([cell.seconds for cell in self.cells]) - predicted
         more, seconds = update(
             seconds + errs,

@@ -43,7 +43,7 @@ class Prior:
     costs: StepCosts
     precision: Array
     """Over the columns of the basis."""
-    known: bool
+    from_models: bool
 
 
 @lru_cache(maxsize=256)
@@ -52,12 +52,12 @@ def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
     basis = basis_of(knobs)
     found = _published_costs(facts)
     if found is not None:
-        return Prior(found, basis.prior_precision(_precision(CALIBRATED_SD, COMMON_SD["calibrated"])), known=True)
+        return Prior(found, basis.prior_precision(_precision(CALIBRATED_SD, COMMON_SD["calibrated"])), from_models=True)
     rough = roofline(facts, knobs)
     if rough is not None:
         terms = _precision(ROOFLINE_SD, COMMON_SD["roofline"])
-        return Prior(_with_published_verifier(rough, facts), basis.prior_precision(terms), known=True)
-    return Prior(GENERIC, basis.prior_precision(_precision(UNKNOWN_SD, COMMON_SD["unknown"])), known=False)
+        return Prior(_with_published_verifier(rough, facts), basis.prior_precision(terms), from_models=True)
+    return Prior(GENERIC, basis.prior_precision(_precision(UNKNOWN_SD, COMMON_SD["unknown"])), from_models=False)
 
 
 @lru_cache(maxsize=256)

@@ -126,8 +126,8 @@ def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
         return ""
     cell = max(near, key=lambda one: one.blocks)
     sides = {cell.k: (cell.rate, cell.steps), cell.against: (cell.beside_rate, cell.beside_steps)}
-    told = [f"K {k} {sides[k][0]:.3g} tokens/s per request over {sides[k][1]:,.0f} steps" for k in (new, old)]
-    return f"; side by side {', '.join(told)}"
+    figures = [f"K {k} {sides[k][0]:.3g} tokens/s per request over {sides[k][1]:,.0f} steps" for k in (new, old)]
+    return f"; side by side {', '.join(figures)}"
 
 
 def _before_first(view: Outlook) -> str:

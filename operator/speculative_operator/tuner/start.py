@@ -34,7 +34,7 @@ def initial_table(policy: Policy) -> KTable:
     if policy.schedule is not None:
         return fit(policy.schedule, policy)
     start = _start_k(policy)
-    known = cost_prior(policy.facts, knobs).known
+    known = cost_prior(policy.facts, knobs).from_models
     if policy.mode is Mode.STATIC or knobs.actuator is Actuator.RESTART or not known:
         return KTable.constant(start, knobs.max_batch)
     return _cautious(policy, start)

@@ -74,7 +74,7 @@ def _positions_agree(window: PodWindow) -> bool:
 def _comparisons_agree(window: PodWindow, knobs: KnobSpace) -> bool:
     if not all(_comparable(one, knobs) for one in window.comparisons):
         return False
-    tried = math.fsum(one.tried.steps for one in window.comparisons)
+    tried = math.fsum(one.trial.steps for one in window.comparisons)
     beside = math.fsum(one.beside.steps for one in window.comparisons)
     most = APART * window.steps + FEW_STEPS + LONGEST_BLOCK
     # a block at the K in force stands beside the tried one before it and the one after it
@@ -85,12 +85,12 @@ def _comparable(one: Comparison, knobs: KnobSpace) -> bool:
     squares = (one.seconds_square, one.tokens_square)
     return (
         all(math.isfinite(value) and value >= 0 for value in (one.blocks, *squares))
-        and 0 < one.blocks <= min(one.tried.steps, one.beside.steps)
+        and 0 < one.blocks <= min(one.trial.steps, one.beside.steps)
         and all(square <= LARGEST_SQUARE * one.blocks for square in squares)
         and {one.k, one.against} <= set(knobs.ks)
         and one.k != one.against
         and 1 <= one.first <= one.last <= knobs.max_batch
-        and _possible_blocks(one.tried, one.k, knobs.max_batch)
+        and _possible_blocks(one.trial, one.k, knobs.max_batch)
         and _possible_blocks(one.beside, one.against, knobs.max_batch)
     )
 

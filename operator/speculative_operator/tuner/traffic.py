@@ -155,7 +155,7 @@ def _scale_comparison(one: Comparison, by: float) -> Comparison:
         blocks=one.blocks * by,
         seconds_square=one.seconds_square * by,
         tokens_square=one.tokens_square * by,
-        tried=BlockTotals(*(value * by for value in astuple(one.tried))),
+        trial=BlockTotals(*(value * by for value in astuple(one.trial))),
         beside=BlockTotals(*(value * by for value in astuple(one.beside))),
     )
 

@@ -108,20 +108,20 @@ def missing(
     view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float], targets: Targets | None = None
 ) -> float:
     """Most expected improvement, at loads there are now, by a K that is neither in force nor tried there."""
-    if any(table.k_at(max(load, 1.0)) == 0 and not _tried_ks(tries, load) for load in loads) and view.ks[-1] > 0:
+    if any(table.k_at(max(load, 1.0)) == 0 and not _trial_ks(tries, load) for load in loads) and view.ks[-1] > 0:
         return math.inf  # nothing is drafted, and nothing tells whether drafts would be accepted
     worth = _worth(view, incumbent_of(view, table), targets)
     return max((_missing(view, worth, tries, load) for load in loads), default=0.0)
 
 
-def _tried_ks(tries: Collection[Try], load: float) -> set[int]:
+def _trial_ks(tries: Collection[Try], load: float) -> set[int]:
     return {k for row in tries if row.first <= round(load) <= row.last for k in row.ks}
 
 
 def _missing(view: Outlook, worth: Array, tries: Collection[Try], load: float) -> float:
-    tried = _tried_ks(tries, load)
+    trial_ks = _trial_ks(tries, load)
     here = worth[nearest(load, view.policy.knobs.max_batch)]
-    return max((float(one) for k, one in zip(view.ks, here, strict=True) if k not in tried), default=0.0)
+    return max((float(one) for k, one in zip(view.ks, here, strict=True) if k not in trial_ks), default=0.0)
 
 
 def _worth(view: Outlook, incumbent: NDArray[np.int64], targets: Targets | None) -> Array:

@@ -38,21 +38,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.umask(0o002)  # a claim shared by a group stays writable for its members
     stop, signals = Halt(), list[int]()
 
-    def asked(number: int, _: object) -> None:
+    def handle_signal(number: int, _: object) -> None:
         signals.append(number)
         stop.set()
         if not stop.heeded and len(signals) == 1:
             raise Stopped
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, asked)
+        signal.signal(number, handle_signal)
     try:
         if options.command == "hold":
             stop.heeded = True
             hold(options.cache, options.version, options.object, stop, expires=options.collect)
             return Exit.DONE
-        found = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell, stop)
-        return _leave_result(options.result, found, Exit.DONE)
+        result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell, stop)
+        return _leave_result(options.result, result, Exit.DONE)
     except Stopped:
         sys.stderr.write("stopped before it was done; downloaded bytes stay in the cache\n")
         return 128 + signals[0]
@@ -76,14 +76,14 @@ def _tell(progress: Progress) -> None:
     sys.stdout.flush()
 
 
-def _leave_result(file: Path | None, found: Mapping[str, Any], status: int) -> int:
+def _leave_result(file: Path | None, result: Mapping[str, Any], status: int) -> int:
     """Write the result where it is wanted: a Job's as a termination message, else in the clear on stdout."""
     file = file or (TERMINATION_LOG if TERMINATION_LOG.exists() else None)
     if file is None:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
         return status
     try:
-        message = encode(found)
+        message = encode(result)
     except ValueError as error:
         large = WeightsError(Reason.PAIR_UNREAD, f"cannot report the result: {error}")
         message, status = encode({"error": large.to_json()}), _exit(large)

@@ -120,15 +120,15 @@ class Cache:
         folder = self.model(key)
         try:
             with disk.explain_errors(self.root):
-                told: Mapping[str, Any] = json.loads((folder / MANIFEST).read_bytes())
-                whole = all((folder / path).stat().st_size == size for path, size, _ in told["files"])
+                manifest: Mapping[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+                whole = all((folder / path).stat().st_size == size for path, size, _ in manifest["files"])
         except WeightsError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
         except (ValueError, KeyError, TypeError):
             return None
-        return told if whole else None
+        return manifest if whole else None
 
     def published(self, key: str) -> Path | None:
         """The folder of a published version."""
@@ -227,12 +227,12 @@ def _strip(folder: Path, wanted: set[str]) -> None:
 
 
 def _write_manifest(folder: Path, pin: Pin, entries: tuple[Entry, ...]) -> None:
-    told = {
+    manifest = {
         "pin": {**asdict(pin), "scheme": pin.scheme.value},
         "files": [[entry.path, entry.size, entry.sha256] for entry in entries],
         "bytes": sum(entry.size for entry in entries),
     }
     with (folder / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump(told, file)
+        json.dump(manifest, file)
         file.flush()
         os.fsync(file.fileno())

@@ -45,10 +45,10 @@ def _keys(place: Cache) -> list[str]:
 
 
 def _collect(place: Cache, key: str, before: float) -> bool:
-    if _last_wanted(place, key) > before:
+    if _last_use(place, key) > before:
         return False
     with place.lock(key) as held:
-        if not held or _last_wanted(place, key) > before:
+        if not held or _last_use(place, key) > before:
             return False
         found = place.removable(key)
         for folder in found:
@@ -60,7 +60,7 @@ def _collect(place: Cache, key: str, before: float) -> bool:
     return bool(found)
 
 
-def _last_wanted(place: Cache, key: str) -> float:
+def _last_use(place: Cache, key: str) -> float:
     """Newest mark of use; where there is none, when the version was published or its fetch began."""
     marked = place.last_used(key)
     traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]

@@ -31,7 +31,7 @@ from speculative_operator.weights.sources import open_source, pin_by_name
 SIDES = ("verifier", "speculator")
 LIST_HOLDS_SECONDS = 3600.0
 """How long a list of what is in use is believed: a queue may suspend a Job for days, and objects come meanwhile."""
-Told = Callable[[Progress], None]
+Report = Callable[[Progress], None]
 _LOG = logging.getLogger(__name__)
 
 
@@ -51,7 +51,7 @@ def inspect_pair(options: Namespace) -> dict[str, Any]:
     return found
 
 
-def fetch_pair(options: Namespace, told: Told, stop: Halt) -> dict[str, Any]:
+def fetch_pair(options: Namespace, report: Report, stop: Halt) -> dict[str, Any]:
     """Both sides in the cache. Per side `pin`, `key`, `bytes` and whether it was `cached` before; `seconds` of all;
     `removed`: keys that collection took away. Raises WeightsError and Stopped.
     """
@@ -64,12 +64,12 @@ def fetch_pair(options: Namespace, told: Told, stop: Halt) -> dict[str, Any]:
     keep = {*options.keep, *keys}
     cached = {side for side in SIDES if side in known or (side in sources and place.published(sources[side].pin.key))}
     removed = _make_room(options, sources, keep)
-    shown = _Shown(told, {pin.key: _bytes(place, pin.key) for pin in known.values()}, sources)
+    shown = _Shown(report, {pin.key: _bytes(place, pin.key) for pin in known.values()}, sources)
     for side, source in sources.items():
         with _of(side), _heeding(stop):
             fetch(
                 source, options.cache, user=options.object, expires=options.collect, parallel=options.parallel,
-                told=shown.of(side), limits=Limits(reserve=options.reserve / 100), stop=stop,
+                report=shown.of(side), limits=Limits(reserve=options.reserve / 100), stop=stop,
             )  # fmt: skip
     removed += _collect(options, keep)
     pins = {**known, **{side: source.pin for side, source in sources.items()}}
@@ -159,17 +159,17 @@ def _collect(options: Namespace, keep: set[str]) -> tuple[str, ...]:
 class _Shown:
     """Progress of both sides as one."""
 
-    def __init__(self, told: Told, cached: Mapping[str, int], sources: Mapping[str, Source]) -> None:
-        self._told = told
+    def __init__(self, report: Report, cached: Mapping[str, int], sources: Mapping[str, Source]) -> None:
+        self._report = report
         self._sizes = {side: total_bytes(source) for side, source in sources.items()}
         self._total = sum(cached.values()) + sum(self._sizes.values())
         self._done = sum(cached.values())
 
-    def of(self, side: str) -> Told:
+    def of(self, side: str) -> Report:
         """Who hears of the progress of `side`; the sides come one after the other."""
         before = self._done
         self._done += self._sizes[side]
-        return lambda one: self._told(replace(one, bytes=before + one.bytes, total=self._total))
+        return lambda one: self._report(replace(one, bytes=before + one.bytes, total=self._total))
 
 
 def _bytes(place: Cache, key: str) -> int:
@@ -177,8 +177,8 @@ def _bytes(place: Cache, key: str) -> int:
 
 
 def _describe(pin: Pin, place: Cache) -> dict[str, Any]:
-    told = {"scheme": pin.scheme.value, "location": pin.location, "asked": pin.asked, "resolved": pin.resolved}
-    return {"pin": told, "key": pin.key, "bytes": _bytes(place, pin.key)}
+    pin_block = {"scheme": pin.scheme.value, "location": pin.location, "asked": pin.asked, "resolved": pin.resolved}
+    return {"pin": pin_block, "key": pin.key, "bytes": _bytes(place, pin.key)}
 
 
 @contextmanager

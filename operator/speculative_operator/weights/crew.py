@@ -45,7 +45,7 @@ class Crew:
         self._root = root
         self._meter = meter
         self._limits = limits
-        self._asked_to_stop = stop
+        self._stop = stop
         self._over = threading.Event()
         self._change = threading.Condition()
         self._longest = limits.longest_run
@@ -62,7 +62,7 @@ class Crew:
         threads = [self._hire() for _ in range(parallel if self._queue else 0)]
         try:
             while not self._finished():
-                if self._asked_to_stop.is_set():
+                if self._stop.is_set():
                     raise Stopped
                 self._give_up_stalled()
                 beat()
@@ -117,7 +117,7 @@ class Crew:
 
     def _do(self, run: Run) -> None:
         with disk.explain_errors(self._root, run.part.entry.path, self._missing):
-            if run.kept:
+            if run.claimed:
                 self._keep(run)
             else:
                 self._fetch(run)
@@ -127,7 +127,7 @@ class Crew:
                 if run.part.mismatches > 1:
                     raise
                 _LOG.warning("%s; fetching it again", error.message)
-                self._meter.lost(run.part.entry.size)
+                self._meter.count_lost(run.part.entry.size)
                 self._push(runs_of(run.part, self._longest))
 
     def _missing(self) -> int:
@@ -143,8 +143,8 @@ class Crew:
             if self._over.is_set():
                 raise Stopped
             at, end = run.part.span(index)
-            if run.part.kept(index):
-                self._meter.kept(end - at)
+            if run.part.verify_chunk(index):
+                self._meter.count_present(end - at)
             else:
                 _LOG.warning("%s: bytes %d to %d are damaged; fetching them again", run.part.entry.path, at, end)
                 self._push([Run(run.part, at, end)])
@@ -204,7 +204,7 @@ class Crew:
                 piece = left[: end - run.at]
                 disk.write_at(fd, piece, run.at)
                 run.crc, run.at, left = zlib.crc32(piece, run.crc), run.at + len(piece), left[len(piece) :]
-                self._meter.came(len(piece), run.part.entry.path)
+                self._meter.count_received(len(piece), run.part.entry.path)
                 if run.at == end:
                     run.part.had(index, run.crc)
                     run.crc = 0
@@ -213,14 +213,14 @@ class Crew:
     def _hold_off(self, run: Run, error: WeightsError, gained: int) -> None:
         """Wait as long as it is worth after a failure; raise it when it is worth no more."""
         run.failures = 1 if gained >= self._limits.progress else run.failures + 1
-        asked = error.retry_after
-        if run.failures >= self._limits.attempts or (asked is not None and asked > self._limits.longest_wait):
+        delay = error.retry_after
+        if run.failures >= self._limits.attempts or (delay is not None and delay > self._limits.longest_wait):
             error.message += f" (given up after {run.failures} failures in a row)" if run.failures > 1 else ""
             raise error
         pause = min(self._limits.pause * 2 ** (run.failures - 1), self._limits.longest_pause) * uniform(0.5, 1.0)  # noqa: S311  spreads load only
-        _LOG.warning("%s: %s; retrying in %.0f s", error.file, error.message, pause if asked is None else asked)
-        if asked is not None or error.reason is Reason.SOURCE_THROTTLED:
-            self._resume_at = max(self._resume_at, monotonic() + (pause if asked is None else asked))
+        _LOG.warning("%s: %s; retrying in %.0f s", error.file, error.message, pause if delay is None else delay)
+        if delay is not None or error.reason is Reason.SOURCE_THROTTLED:
+            self._resume_at = max(self._resume_at, monotonic() + (pause if delay is None else delay))
         else:
             self._pause(pause)
 

@@ -132,7 +132,7 @@ def explain_errors(root: Path, file: str = "", missing: Callable[[], int] = lamb
 
 
 def _explain(error: OSError, root: Path, file: str, missing: Callable[[], int]) -> WeightsError:
-    said = error.strerror or str(error)
+    cause = error.strerror or str(error)
     if isinstance(error, ForeignError):
         return WeightsError(
             Reason.CACHE_FOREIGN,
@@ -140,9 +140,9 @@ def _explain(error: OSError, root: Path, file: str, missing: Callable[[], int]) 
             remedy=f"move {FOLDER} away if it is yours, or set spec.weights.cache to another claim or folder",
         )
     if error.errno in _FULL:
-        found = full(root, max(missing(), 1), free(root))
-        found.file = file
-        return found
+        error_full = full(root, max(missing(), 1), free(root))
+        error_full.file = file
+        return error_full
     if error.errno in _FORBIDDEN:
         remedy = (
             f"create a folder {FOLDER} in the root of the claim, writable for user {os.getuid()}, group {os.getgid()}"
@@ -154,5 +154,5 @@ def _explain(error: OSError, root: Path, file: str, missing: Callable[[], int]) 
     else:
         remedy = "check the volume behind the claim"
     return WeightsError(
-        Reason.CACHE_UNWRITABLE, f"writing to the cache at {root} fails: {said}", file=file, remedy=remedy
+        Reason.CACHE_UNWRITABLE, f"writing to the cache at {root} fails: {cause}", file=file, remedy=remedy
     )

@@ -46,5 +46,5 @@ class WeightsError(Exception):
 
     def to_json(self) -> dict[str, Any]:
         """As in a Job's result under `error`."""
-        told = {"reason": self.reason.value, "message": self.message, "file": self.file, "remedy": self.remedy}
-        return {key: value for key, value in {**told, "status": self.status, "side": self.side}.items() if value}
+        block = {"reason": self.reason.value, "message": self.message, "file": self.file, "remedy": self.remedy}
+        return {key: value for key, value in {**block, "status": self.status, "side": self.side}.items() if value}

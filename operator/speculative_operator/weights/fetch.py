@@ -25,7 +25,7 @@ from speculative_operator.weights.watch import Meter
 
 __all__ = ["Stopped", "fetch", "missing_bytes", "total_bytes"]
 
-Told = Callable[[Progress], None]
+Report = Callable[[Progress], None]
 
 
 def fetch(
@@ -35,26 +35,26 @@ def fetch(
     user: str,
     expires: bool = False,
     parallel: int = 8,
-    told: Told,
+    report: Report,
     limits: Limits = Limits(),  # noqa: B008, immutable
     stop: threading.Event | None = None,
 ) -> Path:
     """The folder of the published version, fetched by this call or by whoever was first.
 
-    `user` is who wants it, for ever or until its mark `expires`. `told` hears of progress every `limits.tell` seconds
+    `user` is who wants it, for ever or until its mark `expires`. `report` hears of progress every `limits.tell` seconds
     and at the end.
     Raises WeightsError, and Stopped when `stop` is set; what has come is kept in both cases.
     """
     place, key, halt = Cache(cache), source.pin.key, stop or threading.Event()
     place.prepare()
     place.use(key, user, expires=expires)
-    with place.lock(key, _waiting(place, key, told, limits, halt)):
-        found = place.published(key)
-        if found is None:
-            entries = _bring(source, place, parallel, told, limits, halt)
-            found = place.publish(source.pin, entries)
+    with place.lock(key, _waiting(place, key, report, limits, halt)):
+        folder = place.published(key)
+        if folder is None:
+            entries = _bring(source, place, parallel, report, limits, halt)
+            folder = place.publish(source.pin, entries)
         place.use(key, user, expires=expires)
-    return found
+    return folder
 
 
 def missing_bytes(source: Source, cache: Path) -> int:
@@ -75,18 +75,18 @@ def total_bytes(source: Source) -> int:
 
 
 def _bring(
-    source: Source, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event
+    source: Source, place: Cache, parallel: int, report: Report, limits: Limits, stop: threading.Event
 ) -> tuple[Entry, ...]:
     """Have every file of `source` in `partial/<key>/files`, checked and synced."""
     folder = place.partial(source.pin.key)
     disk.require_room(place.root, missing_bytes(source, place.root), limits.reserve)
     if isinstance(source, PackedSource):
-        return _unpack(source, place, parallel, told, limits, stop)
+        return _unpack(source, place, parallel, report, limits, stop)
     with disk.explain_errors(place.root):
         parts = [Part(entry, folder, limits.chunk) for entry in source.files()]
     meter = Meter(sum(part.entry.size for part in parts))
-    meter.kept(sum(part.entry.size for part in parts if part.sealed))
-    tell = _Teller(meter, folder / "progress", told, limits.tell)
+    meter.count_present(sum(part.entry.size for part in parts if part.sealed))
+    tell = _Teller(meter, folder / "progress", report, limits.tell)
     tell.now()
     Crew(source, place.root, meter, limits, stop).work(parts, parallel, _beat(place, tell, limits))
     tell.now()
@@ -94,14 +94,14 @@ def _bring(
 
 
 def _unpack(
-    source: PackedSource, place: Cache, parallel: int, told: Told, limits: Limits, stop: threading.Event
+    source: PackedSource, place: Cache, parallel: int, report: Report, limits: Limits, stop: threading.Event
 ) -> tuple[Entry, ...]:
     folder = place.partial(source.pin.key)
     with disk.explain_errors(place.root):
         folder.mkdir(parents=True, exist_ok=True)
     meter = Meter(source.total)
-    meter.kept(source.total - unpack.missing(source, folder))
-    tell = _Teller(meter, folder / "progress", told, limits.tell)
+    meter.count_present(source.total - unpack.missing(source, folder))
+    tell = _Teller(meter, folder / "progress", report, limits.tell)
     tell.now()
     entries = Unpacking(source, place.root, folder, meter, limits, stop).work(parallel, _beat(place, tell, limits))
     tell.now()
@@ -121,16 +121,16 @@ def _beat(place: Cache, tell: _Teller, limits: Limits) -> Callable[[], None]:
 class _Teller:
     """Reports, and leaves the newest report for those who wait for the same version."""
 
-    def __init__(self, meter: Meter, file: Path, told: Told, seconds: float) -> None:
+    def __init__(self, meter: Meter, file: Path, report: Report, seconds: float) -> None:
         self._meter = meter
         self._file = file
-        self._told = told
+        self._report = report
         self._seconds = seconds
         self._next = 0.0
 
     def now(self) -> None:
         progress = self._meter.progress()
-        self._told(progress)
+        self._report(progress)
         with disk.explain_errors(self._file.parent):
             self._file.write_text(progress_line(progress), encoding="utf-8")
         self._next = monotonic() + self._seconds
@@ -140,7 +140,7 @@ class _Teller:
             self.now()
 
 
-def _waiting(place: Cache, key: str, told: Told, limits: Limits, stop: threading.Event) -> Callable[[], None]:
+def _waiting(place: Cache, key: str, report: Report, limits: Limits, stop: threading.Event) -> Callable[[], None]:
     """What to do while another process fetches the same version: pass on its progress."""
     file, after = place.partial(key) / "progress", [0.0]
 
@@ -155,6 +155,6 @@ def _waiting(place: Cache, key: str, told: Told, limits: Limits, stop: threading
         except OSError:
             return
         if progress is not None:
-            told(progress)
+            report(progress)
 
     return wait

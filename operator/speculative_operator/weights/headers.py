@@ -103,7 +103,7 @@ def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
 
 
 def _files_of_index(source: Source, index: Entry) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     with reading.understood(source, index):
         walk = JsonWalk(reading.stream(source, index))
         for key in walk.members():
@@ -111,15 +111,15 @@ def _files_of_index(source: Source, index: Entry) -> set[str]:
                 walk.skip()
                 continue
             for _ in walk.members():
-                found.add(str(walk.value()))
-    return found
+                names.add(str(walk.value()))
+    return names
 
 
 def _sizes_alone(files: Mapping[str, Entry]) -> WeightFacts:
     for name, suffixes in _OF_FORMAT.items():
-        found = [entry for path, entry in files.items() if path.endswith(suffixes)]
-        if found:
-            return WeightFacts(files=len(found), bytes=sum(entry.size for entry in found), format=name)
+        matching = [entry for path, entry in files.items() if path.endswith(suffixes)]
+        if matching:
+            return WeightFacts(files=len(matching), bytes=sum(entry.size for entry in matching), format=name)
     return WeightFacts(format="")
 
 
@@ -130,15 +130,15 @@ def _header(source: Source, entry: Entry) -> _Sum:
         if len(first) < 8 or length > MOST_HEADER or 8 + length > entry.size:
             raise ValueError(f"a header of {length} bytes in a file of {entry.size}")
         rest = reading.steadily(source, entry, len(first), 8 + length)
-        found, end = _walk(chain([first[8 : 8 + length]], rest))
+        total, end = _walk(chain([first[8 : 8 + length]], rest))
         if end + 8 + length != entry.size:
             raise ValueError(f"tensors end at byte {end + 8 + length} of a file of {entry.size}")
-    return found
+    return total
 
 
 def _walk(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
     """What the tensors are, and where the last one ends after the header."""
-    found, end = _Sum(), 0
+    total, end = _Sum(), 0
     walk = JsonWalk(blocks)
     for name in walk.members():
         if name == "__metadata__":
@@ -148,9 +148,9 @@ def _walk(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
         shape = tuple(int(side) for side in tensor["shape"])
         if min(shape, default=0) < 0:
             raise ValueError(f"{name} of shape {shape}")
-        found.add(name, str(tensor["dtype"]), shape)
+        total.add(name, str(tensor["dtype"]), shape)
         end = max(end, int(tensor["data_offsets"][1]))
-    return found, end
+    return total, end
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -112,7 +112,7 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
     def ask() -> ModelInfo:
         api = HfApi(endpoint=endpoint)
         revision = source.revision or None
-        with transport.told(""):
+        with transport.explain_errors(""):
             try:
                 return api.model_info(source.location, revision=revision, files_metadata=True, timeout=patience.read)
             except HfHubHTTPError as error:
@@ -143,15 +143,15 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
 def _explain_refusal(source: ModelSource, answer: Answer, file: str) -> WeightsError:
     """What a refusal of the hub means, by its header `X-Error-Code`, which says more than the status."""
     error = refusal(source.uri, answer, file)
-    known, code = get_token() is not None, answer.headers.get("X-Error-Code", "")
+    has_token, code = get_token() is not None, answer.headers.get("X-Error-Code", "")
     host = answer.host
     if code == "GatedRepo":
         error.reason = Reason.SOURCE_UNAUTHORIZED
         error.message = f"{source.uri} is gated at {host}, and " + (
-            "the token's account has no access to it" if known else "no token was given"
+            "the token's account has no access to it" if has_token else "no token was given"
         )
         error.remedy = (
-            f"request access on the model's page with the account of the token{'' if known else '; ' + _ADVICE}"
+            f"request access on the model's page with the account of the token{'' if has_token else '; ' + _ADVICE}"
         )
     elif code == "RevisionNotFound":
         error.reason = Reason.SOURCE_NOT_FOUND
@@ -160,12 +160,12 @@ def _explain_refusal(source: ModelSource, answer: Answer, file: str) -> WeightsE
     elif code == "EntryNotFound":
         error.reason = Reason.SOURCE_NOT_FOUND
         error.message = f"{source.uri} has no such file at this commit"
-    elif code == "RepoNotFound" or (error.status == 401 and not known):
+    elif code == "RepoNotFound" or (error.status == 401 and not has_token):
         # To whoever shows no token the hub tells private and absent models alike.
         error.reason = Reason.SOURCE_NOT_FOUND if code else Reason.SOURCE_UNAUTHORIZED
         error.message = f"{source.uri} does not exist at {host}, or is private"
         error.remedy = "correct the name; if it is private, " + (
-            "use a token that may read the model" if known else _ADVICE
+            "use a token that may read the model" if has_token else _ADVICE
         )
     elif error.reason is Reason.SOURCE_UNAUTHORIZED:
         error.remedy = "the hub refuses HF_TOKEN: replace it, or permit it to read this repository"

@@ -99,8 +99,8 @@ def inspect(source: Source) -> ModelFacts:
 
 def cut(config: Mapping[str, Any]) -> dict[str, Any]:
     """`config` without what nobody judges by; long lists and texts are no settings and go, too."""
-    found = {key: _cut(value, key) for key, value in config.items() if key in CONFIG_KEYS}
-    return {key: value for key, value in found.items() if value is not None and value != {}}
+    content = {key: _cut(value, key) for key, value in config.items() if key in CONFIG_KEYS}
+    return {key: value for key, value in content.items() if value is not None and value != {}}
 
 
 def _cut(value: Any, key: str) -> Any:
@@ -136,8 +136,8 @@ def _config(source: Source, files: Mapping[str, Entry], weights: str) -> dict[st
 def _generation(source: Source, files: Mapping[str, Entry]) -> dict[str, Any]:
     if "generation_config.json" not in files:
         return {}
-    found = reading.json_object(source, files["generation_config.json"], _MOST_CONFIG)
-    return {key: found[key] for key in _GENERATION if found.get(key) is not None}
+    content = reading.json_object(source, files["generation_config.json"], _MOST_CONFIG)
+    return {key: content[key] for key in _GENERATION if content.get(key) is not None}
 
 
 def _lineage(source: Source, files: Mapping[str, Entry]) -> tuple[tuple[str, ...], str]:
@@ -158,5 +158,5 @@ def _lineage(source: Source, files: Mapping[str, Entry]) -> tuple[tuple[str, ...
         return (), ""
     base, relation = card.get("base_model"), card.get("base_model_relation")
     names = [base] if isinstance(base, str) else base if isinstance(base, list) else []
-    kept = tuple(name[:_LONGEST_TEXT] for name in names[:8] if isinstance(name, str) and name)
-    return kept, relation[:40] if isinstance(relation, str) else ""
+    bases = tuple(name[:_LONGEST_TEXT] for name in names[:8] if isinstance(name, str) and name)
+    return bases, relation[:40] if isinstance(relation, str) else ""

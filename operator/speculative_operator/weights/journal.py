@@ -43,8 +43,8 @@ class Claims:
 
 def header(entry: Entry, chunk: int) -> bytes:
     """First line of the journal of `entry`."""
-    told = {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "etag": entry.etag, "chunk": chunk}
-    return f"{_MAGIC}{json.dumps(told, sort_keys=True)}\n".encode()
+    fields = {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "etag": entry.etag, "chunk": chunk}
+    return f"{_MAGIC}{json.dumps(fields, sort_keys=True)}\n".encode()
 
 
 def parse(text: bytes, entry: Entry) -> tuple[Claims | None, int]:

@@ -51,10 +51,10 @@ class JsonWalk:
         wanted = 256
         while True:
             try:
-                found, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = _DECODER.raw_decode(self._text, self._at)
                 if end < len(self._text) or self._ended:
                     self._at = end
-                    return found
+                    return value
             except json.JSONDecodeError as error:
                 if self._ended:
                     raise ValueError(f"no JSON value: {error.msg}") from error
@@ -116,11 +116,11 @@ class JsonWalk:
         return self._next() == character
 
     def _expect(self, characters: str) -> str:
-        found = self._next()
-        if not found or found not in characters:
-            raise ValueError(f"{found!r} where one of {characters!r} belongs")
+        character = self._next()
+        if not character or character not in characters:
+            raise ValueError(f"{character!r} where one of {characters!r} belongs")
         self._at += 1
-        return found
+        return character
 
     def _next(self) -> str:
         """The next character that is no space; empty at the end."""

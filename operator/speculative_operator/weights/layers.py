@@ -61,14 +61,14 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _PackedStart:
     """The beginning of a file, compressed."""
 
     count: int
     packed: bytes
 
     @classmethod
-    def of(cls, start: bytes, count: int, read: Read) -> _Kept:
+    def of(cls, start: bytes, count: int, read: Read) -> _PackedStart:
         packing, at = zlib.compressobj(1), len(start)
         packed = [packing.compress(start)]
         while at < count and (block := read(min(_STEP, count - at))):
@@ -84,7 +84,7 @@ class _Kept:
             yield block
 
 
-_NOTHING = _Kept(0, zlib.compress(b""))
+_NOTHING = _PackedStart(0, zlib.compress(b""))
 
 
 @dataclass
@@ -98,7 +98,7 @@ class PackedSource:
     most: int = MOST_INSPECTED
     seconds: float = _LONGEST_LOOK
     _entries: tuple[Entry, ...] = field(default=(), repr=False)
-    _kept: dict[str, _Kept] = field(default_factory=dict, repr=False)
+    _packed_starts: dict[str, _PackedStart] = field(default_factory=dict, repr=False)
     _until: float = field(default=0.0, repr=False)
 
     @property
@@ -117,11 +117,11 @@ class PackedSource:
         if not entry.path:
             yield from self.blob(entry.etag, start, end, "")
             return
-        kept = self._kept.get(entry.path, _NOTHING)
-        if end > kept.count:
+        beginning = self._packed_starts.get(entry.path, _NOTHING)
+        if end > beginning.count:
             raise self._unread(f"an inspection would need more of the file than it may keep ({end} bytes)", entry.path)
         at = 0
-        for block in kept.blocks():
+        for block in beginning.blocks():
             yield from filter(None, [block[max(start - at, 0) : max(end - at, 0)]])
             at += len(block)
 
@@ -131,26 +131,26 @@ class PackedSource:
                 f"its layers are compressed: an inspection would read {self.total} bytes, but may read only {self.most}"
             )
         self._until = monotonic() + self.seconds
-        found: dict[str, tuple[int, _Kept]] = {}
+        listing: dict[str, tuple[int, _PackedStart]] = {}
         seen = {layer.digest: self._looked_into(layer) for layer in sorted(set(self.layers), key=lambda one: one.size)}
         for layer in self.layers:
-            found |= seen[layer.digest]
-        home, self._entries = choose_model(self.pin, {path: size for path, (size, _) in found.items()})
-        self._kept = {entry.path: found[home + entry.path][1] for entry in self._entries}
+            listing |= seen[layer.digest]
+        home, self._entries = choose_model(self.pin, {path: size for path, (size, _) in listing.items()})
+        self._packed_starts = {entry.path: listing[home + entry.path][1] for entry in self._entries}
 
-    def _looked_into(self, layer: Layer) -> dict[str, tuple[int, _Kept]]:
-        found: dict[str, tuple[int, _Kept]] = {}
+    def _looked_into(self, layer: Layer) -> dict[str, tuple[int, _PackedStart]]:
+        listing: dict[str, tuple[int, _PackedStart]] = {}
         room = _MOST_KEPT
 
         def visit(path: str, size: int, read: Read) -> None:
             nonlocal room
-            kept = _keep(path, size, read)
-            found[path], room = (size, kept), room - len(kept.packed)
+            beginning = _keep(path, size, read)
+            listing[path], room = (size, beginning), room - len(beginning.packed)
             if room < 0:
                 raise self._unread(f"an inspection would have to keep more than {_MOST_KEPT} bytes", path)
 
         walk(self.pin, layer, self._in_time(layer), visit, _MOST_INFLATED, Reason.PAIR_UNREAD)
-        return found
+        return listing
 
     def _in_time(self, layer: Layer) -> Iterator[bytes]:
         for block in reading.steadily(self, layer.entry, 0, layer.size):
@@ -162,21 +162,21 @@ class PackedSource:
         return WeightsError(Reason.PAIR_UNREAD, f"{self.pin.source.uri}: {what}", file=file, remedy=_PACKING)
 
 
-def _keep(path: str, size: int, read: Read) -> _Kept:
+def _keep(path: str, size: int, read: Read) -> _PackedStart:
     """What an inspection may ask of a file."""
     suffix = PurePosixPath(path).suffix
     if suffix == ".safetensors":
         start = read(8)
         header = 8 + int.from_bytes(start, "little")
-        return _Kept.of(start, min(max(header, _FIRST), size, _LARGEST_HEADER), read)
-    return _Kept.of(b"", size, read) if suffix in _TEXTS and size <= _LARGEST_TEXT else _NOTHING
+        return _PackedStart.of(start, min(max(header, _FIRST), size, _LARGEST_HEADER), read)
+    return _PackedStart.of(b"", size, read) if suffix in _TEXTS and size <= _LARGEST_TEXT else _NOTHING
 
 
-def choose_model(pin: Pin, found: Mapping[str, int]) -> tuple[str, tuple[Entry, ...]]:
+def choose_model(pin: Pin, sizes: Mapping[str, int]) -> tuple[str, tuple[Entry, ...]]:
     """The folder of the model within an image (empty, or with a slash at its end), and what a server needs of it."""
-    home = home_of(found)
+    home = home_of(sizes)
     entries = select_needed(
-        Entry(path.removeprefix(home), size) for path, size in found.items() if path.startswith(home)
+        Entry(path.removeprefix(home), size) for path, size in sizes.items() if path.startswith(home)
     )
     if not entries:
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{pin.source.uri}: no layer has a model file")

@@ -35,16 +35,16 @@ def select_needed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     Raises WeightsError for a path that leaves its folder, whether or not a server would need the file: whoever
     publishes one is not to be trusted with the others.
     """
-    found = sorted(entries, key=lambda entry: entry.path)
-    for entry in found:
+    in_order = sorted(entries, key=lambda entry: entry.path)
+    for entry in in_order:
         check_path(entry.path)
-    kept = [entry for entry in found if not _never(PurePosixPath(entry.path))]
-    top = [entry.path for entry in kept if "/" not in entry.path and entry.path.endswith(".safetensors")]
+    needed = [entry for entry in in_order if not _never(PurePosixPath(entry.path))]
+    top = [entry.path for entry in needed if "/" not in entry.path and entry.path.endswith(".safetensors")]
     if top:
-        kept = [entry for entry in kept if PurePosixPath(entry.path).suffix.lower() not in _DUPLICATES]
+        needed = [entry for entry in needed if PurePosixPath(entry.path).suffix.lower() not in _DUPLICATES]
     if any(not name.startswith("consolidated") for name in top):
-        kept = [entry for entry in kept if not _is_consolidated(entry.path)]
-    return tuple(kept)
+        needed = [entry for entry in needed if not _is_consolidated(entry.path)]
+    return tuple(needed)
 
 
 def check_path(path: str) -> None:

@@ -103,8 +103,8 @@ def open_registry(source: ModelSource, patience: Patience | None = None) -> Regi
 def _open(
     source: ModelSource, reference: Reference, transport: Transport, login: Login
 ) -> RegistrySource | PackedSource:
-    digest, manifest = _manifest(reference, reference.asked, transport, login)
-    pin = Pin(source.scheme, reference.location, reference.asked, digest)
+    digest, manifest = _manifest(reference, reference.version, transport, login)
+    pin = Pin(source.scheme, reference.location, reference.version, digest)
     if "manifests" in manifest:
         chosen = _of_this_platform(manifest["manifests"], reference)
         _, manifest = _manifest(reference, chosen, transport, login)
@@ -114,24 +114,24 @@ def _open(
         contents = _contents(reference, manifest, transport, login)
         layers = tuple(replace(blob, content=contents.get(blob.digest, "")) for blob in blobs)
         return PackedSource(pin, layers, opened.blob)
-    found = _at_home(dict(_files(opened, blobs)))
-    opened.places = {path: place for path, (_, place) in found.items()}
-    opened.entries = select_needed(entry for entry, _ in found.values())
+    files = _at_home(dict(_files(opened, blobs)))
+    opened.places = {path: place for path, (_, place) in files.items()}
+    opened.entries = select_needed(entry for entry, _ in files.values())
     if not opened.entries:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"oci://{reference.location}: no layer of {reference.asked} is a model file",
+            f"oci://{reference.location}: no layer of {reference.version} is a model file",
             remedy="publish files as layers with the annotation org.opencontainers.image.title, as `oras push` does",
         )
     return opened
 
 
-def _manifest(reference: Reference, asked: str, transport: Transport, login: Login) -> tuple[str, Mapping[str, Any]]:
-    answer = ask(transport, login, f"{reference.base}/manifests/{asked}", f"{_MANIFEST}, {_INDEX}")
+def _manifest(reference: Reference, version: str, transport: Transport, login: Login) -> tuple[str, Mapping[str, Any]]:
+    answer = ask(transport, login, f"{reference.base}/manifests/{version}", f"{_MANIFEST}, {_INDEX}")
     digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
-    if asked.startswith("sha256:") and asked != digest:
+    if version.startswith("sha256:") and version != digest:
         raise WeightsError(
-            Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the manifest {asked} has the digest {digest}"
+            Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the manifest {version} has the digest {digest}"
         )
     try:
         if len(answer.content) > _MOST_MANIFEST:
@@ -187,11 +187,11 @@ def _contents(
             Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the configuration does not have the digest {digest}"
         )
     try:
-        told = [str(one) for one in json.loads(answer.content)["rootfs"]["diff_ids"]]
+        digests = [str(one) for one in json.loads(answer.content)["rootfs"]["diff_ids"]]
     except (ValueError, KeyError, TypeError):
         return {}
     layers = [str(one["digest"]) for one in manifest["layers"]]
-    return dict(zip(layers, told, strict=True)) if len(layers) == len(told) else {}
+    return dict(zip(layers, digests, strict=True)) if len(layers) == len(digests) else {}
 
 
 def _files(source: RegistrySource, blobs: Iterable[Layer]) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
@@ -215,10 +215,10 @@ def _packed_files(source: RegistrySource, digest: str, size: int) -> Iterator[tu
         raise _odd(source.reference, f"layer {digest[:19]} is not a readable tar ({error})") from error
 
 
-def _at_home(found: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:
+def _at_home(files: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:
     """The folder that holds the only `config.json` becomes the root, as in images that keep a model below `/models`."""
-    root = home_of(found)
-    inside = {path.removeprefix(root): one for path, one in found.items() if path.startswith(root)}
+    root = home_of(files)
+    inside = {path.removeprefix(root): one for path, one in files.items() if path.startswith(root)}
     return {path: (Entry(path, entry.size, entry.sha256, entry.etag), place) for path, (entry, place) in inside.items()}
 
 

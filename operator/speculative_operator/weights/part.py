@@ -82,8 +82,8 @@ class Part:
                 self._journal.close()
                 self._fd = self._journal = None
 
-    def kept(self, index: int) -> bool:
-        """Whether the bytes of a claimed chunk are what came; then they count as had."""
+    def verify_chunk(self, index: int) -> bool:
+        """Return whether the disk holds a claimed chunk unchanged; then its bytes count as fetched."""
         fd, (at, end) = self.open(), self.span(index)
         block, crc = memoryview(bytearray(min(_BLOCK, end - at))), 0
         while at < end:
@@ -140,14 +140,14 @@ class Part:
             self._next += 1
 
     def _seal(self) -> None:
-        (kind, wanted), found = checksum.kind_and_value(self.entry), self._sum.hexdigest()
+        (kind, wanted), digest = checksum.kind_and_value(self.entry), self._sum.hexdigest()
         fd = self.open()
-        if kind and found != wanted:
+        if kind and digest != wanted:
             self.mismatches += 1
             self.restart()
             raise WeightsError(
                 Reason.CHECKSUM_MISMATCH,
-                f"the {kind} is {found} instead of {wanted}",
+                f"the {kind} is {digest} instead of {wanted}",
                 file=self.entry.path,
                 remedy="the source, a proxy or a mirror changed the file: compare it at its source",
             )

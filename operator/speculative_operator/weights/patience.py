@@ -33,9 +33,9 @@ class Patience:
     @classmethod
     def from_environment(cls) -> Patience:
         """`SPECULATIVE_SOURCE_TIMEOUT`, seconds, stands for `read`. Raises ValueError for what is no number."""
-        asked = os.environ.get("SPECULATIVE_SOURCE_TIMEOUT")
+        seconds = os.environ.get("SPECULATIVE_SOURCE_TIMEOUT")
         whole = cls()
-        return cls(connect=min(whole.connect, float(asked)), read=float(asked)) if asked else whole
+        return cls(connect=min(whole.connect, float(seconds)), read=float(seconds)) if seconds else whole
 
 
 def within(seconds: float, uri: str, call: Callable[[], Result]) -> Result:

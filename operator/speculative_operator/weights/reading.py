@@ -58,10 +58,10 @@ def json_object(source: Source, entry: Entry, most: int) -> Mapping[str, Any]:
     """A file that holds one JSON object. Raises WeightsError for anything else."""
     content = whole(source, entry, most)
     with understood(source, entry):
-        found = json.loads(content)
-        if not isinstance(found, dict):
+        content = json.loads(content)
+        if not isinstance(content, dict):
             raise ValueError("no object")
-    return found
+    return content
 
 
 @contextmanager

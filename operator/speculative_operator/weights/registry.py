@@ -36,7 +36,7 @@ class Reference:
 
     registry: str
     repository: str
-    asked: str
+    version: str
     """Digest, else tag, else `latest`."""
 
     @classmethod
@@ -71,7 +71,7 @@ class Login:
 
     reference: Reference
     patience: Patience
-    known: bool = False
+    has_credentials: bool = False
     """Whether docker's configuration holds credentials for the registry."""
     _auth: Any = None
     _headers: dict[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Login:
         self._auth.load_configs(container, configs=_configurations())
         if not hasattr(self._auth, "_basic_auth"):
             self._from_plain_entry(self._auth._auth_config["auths"].get(container.registry) or {})
-        self.known = hasattr(self._auth, "_basic_auth")
+        self.has_credentials = hasattr(self._auth, "_basic_auth")
 
     def _from_plain_entry(self, entry: Mapping[str, Any]) -> None:
         """Entries may hold user and password by name, in place of both in one."""
@@ -101,11 +101,11 @@ class Login:
 
     def answer(self, challenge: Answer) -> bool:
         """Take what a 401 asks for; False where we have nothing to show. Raises WeightsError."""
-        asked = challenge.headers.get("WWW-Authenticate", "")
+        challenge_header = challenge.headers.get("WWW-Authenticate", "")
         with self._lock:
-            if asked.lower().startswith("basic"):
-                self._headers = {"Authorization": f"Basic {self._auth._basic_auth}"} if self.known else {}
-                return self.known
+            if challenge_header.lower().startswith("basic"):
+                self._headers = {"Authorization": f"Basic {self._auth._basic_auth}"} if self.has_credentials else {}
+                return self.has_credentials
             try:
                 found, taken = self._auth.authenticate_request(challenge, {}, refresh=True)
             except (requests.RequestException, OSError) as error:
@@ -146,18 +146,18 @@ def explain_refusal(login: Login, answer: Answer, file: str) -> WeightsError:
     codes = _codes(answer)
     if error.reason is Reason.SOURCE_UNAUTHORIZED and error.status != 407:
         error.message = f"{reference.registry} refuses access to {reference.repository}" + (
-            " for the user of the given credentials" if login.known else ": no credentials are given"
+            " for the user of the given credentials" if login.has_credentials else ": no credentials are given"
         )
         error.remedy = (
             f"permit that user to pull, or use other credentials for {reference.registry}"
-            if login.known
+            if login.has_credentials
             else f"put credentials for {reference.registry} into the Secret of spec.weights.secretName, under the key "
             ".dockerconfigjson; registries answer the same for a repository that does not exist"
         )
     elif "NAME_UNKNOWN" in codes:
         error.message = f"{reference.registry} has no repository {reference.repository}"
     elif error.reason is Reason.SOURCE_NOT_FOUND and not file:
-        error.message = f"oci://{reference.location} has no tag or digest {reference.asked!r}"
+        error.message = f"oci://{reference.location} has no tag or digest {reference.version!r}"
         error.remedy = "use a tag or a digest of this repository"
     return error
 

@@ -19,7 +19,7 @@ class Run:
     at: int
     """Next byte to come."""
     end: int
-    kept: bool = False
+    claimed: bool = False
     """Claimed by a former run: read from the disk first."""
     crc: int = 0
     """Of the bytes before `at` in its chunk."""
@@ -40,7 +40,7 @@ class Stream:
     """When the last bytes came."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: bool = False
-    """Its thread has done with it: too late to give it up."""
+    """True once its thread has ended the run: then nobody gives the stream up."""
     given_up: bool = False
 
 
@@ -49,16 +49,16 @@ def runs_of(part: Part, longest: int) -> list[Run]:
     runs: list[Run] = []
     for index in range(part.chunks):
         at, end = part.span(index)
-        kept = index in part.claimed
-        if runs and runs[-1].kept == kept and end - runs[-1].at <= max(longest, part.chunk):
+        claimed = index in part.claimed
+        if runs and runs[-1].claimed == claimed and end - runs[-1].at <= max(longest, part.chunk):
             runs[-1].end = end
         else:
-            runs.append(Run(part, at, end, kept))
+            runs.append(Run(part, at, end, claimed))
     return runs or [Run(part, 0, 0)]
 
 
-def cut(path: str, said: str) -> WeightsError:
+def cut(path: str, message: str) -> WeightsError:
     """The error of a connection that ended or went silent while `path` came."""
     return WeightsError(
-        Reason.SOURCE_UNREACHABLE, said, file=path, remedy="check the network, the proxy and the state of the source"
+        Reason.SOURCE_UNREACHABLE, message, file=path, remedy="check the network, the proxy and the state of the source"
     )

@@ -161,30 +161,30 @@ def _explain_errors(uri: str, file: str) -> Iterator[None]:
 
 
 def _refuse_credentials(uri: str, file: str, status: int) -> WeightsError:
-    known = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
+    has_key = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
     remedy = (
         f"S3 refuses {_KEYS}: replace them, or permit them to list the bucket and get its objects"
-        if known
+        if has_key
         else f"put {_KEYS} into the Secret of spec.weights.secretName, or give the service account a role"
     )
     return WeightsError(Reason.SOURCE_UNAUTHORIZED, f"{uri}: access is denied", file, status, remedy)
 
 
 def _other(uri: str, file: str, text: str) -> WeightsError:
-    """By what the service said: its code says more than the status, and services differ in the latter."""
-    told, code, words = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
-    status = int(told[1]) if told else None
+    """The error by what the service answered: its code says more than the status, and services differ in the latter."""
+    status_match, code, words = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
+    status = int(status_match[1]) if status_match else None
     if status in (401, 403) or (code and code[1] in _UNWELCOME):
         return _refuse_credentials(uri, file, status or 403)
-    said = f"{code[1]}: {words[1]}" if code and words else _first_line(text)
+    cause = f"{code[1]}: {words[1]}" if code and words else _first_line(text)
     if code and code[1].startswith("NoSuch"):
-        return WeightsError(Reason.SOURCE_NOT_FOUND, f"{uri}: {said}", file, status, "correct bucket or prefix")
+        return WeightsError(Reason.SOURCE_NOT_FOUND, f"{uri}: {cause}", file, status, "correct bucket or prefix")
     throttled = status == 429 or (code is not None and code[1] == "SlowDown")
     remedy = "check AWS_ENDPOINT_URL, AWS_REGION, the network and the proxy"
     if "certificate" in text.lower():
         remedy = "put the certificate of its authority into a file, and set SSL_CERT_FILE to the path"
     reason = Reason.SOURCE_THROTTLED if throttled else Reason.SOURCE_UNREACHABLE
-    return WeightsError(reason, f"{uri}: {said}", file, status, remedy)
+    return WeightsError(reason, f"{uri}: {cause}", file, status, remedy)
 
 
 def _first_line(text: str) -> str:

@@ -23,7 +23,7 @@ def pin_by_name(source: ModelSource) -> Pin:
     from speculative_operator.weights.registry import Reference
 
     reference = Reference.of(source.location, source.revision)
-    return Pin(source.scheme, reference.location, reference.asked, reference.asked)
+    return Pin(source.scheme, reference.location, reference.version, reference.version)
 
 
 def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:

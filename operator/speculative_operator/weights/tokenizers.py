@@ -31,7 +31,7 @@ class _Tokens:
     kind: str = ""
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     added: dict[str, int] = field(default_factory=dict)
-    given: tuple[int, str] | None = None
+    summary: tuple[int, str] | None = None
     """Tokens and hash, where they are not those of `vocabulary`."""
 
 
@@ -39,7 +39,7 @@ def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
     """`files`: entries of `source` by path. Raises WeightsError where a file cannot be read or understood."""
     config = _object(source, files, "tokenizer_config.json")
     tokens = _tokens(source, files, config)
-    summed = tokens.given or tokens.vocabulary.summed({encode(token) for token in tokens.added})
+    summed = tokens.summary or tokens.vocabulary.summed({encode(token) for token in tokens.added})
     return TokenizerFacts(
         kind=tokens.kind,
         tokens=summed[0] + len(tokens.added),
@@ -55,54 +55,54 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
     if "tokenizer.json" in files:
         return _of_tokenizer_json(source, files["tokenizer.json"])
     if "tokenizer.model" in files:
-        found = _of_model(source, files["tokenizer.model"])
+        tokens = _of_model(source, files["tokenizer.model"])
     elif tiktoken:
-        found = _of_model(source, files[tiktoken])
+        tokens = _of_model(source, files[tiktoken])
     elif "tekken.json" in files:
         return _of_tekken(source, files["tekken.json"])
     elif "vocab.json" in files:
         with reading.understood(source, files["vocab.json"]):
             walk = JsonWalk(reading.stream(source, files["vocab.json"]))
-            found = _Tokens("BPE", collect(walk.numbered()))
+            tokens = _Tokens("BPE", collect(walk.numbered()))
     else:
         return _Tokens()
-    found.added |= _tokens_added_elsewhere(source, files, config)
-    return found
+    tokens.added |= _tokens_added_elsewhere(source, files, config)
+    return tokens
 
 
 def _of_tokenizer_json(source: Source, entry: Entry) -> _Tokens:
-    found, added_seen = _Tokens(), False
+    tokens, added_seen = _Tokens(), False
     with reading.understood(source, entry):
         walk = JsonWalk(reading.stream(source, entry))
         for key in walk.members():
             if key == "added_tokens":
-                found.added = {str(one["content"]): int(one["id"]) for one in walk.value() or ()}
+                tokens.added = {str(one["content"]): int(one["id"]) for one in walk.value() or ()}
                 added_seen = True
             elif key == "model":
-                if _of_section(walk, found, rest_matters=not added_seen):
+                if _of_section(walk, tokens, rest_matters=not added_seen):
                     break
             else:
                 walk.skip()
-    return found
+    return tokens
 
 
-def _of_section(walk: JsonWalk, found: _Tokens, rest_matters: bool) -> bool:
-    """Fills `found` from `model` of a `tokenizer.json`. True where it stopped early: all that counts was read."""
+def _of_section(walk: JsonWalk, tokens: _Tokens, rest_matters: bool) -> bool:
+    """Fills `tokens` from `model` of a `tokenizer.json`. True where it stopped early: all that counts was read."""
     for key in walk.members():
         if key == "type":
-            found.kind = str(walk.value())
+            tokens.kind = str(walk.value())
         elif key == "vocab" and walk.next_is("["):
-            found.vocabulary = collect(walk.scored())
-            found.kind = found.kind or "Unigram"
+            tokens.vocabulary = collect(walk.scored())
+            tokens.kind = tokens.kind or "Unigram"
         elif key == "vocab":
-            found.vocabulary = collect(walk.numbered())
+            tokens.vocabulary = collect(walk.numbered())
         elif key == "merges":
-            found.kind = found.kind or "BPE"
-            if rest_matters or not len(found.vocabulary):
+            tokens.kind = tokens.kind or "BPE"
+            if rest_matters or not len(tokens.vocabulary):
                 walk.skip()
         else:
             walk.skip()
-        if found.kind and len(found.vocabulary) and not rest_matters:
+        if tokens.kind and len(tokens.vocabulary) and not rest_matters:
             return True
     return False
 
@@ -112,19 +112,19 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
     content = reading.whole(source, entry, _MOST_MODEL)
     with reading.understood(source, entry):
         if content[:1] == b"\n":
-            found = _Tokens("sentencepiece")
+            tokens = _Tokens("sentencepiece")
             for number, piece in enumerate(sentencepiece.pieces(content)):
                 if piece.plain:
-                    found.vocabulary.add(piece.text, number)
+                    tokens.vocabulary.add(piece.text, number)
                 else:
-                    found.added[piece.text.decode("utf-8", "replace")] = number
-            return found
-        found = _Tokens("tiktoken")
+                    tokens.added[piece.text.decode("utf-8", "replace")] = number
+            return tokens
+        tokens = _Tokens("tiktoken")
         for line in content.splitlines():
             if line:
                 token, _, rank = line.partition(b" ")
-                found.vocabulary.add(base64.b64decode(token, validate=True), int(rank))
-    return found
+                tokens.vocabulary.add(base64.b64decode(token, validate=True), int(rank))
+    return tokens
 
 
 def _of_tekken(source: Source, entry: Entry) -> _Tokens:
@@ -135,7 +135,7 @@ def _of_tekken(source: Source, entry: Entry) -> _Tokens:
         for key in walk.members():
             if key == "config":
                 size = int(walk.value()["default_vocab_size"])
-                return _Tokens("tekken", given=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
+                return _Tokens("tekken", summary=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
             walk.skip()
     return _Tokens("tekken")
 
@@ -151,13 +151,13 @@ def _tokens_added_elsewhere(source: Source, files: Mapping[str, Entry], config: 
 
 
 def _special(config: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    special: dict[str, str] = {}
     for name in _SPECIAL:
         token = config.get(name)
         text = token.get("content") if isinstance(token, dict) else token
         if isinstance(text, str):
-            found[name] = text
-    return found
+            special[name] = text
+    return special
 
 
 def _template_hash(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> str:

@@ -81,7 +81,7 @@ class Transport:
 
     def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
         """An answer of whatever status, whole. Raises WeightsError where none comes."""
-        with self.told(""):
+        with self.explain_errors(""):
             return Answer.of(self._get(url, headers, stream=False))
 
     def blocks(
@@ -89,8 +89,8 @@ class Transport:
     ) -> Iterator[bytes]:
         """Bytes of `span` (end excluded) as they come, 256 KiB at most; `landed` is told where redirects led."""
         start, end = span
-        asked = {**headers, "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-        with self.told(file), self._get(url, asked, stream=True) as answer:
+        range_headers = {**headers, "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+        with self.explain_errors(file), self._get(url, range_headers, stream=True) as answer:
             if answer.status_code >= 400:
                 raise self.refused(Answer.of(answer), file)
             landed(answer.url)
@@ -107,15 +107,15 @@ class Transport:
 
     def _get(self, url: str, headers: Mapping[str, str], *, stream: bool) -> requests.Response:
         return self._session.get(
-            url, headers=dict(headers), stream=stream, verify=trusted_authorities(), auth=_as_given
+            url, headers=dict(headers), stream=stream, verify=trusted_authorities(), auth=_without_netrc
         )
 
     def _check_range(self, answer: requests.Response, start: int, end: int, file: str) -> None:
         """A server may answer with the whole file; good enough from its beginning."""
         if answer.status_code == requests.codes.ok and start == 0:
             return
-        told = _RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
-        if answer.status_code != requests.codes.partial or told is None or int(told[1]) != start:
+        content_range = _RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
+        if answer.status_code != requests.codes.partial or content_range is None or int(content_range[1]) != start:
             raise WeightsError(
                 Reason.UNSUPPORTED_SOURCE,
                 f"{self.uri}: {Answer.of(answer).host} does not serve ranges of files",
@@ -123,10 +123,10 @@ class Transport:
                 status=answer.status_code,
                 remedy="configure the mirror or proxy to pass Range requests through",
             )
-        if int(told[2]) < end - 1:
+        if int(content_range[2]) < end - 1:
             raise WeightsError(
                 Reason.CHECKSUM_MISMATCH,
-                f"{self.uri}: the file ends at byte {int(told[2]) + 1}, but {end} were announced",
+                f"{self.uri}: the file ends at byte {int(content_range[2]) + 1}, but {end} were announced",
                 file=file,
                 remedy="the mirror or proxy has an incomplete copy: compare the file at its source",
             )
@@ -135,8 +135,8 @@ class Transport:
         return WeightsError(Reason.SOURCE_UNREACHABLE, f"{self.uri}: {what}", file=file, remedy=remedy)
 
     @contextmanager
-    def told(self, file: str) -> Iterator[None]:
-        """Turns what goes wrong on the way into WeightsError, whichever client meets it."""
+    def explain_errors(self, file: str) -> Iterator[None]:
+        """Turn errors of every client into WeightsError."""
         try:
             yield
         except _LATE as error:
@@ -188,7 +188,7 @@ class _Timely(HTTPAdapter):
         return super().send(request, **{**settings, "timeout": settings.get("timeout") or self._limits})
 
 
-def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Keeps requests from looking for other credentials in ~/.netrc."""
     return request
 
@@ -240,10 +240,10 @@ def refusal(uri: str, answer: Answer, file: str) -> WeightsError:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds of `Retry-After`, which names seconds or a date (RFC 9110, 10.2.3)."""
-    told = headers.get("Retry-After", "").strip()
-    if told.isdecimal():
-        return float(told)
+    delay = headers.get("Retry-After", "").strip()
+    if delay.isdecimal():
+        return float(delay)
     try:
-        return max((email.utils.parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds(), 0.0)
+        return max((email.utils.parsedate_to_datetime(delay) - datetime.now(UTC)).total_seconds(), 0.0)
     except (ValueError, TypeError):
         return None

@@ -61,7 +61,7 @@ class Unpacking:
         self, source: PackedSource, root: Path, folder: Path, meter: Meter, limits: Limits, stop: threading.Event
     ) -> None:
         self._source, self._root, self._folder = source, root, folder
-        self._meter, self._limits, self._asked_to_stop = meter, limits, stop
+        self._meter, self._limits, self._stop = meter, limits, stop
         self._over = threading.Event()
         self._queue: deque[Layer] = deque()
         self._failure: BaseException | None = None
@@ -90,7 +90,7 @@ class Unpacking:
             thread.start()
         try:
             while (busy := next((one for one in threads if one.is_alive()), None)) and self._failure is None:
-                if self._asked_to_stop.is_set():
+                if self._stop.is_set():
                     raise Stopped
                 beat()
                 busy.join(_BEAT_SECONDS)
@@ -150,7 +150,7 @@ class Unpacking:
                 growing.rename(self._at(layer))
                 disk.sync_folder(growing.parent)
         except BaseException:
-            self._meter.lost(self._came.pop(layer.digest, 0))
+            self._meter.count_lost(self._came.pop(layer.digest, 0))
             raise
         finally:
             blocks.close()
@@ -187,7 +187,7 @@ class Unpacking:
                         raise Stopped
                     at += len(block)
                     self._came[layer.digest] = at
-                    self._meter.came(len(block), name)
+                    self._meter.count_received(len(block), name)
                     yield block
             except WeightsError as error:
                 error.file = error.file or name
@@ -197,25 +197,25 @@ class Unpacking:
                 self._hold_off(error, failures)
 
     def _hold_off(self, error: WeightsError, failures: int) -> None:
-        asked = error.retry_after
-        if failures >= self._limits.attempts or (asked is not None and asked > self._limits.longest_wait):
+        delay = error.retry_after
+        if failures >= self._limits.attempts or (delay is not None and delay > self._limits.longest_wait):
             error.message += f" (given up after {failures} failures in a row)" if failures > 1 else ""
             raise error
         pause = min(self._limits.pause * 2 ** (failures - 1), self._limits.longest_pause) * uniform(0.5, 1.0)  # noqa: S311  spreads load only
         _LOG.warning("%s: %s; retrying", error.file, error.message)
-        if self._over.wait(pause if asked is None else asked):
+        if self._over.wait(pause if delay is None else delay):
             raise Stopped
 
     def _moved(self, *, last: bool) -> tuple[Entry, ...] | None:
         """Have the model's files in `files`; None where some did not survive a crash, and their layer is forgotten."""
-        found: dict[str, tuple[int, Layer]] = {}
+        files: dict[str, tuple[int, Layer]] = {}
         for layer in self._source.layers:
             listing = json.loads((self._at(layer) / _LISTING).read_text(encoding="utf-8"))
-            found |= {path: (size, layer) for path, size in listing.items()}
-        home, entries = choose_model(self._source.pin, {path: size for path, (size, _) in found.items()})
+            files |= {path: (size, layer) for path, size in listing.items()}
+        home, entries = choose_model(self._source.pin, {path: size for path, (size, _) in files.items()})
         lost = False
         for entry in entries:
-            layer = found[home + entry.path][1]
+            layer = files[home + entry.path][1]
             there, here = self._at(layer) / "files" / (home + entry.path), self._folder / "files" / entry.path
             if _size(there) == entry.size:
                 here.parent.mkdir(parents=True, exist_ok=True)

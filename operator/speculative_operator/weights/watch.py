@@ -23,24 +23,24 @@ class Meter:
         self._fetched = 0
         self._file = ""
         self._last = clock()
-        self._seen: deque[tuple[float, int]] = deque([(self._last, 0)])
+        self._samples: deque[tuple[float, int]] = deque([(self._last, 0)])
 
-    def came(self, count: int, file: str) -> None:
-        """Bytes of `file` came from the source."""
+    def count_received(self, count: int, file: str) -> None:
+        """Count bytes of `file` that came from the source."""
         with self._lock:
             self._bytes += count
             self._fetched += count
             self._file = file
             self._last = self._clock()
 
-    def kept(self, count: int) -> None:
-        """Bytes were there already. They count as had, not as rate."""
+    def count_present(self, count: int) -> None:
+        """Count bytes that the disk held already: they are progress, and no part of the rate."""
         with self._lock:
             self._bytes += count
             self._last = self._clock()
 
-    def lost(self, count: int) -> None:
-        """Bytes that counted as had must be fetched again."""
+    def count_lost(self, count: int) -> None:
+        """Take back bytes that must be fetched again."""
         with self._lock:
             self._bytes -= count
 
@@ -57,10 +57,10 @@ class Meter:
         """As of now. The rate is that of the last half minute, or since the start where that is later."""
         with self._lock:
             now = self._clock()
-            self._seen.append((now, self._fetched))
-            while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_SECONDS:
-                self._seen.popleft()
-            then, before = self._seen[0]
+            self._samples.append((now, self._fetched))
+            while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW_SECONDS:
+                self._samples.popleft()
+            then, before = self._samples[0]
             rate = (self._fetched - before) / (now - then) if now > then else 0.0
             stalled = now - self._last if self._bytes < self._total else 0.0
             return Progress(self._bytes, self._total, rate, self._file, stalled)

@@ -52,17 +52,21 @@ def test_data_parallelism_leaves_restart(release: str) -> None:
 
 def test_users_runner_wins_and_counts() -> None:
     on_v2 = spec(Method.DRAFT_MODEL, env=(V2,))
-    assert plan(on_v2).asked_runner is None
+    assert plan(on_v2).required_runner is None
     assert engine_for(on_v2).knobs(on_v2).draft_passes_follow_k is False
     on_v1 = spec(Method.DRAFT_MODEL)
-    assert plan(on_v1).asked_runner is Runner.V1
+    assert plan(on_v1).required_runner is Runner.V1
     assert engine_for(on_v1).knobs(on_v1).draft_passes_follow_k is True
     assert plan(spec(Method.DSPARK, env=(V1,))).actuator is Actuator.RESTART
 
 
 def test_static_constant_is_plain_flags_and_static_table_is_live() -> None:
     constant = spec(Method.DRAFT_MODEL, mode=Mode.STATIC, num_speculative_tokens=5)
-    assert (plan(constant).actuator, plan(constant).ks, plan(constant).asked_runner) == (Actuator.RESTART, (5,), None)
+    assert (plan(constant).actuator, plan(constant).ks, plan(constant).required_runner) == (
+        Actuator.RESTART,
+        (5,),
+        None,
+    )
     table = KTable.from_rows([[1, 8, 4], [9, 64, 1], [65, 256, 0]])
     assert plan(spec(mode=Mode.STATIC, schedule=table)).actuator is Actuator.LIVE
     assert plan(spec(mode=Mode.STATIC, schedule=table)).ks == (0, 1, 4)

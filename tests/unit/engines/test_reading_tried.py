@@ -26,7 +26,7 @@ TOLD = replace(WINDOW, live=True, engine_version="0.32.0")
 THREE = ("3", "4", "5", "6")
 ONE = Comparison(
     k=3, against=4, first=5, last=6, blocks=2,
-    tried=BlockTotals(32, 0.5, 176, 2.75, tokens=440, decode_steps=30, decode_seconds=0.375),
+    trial=BlockTotals(32, 0.5, 176, 2.75, tokens=440, decode_steps=30, decode_seconds=0.375),
     beside=BlockTotals(64, 1.25, 352, 6.875, tokens=900, decode_steps=8, decode_seconds=0.25),
     seconds_square=0.03125, tokens_square=0.015625,
 )  # fmt: skip
@@ -38,7 +38,7 @@ def totals(one: Comparison = ONE, times: float = 1.0, key: tuple[str, ...] = THR
     for name in ("blocks", "seconds_square", "tokens_square"):
         yield series(name, labels, times * getattr(one, name))
     for side in ("tried", "beside"):
-        sums: BlockTotals = getattr(one, side)
+        sums = one.trial if side == "tried" else one.beside
         for name in ("steps", "requests", "request_seconds", "tokens", "decode_steps"):
             yield series(name, {**labels, "side": side}, times * getattr(sums, name))
         yield series("step_seconds", {**labels, "side": side}, times * sums.seconds)
@@ -100,7 +100,7 @@ def test_pieces_of_joining_windows_join() -> None:
     middle = START + 20
     parts = [replace(WINDOW, end=middle), replace(WINDOW, start=middle)]
     found = [extend(part, tracks, 60).comparisons for part in parts]
-    assert [one.tried.steps for (one,) in found] == [8, 24]
+    assert [one.trial.steps for (one,) in found] == [8, 24]
 
 
 def test_without_a_second_scrape_nothing_is_compared() -> None:
@@ -185,4 +185,4 @@ _samples = st.lists(st.tuples(st.sampled_from([*SCRAPED, math.inf]), _value), ma
 @given(st.lists(st.builds(Series, st.sampled_from(NAMES), _labels, _samples), max_size=20))
 def test_no_series_whatever_raise_or_change_anything_else(tracks: list[Series]) -> None:
     for one in compared(*tracks):
-        assert all(0 <= figure < 2.0**53 for figure in (one.blocks, one.seconds_square, one.tried.steps))
+        assert all(0 <= figure < 2.0**53 for figure in (one.blocks, one.seconds_square, one.trial.steps))

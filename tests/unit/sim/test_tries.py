@@ -64,9 +64,9 @@ def test_what_is_tried_reaches_the_pods_and_comes_back_as_comparisons(monkeypatc
     found = window(deployment, [120.0, 150.0])
     assert {(one.k, one.against, one.first, one.last) for one in found.comparisons} == {(2, 3, 1, 64), (5, 3, 1, 64)}
     for one in found.comparisons:
-        assert one.tried.steps == BLOCK_STEPS * one.blocks
+        assert one.trial.steps == BLOCK_STEPS * one.blocks
         assert one.beside.steps == 2 * BLOCK_STEPS * one.blocks
-        assert one.tried.tokens / one.tried.requests == pytest.approx(2.4 if one.k == 2 else 3.4, rel=0.25)
+        assert one.trial.tokens / one.trial.requests == pytest.approx(2.4 if one.k == 2 else 3.4, rel=0.25)
     assert found.table_version == 2
 
 

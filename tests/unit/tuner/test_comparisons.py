@@ -147,7 +147,7 @@ def test_cells_are_bounded_and_the_best_known_stay() -> None:
 @pytest.mark.parametrize("field", ["steps", "request_seconds", "requests", "tokens"])
 def test_blocks_in_which_nothing_ran_say_nothing(field: str) -> None:
     one = compared(4, 3, 0.1, 0.0)
-    assert learned(replace(one, tried=replace(one.tried, **{field: 0.0}))) == ()
+    assert learned(replace(one, trial=replace(one.trial, **{field: 0.0}))) == ()
 
 
 def test_k_that_the_policy_lacks_say_nothing() -> None:

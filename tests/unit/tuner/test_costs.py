@@ -265,7 +265,7 @@ def test_a_weaker_prior_yields_sooner() -> None:
     terms = terms_of(16, 3, prior=unknown)
     slow = StepSample(tuple(terms.tolist()), 4 * float(terms.sum()), 1.0, 64.0, 3.0)
     assert seconds(taught([slow] * 8, unknown), 16, 3) == pytest.approx(slow.seconds, rel=0.1)
-    assert not unknown.known
+    assert not unknown.from_models
 
 
 def test_other_knobs_drop_what_was_gathered_in_other_coordinates() -> None:

@@ -181,4 +181,4 @@ def test_more_accepted_drafts_move_the_best_k_up_everywhere() -> None:
 def test_nothing_known_still_gives_finite_speeds() -> None:
     view = outlook(policy(facts=PairFacts()))
     assert np.all(np.isfinite(view.speed))
-    assert not view.costs.prior.known
+    assert not view.costs.prior.from_models

@@ -203,7 +203,7 @@ def test_an_engine_that_tells_no_positions_gathers_drafts() -> None:
 
 BLOCKS = Comparison(
     k=3, against=4, first=18, last=24, blocks=2.0,
-    tried=BlockTotals(32.0, 0.5, 640.0, 10.0, tokens=1400.0, decode_steps=20.0, decode_seconds=0.3),
+    trial=BlockTotals(32.0, 0.5, 640.0, 10.0, tokens=1400.0, decode_steps=20.0, decode_seconds=0.3),
     beside=BlockTotals(steps=64.0, seconds=1.1, requests=1280.0, request_seconds=22.0, tokens=3000.0),
     seconds_square=0.01, tokens_square=0.02,
 )  # fmt: skip
@@ -231,19 +231,19 @@ IMPOSSIBLE = {
     "a square below 0": replace(BLOCKS, tokens_square=-0.1),
     "a square of blocks 20,000 times as fast": replace(BLOCKS, seconds_square=201.0),
     "no step beside": of("beside", steps=0.0),
-    "steps without end": of("tried", steps=math.inf, requests=math.inf),
-    "steps of no time": of("tried", seconds=1e-9, request_seconds=1e-7),
-    "steps without requests": of("tried", requests=20.0),
+    "steps without end": of("trial", steps=math.inf, requests=math.inf),
+    "steps of no time": of("trial", seconds=1e-9, request_seconds=1e-7),
+    "steps without requests": of("trial", requests=20.0),
     "more requests than fit": of("beside", requests=64 * 300.0),
-    "less time for all requests than for one": of("tried", request_seconds=0.4),
-    "more time than all requests could have": of("tried", request_seconds=0.5 * 300),
-    "no token": of("tried", tokens=0.0),
-    "more tokens than K and one": of("tried", tokens=640.0 * 4.3),
+    "less time for all requests than for one": of("trial", request_seconds=0.4),
+    "more time than all requests could have": of("trial", request_seconds=0.5 * 300),
+    "no token": of("trial", tokens=0.0),
+    "more tokens than K and one": of("trial", tokens=640.0 * 4.3),
     "steps without prompts below nothing": of("beside", decode_steps=-1.0),
     "steps without prompts that are no number": of("beside", decode_steps=math.nan),
-    "more steps without prompts than steps": of("tried", decode_steps=40.0),
-    "steps without prompts that took no time": of("tried", decode_seconds=0.0),
-    "steps without prompts that took longer than all": of("tried", decode_seconds=0.6),
+    "more steps without prompts than steps": of("trial", decode_steps=40.0),
+    "steps without prompts that took no time": of("trial", decode_seconds=0.0),
+    "steps without prompts that took longer than all": of("trial", decode_seconds=0.6),
 }
 
 
@@ -257,7 +257,7 @@ def times(factor: float) -> Comparison:
     """The same blocks, so many times."""
     return replace(
         BLOCKS, blocks=factor * BLOCKS.blocks, seconds_square=0.0, tokens_square=0.0,
-        tried=BlockTotals(*(factor * value for value in astuple(BLOCKS.tried))),
+        trial=BlockTotals(*(factor * value for value in astuple(BLOCKS.trial))),
         beside=BlockTotals(*(factor * value for value in astuple(BLOCKS.beside))),
     )  # fmt: skip
 
@@ -286,7 +286,7 @@ def test_whatever_is_told_either_stays_and_is_finite_or_goes(
     assert replace(found, comparisons=(), tpot_histogram=(), ttft_histogram=()) == GOOD
     assert found.comparisons in ((), told)
     for one in found.comparisons:
-        for totals in (one.tried, one.beside):
+        for totals in (one.trial, one.beside):
             speed = math.log(totals.tokens / totals.request_seconds)
             assert math.isfinite(speed)
     for histogram, seen in ((tpot, found.tpot_histogram), (ttft, found.ttft_histogram)):

@@ -135,7 +135,7 @@ def test_an_empty_folder_is_an_empty_cache(tmp_path: Path) -> None:
 
 
 def test_read_only_files_go(tmp_path: Path) -> None:
-    folder = fetch(Shelf({"a/b/c": content(5)}), tmp_path, user="a/x", expires=True, told=ignored)
+    folder = fetch(Shelf({"a/b/c": content(5)}), tmp_path, user="a/x", expires=True, report=ignored)
     assert collect(tmp_path, grace=-1) == (folder.name,)
     assert not folder.exists()
 

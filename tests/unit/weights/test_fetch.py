@@ -39,7 +39,7 @@ FIRST = "model-00001-of-00002.safetensors"
 
 
 def brought(shelf: Shelf, cache: Path, limits: Limits = BRISK, **options: Any) -> Path:
-    return fetch(shelf, cache, user="space/object", told=options.pop("told", ignored), limits=limits, **options)
+    return fetch(shelf, cache, user="space/object", report=options.pop("report", ignored), limits=limits, **options)
 
 
 def made(folder: Path) -> Path:
@@ -215,7 +215,7 @@ def test_a_stream_that_stalls_is_asked_for_anew_and_may_not_write_when_it_wakes(
     def told(progress: Progress) -> None:
         seen.append(progress)
 
-    folder = brought(shelf, tmp_path, parallel=1, told=told)
+    folder = brought(shelf, tmp_path, parallel=1, report=told)
     woken.set()
     time.sleep(0.1)
     assert contents(folder) == MODEL
@@ -410,7 +410,7 @@ def test_progress_is_told_as_it_comes(tmp_path: Path) -> None:
             time.sleep(0.01)
             yield block
 
-    brought(Shelf(MODEL, slow), tmp_path, told=seen.append, parallel=2)
+    brought(Shelf(MODEL, slow), tmp_path, report=seen.append, parallel=2)
     counts = [one.bytes for one in seen]
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, TOTAL)

@@ -177,7 +177,7 @@ def taped(model: dict[str, bytes], root: Path, parallel: int, summed: bool) -> l
     tape = Tape()
     shelf, unpublished = Shelf(model, block=37, summed=summed), mock.patch.object(Cache, "publish", side_effect=Crash)
     with tape.running(), unpublished, contextlib.suppress(Crash):
-        fetch(shelf, root, user="x", told=ignored, parallel=parallel, limits=TINY)
+        fetch(shelf, root, user="x", report=ignored, parallel=parallel, limits=TINY)
     return [Operation(one.path.relative_to(root), one.kind, one.at, one.data) for one in tape.operations]
 
 
@@ -189,7 +189,7 @@ def resumed(files: dict[Path, bytearray], model: dict[str, bytes], summed: bool)
         for path, data in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(data)
-        published = fetch(shelf, root, user="x", told=ignored, parallel=2, limits=TINY)
+        published = fetch(shelf, root, user="x", report=ignored, parallel=2, limits=TINY)
         return {path: (published / path).read_bytes() for path in model}, shelf
 
 
@@ -270,12 +270,12 @@ def test_a_crash_within_publication_leaves_all_or_nothing(tmp_path: Path, after:
     model = {"a": content(150), "b/c": content(99)}
     Cache(tmp_path).prepare()
     with contextlib.suppress(Crash), crashing(after):
-        fetch(Shelf(model), tmp_path, user="x", told=ignored, limits=TINY)
+        fetch(Shelf(model), tmp_path, user="x", report=ignored, limits=TINY)
     final = tmp_path / FOLDER / "models" / Shelf(model).pin.key
     if final.exists():
         assert {path: (final / path).read_bytes() for path in model} == model
     again = Shelf(model)
-    final = fetch(again, tmp_path, user="x", told=ignored, limits=TINY)
+    final = fetch(again, tmp_path, user="x", report=ignored, limits=TINY)
     assert {path: (final / path).read_bytes() for path in model} == model
     assert list((tmp_path / FOLDER / "partial").iterdir()) == []
     if after >= 11:
@@ -284,5 +284,5 @@ def test_a_crash_within_publication_leaves_all_or_nothing(tmp_path: Path, after:
 
 def test_an_entry_that_leaves_its_folder_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(WeightsError):
-        fetch(Shelf({"../../escaped": b"x"}), tmp_path, user="x", told=ignored, limits=TINY)
+        fetch(Shelf({"../../escaped": b"x"}), tmp_path, user="x", report=ignored, limits=TINY)
     assert not list(tmp_path.rglob("escaped"))

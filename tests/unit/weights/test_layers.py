@@ -71,7 +71,7 @@ def opened(registry: RegistryServer, name: str = "image") -> PackedSource:
 
 
 def brought(source: PackedSource, tmp_path: Path, **options: object) -> Path:
-    given = {"user": "space/object", "told": ignored, "limits": BRISK} | options
+    given = {"user": "space/object", "report": ignored, "limits": BRISK} | options
     return fetch(source, tmp_path / "cache", **given)  # type: ignore[arg-type]
 
 
@@ -128,8 +128,8 @@ def test_files_are_those_of_the_uncompressed_image(
     plain = open_registry(ModelSource(Scheme.OCI, f"{registry.authority}/plain"), SHORT)
     told: list[Progress] = []
     source = opened(registry)
-    published = brought(source, tmp_path, told=told.append)
-    wanted = fetch(plain, tmp_path / "cache", user="space/object", told=ignored, limits=BRISK)
+    published = brought(source, tmp_path, report=told.append)
+    wanted = fetch(plain, tmp_path / "cache", user="space/object", report=ignored, limits=BRISK)
     assert contents(published) == contents(wanted)
     assert len(contents(wanted)) > 4
     assert (told[-1].bytes, told[-1].total) == (source.total, source.total)
@@ -315,7 +315,7 @@ def test_what_is_asked_to_stop_keeps_whole_layers(registry: RegistryServer, fold
             stop.set()
 
     with pytest.raises(Stopped):
-        brought(source, tmp_path, stop=stop, told=told)
+        brought(source, tmp_path, stop=stop, report=told)
     registry.ledger.order()
     before = len(registry.ledger.seen())
     assert contents(brought(opened(registry), tmp_path))["vocab.txt"] == (folder / "vocab.txt").read_bytes()

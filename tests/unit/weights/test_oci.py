@@ -220,9 +220,9 @@ def test_a_tar_that_cannot_be_read(registry: RegistryServer, tmp_path: Path, lay
 
 def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Reference.of("registry.example:5000/a/b:v1", "") == Reference("registry.example:5000", "a/b", "v1")
-    assert Reference.of("registry.example/a", "").asked == "latest"
-    assert Reference.of("registry.example/a:v1@sha256:0", "").asked == "sha256:0"
-    assert Reference.of("registry.example/a:v1", "v2").asked == "v2"
+    assert Reference.of("registry.example/a", "").version == "latest"
+    assert Reference.of("registry.example/a:v1@sha256:0", "").version == "sha256:0"
+    assert Reference.of("registry.example/a:v1", "v2").version == "v2"
     assert Reference.of("docker.io/a/b", "").base == "https://registry-1.docker.io/v2/a/b"
     assert Reference.of("localhost:5000/a", "").base == "http://localhost:5000/v2/a"
     assert Reference.of("registry.example:5000/a", "").base == "https://registry.example:5000/v2/a"

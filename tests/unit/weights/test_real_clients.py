@@ -112,7 +112,7 @@ with_faults = pytest.mark.parametrize("place", [hub, registry], indirect=True)
 
 
 def brought(place: Place, cache: Path) -> dict[str, bytes]:
-    folder = fetch(place.source, cache, user="s/o", told=ignored, parallel=PARALLEL, limits=BRISK)
+    folder = fetch(place.source, cache, user="s/o", report=ignored, parallel=PARALLEL, limits=BRISK)
     return {path: (folder / path).read_bytes() for path in MODEL}
 
 
@@ -164,7 +164,7 @@ def test_what_does_not_pass_is_named(
     source = place.source
     place.order(replace(fault))
     with pytest.raises(WeightsError) as caught:
-        fetch(source, tmp_path / "cache", user="s/o", told=ignored, parallel=PARALLEL, limits=BRISK)
+        fetch(source, tmp_path / "cache", user="s/o", report=ignored, parallel=PARALLEL, limits=BRISK)
     error = caught.value
     assert (error.reason, error.status) == (reason, status), error
     assert error.file in MODEL

@@ -45,9 +45,9 @@ def test_exploring_costs_what_tried_blocks_take_longer_for_their_tokens() -> Non
     tried, beside = BlockTotals(16, 2.0, 32, 4.0, 40), BlockTotals(32, 3.0, 64, 6.0, 80)
     first = Comparison(3, 2, 1, 4, 1.0, tried, beside, 0.1, 0.1)
     assert lost_request_seconds([first]) == pytest.approx(1.0)
-    twice = replace(first, blocks=2.0, tried=BlockTotals(*(2 * v for v in (16, 2.0, 32, 4.0, 40, 0.0))))
+    twice = replace(first, blocks=2.0, trial=BlockTotals(*(2 * v for v in (16, 2.0, 32, 4.0, 40, 0.0))))
     assert less(twice, first).blocks == 1.0
-    assert less(twice, first).tried.tokens == 40
+    assert less(twice, first).trial.tokens == 40
 
 
 @pytest.mark.parametrize("kind", ["loose", "attainable", "unattainable"])

@@ -36,7 +36,7 @@ CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
 class Answer:
     """What the matrix says to a question."""
 
-    asked: Question
+    question: Question
     """With the runner that serves best, where the engine has several."""
     cell: Cell | None
     platform: Platform | None
@@ -84,16 +84,18 @@ class Answer:
         return self.cell.source if self.cell is not None else ""
 
 
-def answer(asked: Question) -> Answer:
+def answer(question: Question) -> Answer:
     """The answer to one question; an empty runner stands for the one that serves best."""
-    cells = CELLS.get(asked.engine, ())
-    if not asked.runner and asked.engine is EngineType.VLLM:
-        asked = replace(asked, runner=vllm.runner_under_schedule(asked))
-    row = platform_of(asked.engine, asked.vendor, asked.version)
+    cells = CELLS.get(question.engine, ())
+    if not question.runner and question.engine is EngineType.VLLM:
+        question = replace(question, runner=vllm.runner_under_schedule(question))
+    row = platform_of(question.engine, question.vendor, question.version)
     if row is None:
-        return Answer(asked, None, None, f"{asked.engine} is not known to run on {asked.vendor} in this release")
-    found = refusing.why(asked, cells)
-    return Answer(asked, find(cells, asked), row, "" if found is None else found.message)
+        return Answer(
+            question, None, None, f"{question.engine} is not known to run on {question.vendor} in this release"
+        )
+    refusal = refusing.why(question, cells)
+    return Answer(question, find(cells, question), row, "" if refusal is None else refusal.message)
 
 
 def forms(engine: EngineType) -> tuple[tuple[Method, Variant], ...]:

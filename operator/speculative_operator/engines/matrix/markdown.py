@@ -62,7 +62,7 @@ def section(engine: EngineType) -> str:
 
 def _methods(engine: EngineType, version: Version, here: Sequence[Answer], notes: list[str]) -> str:
     parallel = answers(engine, version, Vendor.NVIDIA, 2)
-    runners = any(one.asked.runner for one in here)
+    runners = any(one.question.runner for one in here)
     headers = ["Method", *(["Runner"] if runners else []), "K changes by", "With data parallelism"]
     headers += ["Passes at K = 0", "A smaller K", "Trusted figures", "Shown by"]
     rows = []
@@ -72,8 +72,8 @@ def _methods(engine: EngineType, version: Version, here: Sequence[Answer], notes
         mark = _footnote(one.cell.note, notes)
         rows.append(
             [
-                f"`{one.asked.method}`{_FORMS[one.asked.variant]}{mark}",
-                *([one.asked.runner] if runners else []),
+                f"`{one.question.method}`{_FORMS[one.question.variant]}{mark}",
+                *([one.question.runner] if runners else []),
                 f"{one.actuator}",
                 "refused" if beside.refused else f"{beside.actuator}",
                 passes(one),
@@ -91,16 +91,16 @@ def _proof_of_row(engine: EngineType, one: Answer) -> str:
         cell
         for cell in CELLS[engine]
         if cell.proven is Proven.REAL_ENGINE
-        and (cell.method, cell.variant) == (one.asked.method, one.asked.variant)
-        and cell.since <= one.asked.version
-        and (cell.before is None or one.asked.version < cell.before)
+        and (cell.method, cell.variant) == (one.question.method, one.question.variant)
+        and cell.since <= one.question.version
+        and (cell.before is None or one.question.version < cell.before)
     ]
     proof = _MARK[one.proven]
     if not strongest:
         return proof
     cell = strongest[0]
     where = f" on {', '.join(sorted(cell.vendors))}" if len(cell.vendors) < len(Vendor) else ""
-    runner = f", {cell.runner}" if cell.runner and cell.runner != one.asked.runner else ""
+    runner = f", {cell.runner}" if cell.runner and cell.runner != one.question.runner else ""
     return f"**{_MARK[Proven.REAL_ENGINE]}**{where}{runner}; {proof}"
 
 
@@ -114,7 +114,7 @@ def _refusal_lines(here: Sequence[Answer]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for one in here:
         if one.refused:
-            named = f"`{one.asked.method}`{_FORMS[one.asked.variant]}"
+            named = f"`{one.question.method}`{_FORMS[one.question.variant]}"
             reasons.setdefault(_reason(one), []).append(named)
     lines = [f"- {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     return ["Refused:", "", *lines, ""] if lines else []
@@ -124,8 +124,8 @@ def _reason(one: Answer) -> str:
     """The row's own, or the release from which on there is a row."""
     if one.cell is not None:
         return one.cell.refused
-    form = (one.asked.method, one.asked.variant)
-    since = min(cell.since for cell in CELLS[one.asked.engine] if (cell.method, cell.variant) == form)
+    form = (one.question.method, one.question.variant)
+    since = min(cell.since for cell in CELLS[one.question.engine] if (cell.method, cell.variant) == form)
     return f"needs engine.version {show(since)} or newer"
 
 
@@ -164,7 +164,7 @@ def _columns(engine: EngineType) -> list[tuple[Version, list[str]]]:
 def _changes(one: Answer) -> str:
     if one.refused:
         return _NO
-    runner = f" ({one.asked.runner})" if one.asked.runner and one.actuator is not Actuator.RESTART else ""
+    runner = f" ({one.question.runner})" if one.question.runner and one.actuator is not Actuator.RESTART else ""
     return f"{one.actuator}{runner}"
 
 

@@ -75,29 +75,29 @@ def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
 def method(spec: DeploymentSpec, version: Version, cells: Collection[Cell], runner: str = "") -> Iterator[Refusal]:
     """Why the speculator of `spec` cannot draft there; nothing where it can, or where `platform` refuses."""
     if spec.speculator is not None:
-        found = why(question_of(spec, version, runner), cells)
-        if found is not None:
-            yield found
+        refusal = why(question_of(spec, version, runner), cells)
+        if refusal is not None:
+            yield refusal
 
 
-def why(asked: Question, cells: Collection[Cell]) -> Refusal | None:
+def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
     """Why the rows refuse what is asked; None where it is served, or where the engine does not run at all."""
-    row = platform_of(asked.engine, asked.vendor, asked.version)
+    row = platform_of(question.engine, question.vendor, question.version)
     if row is None:
         return None
-    if asked.method not in row.methods or asked.variant not in row.variants:
-        where = f"{asked.engine} {show(asked.version)} on {asked.vendor}"
-        return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}, {where}: {_remedy(row)}")
-    cell = find(cells, asked)
+    if question.method not in row.methods or question.variant not in row.variants:
+        where = f"{question.engine} {show(question.version)} on {question.vendor}"
+        return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}, {where}: {_remedy(row)}")
+    cell = find(cells, question)
     if cell is None:
-        return _no_row(asked, cells)
+        return _no_row(question, cells)
     refused = cell.refused
-    if not refused and asked.pipeline_parallel_size > 1 and asked.version < cell.pipelined_since:
+    if not refused and question.pipeline_parallel_size > 1 and question.version < cell.pipelined_since:
         refused = (
             f"speculation does not work with pipeline parallelism before {show(cell.pipelined_since)}; use a newer "
             "engine.version"
         )
-    return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(asked)}: {refused}") if refused else None
+    return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}: {refused}") if refused else None
 
 
 def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
@@ -116,22 +116,23 @@ def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
     return Refusal("spec.accelerator.resource", _UNSUPPORTED, message)
 
 
-def _no_row(asked: Question, cells: Collection[Cell]) -> Refusal:
+def _no_row(question: Question, cells: Collection[Cell]) -> Refusal:
     """The release, the form, the runner or the engine lacks the method: said in this order of remedies."""
-    same = [cell for cell in cells if cell.engine is asked.engine and cell.method is asked.method and not cell.refused]
-    formed = [cell for cell in same if cell.variant is asked.variant]
+    engine, variant = question.engine, question.variant
+    same = [cell for cell in cells if cell.engine is engine and cell.method is question.method and not cell.refused]
+    formed = [cell for cell in same if cell.variant is variant]
     if not same:
-        known = _methods(cells, asked.engine)
-        message = f"speculator.method {asked.method}: {asked.engine} does not have it; use one of {known}"
+        known = _methods(cells, engine)
+        message = f"speculator.method {question.method}: {engine} does not have it; use one of {known}"
     elif not formed:
-        message = f"speculator.{asked.variant} with method {asked.method}: {asked.engine} does not have it; remove it"
-        return Refusal(f"spec.speculator.{asked.variant}", _UNSUPPORTED, message)
+        message = f"speculator.{variant} with method {question.method}: {engine} does not have it; remove it"
+        return Refusal(f"spec.speculator.{variant}", _UNSUPPORTED, message)
     else:
-        running = [cell for cell in formed if cell.runner in ("", asked.runner)] or formed
+        running = [cell for cell in formed if cell.runner in ("", question.runner)] or formed
         since = min(cell.since for cell in running)
         message = (
-            f"speculator.method {_method_text(asked)} needs engine.version {show(since)} or newer, "
-            f"not {show(asked.version)}; set engine.version and engine.image, or choose another method"
+            f"speculator.method {_method_text(question)} needs engine.version {show(since)} or newer, "
+            f"not {show(question.version)}; set engine.version and engine.image, or choose another method"
         )
     return Refusal(METHOD, _UNSUPPORTED, message)
 
@@ -142,8 +143,8 @@ def _methods(cells: Collection[Cell], engine: EngineType) -> str:
     return ", ".join(method for method in Method if method in had)
 
 
-def _method_text(asked: Question) -> str:
-    return f"{asked.method} with {asked.variant}" if asked.variant else f"{asked.method}"
+def _method_text(question: Question) -> str:
+    return f"{question.method} with {question.variant}" if question.variant else f"{question.method}"
 
 
 def _remedy(row: Platform) -> str:

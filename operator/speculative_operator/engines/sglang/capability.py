@@ -131,5 +131,5 @@ OFFER = Offer(
     # Every K in use holds a state with CUDA graphs of its own, so tables are drawn from few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     zero_in_table=True,
-    held_back=one_k_reason,
+    fixed_k_reason=one_k_reason,
 )

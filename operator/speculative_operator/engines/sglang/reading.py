@@ -23,7 +23,7 @@ from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.histograms import Buckets
 from speculative_operator.engines.samples import Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Wanted, mean, more, read_each, refuse
+from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse
 
 PASSES = "sglang:cuda_graph_passes_total"
 TOKENS = "sglang:realtime_tokens_total"
@@ -64,7 +64,7 @@ _NAMES = (
 )
 METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
 _NEED = Need(_REQUIRED, gauges=_GAUGES, infos=frozenset())
-_WANTED = Wanted(frozenset(_NAMES), _NEED, BUCKETS)
+_SELECTION = Selection(frozenset(_NAMES), _NEED, BUCKETS)
 _DECODING = ("decode_cuda_graph", "decode_none")
 _LOG_INTERVAL = 40
 """Decode passes after which the engine refreshes its gauges (--decode-log-interval); others are of another time."""
@@ -101,8 +101,8 @@ def read(
     """A window or a gap for each of `pods`; see `Engine.read`."""
     first_stage = [track for track in series if track.labels.get("pp_rank", "0") in ("", "0")]
     # the first token of an answer that is not streamed is told late: at the fiftieth or at the end
-    told = [t for t in first_stage if t.name != BUCKETS.ttft or t.labels.get("is_streaming") != "false"]
-    return read_each(_WANTED, _window, told, pods, since, now, stale_after)
+    relevant = [t for t in first_stage if t.name != BUCKETS.ttft or t.labels.get("is_streaming") != "false"]
+    return read_each(_SELECTION, _window, relevant, pods, since, now, stale_after)
 
 
 def _window(piece: Cut) -> PodWindow:

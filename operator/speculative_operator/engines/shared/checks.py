@@ -123,7 +123,9 @@ def _one_k(spec: DeploymentSpec, offer: Offer) -> str:
     planned = plan(spec, offer)
     if planned.actuator is not Actuator.RESTART:
         return ""
-    return offer.held_back(spec) or f"{offer.engine} {show(planned.version)} keeps one K with this method and layout"
+    return (
+        offer.fixed_k_reason(spec) or f"{offer.engine} {show(planned.version)} keeps one K with this method and layout"
+    )
 
 
 def _table(spec: DeploymentSpec, offer: Offer) -> Iterator[Refusal]:

@@ -35,7 +35,7 @@ class Offer:
     """True when a table may say K = 0."""
     falling: bool = False
     """True when tables may only fall."""
-    held_back: Callable[[DeploymentSpec], str] = lambda _: ""
+    fixed_k_reason: Callable[[DeploymentSpec], str] = lambda _: ""
     """Why the spec keeps one K although its row offers a table; empty: it does not."""
 
 
@@ -97,7 +97,7 @@ def _actuator(spec: DeploymentSpec, cell: Cell | None, offer: Offer) -> Actuator
     if cell is None or cell.refused or cell.actuator is not Actuator.TABLE:
         return Actuator.RESTART
     one_k = spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None
-    return Actuator.RESTART if one_k or offer.held_back(spec) else Actuator.TABLE
+    return Actuator.RESTART if one_k or offer.fixed_k_reason(spec) else Actuator.TABLE
 
 
 def choose_ks(

@@ -16,7 +16,7 @@ _SLACK = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """What a reader looks at."""
 
     names: frozenset[str]
@@ -26,7 +26,7 @@ class Wanted:
 
 
 def read_each(
-    wanted: Wanted,
+    wanted: Selection,
     window_of: Callable[[Cut], PodWindow],
     series: Sequence[Series],
     pods: Collection[str],

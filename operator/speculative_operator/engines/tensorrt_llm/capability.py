@@ -132,5 +132,5 @@ OFFER = Offer(
     # Graphs are captured for the pairs of batch and K that the schedule holds, so few K keep them few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     falling=True,
-    held_back=one_k_reason,
+    fixed_k_reason=one_k_reason,
 )

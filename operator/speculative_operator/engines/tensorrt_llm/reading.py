@@ -20,7 +20,7 @@ from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.histograms import Buckets
 from speculative_operator.engines.samples import Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Wanted, mean, more, read_each, refuse
+from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse
 
 ENDED = "trtllm_request_success_total"
 GENERATED = "trtllm_generation_tokens_total"
@@ -54,7 +54,7 @@ _NAMES = (
 )
 METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
 _NEED = Need((ENDED,), gauges=frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS}), infos=frozenset())
-_WANTED = Wanted(frozenset(_NAMES), _NEED, BUCKETS)
+_SELECTION = Selection(frozenset(_NAMES), _NEED, BUCKETS)
 _POSITION = "token_position"
 
 
@@ -70,7 +70,7 @@ def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`."""
-    return read_each(_WANTED, _window, series, pods, since, now, stale_after)
+    return read_each(_SELECTION, _window, series, pods, since, now, stale_after)
 
 
 def _window(piece: Cut) -> PodWindow:

@@ -130,8 +130,8 @@ def _weights(spec: DeploymentSpec, speculator: Speculator) -> dict[str, Any]:
 
 
 def _options(speculator: Speculator) -> dict[str, Any]:
-    """What the spec says of the speculator beside where it is; nothing that is left at the engine's default."""
-    said = {
+    """Return the speculator's options in the spec, its place aside, without those left at the engine's default."""
+    options = {
         "quantization": speculator.quantization or None,
         "draft_tensor_parallel_size": speculator.tensor_parallel_size,
         "parallel_drafting": speculator.parallel_drafting or None,
@@ -139,4 +139,4 @@ def _options(speculator: Speculator) -> dict[str, Any]:
         "prompt_lookup_min": speculator.prompt_lookup_min,
         "prompt_lookup_max": speculator.prompt_lookup_max,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in options.items() if value is not None}

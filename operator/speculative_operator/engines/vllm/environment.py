@@ -46,8 +46,8 @@ def environment(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> tuple
     # An arbitrary user id has no passwd entry, and torch asks for the user's name.
     ours = {**_FOLDERS, "USER": "vllm", "VLLM_NO_USAGE_STATS": "1"}
     ours |= {"VLLM_ENGINE_READY_TIMEOUT_S": str(startup_seconds), **environment_of(spec)}
-    if plan.asked_runner is not None:
-        ours[RUNNER_VARIABLE] = "0" if plan.asked_runner is Runner.V1 else "1"
+    if plan.required_runner is not None:
+        ours[RUNNER_VARIABLE] = "0" if plan.required_runner is Runner.V1 else "1"
     if live:
         ours |= {TABLE_VARIABLE: f"{names.TABLE_MOUNT}/{names.TABLE_KEY}", _PATH: names.PAYLOAD_MOUNT}
     if leaves_out(spec, plan):

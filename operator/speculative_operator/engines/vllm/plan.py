@@ -28,7 +28,7 @@ class Plan(shared.Plan):
     """What the adapter will do for a spec."""
 
     runner: Runner = Runner.V2
-    asked_runner: Runner | None = None
+    required_runner: Runner | None = None
     """Runner that the container's environment must ask for; None leaves the choice to the engine or to the user."""
     variant: Variant = Variant.PLAIN
 

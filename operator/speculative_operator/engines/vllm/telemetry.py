@@ -52,7 +52,7 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
     live = {"true": True, "false": False}.get(info.labels.get("live", ""))
     if live is None:
         return window
-    told = replace(
+    counted = replace(
         window,
         live=live,
         table_version=_table_version(own, _last(info)),
@@ -61,9 +61,9 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
     )
     piece = piece_of(own, window)
     if piece is None:
-        return told
+        return counted
     beside = Piece(of_the_same_target(own, of_tries), piece.start, piece.end)
-    return _add_counts(_add_comparisons(told, beside), piece)
+    return _add_counts(_add_comparisons(counted, beside), piece)
 
 
 def _add_comparisons(window: PodWindow, piece: Piece) -> PodWindow:

@@ -34,14 +34,14 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 def _width(pair: Pair) -> Iterator[Finding]:
     ours = _plain_width(pair)
-    told = _by_tensor(pair) or speculator_files.target_hidden_size(pair.speculator)
-    if ours is None or told is None or told[1] == ours:
+    target = _by_tensor(pair) or speculator_files.target_hidden_size(pair.speculator)
+    if ours is None or target is None or target[1] == ours:
         return
-    field = told[0] if told[0].startswith("tensor") else f"config.json {told[0]}"
+    field = target[0] if target[0].startswith("tensor") else f"config.json {target[0]}"
     message = (
-        f"the head reads hidden states of width {told[1]}, but the verifier's width is {ours}: the engine would fail"
+        f"the head reads hidden states of width {target[1]}, but the verifier's width is {ours}: the engine would fail"
     )
-    yield error(Code.HIDDEN_SIZE_DIFFERS, f"speculator {field}", (ours, told[1]), message, _REMEDY)
+    yield error(Code.HIDDEN_SIZE_DIFFERS, f"speculator {field}", (ours, target[1]), message, _REMEDY)
 
 
 def _by_tensor(pair: Pair) -> tuple[str, int] | None:
@@ -77,16 +77,16 @@ def _inputs(pair: Pair) -> int | None:
     layers = speculator_files.auxiliary_layers(pair.speculator)[1]
     if layers:
         return len(layers)
-    told = reading.whole(pair.speculator.config, "num_aux_hidden_states")
-    return told or (_EAGLE3_LAYERS if pair.method is Method.EAGLE3 else None)
+    count = reading.whole(pair.speculator.config, "num_aux_hidden_states")
+    return count or (_EAGLE3_LAYERS if pair.method is Method.EAGLE3 else None)
 
 
 def _layers(pair: Pair) -> Iterator[Finding]:
     count = reading.layers(pair.verifier)
     if count is None:
         return
-    key, wanted = speculator_files.auxiliary_layers(pair.speculator)
-    beyond = [one for one in wanted if one > count]
+    key, expected = speculator_files.auxiliary_layers(pair.speculator)
+    beyond = [one for one in expected if one > count]
     if beyond:
         shift = 1 if key.endswith("target_layer_ids") else 0
         named = ", ".join(str(one - shift) for one in beyond)

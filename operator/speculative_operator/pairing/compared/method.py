@@ -28,19 +28,19 @@ def _method(pair: Pair) -> Iterator[Finding]:
     found = pair.nature.method
     if found is None or found is pair.method or _either_block(pair, found) or _holds_modules(pair):
         return
-    values = (f"asked: {pair.method}", f"{found} ({pair.nature.told_by})")
+    values = (f"asked: {pair.method}", f"{found} ({pair.nature.basis})")
     renamed = _method_by_name(pair)
     if renamed is not None:
         message = f"{pair.rules.engine} treats it as {renamed} because of its name, whatever the spec says"
         yield warning(Code.METHOD_DIFFERS, _FIELD, values, message, f"set spec.speculator.method: {renamed}")
         return
-    message = f"the speculator is of method {found}, by its {pair.nature.told_by}: {pair.method} cannot load it"
+    message = f"the speculator is of method {found}, by its {pair.nature.basis}: {pair.method} cannot load it"
     yield error(Code.METHOD_DIFFERS, _FIELD, values, message, f"set spec.speculator.method: {found}")
 
 
 def _either_block(pair: Pair, found: Method) -> bool:
     """True for block speculators told by a key that both kinds have."""
-    return {found, pair.method} <= BLOCKS and pair.nature.told_by == "dflash_config"
+    return {found, pair.method} <= BLOCKS and pair.nature.basis == "dflash_config"
 
 
 def _holds_modules(pair: Pair) -> bool:
@@ -75,10 +75,10 @@ def _one_pass(pair: Pair) -> Iterator[Finding]:
         return
     if pair.nature.parallel and not asked and pair.nature.method is pair.method:
         message = "the speculator was trained to draft all tokens in one pass and drafts worse one by one"
-        values = ("false", pair.nature.told_by)
+        values = ("false", pair.nature.basis)
         yield warning(Code.PARALLEL_UNSET, _PARALLEL, values, message, "set it to true")
-    told = speculator_files.filler(pair.speculator)
-    if asked and not told and pair.rules.parallel_token and pair.speculator.config:
+    filler_key = speculator_files.filler(pair.speculator)
+    if asked and not filler_key and pair.rules.parallel_token and pair.speculator.config:
         message = "drafting in one pass needs a mask token, which config.json does not name"
         remedy = "set it to false, or use a speculator that was trained for it"
         yield error(Code.PARALLEL_UNTRAINED, _PARALLEL, ("true", "no pard_token or ptd_token_id"), message, remedy)

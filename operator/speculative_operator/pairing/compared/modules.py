@@ -86,8 +86,8 @@ def _absent(pair: Pair) -> Iterator[Finding]:
 def _none_by_number(facts: ModelFacts) -> str:
     """The key that says 0."""
     places = (facts.config, reading.decoder(facts.config))
-    told = (key for key in KEYS for place in places if reading.at(place, key) in (0,) and _plain(place, key))
-    return next(told, "")
+    keys = (key for key in KEYS for place in places if reading.at(place, key) in (0,) and _plain(place, key))
+    return next(keys, "")
 
 
 def _plain(place: object, key: str) -> bool:
