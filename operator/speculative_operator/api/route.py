@@ -59,7 +59,7 @@ class Canary(Wire):
     name: ObjectName
     """Name of the other SpeculativeDeployment. It must serve the same model name (verifier.servedName)."""
     weight: Annotated[int, Field(ge=0, le=100)]
-    """Percent of the requests that it gets while its condition Ready is True; else all go to this object."""
+    """Percent of the requests that it gets while a pod of it is ready; else all go to this object."""
 
 
 class Route(Wire):

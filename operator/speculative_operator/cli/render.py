@@ -84,7 +84,7 @@ def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outco
         http_route=True,
         job_image=image,
     )
-    canary = CanarySeen(spec.verifier.served_name, service=True, ready=True, ready_pods=1)
+    canary = CanarySeen(spec.verifier.served_name, service=True, answering=1)
     return tick(World(spec, status={}, children={}, pods=(), capabilities=able, canary=canary), None, None, 0.0)
 
 
@@ -110,7 +110,7 @@ def left_to_the_cluster(spec: DeploymentSpec, manifests: list[dict[str, Any]], o
     if any("-table-" in one["metadata"]["name"] for one in manifests if one["kind"] == "ConfigMap"):
         yield "the table is that of the start: the tuner changes it while pods run"
     if spec.route is not None and spec.route.canary is not None:
-        yield "the canary gets its share of the requests while it answers for the same model and is ready"
+        yield "the canary gets its share of the requests while a pod of it that answers for the same model is ready"
     if "PodMonitor" in kinds:
         yield "the PodMonitor also gets the labels that the cluster's Prometheus asks for; none without that kind"
     for one in outcome.status.get("warnings") or ():

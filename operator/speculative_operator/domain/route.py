@@ -19,12 +19,11 @@ class CanarySeen:
     """What the cluster says now of the object that a canary names."""
 
     served_name: str = ""
-    """Model that its pods answer for; empty where its spec is refused."""
+    """Model that its spec names; empty where that is refused."""
     service: bool = False
     """The operator made a Service for it."""
-    ready: bool = False
-    """Its condition Ready is True for its newest spec."""
-    ready_pods: int = 0
+    answering: int = 0
+    """Pods of it that are ready and answer for the model of the object that names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Equal hash and no drift: no action. So the plan for a world in which every actio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ def plan(world: World, desired: Desired, pods: tuple[Pod, ...], rollout: Rollout
             # An operator that is killed in between must find the table rather than only the pods that follow it.
             (held if key in world.children and _lacks_config(world, key, actions) else actions).append(action)
     settled = rollout.complete and not held and not any(isinstance(one, ApplyChild) for one in actions)
-    actions += _deletions(world, desired, settled)
+    actions += _deletions(world, {_key(manifest) for manifest in desired.manifests}, settled)
     actions += _pokes(world, desired, pods) or _pokes_again(desired, pods, actions)
     return Plan(tuple(actions), tuple(conflicts.values()), tuple(held))
 
@@ -99,17 +99,22 @@ def freeze(world: World, planned: Plan) -> Plan:
     return Plan(tuple(kept), planned.problems)
 
 
-def follow_canary(world: World) -> tuple[Action, ...]:
-    """What a route that is there needs while nothing else is done: no request may be led to a canary that is gone."""
+def follow_route(world: World) -> tuple[Action, ...]:
+    """What a route that is there needs while nothing else is done: no request may be led to a canary that is gone, nor
+    to a model whose route was taken back."""
     route, key = world.spec.route, (HTTP_ROUTE, names.child(world.spec.name))
     found = world.children.get(key)
-    if route is None or found is None or not world.owns(found):
+    if found is None or not world.owns(found):
         return ()
+    if route is None:
+        return (*_deletions(world, (), settled=False, kinds={HTTP_ROUTE}),)
     action = _apply(world, http_route(world.spec, route, canary(world)), Reason.SPEC_CHANGED)
     return (action,) if action is not None else ()
 
 
 def _spares(world: World, action: Action) -> bool:
+    if isinstance(action, DeleteChild):
+        return action.kind == HTTP_ROUTE
     if not isinstance(action, ApplyChild):
         return False
     key = _key(action.manifest)
@@ -177,14 +182,15 @@ def _was_there(world: World, key: tuple[str, str]) -> bool:
     return known and any(kind in KINDS for kind, _ in world.children)
 
 
-def _deletions(world: World, desired: Desired, settled: bool) -> Iterator[DeleteChild]:
+def _deletions(
+    world: World, wanted: Collection[tuple[str, str]], settled: bool, kinds: Collection[str] = DELETED
+) -> Iterator[DeleteChild]:
     """Children no longer wanted, once no pod can need them: pods of an old template still mount its ConfigMaps."""
-    wanted = {_key(manifest) for manifest in desired.manifests}
     bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
     needed = {config for one in bearers for config in configs_of(one).values()}
     for (kind, name), child in sorted(world.children.items()):
         uid = text(child, "metadata", "uid")
-        if (kind, name) in wanted or kind not in DELETED or not uid or not world.owns(child):
+        if (kind, name) in wanted or kind not in kinds or not uid or not world.owns(child):
             continue
         if text(child, "metadata", "deletionTimestamp") or (kind == "ConfigMap" and (not settled or name in needed)):
             continue

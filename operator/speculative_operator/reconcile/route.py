@@ -67,6 +67,4 @@ def _left_out(world: World) -> str:
         return f"it answers for the model {seen.served_name}, not for {model}; set its verifier.servedName: {model}"
     if not seen.service:
         return "the operator has made no Service for it, and never does for targets of KServe"
-    if not seen.ready:
-        return "its condition Ready is not True for its newest spec"
-    return "" if seen.ready_pods else "none of its pods is ready"
+    return "" if seen.answering else f"no pod of it that answers for {model} is ready"

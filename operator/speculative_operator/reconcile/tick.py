@@ -48,7 +48,7 @@ from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
-from speculative_operator.reconcile.plan import Plan, follow_canary, freeze, plan, replaces, rolls
+from speculative_operator.reconcile.plan import Plan, follow_route, freeze, plan, replaces, rolls
 from speculative_operator.reconcile.pods import first_outlasted, read_pods
 from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
 from speculative_operator.reconcile.rollout import read_rollout, scaling_notices
@@ -101,7 +101,7 @@ def _refuse(turn: Turn) -> Outcome | Turn:
         world, notices = without_unknown_method(turn.world)
         turn = replace(turn, world=world, notices=notices)
         refused = _refusals(turn) if notices else refused
-    return stay(turn, (*refused, *turn.world.problems), actions=follow_canary(turn.world)) if refused else turn
+    return stay(turn, (*refused, *turn.world.problems), actions=follow_route(turn.world)) if refused else turn
 
 
 def _refusals(turn: Turn) -> tuple[Condition, ...]:
@@ -143,7 +143,7 @@ def _hold(turn: Turn) -> Outcome | Turn:
     pairing = turn.pairing
     if pairing.choices and (not pairing.frozen or _rereads_table(turn)):
         return turn
-    actions = (*pairing.actions, *follow_canary(turn.world))
+    actions = (*pairing.actions, *follow_route(turn.world))
     return stay(turn, turn.world.problems, pair_view(turn.world, pairing, None), actions)
 
 

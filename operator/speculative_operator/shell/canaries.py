@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
 from speculative_operator.domain import names
-from speculative_operator.domain.reading import is_controlled_by, mapping, mappings, text, whole
-from speculative_operator.domain.reasons import ConditionType
+from speculative_operator.domain.reading import is_controlled_by, items, mappings
 from speculative_operator.domain.route import CanarySeen
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.shell.cache import Body, Cache, Key, is_ready
 from speculative_operator.shell.resources import CHILD_BY_KIND
+
+_SERVED_NAME = "--served-model-name"
+"""How vLLM and SGLang are told a name; the other engines are told none."""
 
 
 class Canaries:
@@ -31,7 +33,7 @@ class Canaries:
             self.forget(own)
             return None
         key = self._of[own] = (spec.namespace, spec.route.canary.name)
-        return _seen(self._cache, key)
+        return _seen(self._cache, key, spec.verifier.served_name)
 
     def leading_to(self, key: Key) -> Iterator[Key]:
         """Objects whose canary is `key`."""
@@ -42,7 +44,7 @@ class Canaries:
         self._of.pop(own, None)
 
 
-def _seen(cache: Cache, key: Key) -> CanarySeen | None:
+def _seen(cache: Cache, key: Key, model: str) -> CanarySeen | None:
     snapshot = cache.snapshot(key)
     if snapshot is None or snapshot.owner["metadata"].get("deletionTimestamp"):
         return None
@@ -54,13 +56,14 @@ def _seen(cache: Cache, key: Key) -> CanarySeen | None:
     return CanarySeen(
         served_name=spec.verifier.served_name,
         service=service is not None and is_controlled_by(service, spec.uid),
-        ready=_is_ready(snapshot.owner, spec.generation),
-        ready_pods=sum(map(is_ready, snapshot.pods)),
+        answering=sum(is_ready(pod) and _answers(pod, model) for pod in snapshot.pods),
     )
 
 
-def _is_ready(owner: Body, generation: int) -> bool:
-    """True where the object's condition Ready holds for its newest spec."""
-    status = mapping(owner, "status")
-    found = (one for one in mappings(status, "conditions") if text(one, "type") == ConditionType.READY.value)
-    return whole(status, "observedGeneration") == generation and any(text(one, "status") == "True" for one in found)
+def _answers(pod: Body, model: str) -> bool:
+    """True unless a pod's engine was told to answer for another model: pods may be of an earlier spec."""
+    for container in mappings(pod, "spec", "containers"):
+        args = items(container, "args")
+        if _SERVED_NAME in args:
+            return model in args[args.index(_SERVED_NAME) + 1 :][:1]
+    return True

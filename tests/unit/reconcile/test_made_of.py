@@ -124,6 +124,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "inference_service.exposed": (True,),
     "inference_service.authenticated": (True,),
     "inference_service.anonymous": (True,),
+    "inference_service.tls": (True,),
     "inference_service.connection": ("registry",),
     "inference_service.hardware_profile": ("gpu",),
     "inference_service.hardware_profile_namespace": ("shared",),

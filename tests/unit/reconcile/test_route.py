@@ -17,7 +17,7 @@ from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.reconcile.plan import Plan, freeze
 from speculative_operator.render import Capabilities
 
-SERVES = CanarySeen(SPEC.verifier.served_name, service=True, ready=True, ready_pods=1)
+SERVES = CanarySeen(SPEC.verifier.served_name, service=True, answering=1)
 LED = replace(SPEC, route=Route("public", canary=Canary("next", 20)))
 ROUTED = replace(SPEC, route=Route("public", "gateways", hostnames=("models.example.com",), path="/qwen"))
 OFFERED = Capabilities(http_route=True)
@@ -126,8 +126,7 @@ def test_a_canary_that_serves_gets_its_share_and_nothing_is_written_at_rest() ->
         (CanarySeen(), "its spec is refused"),
         (replace(SERVES, served_name="other"), f"set its verifier.servedName: {SPEC.verifier.served_name}"),
         (replace(SERVES, service=False), "no Service"),
-        (replace(SERVES, ready=False), "its condition Ready is not True"),
-        (replace(SERVES, ready_pods=0), "none of its pods is ready"),
+        (replace(SERVES, answering=0), f"no pod of it that answers for {SPEC.verifier.served_name} is ready"),
     ],
 )
 def test_a_canary_that_cannot_answer_gets_no_request(seen: CanarySeen | None, said: str) -> None:
@@ -182,6 +181,10 @@ def test_a_canary_that_dies_gets_nothing_while_the_pair_cannot_be_read(mode: Mod
     cluster.canary = None
     cluster.tick()
     assert shares(cluster) == {SPEC.name: None}
+    assert cluster.tick().actions == ()
+    cluster.edit(route=None)
+    cluster.tick()
+    assert KEY not in cluster.children, "the route was taken back"
     assert cluster.tick().actions == ()
     assert cluster.templates == templates
 

@@ -18,7 +18,7 @@ from speculative_operator.shell.canaries import Canaries
 
 Json = dict[str, Any]
 OWN, KEY = ("ns", "stable"), ("ns", "gemma")
-SERVES = CanarySeen("gemma", service=True, ready=True, ready_pods=1)
+SERVES = CanarySeen("gemma", service=True, answering=1)
 
 
 def stored(body: Json, uid: str) -> Json:
@@ -34,6 +34,16 @@ def parts() -> dict[str, Json]:
     service = stored(manifest(of), "service")
     service["metadata"]["ownerReferences"][0]["controller"] = True
     return {"owner": of, "service": service, "pod": stored(pod(), "pod")}
+
+
+def runs(found: dict[str, Json], *containers: Any) -> None:
+    """The canary's pod has these containers."""
+    found["pod"]["spec"] = {"containers": list(containers)}
+
+
+def engine(model: str) -> Json:
+    """An engine's container that answers for `model`."""
+    return {"name": "engine", "args": ["x", "--served-model-name", model, "--y"]}
 
 
 def stable(canary: str = "gemma") -> DeploymentSpec:
@@ -63,14 +73,14 @@ def seen(change: Callable[[dict[str, Json]], Any]) -> CanarySeen | None:
             lambda found: found["service"]["metadata"]["ownerReferences"][0].update(uid="of another"),
             replace(SERVES, service=False),
         ),
-        (lambda found: found["owner"]["metadata"].update(generation=2), replace(SERVES, ready=False)),
-        (lambda found: found["owner"].update(status={}), replace(SERVES, ready=False)),
-        (
-            lambda found: found["owner"]["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]),
-            replace(SERVES, ready=False),
-        ),
-        (lambda found: found.update(pod=stored(pod(ready=False), "pod")), replace(SERVES, ready_pods=0)),
-        (lambda found: found.pop("pod"), replace(SERVES, ready_pods=0)),
+        (lambda found: found["owner"]["metadata"].update(generation=2), SERVES),
+        (lambda found: found["owner"].update(status={}), SERVES),
+        (lambda found: runs(found, {"name": "side"}, engine("stable")), SERVES),
+        (lambda found: runs(found, {"name": "side"}, engine("gemma")), replace(SERVES, answering=0)),
+        (lambda found: runs(found, {"args": ["--served-model-name"]}), replace(SERVES, answering=0)),
+        (lambda found: runs(found, "absurd", {"args": 3}), SERVES),
+        (lambda found: found.update(pod=stored(pod(ready=False), "pod")), replace(SERVES, answering=0)),
+        (lambda found: found.pop("pod"), replace(SERVES, answering=0)),
     ],
 )
 def test_what_a_canary_lacks_is_seen(change: Callable[[dict[str, Json]], Any], expected: CanarySeen | None) -> None:
