@@ -54,6 +54,21 @@ def mean_tpot_ms(sights: Sequence[Sight]) -> float | None:
     return round(1000.0 * seconds / tokens, 3) if tokens else None
 
 
+def slowdowns(
+    ours: Sequence[Sight], theirs: Sequence[Sight], span: tuple[float, float], seconds: float = 10.0
+) -> list[float]:
+    """Per cent by which a token of `ours` took longer than one of `theirs`, in each stretch of so many seconds of
+    `span` in which both generated some; negative where it was faster."""
+    first, last = span
+    found = []
+    for number in range(int((last - first) // seconds)):
+        stretch = (first + number * seconds, first + (number + 1) * seconds)
+        mine, other = (mean_tpot_ms(within(seen, stretch)) for seen in (ours, theirs))
+        if mine and other:
+            found.append(round(100.0 * (mine / other - 1.0), 1))
+    return found
+
+
 def compared_blocks(window: PodWindow | None) -> dict[int, float]:
     """K that the engine tried -> blocks of steps at it that were compared with those beside them."""
     found: dict[int, float] = {}

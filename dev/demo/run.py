@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +22,7 @@ from demo.figures import (
     compared_blocks,
     mean_ttft_ms,
     most_concurrent,
+    slowdowns,
     spread,
     table_latencies,
     tables,
@@ -318,6 +320,7 @@ class Demo:
             "engines": {"serve": len(others.served), "refused": len(others.refused)} if others else None,
             "pairs": paired.summary() if paired else None,
             "phases": {name: {"k": one.k, "tpot_ms": dict(one.tpot_ms)} for name, one in phases.items()},
+            "peak_slowdown_percent": self._slowdown(played),
         }
 
     def _report(
@@ -335,6 +338,12 @@ class Demo:
         report.write(path, figure, surface.plot(known, auto), page)
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
+
+    def _slowdown(self, played: Played) -> dict[str, float] | None:
+        """Of the tuned model over no speculation at the peak, by stretches of ten seconds."""
+        seen, span = played.timeline.sights, Phases.of(self.settings.seconds).peak
+        found = slowdowns(seen.get(AUTO, ()), seen.get(OFF, ()), span)
+        return {"median": median(found), "worst": max(found)} if found else None
 
     def _page(self, played: Played) -> dict[str, Any]:
         example = self._variants[0].manifest["spec"]

@@ -413,6 +413,7 @@ REST: tuple[Bad, ...] = (
         "spec.route.canary.weight",
         "101",
         "less than or equal to 100",
+        in_python="use 100 or less",
     ),
     Bad(
         "canary-without-weight",
@@ -420,6 +421,7 @@ REST: tuple[Bad, ...] = (
         "spec.route.canary.weight",
         "",
         "Required value",
+        in_python="it is required",
     ),
     Bad(
         "route-host",

@@ -13,6 +13,7 @@ from demo.figures import (
     mean_tpot_ms,
     mean_ttft_ms,
     most_concurrent,
+    slowdowns,
     spread,
     table_latencies,
     tables,
@@ -47,6 +48,14 @@ def test_nothing_seen_is_no_figure() -> None:
     assert mean_tpot_ms([]) is None
     assert mean_ttft_ms([]) is None
     assert spread([]) == {"p50": None, "max": None}
+
+
+def test_stretches_of_ten_seconds_are_compared_each() -> None:
+    theirs = [sight(at, 100, 1.0, 100, 0) for at in (5, 10, 15, 20, 25, 30)]
+    ours = [sight(at, 100, 1.0 if at < 20 else 1.2, 100, 0) for at in (5, 15, 20, 25)]
+    assert slowdowns(ours, theirs, (0, 29)) == [0.0, 10.0]
+    assert slowdowns(ours, theirs, (12, 40)) == [10.0, 20.0], "each from the span's first second; the last saw nothing"
+    assert slowdowns([], theirs, (0, 29)) == []
 
 
 def test_k_moves_by_the_load_and_by_decisions() -> None:
