@@ -12,7 +12,9 @@ from monitoring.panels import Dashboard, Panel, Query, variable
 OBJECT = "speculative_operator_object"
 BY = "by (namespace, name)"
 ONE = 'namespace="$namespace", name="$name"'
-PODS = 'namespace="$namespace", pod=~"$name-.+"'
+POD = "$name-((predictor-|kserve-)?[a-z0-9]+-[a-z0-9]{5}|group-[0-9]+)"
+"""Pods of one object that serve, by each target. `$name-.+` would match those of NAME-OTHER too."""
+PODS = f'namespace="$namespace", pod=~"{POD}"'
 NAMED = "{{namespace}}/{{name}}"
 TPOT_TARGET, TTFT_TARGET = "spec.speculation.objective.tpotP99", "spec.speculation.objective.ttftP99"
 

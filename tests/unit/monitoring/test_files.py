@@ -13,7 +13,7 @@ from tests.golden.test_words import words
 
 from monitoring.__main__ import files, main
 from monitoring.alerts import ALERTS, PAGE
-from monitoring.dashboards import DASHBOARDS
+from monitoring.dashboards import DASHBOARDS, POD
 from monitoring.panels import WIDTH, Dashboard
 from speculative_operator.shell.telemetry import PREFIX, Telemetry
 
@@ -90,6 +90,22 @@ def test_panels_fit_on_the_screen(board: Dashboard) -> None:
         references = [target["refId"] for target in panel["targets"]]
         assert len(references) == len(set(references)) > 0
     assert titles
+
+
+@pytest.mark.parametrize(
+    ("pod", "shown"),
+    [
+        ("qwen-7d9f8b6c5-x2x4z", True),
+        ("qwen-predictor-7d9f8b6c5-x2x4z", True),
+        ("qwen-kserve-7d9f8b6c5-x2x4z", True),
+        ("qwen-group-0", True),
+        ("qwen-group-0-1", False),
+        ("qwen-off-7d9f8b6c5-x2x4z", False),
+        ("qwen2-7d9f8b6c5-x2x4z", False),
+    ],
+)
+def test_pods_of_one_object_are_its_own(pod: str, shown: bool) -> None:
+    assert bool(re.fullmatch(POD.replace("$name", "qwen"), pod)) == shown
 
 
 def test_boards_have_addresses_of_their_own() -> None:
