@@ -35,7 +35,6 @@ from demo.scene import (
     OFF,
     ROOT,
     SceneError,
-    Variant,
     apply,
     have_operator_scraped,
     install_operator,
@@ -195,7 +194,7 @@ class Demo:
         plan = {
             "timeout": REQUEST_TIMEOUT_SECONDS,
             "targets": [
-                {"name": one.role, "model": model_name(one), "url": service_url(self.cluster, one.name)}
+                {"name": one.role, "model": one.model, "url": service_url(self.cluster, one.name)}
                 for one in self._variants
             ],
             "arrivals": [
@@ -393,9 +392,3 @@ def _cell(phase: Phase, role: str) -> str:
     if not tpot:
         return "–"
     return f"{tpot:.1f} ms" + (f" ({100 * (off / tpot - 1):+.0f} %)" if off and role != OFF else "")
-
-
-def model_name(variant: Variant) -> str:
-    """Name that the API serves the variant under."""
-    verifier = variant.manifest["spec"]["verifier"]
-    return str(verifier.get("servedName") or variant.name)

@@ -42,6 +42,11 @@ class Variant:
     name: str
     manifest: dict[str, Any]
 
+    @property
+    def model(self) -> str:
+        """Name under which the API serves it."""
+        return str(self.manifest["spec"]["verifier"].get("servedName") or self.name)
+
 
 def images() -> dict[str, Image]:
     """Image names of the manifests, each a program of this virtual environment."""
