@@ -122,8 +122,8 @@ PROMTOOL = Module(
 )
 EXTRAS = (VERSITYGW, PROMTOOL)
 """What no cluster needs and some tests want: they are skipped where it cannot be built."""
-NEIGHBOURS: tuple[Module, ...] = ()
-"""Controllers of other projects that `make e2e-neighbours` runs beside the operator; `program` builds each when asked."""
+CONTROLLERS: tuple[Module, ...] = ()
+"""Controllers of other projects that `make e2e-controllers` runs beside the operator; `program` builds each of them."""
 
 
 @dataclass(frozen=True)
