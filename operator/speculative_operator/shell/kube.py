@@ -181,13 +181,14 @@ class Kube:
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._request("patch", resource, namespace, name, query=query, body=patch, still=still)
 
-    async def clear_status(
-        self, owner: Mapping[str, Any], rest: Mapping[str, Any], *, still: Still | None = None
+    async def merge_status(
+        self, owner: Mapping[str, Any], patch: Mapping[str, Any], *, dry: bool = False, still: Still | None = None
     ) -> Json:
-        """Merge patch of the status of a SpeculativeDeployment, only if its uid is still the same."""
+        """Merge patch of the status of a SpeculativeDeployment, only if its uid is still the same. `dry`: nothing is
+        stored; what would be is returned."""
         meta = owner["metadata"]
-        body = {"metadata": {"uid": meta["uid"]}, "status": rest}
-        query = {"fieldManager": names.STATUS_MANAGER}
+        body = {"metadata": {"uid": meta["uid"]}, "status": patch}
+        query = {"fieldManager": names.STATUS_MANAGER} | ({"dryRun": "All"} if dry else {})
         return await self._request(
             "patch", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, still=still
         )

@@ -40,6 +40,12 @@ class Reporter:
         self._telemetry = telemetry
         self._posted: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._instance = os.environ.get("POD_NAME") or names.OPERATOR
+        self._undeclared: dict[str, Any] = {}
+        """Fields of statuses that the cluster's CRD does not declare (`undeclared`), as far as writes have shown."""
+
+    def storable(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The status without the fields that the cluster's CRD does not declare, as far as writes have shown."""
+        return without(status, self._undeclared) if self._undeclared else status
 
     async def status(self, owner: Body, status: Mapping[str, Any]) -> bool:
         """Write the whole status; False when the object is gone or was replaced, or when we may no longer write. Raises
@@ -67,17 +73,34 @@ class Reporter:
 
     async def _written(self, owner: Body, status: Mapping[str, Any]) -> Body:
         """An apply leaves what somebody else has written into status, as a restore from a backup does: it would stand
-        there for ever, or even make what is applied beside it invalid."""
+        there for ever, or even make what is applied beside it invalid. And an API server whose CRD does not declare a
+        field refuses the whole apply."""
         try:
             body = await self._kube.apply_status(owner, status, still=self._leading)
+            self._undeclared = {}
         except InvalidError:
             rest = surplus(owner.get("status") or {}, status)
-            if not rest:
-                raise
-            await self._kube.clear_status(owner, rest, still=self._leading)
+            await self._learn_undeclared(owner, status, rest)
+            status = self.storable(status)
+            if rest:
+                await self._kube.merge_status(owner, rest, still=self._leading)
             body = await self._kube.apply_status(owner, status, still=self._leading)
         rest = surplus(body.get("status") or {}, status)
-        return await self._kube.clear_status(owner, rest, still=self._leading) if rest else body
+        return await self._kube.merge_status(owner, rest, still=self._leading) if rest else body
+
+    async def _learn_undeclared(self, owner: Body, status: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
+        """Ask for the status by a merge patch that stores nothing: the API server answers it without the fields that
+        its CRD does not declare. Raises InvalidError where something else is wrong."""
+        body = await self._kube.merge_status(owner, {**rest, **status}, dry=True, still=self._leading)
+        found = undeclared(status, body.get("status") or {})
+        if found and found != self._undeclared:
+            log.warning(
+                "the CustomResourceDefinition on the cluster is older than this operator: the status is written without"
+                " the fields %s. Apply the definition of this release (crds/)",
+                ", ".join(sorted(found)),
+                extra={"namespace": owner["metadata"]["namespace"], "object": owner["metadata"]["name"]},
+            )
+        self._undeclared = found
 
     async def events(self, owner: Body, events: Sequence[Event], now: float) -> None:
         """Post each event that was not posted lately. An Event that cannot be posted is lost: it is news, not state."""
@@ -112,6 +135,29 @@ def surplus(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
             inner = surplus(value, wanted[name])
             rest |= {name: inner} if inner else {}
     return rest
+
+
+def undeclared(sent: Any, stored: Any) -> dict[str, Any]:
+    """Names of the fields that were sent and are not stored, each with None, or with such names within it. Items of a
+    list share their names."""
+    if isinstance(sent, list) and isinstance(stored, list):
+        missing: dict[str, Any] = {}
+        for one, other in zip(sent, stored, strict=False):
+            missing |= undeclared(one, other)
+        return missing
+    if not isinstance(sent, Mapping) or not isinstance(stored, Mapping):
+        return {}
+    within = {name: undeclared(value, stored[name]) for name, value in sent.items() if name in stored}
+    return {name: None for name in sent if name not in stored} | {name: one for name, one in within.items() if one}
+
+
+def without(value: Any, missing: Mapping[str, Any] | None) -> Any:
+    """`value` without the fields that `undeclared` has named."""
+    if isinstance(value, list):
+        return [without(one, missing) for one in value]
+    if not isinstance(value, Mapping) or not missing:
+        return value
+    return {name: without(one, missing.get(name)) for name, one in value.items() if missing.get(name, True)}
 
 
 def event_body(owner: Body, event: Event, instance: str) -> dict[str, Any]:

@@ -307,9 +307,10 @@ class Visitor:
     ) -> None:
         owner = snapshot.owner
         old = owner.get("status") or {}
-        due = should_write(old, outcome.status, state.status_at, now, self._sources.budget.interval)
-        if due and (self._sources.budget.take() or cannot_wait(old, outcome.status)):
-            log.debug("writing the status: %s", _changed(old, outcome.status), extra=_tags(owner))
+        storable = self._reporter.storable(outcome.status)
+        due = should_write(old, storable, state.status_at, now, self._sources.budget.interval)
+        if due and (self._sources.budget.take() or cannot_wait(old, storable)):
+            log.debug("writing the status: %s", _changed(old, storable), extra=_tags(owner))
             if spec is not None and outcome.notes is not None:
                 await self._keep(snapshot, spec, state, outcome.notes, now)
             if not await self._reporter.status(owner, outcome.status):

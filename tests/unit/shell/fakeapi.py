@@ -67,6 +67,8 @@ class FakeApi:
     """As API servers do that have no image volumes."""
     theirs: tuple[str, ...] = ()
     """Parts of status that somebody else has written too: an apply without them leaves them."""
+    undeclared: tuple[str, ...] = ()
+    """Fields of status that the CRD does not declare: an apply with them is refused, a merge patch loses them."""
     logs: dict[str, str] = field(default_factory=dict)
     """Name of a pod -> what it has logged."""
     levels: int = 0
@@ -244,7 +246,11 @@ class FakeApi:
             _precondition(known, call.body, "resourceVersion")
             return await self._store("MODIFIED", ref, call.body)
         _precondition(known, call.body, "uid")
-        return await self._store("MODIFIED", ref, _merged(known, call.body))
+        merged = _merged(known, call.body)
+        if call.subresource == "status":
+            kept = {name: part for name, part in merged["status"].items() if name not in self.undeclared}
+            merged = {**merged, "status": kept}
+        return merged if call.query.get("dryRun") else await self._store("MODIFIED", ref, merged)
 
     def _list(self, resource: Resource, call: Call) -> Json:
         found = self._selected(call.plural, call.namespace, call.query.get("labelSelector", ""))
@@ -277,6 +283,10 @@ class FakeApi:
             if known is None:
                 raise FaultError(404, f'{call.plural} "{call.name}" not found', "NotFound")
             _precondition(known, call.body, "uid")
+            for name in self.undeclared:
+                if name in call.body["status"]:
+                    message = f"failed to create typed patch object: .status.{name}: field not declared in schema"
+                    raise FaultError(500, message)
             left = {name: part for name, part in (known.get("status") or {}).items() if name in self.theirs}
             return await self._store("MODIFIED", ref, {**known, "status": _merged(left, call.body["status"])})
         if known is None and "uid" in call.body["metadata"]:

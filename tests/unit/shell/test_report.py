@@ -12,7 +12,7 @@ from speculative_operator.domain import names
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import InvalidError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.report import Reporter, surplus
+from speculative_operator.shell.report import Reporter, surplus, undeclared, without
 from speculative_operator.shell.resources import OWNER
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -64,7 +64,37 @@ async def test_what_is_invalid_by_itself_is_raised(api: FakeApi, reporter: Repor
     body = await api.put(OWNER, {**owner(), "status": NEW})
     with pytest.raises(InvalidError):
         await reporter.status(body, NEW)
-    assert len(api.writes()) == 1
+    assert [bool(call.query.get("dryRun")) for call in api.writes()] == [False, True], "nothing was stored"
+
+
+async def test_a_field_that_the_definition_does_not_declare_holds_up_no_status(
+    api: FakeApi, reporter: Reporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A CRD that is older than the operator refuses the whole of an apply for one field."""
+    api.undeclared = ("ready",)
+    wanted = {**NEW, "ready": "1/1"}
+    body = await api.put(OWNER, {**owner(), "status": OLD})
+    assert reporter.storable(wanted) == wanted
+    assert await reporter.status(body, wanted)
+    (body,) = api.find(names.KIND)
+    assert body["status"] == reporter.storable(wanted) == NEW, "a reconcile finds nothing left to write"
+    assert "without the fields ready" in caplog.text
+    caplog.clear()
+    assert await reporter.status(body, {**wanted, "replicas": 3})
+    assert not caplog.text, "said once"
+    api.undeclared = ()
+    (body,) = api.find(names.KIND)
+    assert await reporter.status(body, wanted)
+    assert api.find(names.KIND)[0]["status"] == reporter.storable(wanted) == wanted, "the definition was applied"
+
+
+def test_fields_that_are_not_stored_are_named_within_lists_too() -> None:
+    sent = {"a": 1, "b": {"c": 1, "d": 2}, "e": [{"f": 1, "g": 1}, {"f": 2}]}
+    stored = {"b": {"c": 1}, "e": [{"f": 1}, {"f": 2}]}
+    missing = undeclared(sent, stored)
+    assert missing == {"a": None, "b": {"d": None}, "e": {"g": None}}
+    assert without(sent, missing) == stored
+    assert undeclared(stored, stored) == {}
 
 
 def test_surplus_names_what_is_to_go() -> None:
