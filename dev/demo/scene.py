@@ -23,7 +23,7 @@ EXAMPLE = ROOT / "examples" / "emulator" / "speculative-deployment.yaml"
 OPERATOR_NAMESPACE = "speculative-system"
 OPERATOR = "deployment/speculative-operator"
 CHECK_PAIRS = "SPECULATIVE_CHECK_PAIRS"
-UNREAD = {"weights": {"check": "Off"}}
+UNREAD = {"weights": {"check": "Disabled"}}
 """In the spec of objects whose models are names only."""
 
 AUTO, STATIC, OFF = "auto", "static5", "off"
@@ -81,7 +81,7 @@ def variants() -> list[Variant]:
     return [
         Variant(AUTO, name, example),
         variant(STATIC, "-static5", mode="Static", numSpeculativeTokens=STATIC_K, maxSpeculativeTokens=STATIC_K),
-        variant(OFF, "-off", mode="Off"),
+        variant(OFF, "-off", mode="Disabled"),
     ]
 
 

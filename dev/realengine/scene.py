@@ -81,7 +81,7 @@ class Wish:
     @property
     def drafts(self) -> str:
         """The method that pods draft by; empty where they do not."""
-        return "" if self.mode == "Off" else self.method
+        return "" if self.mode == "Disabled" else self.method
 
     def _speculator(self) -> dict[str, Any]:
         model = DRAFTERS.get(self.method)

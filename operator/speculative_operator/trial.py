@@ -35,7 +35,7 @@ def trial_object(name: str, namespace: str) -> dict[str, Any]:
         "spec": {
             "verifier": {"model": "hf://Qwen/Qwen3-8B"},
             "speculator": {"method": "ngram"},
-            "weights": {"check": "Off"},
+            "weights": {"check": "Disabled"},
             "replicas": 0,
         },
     }

@@ -29,6 +29,8 @@ RELEASE, NAMESPACE, MODELS = "speculative-operator", "speculative-system", "mode
 VALUES = ("--set", "image.repository=speculative-operator,pairs.check=false,tickSeconds=6,leaderElection=false")
 """Without election no start waits for a Lease to run out: that is of other tests."""
 SERVED = "qwen3-8b"
+AS_BEFORE = {"weights": {"check": "Off"}}
+"""As scene.UNREAD, in the words that the earlier definition accepts."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) 
     operator_runs(cluster)
     cluster.kubectl("create", "namespace", MODELS)
     example = yaml.safe_load(scene.EXAMPLE.read_text())
-    example["spec"] |= scene.UNREAD
+    example["spec"] |= AS_BEFORE
     cluster.kubectl("apply", "-n", MODELS, "-f", "-", input=json.dumps(example))
     scene.wait_ready(cluster, SERVED, 180)
     before, old_columns = serving(cluster), columns(cluster)

@@ -85,12 +85,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "per-request": {"speculator": {"method": "ngram"}, "speculation.perRequest": "Auto"},
     "per-request-in-vain": {"speculation.perRequest": "Auto"},
     "per-request-never": {"speculation.perRequest": "Never"},
-    "off": {"speculation.mode": "Off"},
+    "off": {"speculation.mode": "Disabled"},
+    "off-as-before": {"speculation.mode": "Off", "weights.check": "Off"},
     "recommend": {"speculation.mode": "Recommend", "speculation.offPolicy": "Hard"},
     "ngram": {"speculator": {"method": "ngram"}},
     "suffix": {"speculator": {"method": "suffix"}},
     "auto": {"speculator": {"auto": True}},
-    "auto-off": {"speculator": {"auto": True}, "speculation.mode": "Off"},
+    "auto-off": {"speculator": {"auto": True}, "speculation.mode": "Disabled"},
     "auto-k": {"speculator": {"auto": True}, "speculation.numSpeculativeTokens": 3},
     "auto-schedule": scheduled([1, 16, 4], [17, 256, 0], speculator={"auto": True}),
     "auto-false": {"speculator": {"auto": False, "method": "ngram"}},
@@ -182,7 +183,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "weights-all": {
         "weights": {
             "secretName": "sources",
-            "check": "Off",
+            "check": "Disabled",
             "cache": {"claimName": "models"},
             "hubEndpoint": "https://hub.example.com/mirror",
             "s3Endpoint": "http://minio.storage.svc:9000",
@@ -220,7 +221,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "target": "LeaderWorkerSet",
         "nodes": 2,
         "verifier.pipelineParallelSize": 2,
-        "speculation.mode": "Off",
+        "speculation.mode": "Disabled",
     },
     "target-settings": {
         "target": "InferenceService",

@@ -11,23 +11,23 @@ SPECULATION: tuple[Bad, ...] = (
         {"speculation.mode": "auto"},
         "spec.speculation.mode",
         '"auto"',
-        'supported values: "Auto", "Recommend", "Static", "Off"',
-        "use one of 'Auto', 'Recommend', 'Static' or 'Off'",
+        'supported values: "Auto", "Recommend", "Static", "Disabled", "Off"',
+        "use one of 'Auto', 'Recommend', 'Static', 'Disabled' or 'Off'",
     ),
     Bad(
         "mode-bare-off",
         {"speculation.mode": False},
         "spec.speculation.mode",
         "false",
-        'supported values: "Auto", "Recommend", "Static", "Off"',
-        "use one of 'Auto', 'Recommend', 'Static' or 'Off'",
+        'supported values: "Auto", "Recommend", "Static", "Disabled", "Off"',
+        "use one of 'Auto', 'Recommend', 'Static', 'Disabled' or 'Off'",
     ),
     Bad(
         "k-zero",
         {"speculation.numSpeculativeTokens": 0},
         "spec.speculation.numSpeculativeTokens",
         "numSpeculativeTokens is 0",
-        'write 1 or more, or set mode: "Off"',
+        "write 1 or more, or set mode: Disabled",
         rule="k-not-zero",
     ),
     Bad(
@@ -87,7 +87,7 @@ SPECULATION: tuple[Bad, ...] = (
             "set mode: Static, or remove schedule",
             rule="schedule-static",
         )
-        for mode in ("Auto", "Recommend", "Off")
+        for mode in ("Auto", "Recommend", "Disabled")
     ),
     Bad(
         "schedule-starts-late",
@@ -160,7 +160,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([1, 256, 0]),
         "spec.speculation.schedule",
         "K 0 in all of its 1 row(s)",
-        'or set mode: "Off"',
+        "or set mode: Disabled",
         rule="schedule-drafts",
     ),
     Bad(

@@ -34,11 +34,11 @@ def started(deployed: DeploymentSpec) -> EngineConfig:
     return config
 
 
-@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.STATIC, Mode.OFF])
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.STATIC, Mode.DISABLED])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_rendered_command_line_starts(method: Method | None, mode: Mode) -> None:
     config = started(deployment(method, mode))
-    assert (config.speculative is not None) == (method is not None and mode is not Mode.OFF)
+    assert (config.speculative is not None) == (method is not None and mode is not Mode.DISABLED)
     if config.speculative is not None:
         assert config.speculative.method == method
 

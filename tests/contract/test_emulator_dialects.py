@@ -42,7 +42,7 @@ def deployments() -> list[DeploymentSpec]:
     found = []
     for kind, version in kinds:
         for method in (None, *Method):
-            for mode in (Mode.AUTO, Mode.STATIC, Mode.OFF):
+            for mode in (Mode.AUTO, Mode.STATIC, Mode.DISABLED):
                 subject = of(kind, method, version=version, mode=mode, num_speculative_tokens=3)
                 if not engine_for(subject).refusals(subject):
                     found.append(subject)

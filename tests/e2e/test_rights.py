@@ -310,7 +310,7 @@ def roll(stage: Stage) -> None:
 
 def take_back(stage: Stage) -> None:
     """What an edit makes needless goes."""
-    edit(stage, WHOLE, {"speculation": {"mode": "Off", "schedule": None}, "replicas": 1, "route": None})
+    edit(stage, WHOLE, {"speculation": {"mode": "Disabled", "schedule": None}, "replicas": 1, "route": None})
     until(lambda: not stage.table_config(WHOLE), LONG)
     until(lambda: not stage.get("poddisruptionbudget", WHOLE) and not stage.get("httproute", WHOLE), LONG)
     scene.wait_ready(stage.cluster, WHOLE, LONG)

@@ -44,7 +44,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "pods-bring-weights": {
         **SMALL,
         "speculator": {"method": "ngram", "promptLookup": {"min": 2, "max": 5}},
-        "weights": {"check": "Off", "cache": {"nodePath": "/var/models"}},
+        "weights": {"check": "Disabled", "cache": {"nodePath": "/var/models"}},
     },
     "table-in-flags": {
         **SMALL,
@@ -63,16 +63,22 @@ SPECS: dict[str, dict[str, Any]] = {
         },
         "speculation": {"mode": "Static", "schedule": [[1, 16, 5], [17, 128, 2]]},
         "accelerator": {"perReplica": 2, "product": "H100-SXM"},
-        "weights": {"check": "Off"},
+        "weights": {"check": "Disabled"},
     },
     "rollout-for-k": {**SMALL, **SUFFIX, **H100},
     "proposal": {**SMALL, **SUFFIX, **H100},
-    "without-drafter": {**SMALL, **EAGLE3, **H100, "speculation": {"offPolicy": "Hard"}, "weights": {"check": "Off"}},
-    "sglang": {**SMALL, **EAGLE3, **H100, "engine": {"type": "SGLang"}, "weights": {"check": "Off"}},
+    "without-drafter": {
+        **SMALL,
+        **EAGLE3,
+        **H100,
+        "speculation": {"offPolicy": "Hard"},
+        "weights": {"check": "Disabled"},
+    },
+    "sglang": {**SMALL, **EAGLE3, **H100, "engine": {"type": "SGLang"}, "weights": {"check": "Disabled"}},
     "picked": {**SMALL, **H100, "speculator": {"auto": True}},
     "recommended": {**SMALL, **EAGLE3, **H100, "speculation": {"mode": "Recommend"}},
-    "off": {**SMALL, "speculation": {"mode": "Off"}},
-    "tuned": {**SMALL, **EAGLE3, **H100, "replicas": 2, "weights": {"check": "Off"}},
+    "off": {**SMALL, "speculation": {"mode": "Disabled"}},
+    "tuned": {**SMALL, **EAGLE3, **H100, "replicas": 2, "weights": {"check": "Disabled"}},
 }
 
 

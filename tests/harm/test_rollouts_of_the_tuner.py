@@ -43,7 +43,7 @@ def default_spec() -> DeploymentSpec:
         "speculator": {"method": "eagle3", "model": "hf://a/c"},
         "engine": {"type": "vLLM", "version": "0.34.0"},
         "accelerator": {"product": "H100-SXM"},
-        "weights": {"check": "Off"},
+        "weights": {"check": "Disabled"},
     }
     metadata = {"name": "demo", "namespace": "models", "uid": "uid-1", "generation": 1}
     return to_domain({"metadata": metadata, "spec": wanted})

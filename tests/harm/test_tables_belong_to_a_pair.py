@@ -324,7 +324,7 @@ def test_removing_the_drafter_never_leaves_its_last_pods_unwatched(tuner: Any) -
     assert cluster.status["speculation"]["table"] == table.rows()
 
 
-@pytest.mark.parametrize("mode", [Mode.RECOMMEND, Mode.STATIC, Mode.OFF])
+@pytest.mark.parametrize("mode", [Mode.RECOMMEND, Mode.STATIC, Mode.DISABLED])
 def test_tables_of_old_pods_are_never_tuned_where_the_user_has_said_so(mode: Mode) -> None:
     cluster = tuned(3)
     old = cluster.config("table")

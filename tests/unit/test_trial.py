@@ -20,7 +20,7 @@ def reported(status: str = "True", *, seen: int = 1, generation: int = 1) -> dic
 def test_the_object_asks_for_no_pod_and_no_model() -> None:
     body = trial.trial_object("try", "models")
     spec = to_domain({**body, "metadata": {**body["metadata"], "uid": "u", "generation": 1}})
-    assert (spec.replicas, spec.weights.check) == (0, Check.OFF)
+    assert (spec.replicas, spec.weights.check) == (0, Check.DISABLED)
 
 
 def test_a_report_is_the_answer() -> None:

@@ -89,7 +89,7 @@ def quantized_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         run([str(QUANTIZE), scheme, str(paths.models() / part), str(places / f"{scheme}-{part}")], variables)
     seed(Path(str(ENGINE)).parent.parent, variables["VLLM_CACHE_ROOT"])
     spec = asked_for(scheme)
-    without = replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF))
+    without = replace(spec, speculation=replace(spec.speculation, mode=Mode.DISABLED))
     asked = [question("alone", without, places), question("drafting", spec, places)]
     answers = json.loads(run([str(PROBE)], variables, json.dumps(asked)).strip().splitlines()[-1])
     verifier, drafter = (inspect(open_folder(places / f"{scheme}-{part}")) for part in ("target", "draft"))

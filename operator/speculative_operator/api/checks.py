@@ -145,7 +145,7 @@ def _tokens(spec: Spec) -> Iterator[Problem]:
     field, speculation = "speculation.numSpeculativeTokens", spec.speculation
     k, most = speculation.num_speculative_tokens, speculation.max_speculative_tokens
     if k == 0:
-        yield field, k, 'write 1 or more, or set mode: "Off" to serve without drafts'
+        yield field, k, "write 1 or more, or set mode: Disabled to serve without drafts"
     if k is not None and k > most:
         yield field, k, f"write at most maxSpeculativeTokens ({most}), or raise maxSpeculativeTokens"
     if speculation.mode is Mode.STATIC and spec.speculator is not None and k is None and not speculation.schedule:
@@ -197,7 +197,7 @@ def _bands(speculation: Speculation) -> Iterator[tuple[object, str]]:
             yield band, "set its K to 1 or more, or set offPolicy: Soft"
         expected = last + 1
     if all(row[2] == 0 for row in rows):
-        yield rows, 'set one K to 1 or more, or set mode: "Off"'
+        yield rows, "set one K to 1 or more, or set mode: Disabled"
 
 
 def _engine(spec: Spec) -> Iterator[Problem]:

@@ -148,7 +148,7 @@ def _speculator(given: wire.Speculator | None) -> spec.Speculator | None:
 def _speculation(given: wire.Speculation) -> spec.Speculation:
     objective = given.objective
     return spec.Speculation(
-        mode=given.mode,
+        mode=given.mode.current,
         num_speculative_tokens=given.num_speculative_tokens,
         max_speculative_tokens=given.max_speculative_tokens,
         schedule=KTable.from_rows(given.schedule) if given.schedule else None,
@@ -223,7 +223,7 @@ def _route(given: Route) -> RouteTold:
 def _weights(given: Weights, repin: str) -> spec.Weights:
     return spec.Weights(
         secret_name=given.secret_name or "",
-        check=given.check or spec.Check.AUTO,
+        check=(given.check or spec.Check.AUTO).current,
         cache=_cache(given.cache) if given.cache else None,
         hub_endpoint=given.hub_endpoint or "",
         s3_endpoint=given.s3_endpoint or "",
@@ -278,7 +278,7 @@ def _explained(problem: ErrorDetails) -> SpecError:
     text = remedy.format(**context) if remedy else problem["msg"]
     value = None if problem["type"] == "missing" else problem["input"]
     if problem["type"] == "enum" and value is False and "'Off'" in text:
-        text = f'{text}; YAML reads Off without quotes as false: write "Off"'
+        text = f"{text}; YAML reads Off without quotes as false: write Disabled"
     return SpecError(_path(problem["loc"]), value, text)
 
 

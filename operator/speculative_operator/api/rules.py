@@ -194,7 +194,7 @@ SPECULATION_RULES = (
     Rule(
         "k-not-zero",
         "!has(self.numSpeculativeTokens) || self.numSpeculativeTokens != 0",
-        'numSpeculativeTokens is 0: write 1 or more, or set mode: "Off" to serve without drafts',
+        "numSpeculativeTokens is 0: write 1 or more, or set mode: Disabled to serve without drafts",
         "numSpeculativeTokens",
     ),
     Rule(
@@ -251,7 +251,7 @@ SPECULATION_RULES = (
     Rule(
         "schedule-drafts",
         f"!({_ROWS}) || self.schedule.exists(r, r[2] > 0)",
-        'schedule has K 0 in all of its {#size(self.schedule)} row(s): set one K to 1 or more, or set mode: "Off"',
+        "schedule has K 0 in all of its {#size(self.schedule)} row(s): set one K to 1 or more, or set mode: Disabled",
         "schedule",
     ),
     Rule(

@@ -178,8 +178,8 @@ class Speculation(Wire):
 
     mode: Mode = Mode.AUTO
     """Auto: the operator measures, decides and acts. Recommend: the operator decides and shows the decision, but does
-    not act. Static: K is what this object says. "Off": the engine serves without the speculator; write the quotes,
-    because YAML reads a bare Off as false. Later releases may add modes."""
+    not act. Static: K is what this object says. Disabled: the engine serves without the speculator; "Off" is its older
+    name, read for one release more. Later releases may add modes."""
     num_speculative_tokens: Annotated[int, scalars.whole(0, MOST_TOKENS)] | None = None
     """Draft tokens per request and step (K). Static: the K in use if schedule is empty. Auto and Recommend: the K to
     start with. Default: the operator chooses by method and hardware."""
@@ -198,7 +198,7 @@ class Speculation(Wire):
     per_request: PerRequest | None = None
     """Whether vLLM may withhold the drafts of single requests. Auto: a request whose drafts keep being rejected gets
     none until an occasional trial is accepted; this applies with 8 or more requests in a step. Outputs do not change.
-    It works with ngram on vLLM if K changes live, in every mode except "Off"; otherwise the object reports
+    It works with ngram on vLLM if K changes live, in every mode except Disabled; otherwise the object reports
     PerRequestUnused. By the cost model it gains nothing if requests are alike, and 3 to 9 % more tokens per second at
     32 and more requests if drafts hardly ever succeed for a tenth to a quarter of them. Default: Never."""
     workload: Workload = Workload.MIXED

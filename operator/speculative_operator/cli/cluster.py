@@ -15,6 +15,7 @@ from typing import Any
 
 from speculative_operator.cli.errors import CommandError, ForbiddenError
 from speculative_operator.domain import names
+from speculative_operator.domain.spec import Mode
 
 Object = Mapping[str, Any]
 SECONDS = 10.0
@@ -142,7 +143,8 @@ def mode(body: Object) -> str:
     """Who chooses K: the mode of the spec, or Paused."""
     if (body["metadata"].get("annotations") or {}).get(names.ANNOTATION_PAUSED) == "true":
         return "Paused"
-    return str((body["spec"].get("speculation") or {}).get("mode") or "Auto")
+    chosen = str((body["spec"].get("speculation") or {}).get("mode") or Mode.AUTO)
+    return Mode.DISABLED if chosen == Mode.OFF else chosen
 
 
 def ready(body: Object) -> str:

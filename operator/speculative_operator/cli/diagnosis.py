@@ -18,7 +18,7 @@ WRONG_IF_FALSE = (
 )  # fmt: skip
 """Conditions that say that something is wrong, the nearest to the cause first. False of the others is no fault: a
 rollout that is over does not progress, and a table that is still being tuned is not converged."""
-_BY_MODE = {"Static": Reason.FIXED, "Off": Reason.DISABLED}
+_BY_MODE = {"Static": Reason.FIXED, "Disabled": Reason.DISABLED}
 _OF_ENGINES = (Reason.TABLE_NOT_IN_FORCE, Reason.ENGINE_VERSION_DIFFERS)
 """Warnings by which the table that status shows is not the one that pods follow."""
 

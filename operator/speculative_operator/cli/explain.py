@@ -26,7 +26,7 @@ MODES = {
     "Auto": "The operator chooses K from what it measures.",
     "Recommend": "The operator proposes a table and changes nothing: the table that serves is that of the start.",
     "Static": "The spec says K; the operator changes nothing.",
-    "Off": "The model is served without speculation, as the spec says.",
+    "Disabled": "The model is served without speculation, as the spec says.",
     "Paused": "The object is paused: the operator changes nothing until `speculative resume`.",
 }
 
@@ -80,7 +80,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     seen, meta, chosen, cause = speculation(body), body["metadata"], mode(body), cause_of(body)
     load = f" at {seen['concurrency']} requests" if seen.get("concurrency") else ""
     state = f", state {seen['state']}" if seen.get("state") else ""
-    k = "0, without speculator" if chosen == "Off" else seen.get("k") or "not known yet"
+    k = "0, without speculator" if chosen == "Disabled" else seen.get("k") or "not known yet"
     yield f"{meta['name']} in {meta['namespace']}: K is {k}{load}{state}"
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
     yield from _lines("why", cause)

@@ -69,7 +69,7 @@ NEXT: dict[Reason, str] = {
     Reason.STARTING: _WAIT,
     Reason.COLLECTING: _WAIT,
     Reason.HOLDING: _WAIT,
-    Reason.DWELLING: _WAIT,
+    Reason.RECENTLY_CHANGED: _WAIT,
     Reason.HIGH_CONCURRENCY: "set spec.replicas higher: fewer requests per pod leave room for drafts",
     Reason.LOW_ACCEPTANCE: "set spec.speculator.model to one trained for this verifier: speculative pairs VERIFIER",
     Reason.GUARD: f"{_STATUS}: drafts return when they pay; speculative plan FILE compares other speculators",

@@ -105,7 +105,7 @@ def plan_of(
     spec, policy = found.spec, found.policy
     traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
     plan = Plan(_title(spec), _memory(found, context), "", _basis(found))
-    if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.OFF or misfit:
+    if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.DISABLED or misfit:
         plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Off'}"
         return plan
     table = initial_table(policy)

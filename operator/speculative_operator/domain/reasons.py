@@ -110,7 +110,7 @@ class Reason(StrEnum):
     TUNED = "Tuned"
     HOLDING = "Holding"
     WITHIN_MARGIN = "WithinMargin"
-    DWELLING = "Dwelling"
+    RECENTLY_CHANGED = "RecentlyChanged"
     FASTER = "FasterTable"
     HIGH_CONCURRENCY = "HighConcurrency"
     LOW_ACCEPTANCE = "LowAcceptance"
@@ -233,7 +233,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.TUNED: "The active table is the best one found for the observed loads.",
     Reason.HOLDING: "There is no evidence for a change: the table stays as it is.",
     Reason.WITHIN_MARGIN: "A better table exists, but its expected gain is below the margin.",
-    Reason.DWELLING: "A better table exists, but the last change is too recent.",
+    Reason.RECENTLY_CHANGED: "A better table exists, but the last change is too recent.",
     Reason.FASTER: "The tuner expects more tokens per second from the new table at the observed loads.",
     Reason.HIGH_CONCURRENCY: "Drafts cost more than they gain at this concurrency: the tuner lowers K there, or sets "
     "it to 0.",

@@ -44,7 +44,13 @@ class Mode(StrEnum):
     AUTO = "Auto"
     RECOMMEND = "Recommend"
     STATIC = "Static"
+    DISABLED = "Disabled"
     OFF = "Off"
+    """Disabled, as objects of release 0.1 say it: read for one release more (`current`)."""
+
+    @property
+    def current(self) -> Mode:
+        return Mode.DISABLED if self is Mode.OFF else self
 
 
 class OffPolicy(StrEnum):
@@ -228,7 +234,13 @@ class Check(StrEnum):
     """Whether pairs are looked at before pods are made of them."""
 
     AUTO = "Auto"
+    DISABLED = "Disabled"
     OFF = "Off"
+    """Disabled, as objects of release 0.1 say it: read for one release more (`current`)."""
+
+    @property
+    def current(self) -> Check:
+        return Check.DISABLED if self is Check.OFF else self
 
 
 class AccessMode(StrEnum):
@@ -392,9 +404,9 @@ class DeploymentSpec:
         The same pods, labels included, so that a user who then sets mode Off replaces none.
         """
         weights = replace(self.weights, bytes=self.weights.verifier_bytes)
-        return replace(self, speculation=replace(self.speculation, mode=Mode.OFF), weights=weights)
+        return replace(self, speculation=replace(self.speculation, mode=Mode.DISABLED), weights=weights)
 
     @property
     def speculates(self) -> bool:
         """True when the pods are to run with a speculator at all."""
-        return self.speculator is not None and self.speculation.mode is not Mode.OFF
+        return self.speculator is not None and self.speculation.mode is not Mode.DISABLED

@@ -130,7 +130,7 @@ def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> tuple[Holding, 
 def speculator_holding(verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec) -> Holding | None:
     """What speculation holds; nothing where no weights draft, None where it cannot be told."""
     requested = spec.speculator
-    if requested is None or spec.speculation.mode is Mode.OFF or requested.method.draft_free:
+    if requested is None or spec.speculation.mode is Mode.DISABLED or requested.method.draft_free:
         return Holding()
     ranks = requested.tensor_parallel_size or max(spec.verifier.tensor_parallel_size, 1)
     inside = speculator is None and requested.source is None and requested.method.may_sit_in_verifier

@@ -89,7 +89,7 @@ def _hindrances(spec: DeploymentSpec) -> Iterator[str]:
         yield (
             f"{over} and spec.verifier.pipelineParallelSize is {stages}: with drafts, stages of vLLM may disagree on "
             "what was accepted. Set tensorParallelSize to all accelerators of a replica and pipelineParallelSize: 1, "
-            'or speculation.mode: "Off"'
+            "or speculation.mode: Disabled"
         )
     if spec.speculator.tensor_parallel_size not in (None, ranks):
         yield (

@@ -82,7 +82,7 @@ def picking_of(world: World, now: float) -> Picking | None:
         return None
     if held is not None and not spec.paused and not _still_holds(held, spec):
         held = None
-    if spec.paused or (held is None and spec.speculation.mode is Mode.OFF):
+    if spec.paused or (held is None and spec.speculation.mode is Mode.DISABLED):
         return Picking(world, held)
     card = _card(world, held)
     pick = _keep(world, held, card, now) if held is not None else _fresh(world, card, now)
@@ -210,7 +210,7 @@ def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ..
 def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Notice, ...]:
     """Told, not followed: what the catalogue would pick now."""
     spec = world.spec
-    if spec.speculation.mode is Mode.OFF or (pick.basis is Basis.CARD and card is None):
+    if spec.speculation.mode is Mode.DISABLED or (pick.basis is Basis.CARD and card is None):
         return ()
     best = _choose(world, card, pick.passed_over)
     if best.entry is None or key_of(best.entry) == pick.key:
@@ -305,6 +305,6 @@ def _unread(condition: Condition, pick: Pick | None) -> Condition:
         return condition
     message = (
         f"{condition.message}. The verifier is served alone until a Job has inspected the pick {pick.named}; set "
-        'weights.check: "Off" to serve the pick unchecked'
+        "weights.check: Disabled to serve the pick unchecked"
     )
     return replace(condition, message=message)

@@ -32,7 +32,7 @@ _CHANGES = frozenset(
 )  # fmt: skip
 """Reasons of changes of the table, which say why speculation is as it is for as long as that table is in force."""
 _NOTHING_TO_TUNE = (Reason.NO_SPECULATOR, Reason.DISABLED, Reason.UNSUPPORTED_BY_ENGINE, Reason.FIXED)
-_MOVING = _CHANGES | {Reason.DWELLING}
+_MOVING = _CHANGES | {Reason.RECENTLY_CHANGED}
 _OF_TABLES = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
 """Conditions that speak of the table in force, which they may not where a pod is known to run another."""
 _BEHIND = Reason.TABLE_NOT_IN_FORCE
@@ -119,7 +119,7 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
     kind, table = ConditionType.SPECULATION_ACTIVE, view.in_force.table
     if view.spec.speculator is None:
         return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
-    if view.spec.speculation.mode is Mode.OFF or table is None:
+    if view.spec.speculation.mode is Mode.DISABLED or table is None:
         reason = _why_disabled(view)
         told = next((one.message for one in view.notices if one.reason is reason), EXPLANATIONS[reason])
         return Condition(kind, Truth.FALSE, reason, told)
@@ -175,7 +175,7 @@ def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str,
 def _nothing_to_tune(view: View) -> Reason | None:
     if view.spec.speculator is None:
         return Reason.NO_SPECULATOR
-    if view.spec.speculation.mode is Mode.OFF or view.in_force.table is None:
+    if view.spec.speculation.mode is Mode.DISABLED or view.in_force.table is None:
         return _why_disabled(view)
     return Reason.FIXED if view.spec.speculation.mode is Mode.STATIC else None
 

@@ -42,7 +42,7 @@ def keep(
 
 def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
     """No speculator, or none wanted."""
-    if policy.mode is Mode.OFF:
+    if policy.mode is Mode.DISABLED:
         return keep(State.HARD_OFF, memory, Reason.DISABLED, "mode is Off: pods run without a speculator", Estimate())
     message = "there is no speculator and no draft-free method: nothing to tune"
     return keep(State.HARD_OFF, memory, Reason.NO_SPECULATOR, message, Estimate())
@@ -69,7 +69,7 @@ def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, wait
     """A better table that has to wait; `wait` says for what."""
     message = f"{_sentence(view, memory.table, proposal, look)}; {wait}"
     figures = estimate(view, look, memory.table, proposal.table)
-    return keep(state_of(memory.table, look), memory, Reason.DWELLING, message, figures)
+    return keep(state_of(memory.table, look), memory, Reason.RECENTLY_CHANGED, message, figures)
 
 
 def change(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float) -> tuple[Memory, Decision]:

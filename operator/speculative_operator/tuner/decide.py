@@ -72,7 +72,7 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
         memory = replace(memory, hard_off=False, doomed_since=None)
     if policy.mode is not Mode.AUTO and memory.before_outage is not None:
         memory = replace(memory, before_outage=None)
-    if policy.mode is Mode.OFF or policy.knobs.actuator is Actuator.NONE:
+    if policy.mode is Mode.DISABLED or policy.knobs.actuator is Actuator.NONE:
         return memory, nothing_to_turn(memory, policy)
     seen = sight(observation, memory.last_windows, policy.knobs, now)
     hold = find_hold(observation, seen)

@@ -29,7 +29,7 @@ def initial_table(policy: Policy) -> KTable:
     A constant start K where nothing is known of hardware or models, where one K must serve all loads, and in Static.
     """
     knobs = policy.knobs
-    if policy.mode is Mode.OFF or knobs.actuator is Actuator.NONE:
+    if policy.mode is Mode.DISABLED or knobs.actuator is Actuator.NONE:
         return fit(KTable.constant(0, knobs.max_batch), policy)
     if policy.schedule is not None:
         return fit(policy.schedule, policy)

@@ -88,7 +88,7 @@ WHOLE: dict[str, Any] = {
     "replicas": 2,
     "weights": {
         "secretName": "hf",
-        "check": "Off",
+        "check": "Disabled",
         "cache": {"size": "500Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"},
         "hubEndpoint": "https://hub.example.com",
         "s3Endpoint": "http://minio:9000",
@@ -137,7 +137,7 @@ def test_every_field_arrives() -> None:
     assert spec.accelerator == AcceleratorRequest("nvidia.com/gpu", "H100-SXM", 4, 5.0)
     assert spec.weights == Weights(
         "hf",
-        Check.OFF,
+        Check.DISABLED,
         Cache("speculative-weights", "500Gi", "fast", AccessMode.READ_WRITE_ONCE),
         "https://hub.example.com",
         "http://minio:9000",
@@ -198,6 +198,12 @@ def test_one_checkpoint_may_be_verifier_and_speculator() -> None:
     assert spec.speculator is not None
     assert spec.speculator.source is not None
     assert spec.speculator.source.uri == spec.verifier.source.uri
+
+
+def test_off_is_disabled_as_objects_of_the_first_release_say_it() -> None:
+    body = specdep()
+    now, before = ({"speculation": {"mode": word}, "weights": {"check": word}} for word in ("Disabled", "Off"))
+    assert to_domain({**body, "spec": body["spec"] | before}) == to_domain({**body, "spec": body["spec"] | now})
 
 
 def test_no_accelerator_stays_none() -> None:

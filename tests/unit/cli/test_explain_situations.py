@@ -142,7 +142,7 @@ SITUATIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], Cluster], Reason, str
     "pods down": (pods_down, Reason.PODS_NOT_READY, "kubectl describe pods -n models"),
     "no replicas": (no_replicas, Reason.SCALED_TO_ZERO, "spec.replicas"),
     "Static": (in_mode(STATIC), Reason.FIXED, "spec.speculation.mode: Auto"),
-    "Off": (in_mode(replace(SPEC, speculation=Speculation(mode=Mode.OFF))), Reason.DISABLED, "mode: Auto"),
+    "Disabled": (in_mode(replace(SPEC, speculation=Speculation(mode=Mode.DISABLED))), Reason.DISABLED, "mode: Auto"),
     "engine cannot": (
         refused(engine=EngineSettings(version="0.1.0")), Reason.UNSUPPORTED_BY_ENGINE, "speculative engines",
     ),

@@ -77,7 +77,7 @@ def test_no_candidate_at_a_high_load(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_without_a_speculator_there_is_nothing_to_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = {"verifier": QWEN["verifier"], "speculation": {"mode": "Off"}}
+    spec = {"verifier": QWEN["verifier"], "speculation": {"mode": "Disabled"}}
     status, out = run(tmp_path, capsys, spec)
     assert (status, "no candidate: the spec has no speculator" in out) == (1, True)
 

@@ -153,7 +153,7 @@ def test_a_pod_without_drafter_mounts_no_drafter() -> None:
     subject = spec(Method.MEDUSA, source=claim, off_policy=OffPolicy.HARD)
     assert container(subject, KTable.constant(0, 256)).pvc_mounts == ()
     assert container(subject, KTable.constant(2, 256)).pvc_mounts != ()
-    assert container(spec(source=claim, mode=Mode.OFF), KTable.constant(0, 256)).pvc_mounts == ()
+    assert container(spec(source=claim, mode=Mode.DISABLED), KTable.constant(0, 256)).pvc_mounts == ()
 
 
 def test_old_releases_lack_the_drain() -> None:
@@ -237,7 +237,7 @@ def test_a_speculator_is_served_by_its_own_name() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "field"),
-    [({"mode": Mode.OFF}, "spec.verifier.model"), ({"off_policy": OffPolicy.HARD}, "spec.speculation.offPolicy")],
+    [({"mode": Mode.DISABLED}, "spec.verifier.model"), ({"off_policy": OffPolicy.HARD}, "spec.speculation.offPolicy")],
 )
 def test_a_speculator_by_its_own_name_always_drafts(fields: dict[str, Any], field: str) -> None:
     own = ModelSource(Scheme.HF, "RedHatAI/speculator")
@@ -276,7 +276,7 @@ def test_a_dspark_named_twice_names_its_verifier_and_named_once_is_part_of_it() 
     ("revision", "fields", "field"),
     [
         ("r1", {}, "spec.speculator.model"),
-        ("", {"mode": Mode.OFF}, "spec.verifier.model"),
+        ("", {"mode": Mode.DISABLED}, "spec.verifier.model"),
         ("", {"off_policy": OffPolicy.HARD}, "spec.speculation.offPolicy"),
     ],
 )

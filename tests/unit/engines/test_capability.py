@@ -73,7 +73,7 @@ def test_static_constant_is_plain_flags_and_static_table_is_live() -> None:
     assert plan(spec(mode=Mode.STATIC, schedule=table, version="0.34.0")).actuator is Actuator.TABLE
 
 
-@pytest.mark.parametrize("nothing", [spec(None), spec(mode=Mode.OFF)])
+@pytest.mark.parametrize("nothing", [spec(None), spec(mode=Mode.DISABLED)])
 def test_without_drafts_there_is_nothing_to_turn(nothing: object) -> None:
     assert plan(nothing).actuator is Actuator.NONE  # type: ignore[arg-type]  # parametrize loses the type
     knobs = engine_for(nothing).knobs(nothing)  # type: ignore[arg-type]  # the same

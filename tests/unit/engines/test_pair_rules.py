@@ -35,7 +35,7 @@ def test_the_largest_k_is_what_the_engine_is_started_with(k: int) -> None:
     assert rules_of(static).largest_k == k
     automatic = replace(spec(), speculation=Speculation(max_speculative_tokens=8))
     assert rules_of(automatic).largest_k == max(engine_for(automatic).knobs(automatic).ks)
-    assert rules_of(replace(spec(), speculation=Speculation(Mode.OFF))).largest_k is None
+    assert rules_of(replace(spec(), speculation=Speculation(Mode.DISABLED))).largest_k is None
 
 
 def test_refusals_are_those_of_the_adapter_but_for_where_weights_lie() -> None:

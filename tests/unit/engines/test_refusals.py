@@ -147,7 +147,7 @@ def test_flags_are_recognised_as_the_engine_would(argument: str, flag: str) -> N
     [
         {"args": ("--enable-prefix-caching", "--swap-space", "4", "--api-key=x")},
         {"args": ("--disable-log-stats",), "mode": Mode.STATIC, "num_speculative_tokens": 3},
-        {"method": Method.MLP_SPECULATOR, "mode": Mode.OFF},
+        {"method": Method.MLP_SPECULATOR, "mode": Mode.DISABLED},
         {"method": Method.DRAFT_MODEL, "draft_tp": 4, "verifier": {"tensor_parallel_size": 4}},
         {"draft_tp": 1, "verifier": {"tensor_parallel_size": 4}},
         {"per_replica": 0},

@@ -37,7 +37,7 @@ def test_plug_ins_that_keep_one_k(vendor: Vendor) -> None:
     [
         spec(version="0.32.4"),
         spec(version="0.31.0", mode=Mode.STATIC, num_speculative_tokens=3),
-        spec(version="0.31.0", mode=Mode.OFF),
+        spec(version="0.31.0", mode=Mode.DISABLED),
         spec(None, version="0.31.0"),
         spec(version="0.23.0"),
         spec(Method.SUFFIX, version="0.33.0"),

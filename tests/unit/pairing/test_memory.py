@@ -158,7 +158,7 @@ def test_nothing_is_refused_on_what_is_not_known(verifier: Any, drafter: Any, as
 def test_what_is_looked_up_holds_nothing(method: Method) -> None:
     found = fit(VERIFIER, None, spec(method, own_weights=False, max_model_len=8192), on("H100-SXM"))
     assert (found.speculator_bytes, found.gives_back) == (0.0, 0)
-    off = spec(speculation=Speculation(mode=Mode.OFF), max_model_len=8192)
+    off = spec(speculation=Speculation(mode=Mode.DISABLED), max_model_len=8192)
     assert fit(VERIFIER, HEAD, off, on("H100-SXM")).speculator_bytes == 0.0
 
 

@@ -50,4 +50,4 @@ def test_models_come_from_the_hub_by_way_of_a_cache() -> None:
     assert spec["speculator"]["model"].startswith("hf://")
     assert spec["weights"]["cache"]["claimName"] == "weights"
     assert "model" not in Wish("ngram").manifest()["spec"]["speculator"]
-    assert Wish("eagle3", mode="Off").drafts == ""
+    assert Wish("eagle3", mode="Disabled").drafts == ""

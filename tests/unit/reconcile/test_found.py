@@ -255,7 +255,7 @@ def test_hard_off_and_return_keep_what_was_found() -> None:
     accept(cluster)
     cluster.tick()
     cluster.roll()
-    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    cluster.edit(speculation=Speculation(mode=Mode.DISABLED))
     cluster.settle()
     cluster.edit(speculation=Speculation())
     cluster.settle()

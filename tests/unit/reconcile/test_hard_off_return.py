@@ -97,7 +97,7 @@ def test_an_edit_that_takes_it_out_of_the_tuners_hands_brings_it_back(tuner: Tun
 
 def test_mode_off_finds_its_pods_there_already(tuner: Tuner) -> None:
     cluster = removed(tuner)
-    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    cluster.edit(speculation=Speculation(mode=Mode.DISABLED))
     cluster.settle()
     assert cluster.templates == 2, "no pod is replaced"
     assert cluster.condition("SpeculationActive")["reason"] == "Disabled"

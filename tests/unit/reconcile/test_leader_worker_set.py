@@ -214,7 +214,7 @@ def test_what_cannot_be_served_over_nodes_is_refused_and_what_serves_stays(chang
 
 def test_stages_serve_without_drafts() -> None:
     stages = replace(SERVED.verifier, tensor_parallel_size=8, pipeline_parallel_size=2)
-    assert serve(spec=replace(SERVED, verifier=stages, speculation=Speculation(mode=Mode.OFF)))
+    assert serve(spec=replace(SERVED, verifier=stages, speculation=Speculation(mode=Mode.DISABLED)))
     assert serve(spec=replace(SERVED, verifier=stages, speculator=None))
 
 

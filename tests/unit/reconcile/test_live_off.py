@@ -81,7 +81,7 @@ def test_where_it_does_no_more_than_soft_a_warning_says_why(spec: DeploymentSpec
     assert [event.type for event in outcome.events if event.reason is Reason.LIVE_OFF_UNUSED] == ["Normal"]
 
 
-@pytest.mark.parametrize("change", [{"speculator": None}, {"speculation": Speculation(mode=Mode.OFF)}])
+@pytest.mark.parametrize("change", [{"speculator": None}, {"speculation": Speculation(mode=Mode.DISABLED)}])
 def test_pods_without_a_speculator_have_none_to_leave_out(change: dict[str, Any]) -> None:
     spec = replace(LIVE, **change)
     spec = replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.LIVE))

@@ -104,7 +104,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "accelerator.hourly_cost": (3.0, None),
     "replicas": (3,),
     "weights.secret_name": ("hub",),
-    "weights.check": (Check.OFF,),
+    "weights.check": (Check.DISABLED,),
     "weights.hub_endpoint": ("https://hub.example.com",),
     "weights.s3_endpoint": ("https://s3.example.com",),
     "weights.proxy": ("http://proxy.example.com:3128",),
@@ -133,7 +133,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "adopt": ("today",),
     "auto_speculator": (True,),
     "speculation.workload": tuple(Workload),
-    "speculation.mode": (Mode.OFF,),
+    "speculation.mode": (Mode.DISABLED,),
     "speculation.objective": (Objective(Goal.LATENCY, 0.02, 1.0),),
 }
 """Values of each field, each an edit of its own."""
@@ -144,7 +144,7 @@ SPECULATIONS = tuple(
         (None, KTable.constant(3, 256), KTable.from_rows([[1, 64, 3], [65, 256, 0]])),
     )
     if (schedule is None or mode is Mode.STATIC) and (mode is Mode.AUTO or per_request is PerRequest.NEVER)
-    and mode is not Mode.OFF
+    and mode is not Mode.DISABLED
 )  # fmt: skip
 ELSEWHERE = {
     *("name", "namespace", "uid", "paused"),  # no edits of a running object, or none that reaches pods
@@ -200,7 +200,7 @@ BASES = {
     "TensorRTLLM-draft": of(EngineType.TENSORRT_LLM, Method.DRAFT_MODEL, DRAFT),
     "TGI-ngram": of(EngineType.TGI, Method.NGRAM),
     "TGI-medusa": of(EngineType.TGI, Method.MEDUSA),
-    "vLLM-off": replace(SPEC, speculation=Speculation(Mode.OFF)),
+    "vLLM-off": replace(SPEC, speculation=Speculation(Mode.DISABLED)),
 }
 
 
@@ -254,7 +254,7 @@ PLACES = {
     "node reserves": Weights(cache=Cache(node_path="/var/models", reserve_percent=5)),
     "claim collects": Weights(cache=replace(CACHE, collect=True)),
     "none": Weights(),
-    "unread": Weights(check=Check.OFF),
+    "unread": Weights(check=Check.DISABLED),
 }
 
 

@@ -179,7 +179,7 @@ def test_init_container_and_job_are_told_the_same_of_sources() -> None:
 
 
 def test_one_checkpoint_named_twice_is_brought_once() -> None:
-    spec = replace(cached(EMPTY, check=Check.OFF), speculator=Speculator(Method.MTP, hub(VERIFIER)))
+    spec = replace(cached(EMPTY, check=Check.DISABLED), speculator=Speculator(Method.MTP, hub(VERIFIER)))
     cluster = Paired(spec=spec)
     advance(cluster)
     assert "--speculator" not in pod_of(cluster)["initContainers"][0]["args"]
@@ -199,7 +199,7 @@ def test_what_lies_in_a_claim_is_mounted_from_there() -> None:
     assert pod["containers"][0]["args"][0] == "/mnt/models/theirs/qwen3-8b"
     assert "--verifier" not in pod["initContainers"][0]["args"]
     assert "--speculator" in pod["initContainers"][0]["args"]
-    off = Claimed(spec=replace(cached(EMPTY), verifier=claimed, speculation=Speculation(mode=Mode.OFF)))
+    off = Claimed(spec=replace(cached(EMPTY), verifier=claimed, speculation=Speculation(mode=Mode.DISABLED)))
     advance(off)
     assert "initContainers" not in pod_of(off), "nothing is to be brought"
     assert state(off) == ("Unknown", "EngineLoads")
@@ -444,7 +444,7 @@ def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() ->
         return found.containers
 
     hard = pin_models(spec, known, NODE.place).told.without_speculator()
-    off = pin_models(replace(spec, speculation=replace(spec.speculation, mode=Mode.OFF)), known, NODE.place).told
+    off = pin_models(replace(spec, speculation=replace(spec.speculation, mode=Mode.DISABLED)), known, NODE.place).told
     assert containers(hard) == containers(off)
     assert "--speculator" not in containers(off)[0]["args"]
     assert SIZES[VERIFIER] == off.weights.bytes

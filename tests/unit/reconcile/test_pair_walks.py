@@ -23,7 +23,7 @@ SPECULATORS = (drawn(EAGLE), drawn(FOREIGN), Speculator(Method.DRAFT_MODEL, hub(
 STEPS = (
     *(("read", None),) * 5, *(("fetched", None),) * 3,
     *(("speculator", one) for one in SPECULATORS),
-    ("replicas", 1), ("replicas", 3), ("mode", Mode.OFF), ("mode", Mode.AUTO), ("repin", "x"), ("moved", EAGLE),
+    ("replicas", 1), ("replicas", 3), ("mode", Mode.DISABLED), ("mode", Mode.AUTO), ("repin", "x"), ("moved", EAGLE),
     ("cache", CACHED), ("cache", Weights()), ("fails", Purpose.INSPECT),
     ("fails", Purpose.FETCH), ("refused", Purpose.INSPECT), ("vanish", None), ("restart", None), ("wait", 400.0),
     ("wait", 25_000.0), ("comes", 0.3), ("seen", 200), ("paused", True), ("paused", False),

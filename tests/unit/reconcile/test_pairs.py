@@ -187,7 +187,7 @@ def test_pods_do_not_wait_for_ever_for_the_turn_of_their_job() -> None:
         (Capabilities(), Weights()),
         (replace(LOOKING, check_pairs=False), Weights()),
         (replace(LOOKING, job_image=""), Weights()),
-        (LOOKING, Weights(check=Check.OFF)),
+        (LOOKING, Weights(check=Check.DISABLED)),
     ],
 )
 def test_without_a_look_all_is_as_it_was(capabilities: Capabilities, weights: Weights) -> None:
@@ -235,7 +235,7 @@ def test_another_method_with_the_same_models_is_judged_without_a_job() -> None:
 
 def test_mode_off_and_back_needs_no_job() -> None:
     cluster = serving()
-    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    cluster.edit(speculation=Speculation(mode=Mode.DISABLED))
     advance(cluster)
     assert "--speculative-config" not in cluster.engine_args
     assert COMMITS[VERIFIER] in cluster.engine_args

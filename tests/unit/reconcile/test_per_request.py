@@ -227,6 +227,6 @@ def test_where_it_is_not_a_warning_says_why(spec: DeploymentSpec, word: str) -> 
     assert cluster.config("table") not in cluster.children or "perRequest" not in cluster.table
 
 
-@pytest.mark.parametrize("spec", [with_mode(CAPPED, mode=Mode.OFF), replace(CAPPED, speculator=None), SPEC])
+@pytest.mark.parametrize("spec", [with_mode(CAPPED, mode=Mode.DISABLED), replace(CAPPED, speculator=None), SPEC])
 def test_no_warning_where_there_are_no_drafts_or_no_wish(spec: DeploymentSpec) -> None:
     assert unused_notices(spec, engine_for(spec).knobs(spec)) == ()

@@ -35,7 +35,7 @@ from speculative_operator.reconcile.pairing import UNREAD_SECONDS
 from speculative_operator.render import Capabilities
 
 TWO = AcceleratorRequest(per_replica=2)
-UNREAD = replace(LEFT, weights=Weights(check=Check.OFF))
+UNREAD = replace(LEFT, weights=Weights(check=Check.DISABLED))
 
 
 def serving(**change: Any) -> Choosing:
@@ -289,13 +289,13 @@ def test_a_paused_object_is_not_picked_for() -> None:
 
 
 def test_drafts_that_are_off_need_no_pick_and_keep_one() -> None:
-    cluster = Choosing(spec=replace(LEFT, speculation=Speculation(mode=Mode.OFF)))
+    cluster = Choosing(spec=replace(LEFT, speculation=Speculation(mode=Mode.DISABLED)))
     advance(cluster)
     assert cluster.picked == {}
     assert cluster.serves()
     cluster = serving()
     cluster.catalogue = rows(SMALL, GOOD)
-    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    cluster.edit(speculation=Speculation(mode=Mode.DISABLED))
     advance(cluster)
     assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")
     assert "--speculative-config" not in cluster.engine_args

@@ -16,7 +16,7 @@ from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import Cache, Check, EmptyDir, Mode, Speculation, Weights
 
 CATALOGUES = [rows(GOOD), rows(SMALL, GOOD), rows(WRONG), rows(WRONG, SMALL, GOOD), rows(row(EAGLE, verifier="me/new"))]
-UNREAD = Weights(check=Check.OFF)
+UNREAD = Weights(check=Check.DISABLED)
 BROUGHT = Weights(cache=Cache(empty_dir=EmptyDir("40Gi")))
 QUIET = st.sampled_from(
     [*(("rows", one) for one in CATALOGUES), ("restart", None), ("wait", 30.0), ("wait", 25_000.0), ("read", None)]
@@ -24,7 +24,7 @@ QUIET = st.sampled_from(
 """What no user asked for."""
 EDITS = st.sampled_from(
     [
-        ("replicas", 3), ("mode", Mode.OFF), ("mode", Mode.AUTO), ("repin", "x"), ("repin", "y"), ("repin", ""),
+        ("replicas", 3), ("mode", Mode.DISABLED), ("mode", Mode.AUTO), ("repin", "x"), ("repin", "y"), ("repin", ""),
         ("verifier", "me/new"), ("verifier", VERIFIER), ("paused", True), ("paused", False), ("fails", "speculator"),
         ("fails", ""), ("refused", "speculator"), ("fetched", None), ("garble", None),
     ]

@@ -365,7 +365,7 @@ def off_without_image(cluster: Paired) -> None:
 
 
 def off_by_spec(cluster: Paired) -> None:
-    cluster.edit(weights=replace(cluster.spec.weights, check=Check.OFF))
+    cluster.edit(weights=replace(cluster.spec.weights, check=Check.DISABLED))
 
 
 @pytest.mark.parametrize("off", [off_by_setting, off_without_image, off_by_spec])

@@ -197,7 +197,7 @@ def test_durations(seconds: float, text: str) -> None:
 @pytest.mark.parametrize("place", ["", "models"])
 def test_a_drafter_that_was_removed_leaves_the_pods_of_mode_off(place: str) -> None:
     """A user who sets mode Off then replaces none, however large the drafter is: the budget of a start is by bytes."""
-    spec = replace(PAIRED, speculation=replace(PAIRED.speculation, mode=Mode.OFF))
+    spec = replace(PAIRED, speculation=replace(PAIRED.speculation, mode=Mode.DISABLED))
     removed, off = pin_models(PAIRED, KNOWN, place).told.without_speculator(), pin_models(spec, KNOWN, place).told
     assert removed == off
     assert 0 < removed.weights.bytes < pin_models(PAIRED, KNOWN, place).told.weights.bytes

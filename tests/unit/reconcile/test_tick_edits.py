@@ -94,7 +94,7 @@ def test_another_pair_starts_from_the_prior() -> None:
 
 def test_turning_it_off_removes_what_only_speculation_needs_and_only_then() -> None:
     cluster = settled()
-    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    cluster.edit(speculation=Speculation(mode=Mode.DISABLED))
     outcome = cluster.tick()
     assert not any(isinstance(action, DeleteChild) for action in outcome.actions), "old pods still mount it"
     cluster.roll()
@@ -110,7 +110,7 @@ def test_turning_it_off_removes_what_only_speculation_needs_and_only_then() -> N
 
 def test_versions_grow_over_off_and_on() -> None:
     cluster = retuned()
-    cluster.edit(speculation=Speculation(mode=Mode.OFF))
+    cluster.edit(speculation=Speculation(mode=Mode.DISABLED))
     cluster.settle()
     assert cluster.status["speculation"]["tableVersion"] == 2
     cluster.edit(speculation=Speculation())

@@ -85,7 +85,7 @@ EDITS: list[dict[str, Any]] = [
     {"engine": EngineSettings(args=("--seed=1",))},
     {"template": {"spec": {"priorityClassName": "high"}}},
     {"speculation": replace(SPEC.speculation, max_speculative_tokens=3)},
-    {"speculation": replace(SPEC.speculation, mode=Mode.OFF)},
+    {"speculation": replace(SPEC.speculation, mode=Mode.DISABLED)},
 ]
 
 
@@ -216,7 +216,7 @@ def test_pods_of_a_release_that_did_not_say_are_made_anew(release: Callable[[str
 def test_another_default_of_the_engine_is_nothing_that_was_asked_for(
     engine: EngineType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = replace(SPEC, speculation=Speculation(mode=Mode.OFF))
+    spec = replace(SPEC, speculation=Speculation(mode=Mode.DISABLED))
     spec = replace(spec, engine=EngineSettings(type=engine, version=DEFAULT_VERSIONS[engine]))
     cluster = settled(spec=spec)
     borne = cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]

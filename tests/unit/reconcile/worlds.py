@@ -46,7 +46,7 @@ SPEC = DeploymentSpec(
     replicas=2,
 )
 STATIC = replace(SPEC, speculation=Speculation(mode=Mode.STATIC, num_speculative_tokens=3))
-OFF = replace(SPEC, speculation=Speculation(mode=Mode.OFF))
+OFF = replace(SPEC, speculation=Speculation(mode=Mode.DISABLED))
 
 
 def restart(spec: DeploymentSpec = SPEC) -> DeploymentSpec:

@@ -242,14 +242,14 @@ class TestWaiting:
         loop = warmed()
         loop.memory = replace(loop.memory, changed_at=loop.now + TICK - 1.0)
         decision = loop.see(Observation(loop.now + TICK, {"a": next_window(loop)}))
-        assert (decision.reason, decision.changed, decision.valid) == (Reason.DWELLING, False, True)
+        assert (decision.reason, decision.changed, decision.valid) == (Reason.RECENTLY_CHANGED, False, True)
         assert "s more after the last change" in decision.message
 
     def test_for_writes(self) -> None:
         loop = warmed()
         loop.memory = replace(loop.memory, pace=Pace(-9.0), changed_at=None)
         decision = loop.see(Observation(loop.now + TICK, {"a": next_window(loop)}))
-        assert (decision.reason, decision.changed) == (Reason.DWELLING, False)
+        assert (decision.reason, decision.changed) == (Reason.RECENTLY_CHANGED, False)
         assert "too many recent changes" in decision.message
 
 
@@ -257,7 +257,7 @@ class TestModes:
     gap = Observation(0.0, {}, Gap(Reason.PROMETHEUS_ERROR, "down"))
 
     def test_off_has_nothing_to_turn(self) -> None:
-        asked = policy(mode=Mode.OFF)
+        asked = policy(mode=Mode.DISABLED)
         memory, decision = decide(Memory.fresh(KTable.constant(0, 256), 0.0), self.gap, asked, 0.0)
         assert (decision.state, decision.reason, decision.valid) == (State.HARD_OFF, Reason.DISABLED, True)
         assert decision.estimate == Estimate()

@@ -65,7 +65,7 @@ def test_never_off_starts_above_zero() -> None:
 
 
 def test_off_and_no_speculator_hold_no_drafts() -> None:
-    assert initial_table(policy(mode=Mode.OFF)).max_k == 0
+    assert initial_table(policy(mode=Mode.DISABLED)).max_k == 0
     bare = replace(KNOBS, actuator=Actuator.NONE, ks=(0,))
     assert initial_table(policy(knobs=bare)) == KTable.constant(0, 256)
 

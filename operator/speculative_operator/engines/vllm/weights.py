@@ -54,7 +54,7 @@ def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
                 f"be, not that of the verifier it names; {remedy}"
             )
             yield Refusal("spec.speculator.model", Reason.SPEC_INVALID, message)
-    if speculation.mode is Mode.OFF:
+    if speculation.mode is Mode.DISABLED:
         message = (
             f"verifier.model {source.uri} is its own speculator and cannot be served with speculation.mode Off; "
             f"{remedy}"

@@ -187,7 +187,7 @@ def test_zero_is_in_the_table_where_the_policy_allows_it_and_by_restart_only_for
     assert 0 in ENGINE.knobs(sglang(Method.NGRAM, off_policy=OffPolicy.HARD)).ks
     assert "--speculative-algorithm" not in arguments(sglang(Method.NGRAM), KTable.constant(0, 256))
     assert "--speculative-algorithm" in arguments(sglang(), KTable.constant(0, 256))
-    assert ENGINE.knobs(sglang(mode=Mode.OFF)).actuator is Actuator.NONE
+    assert ENGINE.knobs(sglang(mode=Mode.DISABLED)).actuator is Actuator.NONE
     assert ENGINE.knobs(sglang(None)).ks == (0,)
 
 
@@ -320,5 +320,5 @@ def test_that_amd_ignores_temperature_is_said(method: Method, args: tuple[str, .
     amd = replace(nvidia, accelerator=AcceleratorRequest("amd.com/gpu"))
     assert ENGINE.notices(nvidia) == ()
     assert [notice.reason for notice in ENGINE.notices(amd)] == [Reason.LOSSY] * said
-    off = replace(amd, speculation=replace(amd.speculation, mode=Mode.OFF))
+    off = replace(amd, speculation=replace(amd.speculation, mode=Mode.DISABLED))
     assert ENGINE.notices(off) == ()

@@ -155,8 +155,8 @@ def test_one_k_and_none() -> None:
     assert 0 in ENGINE.knobs(old).ks
     assert "speculative_config" not in file_of(old, KTable.constant(0, 256))
     assert "speculative_config" not in file_of(trt(None))
-    assert "speculative_config" not in file_of(trt(mode=Mode.OFF))
-    assert ENGINE.knobs(trt(mode=Mode.OFF)).actuator is Actuator.NONE
+    assert "speculative_config" not in file_of(trt(mode=Mode.DISABLED))
+    assert ENGINE.knobs(trt(mode=Mode.DISABLED)).actuator is Actuator.NONE
 
 
 def test_the_verifiers_fields() -> None:

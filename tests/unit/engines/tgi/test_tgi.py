@@ -41,12 +41,12 @@ def test_k_is_one_flag(method: Method) -> None:
 def test_without_a_drafter() -> None:
     hard = tgi(off_policy=OffPolicy.HARD)
     assert 0 in ENGINE.knobs(hard).ks
-    for subject, table in ((hard, KTable.constant(0, 128)), (tgi(None), FOUR), (tgi(mode=Mode.OFF), FOUR)):
+    for subject, table in ((hard, KTable.constant(0, 128)), (tgi(None), FOUR), (tgi(mode=Mode.DISABLED), FOUR)):
         assert "--speculate" not in ENGINE.container(subject, table).args
 
 
 def test_the_state_of_the_engine_is_said_for_every_spec() -> None:
-    for subject in (tgi(), tgi(None), tgi(mode=Mode.OFF), tgi(mode=Mode.STATIC, num_speculative_tokens=3)):
+    for subject in (tgi(), tgi(None), tgi(mode=Mode.DISABLED), tgi(mode=Mode.STATIC, num_speculative_tokens=3)):
         *_, notice = ENGINE.notices(subject)
         assert notice.reason is Reason.ENGINE_UNMAINTAINED
         assert "vLLM or SGLang" in notice.message
@@ -57,7 +57,7 @@ def test_that_nothing_is_tuned_is_said_where_it_is_asked_for(mode: Mode) -> None
     notice, _ = ENGINE.notices(tgi(mode=mode))
     assert notice.reason is Reason.UNSUPPORTED_BY_ENGINE
     assert "nothing is tuned" in notice.message
-    for subject in (tgi(None), tgi(mode=Mode.OFF), tgi(mode=Mode.STATIC, num_speculative_tokens=3)):
+    for subject in (tgi(None), tgi(mode=Mode.DISABLED), tgi(mode=Mode.STATIC, num_speculative_tokens=3)):
         assert len(ENGINE.notices(subject)) == 1
 
 
