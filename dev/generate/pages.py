@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from speculative_operator.engines.matrix import markdown
+from generate import matrix
 from speculative_operator.pairing.catalogue import Entry, entries
 from speculative_operator.settings import PREFIX, Settings
 
@@ -16,7 +16,7 @@ _HEADERS = ("Verifier", "Speculator", "Method", "K", "Accepted", "Measured on", 
 
 def engines(page: str) -> str:
     """The text of docs/engines.md with the matrix in place. Raises ValueError."""
-    return placed(page, markdown.BEGIN, markdown.page(), markdown.END)
+    return placed(page, matrix.BEGIN, matrix.page(), matrix.END)
 
 
 def catalogue(page: str) -> str:

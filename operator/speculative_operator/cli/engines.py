@@ -15,7 +15,6 @@ from speculative_operator.cli import tables
 from speculative_operator.cli.errors import FAILED, OK, UsageError
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.engines.matrix import markdown
 from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
 from speculative_operator.engines.matrix.version import parse, show
 
@@ -50,10 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vendor", metavar="X", default=Vendor.NVIDIA.value, help=f"one of {', '.join(Vendor)} (NVIDIA)"
     )
-    parser.add_argument(
-        "--output", choices=("table", "json", "markdown"), default="table",
-        help="json: one object per row; markdown: as in docs/engines.md, for all releases and vendors",
-    )  # fmt: skip
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="json: one object per row")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,9 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
     )
     vendor = _named(Vendor, arguments.vendor, "--vendor")
     method = _named(Method, arguments.method, "--method") if arguments.method else None
-    if arguments.output == "markdown":
-        sys.stdout.write("\n".join(markdown.section(engine) for engine in engines))
-        return OK
     rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
     if not rows:
         raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
@@ -121,11 +114,11 @@ def _cells(row: _Row) -> tuple[str, ...]:
     return (
         one.question.engine,
         release,
-        markdown.name(one.question.method, one.question.variant),
+        one.name,
         one.question.runner or "-",
         one.actuator,
         "refused" if parallel.refused else parallel.actuator,
-        markdown.passes(one),
+        one.passes,
         "drafts less" if one.follows_k else "verifies less",
         one.proven,
         one.live or "-",
@@ -151,13 +144,13 @@ def _object(row: _Row) -> dict[str, Any]:
     return {
         "engine": question.engine.value,
         "version": release,
-        "method": markdown.name(question.method, question.variant),
+        "method": one.name,
         "vendor": question.vendor.value,
         "runner": question.runner,
         "refused": one.refused,
         "actuator": one.actuator.value,
         "dataParallel": parallel.actuator.value if served else None,
-        "passesAtZero": markdown.passes(one) if served else None,
+        "passesAtZero": one.passes if served else None,
         "smallerKDraftsLess": one.follows_k if served else None,
         "metrics": sorted(figure.value for figure in cell.metrics) if cell else [],
         "since": show(cell.since) if cell else None,

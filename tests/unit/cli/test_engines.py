@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from speculative_operator.cli.main import main
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.engines.matrix import markdown
 from speculative_operator.engines.matrix.answers import CELLS
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "engines.md"
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -77,13 +73,6 @@ def test_explains_every_method(capsys: pytest.CaptureFixture[str]) -> None:
         assert (status == 1) == (method is Method.MLP_SPECULATOR)
         assert f"vLLM 0.32.0, {method}" in out
         assert "  source " in out
-
-
-def test_markdown_is_that_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    for engine in CELLS:
-        _, out, _ = run(capsys, engine, "--output", "markdown")
-        assert out == markdown.section(engine)
-        assert out in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

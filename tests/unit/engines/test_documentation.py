@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speculative_operator.engines.matrix import markdown
+from generate import matrix
 from speculative_operator.engines.matrix.answers import CELLS
 from speculative_operator.engines.vllm import reading
 from speculative_operator.engines.vllm.user_arguments import FLAGS
@@ -16,7 +16,8 @@ METRICS = (DOCS / "metrics.md").read_text(encoding="utf-8")
 
 def test_every_served_method_has_a_row() -> None:
     for engine, cells in CELLS.items():
-        section = markdown.section(engine)
+        section = matrix.section(engine)
+        assert section in ENGINES
         for method in {cell.method for cell in cells if not cell.refused}:
             assert f"\n| `{method}`" in section
             assert f"## {engine} by accelerator" in ENGINES

@@ -5,6 +5,7 @@ Used by `speculative engines`, by the generator of docs/engines.md and by tests.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -30,6 +31,8 @@ CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
     }
 )
 """Every row, by engine."""
+FORMS = {Variant.PLAIN: "", Variant.PARALLEL: " (one pass)", Variant.HETEROGENEOUS: " (other vocabulary)"}
+"""What people read behind the name of a method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ class Answer:
     """Why, and the remedy; empty where it is served."""
 
     @property
+    def name(self) -> str:
+        """`eagle3`, `eagle3 (one pass)` (P-EAGLE, PARD), `draft_model (other vocabulary)`."""
+        return f"{self.question.method}{FORMS[self.question.variant]}"
+
+    @property
     def actuator(self) -> Actuator:
         """The gentlest way to change K there."""
         if self.refused or self.cell is None or self.platform is None:
@@ -54,6 +62,11 @@ class Answer:
     def passes_at_zero(self) -> float:
         """Draft passes at K = 0; none where K = 0 is a pod without speculator."""
         return 0.0 if self.cell is None or self.actuator is Actuator.RESTART else self.cell.passes_at_zero
+
+    @property
+    def passes(self) -> str:
+        """The same, for people."""
+        return "all" if math.isinf(self.passes_at_zero) else f"{self.passes_at_zero:g}"
 
     @property
     def follows_k(self) -> bool:
