@@ -21,6 +21,7 @@ from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Target, Tuning
+from speculative_operator.domain.vllm import IN_ONE_PASS
 
 Problem = tuple[str, object, str]
 Check = Callable[[Spec], Iterator[Problem]]
@@ -114,8 +115,8 @@ def _drafting_options(spec: Spec) -> Iterator[Problem]:
     if speculator is None or speculator.method is None:
         return
     method = speculator.method
-    if speculator.parallel_drafting and method not in rules.IN_ONE_PASS:
-        remedy = f"remove it, because it applies to {rules.spoken(rules.IN_ONE_PASS)} only"
+    if speculator.parallel_drafting and method not in IN_ONE_PASS:
+        remedy = f"remove it, because it applies to {rules.spoken(IN_ONE_PASS)} only"
         yield "speculator.parallelDrafting", True, remedy
     if speculator.heterogeneous_vocabulary and method is not Method.DRAFT_MODEL:
         yield "speculator.heterogeneousVocabulary", True, f"remove it, because it applies to {Method.DRAFT_MODEL} only"

@@ -17,6 +17,7 @@ from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.route import ROUTE_ROOT_RULES, ROUTE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.domain.vllm import ALIASES, FIELDS_OF_FLAGS, IN_ONE_PASS
 
 NAME_LIMIT = 53
 """Characters of metadata.name: children add up to ten more, and names of Services end at 63."""
@@ -24,45 +25,14 @@ OWN_WEIGHTS = tuple(m for m in Method if not m.draft_free and not m.may_sit_in_v
 DRAFT_FREE = tuple(m for m in Method if m.draft_free)
 NO_TABLE = (Method.SUFFIX, Method.MEDUSA, Method.NGRAM_GPU, Method.MLP_SPECULATOR)
 """Methods whose K vLLM fixes when it starts. Source: vLLM 0.32, model runners (assertion on a changed K)."""
-IN_ONE_PASS = (Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3)
-"""Methods whose weights may have been trained to draft all tokens at once. Source: vLLM 0.32, config/speculative.py."""
 LOOKS_UP = (Method.NGRAM, Method.NGRAM_GPU)
 """Methods that look up runs of tokens whose length can be chosen."""
 RESERVED_FLAGS = {
-    "--model": "spec.verifier.model",
-    "--revision": "spec.verifier.revision",
-    "--served-model-name": "spec.verifier.servedName",
-    "--tensor-parallel-size": "spec.verifier.tensorParallelSize",
-    "-tp": "spec.verifier.tensorParallelSize",
-    "--pipeline-parallel-size": "spec.verifier.pipelineParallelSize",
-    "-pp": "spec.verifier.pipelineParallelSize",
-    "--data-parallel-size": "spec.verifier.dataParallelSize",
-    "-dp": "spec.verifier.dataParallelSize",
-    "--max-model-len": "spec.verifier.maxModelLen",
-    "--max-num-seqs": "spec.verifier.maxNumSeqs",
-    "--max-num-batched-tokens": "spec.verifier.maxNumBatchedTokens",
-    "--enable-expert-parallel": "spec.verifier.expertParallel",
-    "-ep": "spec.verifier.expertParallel",
-    "--enable-lora": "spec.verifier.lora",
-    "--max-loras": "spec.verifier.lora.maxAdapters",
-    "--max-lora-rank": "spec.verifier.lora.maxRank",
-    "--speculative-config": "spec.speculator and spec.speculation",
-    "-sc": "spec.speculator and spec.speculation",
-    "--spec-method": "spec.speculator.method",
-    "--spec-model": "spec.speculator.model",
-    "--spec-tokens": "spec.speculation.numSpeculativeTokens",
-    "--scheduler-cls": "spec.speculation",
-    "--worker-extension-cls": "spec.speculation.offPolicy",
-    "--dtype": "spec.verifier.dtype",
-    "--quantization": "spec.verifier.quantization",
-    "-q": "spec.verifier.quantization",
-    "--kv-cache-dtype": "spec.verifier.kvCacheDtype",
-    "--gpu-memory-utilization": "spec.verifier.gpuMemoryUtilizationPercent",
-    "--shutdown-timeout": "nothing: the operator sets it",
-    "--host": "nothing: the operator sets it",
-    "--port": "nothing: the operator sets it",
+    spelt: field
+    for flag, field in FIELDS_OF_FLAGS.items()
+    for spelt in (flag, *(short for short, long in ALIASES.items() if long == flag))
 }
-"""Flags of vLLM that fields of the spec stand for. Given twice, engine and operator would not mean the same."""
+"""Flags of vLLM that fields of the spec stand for, each followed by its short form."""
 
 
 def _listed(methods: tuple[Method, ...]) -> str:

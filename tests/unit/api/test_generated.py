@@ -21,7 +21,6 @@ from speculative_operator.api.rules import ALL_RULES, RESERVED_FLAGS
 from speculative_operator.api.v1alpha1 import Spec
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.engines.vllm.user_arguments import FLAGS
 from speculative_operator.reconcile.plan import DELETED
 from speculative_operator.settings import PREFIX, Settings
 from speculative_operator.shell import resources
@@ -73,11 +72,6 @@ def test_chart_carries_the_definition() -> None:
     kept = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())
     assert kept["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     assert kept == crd
-
-
-def test_arguments_that_fields_stand_for_are_the_adapters() -> None:
-    """The API server and the engine adapter refuse the same flags."""
-    assert set(RESERVED_FLAGS) == {*FLAGS.owned, *FLAGS.aliases}
 
 
 # -- chart values

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
+from speculative_operator.domain.vllm import IN_ONE_PASS
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.vllm.plan import plan
 from speculative_operator.engines.vllm.weights import IN_VERIFIER, OWN_NAME
 
-PARALLEL = (Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL)
-"""Methods with speculators that were trained to draft in one pass (P-EAGLE, PARD)."""
 MODULES = {"stepfun-ai/step-3.5-flash": 3}
 """Checkpoints whose number of mtp modules is above 1 (`num_nextn_predict_layers` of their config.json)."""
 _INVALID = Reason.SPEC_INVALID
@@ -50,8 +49,8 @@ def _one_pass(speculator: Speculator) -> Iterator[Refusal]:
             "are trained for one vocabulary; remove one of the two"
         )
         yield Refusal("spec.speculator.heterogeneousVocabulary", _INVALID, message)
-    if speculator.method not in (*PARALLEL, Method.DFLASH, Method.DSPARK):
-        named = ", ".join(PARALLEL)
+    if speculator.method not in (*IN_ONE_PASS, Method.DFLASH, Method.DSPARK):
+        named = ", ".join(IN_ONE_PASS)
         message = f"speculator.parallelDrafting with method {speculator.method}: it is an option of {named}; remove it"
         yield Refusal("spec.speculator.parallelDrafting", _INVALID, message)
 
