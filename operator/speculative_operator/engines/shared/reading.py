@@ -11,8 +11,9 @@ from speculative_operator.engines.histograms import Buckets
 from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut
 from speculative_operator.engines.targets import of_the_same_target, one_target
 
-_SLACK = 0.01
-"""Counters of one scrape may be a step apart: contradictions count from 1 % on."""
+SLACK = 0.01
+"""Counters of one scrape may be a step apart, as where several API servers share a pod: contradictions count from 1 %
+on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def refuse(contradictions: Iterable[tuple[bool, str]]) -> None:
 
 def more(left: float, right: float) -> bool:
     """True when `left` exceeds `right` by more than counting apart by a step explains."""
-    return left > right * (1 + _SLACK) + 1
+    return left > right * (1 + SLACK) + 1
 
 
 def mean(values: Iterable[float]) -> float:

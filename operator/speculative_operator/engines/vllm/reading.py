@@ -14,8 +14,8 @@ from itertools import pairwise
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.histograms import Buckets
-from speculative_operator.engines.samples import Cut, Need, UnreadableError, cut
-from speculative_operator.engines.targets import of_the_same_target, one_target
+from speculative_operator.engines.samples import Cut, Need, UnreadableError
+from speculative_operator.engines.shared.reading import SLACK, Selection, mean, more, read_each, refuse
 from speculative_operator.engines.vllm import telemetry
 
 STEPS = "vllm:iteration_tokens_total_count"
@@ -57,12 +57,9 @@ ENGINE_NAMES: tuple[str, ...] = (
 )
 """vLLM's own series, but for BUCKETS."""
 METRIC_NAMES: tuple[str, ...] = (*ENGINE_NAMES, *sorted(BUCKETS.names), *telemetry.NAMES)
-_ENGINE = frozenset(ENGINE_NAMES)
 _PAYLOAD = frozenset(telemetry.NAMES)
 _NEED = Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO}))
-
-_SLACK = 0.01
-"""Counters of one scrape may be a step apart when several API servers share a pod: contradictions count from 1 % on."""
+_SELECTION = Selection(frozenset(ENGINE_NAMES), _NEED, BUCKETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,40 +74,20 @@ def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`. Series of other pods and other names are passed over."""
-    own: dict[str, list[Series]] = {pod: [] for pod in pods}
-    buckets: dict[str, list[Series]] = {pod: [] for pod in pods}
     beside: dict[str, list[Series]] = {pod: [] for pod in pods}
     for track in series:
-        pod = track.labels.get("pod", "")
-        if pod in own and track.name in _ENGINE:
-            own[pod].append(track)
-        elif pod in own and track.name in BUCKETS.names:
-            buckets[pod].append(track)
-        elif pod in own and track.name in _PAYLOAD:
+        if track.name in _PAYLOAD and (pod := track.labels.get("pod", "")) in beside:
             beside[pod].append(track)
-    seen = {pod: _pod(own[pod], buckets[pod], since.get(pod), now, stale_after) for pod in pods}
+    seen = read_each(_SELECTION, _window, series, pods, since, now, stale_after)
     return {
         pod: telemetry.extend(view, beside[pod], stale_after) if isinstance(view, PodWindow) else view
         for pod, view in seen.items()
     }
 
 
-def _pod(
-    series: Sequence[Series], buckets: Sequence[Series], since: float | None, now: float, stale_after: float
-) -> PodWindow | Gap:
-    try:
-        own = one_target(series, stale_after, _NEED)
-        window = _window(cut(own, _NEED, since, now, stale_after))
-        _check(window)
-    except UnreadableError as problem:
-        return Gap(problem.reason, problem.message)
-    return BUCKETS.added(window, of_the_same_target(own, buckets))
-
-
 def _window(piece: Cut) -> PodWindow:
     speculation = _speculation(piece)
-    usage = piece.sampled(KV_USAGE, _mean)
-    return PodWindow(
+    window = PodWindow(
         start=piece.start,
         end=piece.end,
         steps=piece.delta(STEPS),
@@ -122,7 +99,7 @@ def _window(piece: Cut) -> PodWindow:
         running=piece.sampled(RUNNING) or 0.0,
         waiting=piece.sampled(WAITING) or 0.0,
         preemptions=piece.delta(PREEMPTIONS),
-        kv_usage=usage,
+        kv_usage=piece.sampled(KV_USAGE, mean),
         kv_capacity_tokens=_capacity(piece),
         drafts=speculation.drafts,
         draft_tokens=speculation.draft_tokens,
@@ -132,6 +109,8 @@ def _window(piece: Cut) -> PodWindow:
         queue_seconds=piece.delta(QUEUE_SECONDS) if piece.has(QUEUE_SECONDS) else None,
         requests_finished=piece.delta(FINISHED),
     )
+    refuse(_contradictions(window))
+    return window
 
 
 def _prompt_tokens(piece: Cut) -> float:
@@ -182,28 +161,16 @@ def _count(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() and len(text) < 16 and int(text) > 0 else None
 
 
-def _mean(values: Iterable[float]) -> float:
-    collected = list(values)
-    return sum(collected) / len(collected)
-
-
-def _check(window: PodWindow) -> None:
-    """Raises UnreadableError when figures contradict each other: then none of them can be trusted."""
-    absurd = next((text for wrong, text in _contradictions(window) if wrong), None)
-    if absurd is not None:
-        raise UnreadableError(Reason.METRICS_ABSURD, absurd)
-
-
 def _contradictions(window: PodWindow) -> Iterable[tuple[bool, str]]:
     steps, request_steps, seconds = window.steps, window.decode_request_steps, window.step_seconds
     yield request_steps > 0 and steps == 0, f"{request_steps:g} requests advanced in 0 steps"
     yield request_steps > 0 and seconds <= 0, f"{request_steps:g} request-steps took 0 s"
     yield request_steps == 0 and seconds > 0, f"no request-step took {seconds:g} s"
     yield (
-        _more(window.first_tokens, window.generated_tokens),
+        more(window.first_tokens, window.generated_tokens),
         f"{window.first_tokens:g} first tokens, but {window.generated_tokens:g} tokens in all",
     )
-    yield (window.kv_usage or 0.0) > 1.0 + _SLACK, f"KV usage is {window.kv_usage}; it is a share of 1"
+    yield (window.kv_usage or 0.0) > 1.0 + SLACK, f"KV usage is {window.kv_usage}; it is a share of 1"
     if window.drafts is not None and window.draft_tokens is not None and window.accepted_tokens is not None:
         yield from _draft_contradictions(
             window.drafts, window.draft_tokens, window.accepted_tokens, window.accepted_per_position
@@ -213,18 +180,13 @@ def _contradictions(window: PodWindow) -> Iterable[tuple[bool, str]]:
 def _draft_contradictions(
     drafts: float, tokens: float, accepted: float, per_position: tuple[float, ...]
 ) -> Iterable[tuple[bool, str]]:
-    yield _more(accepted, tokens), f"{accepted:g} draft tokens accepted of {tokens:g}"
-    yield _more(drafts, tokens), f"{drafts:g} drafts hold {tokens:g} tokens"
+    yield more(accepted, tokens), f"{accepted:g} draft tokens accepted of {tokens:g}"
+    yield more(drafts, tokens), f"{drafts:g} drafts hold {tokens:g} tokens"
     if not per_position:
         return
-    yield _more(tokens, drafts * len(per_position)), f"{drafts:g} drafts of {len(per_position)} hold {tokens:g} tokens"
-    yield _more(per_position[0], drafts), f"{per_position[0]:g} first drafts accepted of {drafts:g}"
+    yield more(tokens, drafts * len(per_position)), f"{drafts:g} drafts of {len(per_position)} hold {tokens:g} tokens"
+    yield more(per_position[0], drafts), f"{per_position[0]:g} first drafts accepted of {drafts:g}"
     for place, (before, after) in enumerate(pairwise(per_position), 1):
-        yield _more(after, before), f"position {place} accepted {after:g} times, the one before it {before:g}"
+        yield more(after, before), f"position {place} accepted {after:g} times, the one before it {before:g}"
     total = sum(per_position)
-    yield _more(total, accepted) or _more(accepted, total), f"{accepted:g} accepted, {total:g} by position"
-
-
-def _more(left: float, right: float) -> bool:
-    """True when `left` exceeds `right` by more than counting apart by a step explains."""
-    return left > right * (1 + _SLACK) + 1
+    yield more(total, accepted) or more(accepted, total), f"{accepted:g} accepted, {total:g} by position"
