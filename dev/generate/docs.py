@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from speculative_operator.api import pod_rules, rules
-from speculative_operator.api.cache_rules import CACHE_RULES
-from speculative_operator.api.compiled_rules import COMPILE_CACHE_RULES
+from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_RULES
 from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.domain import names

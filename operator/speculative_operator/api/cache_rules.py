@@ -1,4 +1,4 @@
-"""Constraints on where weights are kept, as CEL for the API server. A part of `rules`."""
+"""Constraints on where weights and compiled code are kept, as CEL for the API server. A part of `rules`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,38 @@ from speculative_operator.api.wire import Rule
 
 _OF_CLAIM = "has(self.claimName) || has(self.size) || has(self.storageClassName) || has(self.accessMode)"
 
+
+def _of_claim(field: str, prefix: str, instead: str = "") -> tuple[Rule, ...]:
+    """Rules of a claim in `field`; `instead` is CEL for what may stand there without one."""
+    return (
+        Rule(
+            f"{prefix}-claim",
+            f"has(self.claimName) || has(self.size){instead}",
+            f"{field} has no claimName and no size: set claimName to an existing claim, or set size to create one",
+            "size",
+            "FieldValueRequired",
+        ),
+        Rule(
+            f"{prefix}-class-of-new",
+            "!has(self.storageClassName) || has(self.size)",
+            'storageClassName is "{self.storageClassName}" but size is not set: set size to create a claim, or remove '
+            "this",
+            "storageClassName",
+            "FieldValueForbidden",
+        ),
+        Rule(
+            f"{prefix}-access-of-new",
+            "!has(self.accessMode) || has(self.size)",
+            "accessMode is {self.accessMode} but size is not set: set size to create a claim, or remove this",
+            "accessMode",
+            "FieldValueForbidden",
+        ),
+    )
+
+
+COMPILE_CACHE_RULES = _of_claim("compileCache", "compile-cache")
 CACHE_RULES = (
-    Rule(
-        "cache-claim",
-        "has(self.claimName) || has(self.size) || has(self.nodePath) || has(self.emptyDir)",
-        "cache has no claimName and no size: set claimName to an existing claim, or set size to create one",
-        "size",
-        "FieldValueRequired",
-    ),
-    Rule(
-        "cache-class-of-new",
-        "!has(self.storageClassName) || has(self.size)",
-        'storageClassName is "{self.storageClassName}" but size is not set: set size to create a claim, or remove this',
-        "storageClassName",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "cache-access-of-new",
-        "!has(self.accessMode) || has(self.size)",
-        "accessMode is {self.accessMode} but size is not set: set size to create a claim, or remove this",
-        "accessMode",
-        "FieldValueForbidden",
-    ),
+    *_of_claim("cache", "cache", " || has(self.nodePath) || has(self.emptyDir)"),
     Rule(
         "cache-node-path-alone",
         f"!has(self.nodePath) || !({_OF_CLAIM} || has(self.emptyDir))",
@@ -56,5 +66,18 @@ CACHE_RULES = (
         "nodes only",
         "reservePercent",
         "FieldValueForbidden",
+    ),
+)
+
+_COMPILED = "has(self.engine.compileCache) && has(self.engine.compileCache.claimName)"
+_CACHED = "has(self.weights) && has(self.weights.cache) && has(self.weights.cache.claimName)"
+
+COMPILE_CACHE_APART = (
+    Rule(
+        "compile-cache-apart",
+        f"!({_COMPILED}) || !({_CACHED}) || self.engine.compileCache.claimName != self.weights.cache.claimName",
+        'engine.compileCache.claimName is "{self.engine.compileCache.claimName}", the claim of weights.cache: set '
+        "another one, because pods write to it",
+        "engine.compileCache.claimName",
     ),
 )

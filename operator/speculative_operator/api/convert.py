@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from speculative_operator.api import v1alpha1 as wire
 from speculative_operator.api.checks import accelerators_needed, check, check_canary, check_group_name, check_name
-from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.errors import SpecError
 from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.route import Route
 from speculative_operator.api.scalars import seconds
-from speculative_operator.api.weights import Cache, Weights
+from speculative_operator.api.weights import Cache, Claim, Weights
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names, spec
 from speculative_operator.domain.inference_service import InferenceServiceSettings
@@ -23,7 +23,12 @@ from speculative_operator.domain.route import Canary as CanaryTold
 from speculative_operator.domain.route import Route as RouteTold
 from speculative_operator.domain.table import KTable
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 __all__ = ["SpecError", "to_domain"]
+
+Inner = TypeVar("Inner", bound="DataclassInstance")
 
 _LONGEST_REPIN = 256
 """Characters of the annotation that count: it is kept in status."""
@@ -110,22 +115,19 @@ def _window(text: str | None) -> spec.DailyWindow | None:
     return spec.DailyWindow(begin, end)
 
 
+def _as(kind: type[Inner], given: Wire, **others: Any) -> Inner:
+    """Make a `kind` of the fields that both name alike and of `others`; what is not given has the default of `kind`."""
+    alike = {one.name: getattr(given, one.name, None) for one in fields(kind)}
+    return kind(**{**{name: value for name, value in alike.items() if value is not None}, **others})
+
+
 def _verifier(given: wire.Verifier, name: str) -> spec.Verifier:
-    return spec.Verifier(
+    return _as(
+        spec.Verifier,
+        given,
         source=_source(given.model, given.revision),
         served_name=given.served_name or name,
-        tensor_parallel_size=given.tensor_parallel_size,
-        pipeline_parallel_size=given.pipeline_parallel_size,
-        data_parallel_size=given.data_parallel_size,
-        max_model_len=given.max_model_len,
-        max_num_seqs=given.max_num_seqs,
-        dtype=given.dtype or "",
-        quantization=given.quantization or "",
-        kv_cache_dtype=given.kv_cache_dtype or "",
-        gpu_memory_utilization_percent=given.gpu_memory_utilization_percent,
-        max_num_batched_tokens=given.max_num_batched_tokens,
-        expert_parallel=bool(given.expert_parallel),
-        lora=spec.LoraLimits(given.lora.max_adapters, given.lora.max_rank) if given.lora else None,
+        lora=_as(spec.LoraLimits, given.lora) if given.lora else None,
     )
 
 
@@ -133,28 +135,17 @@ def _speculator(given: wire.Speculator | None) -> spec.Speculator | None:
     if given is None or given.method is None:
         return None
     lookup = given.prompt_lookup or wire.PromptLookup()
-    return spec.Speculator(
-        method=given.method,
-        source=_source(given.model, given.revision) if given.model else None,
-        tensor_parallel_size=given.tensor_parallel_size,
-        quantization=given.quantization or "",
-        parallel_drafting=bool(given.parallel_drafting),
-        heterogeneous_vocabulary=bool(given.heterogeneous_vocabulary),
-        prompt_lookup_min=lookup.min,
-        prompt_lookup_max=lookup.max,
-    )
+    source = _source(given.model, given.revision) if given.model else None
+    return _as(spec.Speculator, given, source=source, prompt_lookup_min=lookup.min, prompt_lookup_max=lookup.max)
 
 
 def _speculation(given: wire.Speculation) -> spec.Speculation:
     objective = given.objective
-    return spec.Speculation(
+    return _as(
+        spec.Speculation,
+        given,
         mode=given.mode.current,
-        num_speculative_tokens=given.num_speculative_tokens,
-        max_speculative_tokens=given.max_speculative_tokens,
         schedule=KTable.from_rows(given.schedule) if given.schedule else None,
-        off_policy=given.off_policy,
-        per_request=given.per_request or spec.PerRequest.NEVER,
-        workload=given.workload,
         objective=spec.Objective(
             goal=objective.goal,
             tpot_p99_seconds=seconds(objective.tpot_p99) if objective.tpot_p99 else None,
@@ -164,31 +155,21 @@ def _speculation(given: wire.Speculation) -> spec.Speculation:
 
 
 def _engine(given: wire.Engine) -> spec.EngineSettings:
-    return spec.EngineSettings(
-        type=given.type,
+    return _as(
+        spec.EngineSettings,
+        given,
         version=given.version or spec.DEFAULT_VERSIONS[given.type],
         version_named=bool(given.version),
-        image=given.image or "",
-        args=given.args or (),
         env=tuple(_plain(variable) for variable in given.env or ()),
-        compile_cache=_compile_cache(given.compile_cache) if given.compile_cache else None,
-    )
-
-
-def _compile_cache(given: CompileCache) -> spec.Cache:
-    return spec.Cache(
-        claim=given.claim_name or names.COMPILED_CLAIM,
-        size=given.size or "",
-        storage_class=given.storage_class_name or "",
-        access_mode=given.access_mode or spec.AccessMode.READ_WRITE_MANY,
+        compile_cache=_claim(given.compile_cache, names.COMPILED_CLAIM) if given.compile_cache else None,
     )
 
 
 def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
     given = wanted.accelerator
-    return spec.AcceleratorRequest(
-        resource=given.resource,
-        product=given.product or "",
+    return _as(
+        spec.AcceleratorRequest,
+        given,
         per_replica=accelerators_needed(wanted.verifier) if given.per_replica is None else given.per_replica,
         hourly_cost=float(given.hourly_cost) if given.hourly_cost else None,
     )
@@ -198,17 +179,12 @@ def _inference_service(given: InferenceService | None, target: spec.Target) -> I
     if given is None:
         return InferenceServiceSettings()
     profile = given.hardware_profile
-    return InferenceServiceSettings(
-        display_name=given.display_name or "",
-        description=given.description or "",
-        exposed=bool(given.exposed),
-        authenticated=bool(given.authenticated),
+    return _as(
+        InferenceServiceSettings,
+        given,
         anonymous=given.authenticated is False and target is spec.Target.LLM_INFERENCE_SERVICE,
-        connection=given.connection or "",
         hardware_profile=profile.name if profile else "",
         hardware_profile_namespace=(profile.namespace or "") if profile else "",
-        queue=given.queue or "",
-        tls=bool(given.tls),
     )
 
 
@@ -221,15 +197,11 @@ def _route(given: Route) -> RouteTold:
 
 
 def _weights(given: Weights, repin: str) -> spec.Weights:
-    return spec.Weights(
-        secret_name=given.secret_name or "",
+    return _as(
+        spec.Weights,
+        given,
         check=(given.check or spec.Check.AUTO).current,
         cache=_cache(given.cache) if given.cache else None,
-        hub_endpoint=given.hub_endpoint or "",
-        s3_endpoint=given.s3_endpoint or "",
-        proxy=given.proxy or "",
-        no_proxy=given.no_proxy or (),
-        ca_config_map=given.ca_config_map or "",
         env=tuple(_plain(variable) for variable in given.env or ()),
         repin=repin[:_LONGEST_REPIN],
     )
@@ -237,17 +209,14 @@ def _weights(given: Weights, repin: str) -> spec.Weights:
 
 def _cache(given: Cache) -> spec.Cache:
     if given.node_path is not None:
-        reserve = given.reserve_percent if given.reserve_percent is not None else spec.NODE_RESERVE_PERCENT
-        return spec.Cache(node_path=given.node_path.rstrip("/"), collect=bool(given.collect), reserve_percent=reserve)
+        return _as(spec.Cache, given, node_path=given.node_path.rstrip("/"))
     if given.empty_dir is not None:
-        return spec.Cache(empty_dir=spec.EmptyDir(given.empty_dir.size_limit, given.empty_dir.medium))
-    return spec.Cache(
-        claim=given.claim_name or names.CACHE_CLAIM,
-        size=given.size or "",
-        storage_class=given.storage_class_name or "",
-        access_mode=given.access_mode or spec.AccessMode.READ_WRITE_MANY,
-        collect=bool(given.collect),
-    )
+        return spec.Cache(empty_dir=_as(spec.EmptyDir, given.empty_dir))
+    return _claim(given, names.CACHE_CLAIM)
+
+
+def _claim(given: Claim, default: str) -> spec.Cache:
+    return _as(spec.Cache, given, claim=given.claim_name or default, storage_class=given.storage_class_name or "")
 
 
 def _plain(given: Wire | None) -> dict[str, Any]:

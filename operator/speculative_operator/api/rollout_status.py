@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from speculative_operator.api.status_scalars import Line, Long, Rows, Sentence, Time
+from speculative_operator.api.scalars import Line, Long, Rows, Sentence, Time
 from speculative_operator.api.wire import Wire
 
 

@@ -8,8 +8,7 @@ keep the rules within the API server's cost budget.
 from __future__ import annotations
 
 from speculative_operator.api.auto_rules import AUTO_RULES
-from speculative_operator.api.cache_rules import CACHE_RULES
-from speculative_operator.api.compiled_rules import COMPILE_CACHE_APART, COMPILE_CACHE_RULES
+from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.inference_service import TARGET_RULES, TARGET_STAYS
 from speculative_operator.api.leader_worker_set import GROUP_ROOT_RULES, GROUP_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES

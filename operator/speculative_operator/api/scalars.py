@@ -1,4 +1,5 @@
-"""Scalar types of the spec, each with the form it must have and the remedy said when it has not."""
+"""Scalar types of the spec, each with the form it must have and the remedy said when it has not; last, those of the
+status."""
 
 from __future__ import annotations
 
@@ -197,3 +198,13 @@ def whole(least: int, most: int) -> Any:
 
 
 Parallelism = Annotated[int, whole(1, 1024)]
+
+MAX_BANDS = 1024
+
+Line = Annotated[str, Field(max_length=256)]
+Sentence = Annotated[str, Field(max_length=4096)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Count = Annotated[int, Field(strict=True, json_schema_extra={"format": "int32"})]
+Long = Annotated[int, Field(strict=True, json_schema_extra={"format": "int64"})]
+Row = Annotated[tuple[Count, ...], Field(min_length=3, max_length=3)]
+Rows = Annotated[tuple[Row, ...], Field(max_length=MAX_BANDS)]

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from speculative_operator.api.rollout_status import RolloutStatus
-from speculative_operator.api.status_scalars import Count, Line, Long, Rows, Sentence, Time
+from speculative_operator.api.scalars import Count, Line, Long, Rows, Sentence, Time
 from speculative_operator.api.wire import Wire
 
 DECISIONS_KEPT = 10

@@ -10,12 +10,11 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from speculative_operator.api import rules, scalars
-from speculative_operator.api.compiled import CompileCache
 from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.route import Route
-from speculative_operator.api.weights import Weights
+from speculative_operator.api.weights import CompileCache, Weights
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,

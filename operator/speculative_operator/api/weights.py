@@ -1,25 +1,56 @@
-"""The part of the spec that says where weights come from, how they are looked at, and where they are kept.
+"""The parts of the spec that say where weights come from, how they are looked at, and where they and what engines
+compile are kept.
 
 Docstrings below are what users read. A part of `v1alpha1`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from speculative_operator.api import scalars
-from speculative_operator.api.cache_rules import CACHE_RULES
+from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_RULES
 from speculative_operator.api.pod import EnvVar
 from speculative_operator.api.wire import Wire, ruled
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import AccessMode, Check, Medium
 
-_CLAIM = (
-    "Name of the claim. Without size it must exist. With size the operator creates it if it is missing, for all "
-    f"objects of the namespace that name it, and never deletes it. Default: {names.CACHE_CLAIM}."
-)
+_APART = ", which must differ from that of weights.cache"
+
+
+def _named(differing: str, default: str) -> Any:
+    text = (
+        f"Name of the claim{differing}. Without size it must exist. With size the operator creates it if it is "
+        f"missing, for all objects of the namespace that name it, and never deletes it. Default: {default}."
+    )
+    return Field(default=None, description=text)
+
+
+class Claim(Wire):
+    """A claim, which the operator creates where a size is given."""
+
+    claim_name: scalars.ObjectName | None = None
+    size: scalars.Quantity | None = None
+    """Size of the claim that the operator creates, such as 500Gi. If it is left out, the claim must exist."""
+    storage_class_name: scalars.ObjectName | None = None
+    """Storage class of the claim that the operator creates. Default: the cluster's."""
+    access_mode: AccessMode | None = None
+    """Access mode of the claim that the operator creates. ReadWriteOnce keeps all its pods on one node. Default:
+    ReadWriteMany."""
+
+
+class CompileCache(Claim):
+    """A claim that stores what engines compile at their start, for later pods."""
+
+    model_config = ruled(*COMPILE_CACHE_RULES)
+
+    claim_name: scalars.ObjectName | None = _named(
+        ", which must differ from that of weights.cache", names.COMPILED_CLAIM
+    )
+    size: scalars.Quantity | None = None
+    """Size of the claim that the operator creates, such as 20Gi. If it is left out, the claim must exist."""
 
 
 class EmptyDir(Wire):
@@ -31,20 +62,13 @@ class EmptyDir(Wire):
     """Memory: the folder is in the node's memory. Default: on the node's disk."""
 
 
-class Cache(Wire):
+class Cache(Claim):
     """Storage for weights: a claim, which a Job fills, or nodePath or emptyDir, which each pod fills before its engine
     starts. Engines mount it read-only."""
 
     model_config = ruled(*CACHE_RULES)
 
-    claim_name: scalars.ObjectName | None = Field(default=None, description=_CLAIM)
-    size: scalars.Quantity | None = None
-    """Size of the claim that the operator creates, such as 500Gi. If it is left out, the claim must exist."""
-    storage_class_name: scalars.ObjectName | None = None
-    """Storage class of the claim that the operator creates. Default: the cluster's."""
-    access_mode: AccessMode | None = None
-    """Access mode of the claim that the operator creates. ReadWriteOnce keeps all its pods on one node. Default:
-    ReadWriteMany."""
+    claim_name: scalars.ObjectName | None = _named("", names.CACHE_CLAIM)
     node_path: scalars.NodePath | None = None
     """Folder of each node that all its pods share; it is created if missing. The namespace must admit hostPath volumes
     (Pod Security level privileged)."""
