@@ -16,13 +16,13 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.sglang.capability import ALGORITHMS
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, given, share
 from speculative_operator.engines.shared.plan import Plan
 from speculative_operator.engines.shared.sources import locate
 
 FILE = "adaptive.json"
 UNREACHED = 1_000_000
 """Slot that no batch gets to: a table of zeros alone needs one with a K, for the engine to build its speculator."""
-_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 _CHAINS = (Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL)
 
 
@@ -47,43 +47,27 @@ def first_steps(table: KTable) -> int:
 
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
-    yield from ("--model-path", source.model)
-    if source.revision:
-        yield from ("--revision", source.revision)
+    yield from given(("--model-path", source.model), ("--revision", source.revision))
     yield from ("--served-model-name", spec.verifier.served_name)
-    yield from ("--host", _ALL_INTERFACES, "--port", str(spec.port))
+    yield from ("--host", ALL_INTERFACES, "--port", str(spec.port))
     yield from ("--max-running-requests", str(plan.max_batch))
     yield "--enable-metrics"
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:
-    yield from ("--tp-size", str(verifier.tensor_parallel_size))
-    if verifier.pipeline_parallel_size > 1:
-        yield from ("--pp-size", str(verifier.pipeline_parallel_size), "--disable-overlap-schedule")
-    if verifier.data_parallel_size > 1:
-        yield from ("--dp-size", str(verifier.data_parallel_size))
-    if verifier.expert_parallel:
-        yield from ("--ep-size", str(verifier.tensor_parallel_size))
-    yield from _limits(verifier)
-
-
-def _limits(verifier: Verifier) -> Iterator[str]:
-    if verifier.max_model_len is not None:
-        yield from ("--context-length", str(verifier.max_model_len))
-    if verifier.max_num_batched_tokens is not None:
-        yield from ("--chunked-prefill-size", str(verifier.max_num_batched_tokens))
-    if verifier.dtype:
-        yield from ("--dtype", verifier.dtype)
-    if verifier.quantization:
-        yield from ("--quantization", verifier.quantization)
-    if verifier.kv_cache_dtype:
-        yield from ("--kv-cache-dtype", verifier.kv_cache_dtype)
-    if verifier.gpu_memory_utilization_percent is not None:
-        yield from ("--mem-fraction-static", f"{verifier.gpu_memory_utilization_percent / 100:g}")
-    yield from _adapters(verifier)
-
-
-def _adapters(verifier: Verifier) -> Iterator[str]:
+    yield from given(
+        ("--tp-size", verifier.tensor_parallel_size),
+        ("--pp-size", above_one(verifier.pipeline_parallel_size)),
+        ("--disable-overlap-schedule", verifier.pipeline_parallel_size > 1),
+        ("--dp-size", above_one(verifier.data_parallel_size)),
+        ("--ep-size", verifier.tensor_parallel_size if verifier.expert_parallel else None),
+        ("--context-length", verifier.max_model_len),
+        ("--chunked-prefill-size", verifier.max_num_batched_tokens),
+        ("--dtype", verifier.dtype),
+        ("--quantization", verifier.quantization),
+        ("--kv-cache-dtype", verifier.kv_cache_dtype),
+        ("--mem-fraction-static", share(verifier.gpu_memory_utilization_percent)),
+    )
     if verifier.lora is not None:
         yield from ("--enable-lora", "--max-loras-per-batch", str(verifier.lora.max_adapters))
         # Without adapters at start the engine asks which layers they may change.
@@ -94,11 +78,9 @@ def _speculation(speculator: Speculator, plan: Plan, table: KTable) -> Iterator[
     yield from ("--speculative-algorithm", ALGORITHMS[speculator.method])
     if speculator.source is not None:
         source = locate(speculator.source, "speculator")
-        yield from ("--speculative-draft-model-path", source.model)
-        if source.revision:
-            yield from ("--speculative-draft-model-revision", source.revision)
-    if speculator.quantization:
-        yield from ("--speculative-draft-model-quantization", speculator.quantization)
+        yield from given(("--speculative-draft-model-path", source.model))
+        yield from given(("--speculative-draft-model-revision", source.revision))
+    yield from given(("--speculative-draft-model-quantization", speculator.quantization))
     yield from _draft_length(speculator.method, plan, table)
 
 

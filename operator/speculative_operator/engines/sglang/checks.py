@@ -8,9 +8,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.version import parse
 from speculative_operator.engines.sglang.capability import OFFER, WITH_LORA
-from speculative_operator.engines.shared.checks import UNSUPPORTED, common, unreadable_version
+from speculative_operator.engines.shared.checks import refusals_of, unsupported
 from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags
 
 LOSSY_FLAGS = ("--speculative-accept-threshold-single", "--speculative-accept-threshold-acc")
@@ -74,13 +73,7 @@ FLAGS = Flags(
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     """Empty when the spec can be served."""
-    version = parse(spec.engine.version)
-    if version is None:
-        return (unreadable_version(spec),)
-    found = list(common(spec, version, OFFER, FLAGS))
-    if spec.speculator is not None and spec.speculates:
-        found += _speculator(spec, spec.speculator)
-    return tuple(found)
+    return refusals_of(spec, OFFER, FLAGS, lambda _: (), _speculator)
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
@@ -89,19 +82,18 @@ def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
-    method = speculator.method
-    if spec.verifier.lora is not None and method not in WITH_LORA:
-        message = (
-            f"verifier.lora with speculator.method {method}: SGLang serves adapters beside ngram, eagle, eagle3, mtp, "
-            "dflash and dspark only; use one of them or remove verifier.lora"
+    if spec.verifier.lora is not None and speculator.method not in WITH_LORA:
+        why = (
+            "SGLang serves adapters beside ngram, eagle, eagle3, mtp, dflash and dspark only; use one of them or "
+            "remove verifier.lora"
         )
-        yield Refusal("spec.verifier.lora", UNSUPPORTED, message)
+        yield unsupported("verifier.lora", why, f"with speculator.method {speculator.method}")
     if speculator.prompt_lookup_min is not None or speculator.prompt_lookup_max is not None:
-        message = (
-            "speculator.promptLookup: SGLang looks tokens up in a tree of all texts, which has a depth only; remove it "
-            "and set --speculative-ngram-max-trie-depth in engine.args"
+        why = (
+            "SGLang looks tokens up in a tree of all texts, which has a depth only; remove it and set "
+            "--speculative-ngram-max-trie-depth in engine.args"
         )
-        yield Refusal("spec.speculator.promptLookup", UNSUPPORTED, message)
+        yield unsupported("speculator.promptLookup", why)
 
 
 def _notices(spec: DeploymentSpec) -> Iterator[Notice]:

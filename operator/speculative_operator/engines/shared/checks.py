@@ -1,19 +1,19 @@
 """What the engines refuse for the same reasons, found before a pod exists. Called by each engine's own checks.
 
-`common` is all of it for an engine that an `Offer` describes; vLLM, which has model runners on top, calls the parts.
+`refusals_of` is all of it for an engine that an `Offer` describes; vLLM, which has model runners on top, calls parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Mode, Speculator
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Mode, Speculator, Verifier
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.version import Version, show
+from speculative_operator.engines.matrix.version import Version, parse, show
 from speculative_operator.engines.shared import sources
 from speculative_operator.engines.shared.flags import Flags
 from speculative_operator.engines.shared.plan import Offer, plan
@@ -30,7 +30,29 @@ def unreadable_version(spec: DeploymentSpec) -> Refusal:
     return Refusal("spec.engine.version", UNSUPPORTED, message)
 
 
-def common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) -> Iterator[Refusal]:
+def refusals_of(
+    spec: DeploymentSpec,
+    offer: Offer,
+    flags: Flags,
+    of_verifier: Callable[[Verifier], Iterable[Refusal]],
+    of_speculator: Callable[[DeploymentSpec, Speculator], Iterable[Refusal]],
+) -> tuple[Refusal, ...]:
+    """What is common, then the engine's own rules; empty when the spec can be served."""
+    version = parse(spec.engine.version)
+    if version is None:
+        return (unreadable_version(spec),)
+    found = [*_common(spec, version, offer, flags), *of_verifier(spec.verifier)]
+    if spec.speculator is not None and spec.speculates:
+        found += of_speculator(spec, spec.speculator)
+    return tuple(found)
+
+
+def unsupported(field: str, why: str, value: object = "") -> Refusal:
+    """Refuses a field of the spec that the engine cannot follow."""
+    return Refusal(f"spec.{field}", UNSUPPORTED, f"{field}{f' {value}' if value else ''}: {why}")
+
+
+def _common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) -> Iterator[Refusal]:
     """Everything but the engine's own rules, in the order of the spec's fields. `version` is the spec's, as read."""
     yield from sources.refusals(spec)
     yield from parallelism(spec)
@@ -80,11 +102,8 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, vers
     yield from _own_name(speculator, spec.verifier.source.uri)
     size, whole = speculator.tensor_parallel_size, spec.verifier.tensor_parallel_size
     if size is not None and size != whole:
-        message = (
-            f"speculator.tensorParallelSize {size}: {offer.engine} runs the drafter on the verifier's {whole} "
-            "accelerators; remove it"
-        )
-        yield Refusal("spec.speculator.tensorParallelSize", UNSUPPORTED, message)
+        why = f"{offer.engine} runs the drafter on the verifier's {whole} accelerators; remove it"
+        yield unsupported("speculator.tensorParallelSize", why, size)
 
 
 def weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:

@@ -1,4 +1,4 @@
-"""Which of the user's `engine.args` collide with what the operator sets, engine by engine. Called by the checks.
+"""How the operator writes flags, and which of the user's `engine.args` collide with them, engine by engine.
 
 One owner per flag: a flag with a field of its own is refused even while that field is empty, because the operator
 reasons with the field's value (batch limits, memory, metrics) and would not see the flag's.
@@ -14,6 +14,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.engines.base import Refusal
 
 FIELD = "spec.engine.args"
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 _DIGITS = "0123456789"
 ALWAYS = "the operator always sets it"
 SPECULATION = "set spec.speculator and spec.speculation instead"
@@ -85,3 +86,22 @@ class Flags:
                     "remove it, or set spec.speculation.mode: Static"
                 )
                 yield Refusal(FIELD, Reason.SPEC_INVALID, message)
+
+
+def given(*rows: tuple[str, object]) -> Iterator[str]:
+    """Arguments of rows (flag, value): the flag alone for True, nothing for None, False and an empty text."""
+    for flag, value in rows:
+        if value is True:
+            yield flag
+        elif value is not None and value is not False and value != "":
+            yield from (flag, str(value))
+
+
+def above_one(size: int) -> int | None:
+    """`size`, or None for 1, which engines take by themselves."""
+    return size if size > 1 else None
+
+
+def share(percent: int | None) -> str:
+    """Percent as a share of 1; empty where the spec leaves it open."""
+    return "" if percent is None else f"{percent / 100:g}"

@@ -15,13 +15,13 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, given
 from speculative_operator.engines.shared.plan import Plan, knobs, plan
 from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.tensorrt_llm import checks, reading
 from speculative_operator.engines.tensorrt_llm.capability import CONFIG_FLAG_SINCE, OFFER
 from speculative_operator.engines.tensorrt_llm.configuration import FILE, configuration
 
-_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 _SHUTDOWN_SECONDS = 120
 """After SIGTERM uvicorn lets open requests end before the server stops; the pod waits for it no longer than this."""
 
@@ -50,16 +50,14 @@ ENGINE = Engine(
 def _arguments(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     verifier = spec.verifier
     yield locate(verifier.source, "verifier").model
-    yield from ("--host", _ALL_INTERFACES, "--port", str(spec.port), "--backend", "pytorch")
-    yield from ("--tp_size", str(verifier.tensor_parallel_size))
-    if verifier.pipeline_parallel_size > 1:
-        yield from ("--pp_size", str(verifier.pipeline_parallel_size))
-    if verifier.expert_parallel:
-        yield from ("--ep_size", str(verifier.tensor_parallel_size))
-    yield from ("--max_batch_size", str(plan.max_batch))
-    if verifier.max_model_len is not None:
-        yield from ("--max_seq_len", str(verifier.max_model_len))
-    if verifier.max_num_batched_tokens is not None:
-        yield from ("--max_num_tokens", str(verifier.max_num_batched_tokens))
+    yield from ("--host", ALL_INTERFACES, "--port", str(spec.port), "--backend", "pytorch")
+    yield from given(
+        ("--tp_size", verifier.tensor_parallel_size),
+        ("--pp_size", above_one(verifier.pipeline_parallel_size)),
+        ("--ep_size", verifier.tensor_parallel_size if verifier.expert_parallel else None),
+        ("--max_batch_size", plan.max_batch),
+        ("--max_seq_len", verifier.max_model_len),
+        ("--max_num_tokens", verifier.max_num_batched_tokens),
+    )
     flag = "--config" if plan.version >= CONFIG_FLAG_SINCE else "--extra_llm_api_options"
     yield from (flag, f"{names.CONFIG_MOUNT}/{FILE}")

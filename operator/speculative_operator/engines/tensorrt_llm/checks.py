@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator, Verifier
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.version import parse, show
-from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, common, unreadable_version
+from speculative_operator.engines.matrix.version import show
+from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, refusals_of, unsupported
 from speculative_operator.engines.shared.flags import ALWAYS, Flags
 from speculative_operator.engines.shared.plan import plan
 from speculative_operator.engines.tensorrt_llm.capability import (
@@ -18,6 +18,7 @@ from speculative_operator.engines.tensorrt_llm.capability import (
     one_k_reason,
 )
 
+_OF_CHECKPOINT = "TensorRT-LLM takes it from the checkpoint; remove it"
 _FILE = "the operator writes that file, with K in it"
 
 FLAGS = Flags(
@@ -49,13 +50,7 @@ FLAGS = Flags(
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     """Empty when the spec can be served."""
-    version = parse(spec.engine.version)
-    if version is None:
-        return (unreadable_version(spec),)
-    found = [*common(spec, version, OFFER, FLAGS), *_verifier(spec)]
-    if spec.speculator is not None and spec.speculates:
-        found += _speculator(spec.speculator)
-    return tuple(found)
+    return refusals_of(spec, OFFER, FLAGS, _verifier, _speculator)
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
@@ -72,34 +67,21 @@ def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
     return (Notice(Reason.UNSUPPORTED_BY_ENGINE, why),) if why else ()
 
 
-def _verifier(spec: DeploymentSpec) -> Iterator[Refusal]:
-    verifier = spec.verifier
+def _verifier(verifier: Verifier) -> Iterator[Refusal]:
     if verifier.data_parallel_size > 1:
-        message = (
-            f"verifier.dataParallelSize {verifier.data_parallel_size}: TensorRT-LLM has no replicas within a server; "
-            "set 1 and raise spec.replicas"
-        )
-        yield Refusal("spec.verifier.dataParallelSize", UNSUPPORTED, message)
+        why = "TensorRT-LLM has no replicas within a server; set 1 and raise spec.replicas"
+        yield unsupported("verifier.dataParallelSize", why, verifier.data_parallel_size)
     if verifier.quantization:
-        message = (
-            f"verifier.quantization {verifier.quantization}: TensorRT-LLM takes it from the checkpoint; remove it and "
-            "name a quantized checkpoint in verifier.model"
-        )
-        yield Refusal("spec.verifier.quantization", UNSUPPORTED, message)
+        why = f"{_OF_CHECKPOINT} and name a quantized checkpoint in verifier.model"
+        yield unsupported("verifier.quantization", why, verifier.quantization)
 
 
-def _speculator(speculator: Speculator) -> Iterator[Refusal]:
+def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     if speculator.quantization:
-        message = (
-            f"speculator.quantization {speculator.quantization}: TensorRT-LLM takes it from the checkpoint; remove it"
-        )
-        yield Refusal("spec.speculator.quantization", UNSUPPORTED, message)
+        yield unsupported("speculator.quantization", _OF_CHECKPOINT, speculator.quantization)
     if speculator.source is not None and speculator.source.revision:
-        message = (
-            f"speculator.revision {speculator.source.revision}: TensorRT-LLM loads the newest from the hub; "
-            "use pvc:// or oci:// for another, or remove it"
-        )
-        yield Refusal("spec.speculator.revision", UNSUPPORTED, message)
+        why = "TensorRT-LLM loads the newest from the hub; use pvc:// or oci:// for another, or remove it"
+        yield unsupported("speculator.revision", why, speculator.source.revision)
     if speculator.prompt_lookup_min is not None:
         message = "speculator.promptLookup.min: TensorRT-LLM has a longest run only; set promptLookup.max instead"
         yield Refusal("spec.speculator.promptLookup", UNSUPPORTED, message)

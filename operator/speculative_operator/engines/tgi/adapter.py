@@ -18,6 +18,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, given, share
 from speculative_operator.engines.shared.plan import Plan, knobs, plan
 from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.tgi import checks
@@ -25,7 +26,6 @@ from speculative_operator.engines.tgi.capability import OFFER
 
 _ENV = {"HUGGINGFACE_HUB_CACHE": f"{names.CACHE_MOUNT}/huggingface/hub"}
 """The image sets it to /data, which no volume is mounted at."""
-_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 _DRAIN_SECONDS = 90
 """--graceful-termination-timeout, TGI's default, written out because the pod has to wait as long."""
 _UNREADABLE = Gap(
@@ -63,26 +63,20 @@ def _arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ..
 
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
-    yield from ("--model-id", source.model)
-    if source.revision:
-        yield from ("--revision", source.revision)
+    yield from given(("--model-id", source.model), ("--revision", source.revision))
     # Left out, the launcher takes the variable HOSTNAME, which in a pod is its name.
-    yield from ("--hostname", _ALL_INTERFACES, "--port", str(spec.port))
+    yield from ("--hostname", ALL_INTERFACES, "--port", str(spec.port))
     yield from ("--max-concurrent-requests", str(plan.max_batch), "--max-batch-size", str(plan.max_batch))
     yield from ("--graceful-termination-timeout", str(_DRAIN_SECONDS))
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:
-    yield from ("--num-shard", str(verifier.tensor_parallel_size))
-    if verifier.max_model_len is not None:
-        yield from ("--max-total-tokens", str(verifier.max_model_len))
-    if verifier.max_num_batched_tokens is not None:
-        yield from ("--max-batch-prefill-tokens", str(verifier.max_num_batched_tokens))
-    if verifier.dtype:
-        yield from ("--dtype", verifier.dtype)
-    if verifier.quantization:
-        yield from ("--quantize", verifier.quantization)
-    if verifier.kv_cache_dtype:
-        yield from ("--kv-cache-dtype", verifier.kv_cache_dtype)
-    if verifier.gpu_memory_utilization_percent is not None:
-        yield from ("--cuda-memory-fraction", f"{verifier.gpu_memory_utilization_percent / 100:g}")
+    return given(
+        ("--num-shard", verifier.tensor_parallel_size),
+        ("--max-total-tokens", verifier.max_model_len),
+        ("--max-batch-prefill-tokens", verifier.max_num_batched_tokens),
+        ("--dtype", verifier.dtype),
+        ("--quantize", verifier.quantization),
+        ("--kv-cache-dtype", verifier.kv_cache_dtype),
+        ("--cuda-memory-fraction", share(verifier.gpu_memory_utilization_percent)),
+    )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator, Verifier
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.version import parse
-from speculative_operator.engines.shared.checks import UNSUPPORTED, common, unreadable_version
+from speculative_operator.engines.shared.checks import refusals_of, unsupported
 from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags
 from speculative_operator.engines.tgi.capability import NOTHING_TUNED, OFFER
 
@@ -37,13 +36,7 @@ FLAGS = Flags(
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     """Empty when the spec can be served."""
-    version = parse(spec.engine.version)
-    if version is None:
-        return (unreadable_version(spec),)
-    found = [*common(spec, version, OFFER, FLAGS), *_verifier(spec)]
-    if spec.speculator is not None and spec.speculates:
-        found += _speculator(spec, spec.speculator)
-    return tuple(found)
+    return refusals_of(spec, OFFER, FLAGS, _verifier, _speculator)
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
@@ -55,36 +48,30 @@ def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
     return (Notice(Reason.UNSUPPORTED_BY_ENGINE, f"{NOTHING_TUNED}; set speculation.mode: Static, or use vLLM"), *found)
 
 
-def _verifier(spec: DeploymentSpec) -> Iterator[Refusal]:
-    verifier = spec.verifier
+def _verifier(verifier: Verifier) -> Iterator[Refusal]:
     for field, size in (
-        ("dataParallelSize", verifier.data_parallel_size),
-        ("pipelineParallelSize", verifier.pipeline_parallel_size),
+        ("verifier.dataParallelSize", verifier.data_parallel_size),
+        ("verifier.pipelineParallelSize", verifier.pipeline_parallel_size),
     ):
         if size > 1:
-            message = f"verifier.{field} {size}: TGI only splits tensors; set 1 and raise spec.replicas"
-            yield Refusal(f"spec.verifier.{field}", UNSUPPORTED, message)
+            yield unsupported(field, "TGI only splits tensors; set 1 and raise spec.replicas", size)
     if verifier.expert_parallel:
-        message = "verifier.expertParallel: TGI only splits tensors; remove it"
-        yield Refusal("spec.verifier.expertParallel", UNSUPPORTED, message)
+        yield unsupported("verifier.expertParallel", "TGI only splits tensors; remove it")
     if verifier.lora is not None:
-        message = "verifier.lora: TGI loads adapters by name; remove it and give --lora-adapters in engine.args"
-        yield Refusal("spec.verifier.lora", UNSUPPORTED, message)
+        why = "TGI loads adapters by name; remove it and give --lora-adapters in engine.args"
+        yield unsupported("verifier.lora", why)
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     source = speculator.source
     if speculator.method is Method.MEDUSA and source is not None and source.uri != spec.verifier.source.uri:
-        message = (
-            f"speculator.model {source.uri}: TGI finds Medusa heads in the verifier's own checkpoint; name the "
-            "checkpoint with the heads in verifier.model and remove speculator.model"
+        why = (
+            "TGI finds Medusa heads in the verifier's own checkpoint; name the checkpoint with the heads in "
+            "verifier.model and remove speculator.model"
         )
-        yield Refusal("spec.speculator.model", UNSUPPORTED, message)
+        yield unsupported("speculator.model", why, source.uri)
     if speculator.quantization:
-        message = (
-            f"speculator.quantization {speculator.quantization}: TGI's drafts have no weights to quantize; remove it"
-        )
-        yield Refusal("spec.speculator.quantization", UNSUPPORTED, message)
+        why = "TGI's drafts have no weights to quantize; remove it"
+        yield unsupported("speculator.quantization", why, speculator.quantization)
     if speculator.prompt_lookup_min is not None or speculator.prompt_lookup_max is not None:
-        message = "speculator.promptLookup: TGI looks up single tokens; remove it"
-        yield Refusal("spec.speculator.promptLookup", UNSUPPORTED, message)
+        yield unsupported("speculator.promptLookup", "TGI looks up single tokens; remove it")

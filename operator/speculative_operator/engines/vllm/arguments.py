@@ -14,6 +14,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.images import API_SERVER, command_of
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, given, share
 from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.vllm.batching import budget_flag
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
@@ -27,7 +28,6 @@ SHUTDOWN_SECONDS = 120
 """vLLM's default, 0, aborts requests in flight; two minutes let nearly every answer end."""
 CERTIFICATE = "/var/run/kserve/tls"
 """Where KServe's template for LLMInferenceServices mounts the certificate of the pod's Service."""
-_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
 
 
 def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
@@ -41,43 +41,34 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     # vLLM's own command takes the model by position and refuses the flag; its API server takes the flag only.
     yield source.model if command_of(spec) != API_SERVER else f"--model={source.model}"
     yield from ("--served-model-name", spec.verifier.served_name)
-    yield from ("--host", _ALL_INTERFACES, "--port", str(spec.port))
+    yield from ("--host", ALL_INTERFACES, "--port", str(spec.port))
     if spec.inference_service.tls:
         yield from ("--ssl-certfile", f"{CERTIFICATE}/tls.crt", "--ssl-keyfile", f"{CERTIFICATE}/tls.key")
         yield "--enable-ssl-refresh"
     # By its own name a speculator is served with its verifier's weights, of which the revision is not one.
     if source.revision and not serves_itself(spec):
         yield from ("--revision", source.revision)
-    yield from ("--max-num-seqs", str(plan.max_batch))
-    budget = budget_flag(spec, plan)
-    if budget is not None:
-        yield from ("--max-num-batched-tokens", str(budget))
+    yield from given(("--max-num-seqs", plan.max_batch), ("--max-num-batched-tokens", budget_flag(spec, plan)))
     if plan.version >= SHUTDOWN_TIMEOUT_SINCE:
         yield from ("--shutdown-timeout", str(SHUTDOWN_SECONDS))
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:
-    yield from ("--tensor-parallel-size", str(verifier.tensor_parallel_size))
-    if verifier.pipeline_parallel_size > 1:
-        yield from ("--pipeline-parallel-size", str(verifier.pipeline_parallel_size))
-    if verifier.data_parallel_size > 1:
-        yield from ("--data-parallel-size", str(verifier.data_parallel_size))
-    if verifier.expert_parallel:
-        yield "--enable-expert-parallel"
-    if verifier.max_model_len is not None:
-        yield from ("--max-model-len", str(verifier.max_model_len))
-    if verifier.dtype:
-        yield from ("--dtype", verifier.dtype)
-    if verifier.quantization:
-        yield from ("--quantization", verifier.quantization)
-    if verifier.kv_cache_dtype:
-        yield from ("--kv-cache-dtype", verifier.kv_cache_dtype)
-    if verifier.gpu_memory_utilization_percent is not None:
-        yield from ("--gpu-memory-utilization", f"{verifier.gpu_memory_utilization_percent / 100:g}")
-    if verifier.lora is not None:
-        yield "--enable-lora"
-        yield from ("--max-loras", str(verifier.lora.max_adapters))
-        yield from ("--max-lora-rank", str(verifier.lora.max_rank))
+    yield from given(
+        ("--tensor-parallel-size", verifier.tensor_parallel_size),
+        ("--pipeline-parallel-size", above_one(verifier.pipeline_parallel_size)),
+        ("--data-parallel-size", above_one(verifier.data_parallel_size)),
+        ("--enable-expert-parallel", verifier.expert_parallel),
+        ("--max-model-len", verifier.max_model_len),
+        ("--dtype", verifier.dtype),
+        ("--quantization", verifier.quantization),
+        ("--kv-cache-dtype", verifier.kv_cache_dtype),
+        ("--gpu-memory-utilization", share(verifier.gpu_memory_utilization_percent)),
+    )
+    if (lora := verifier.lora) is not None:
+        yield from given(
+            ("--enable-lora", True), ("--max-loras", lora.max_adapters), ("--max-lora-rank", lora.max_rank)
+        )
 
 
 def _nodes(spec: DeploymentSpec) -> Iterator[str]:
@@ -96,9 +87,7 @@ def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[st
         yield from ("--scheduler-cls", SCHEDULER_CLASS)
     if leaves_out(spec, plan):
         yield from ("--worker-extension-cls", WORKER_EXTENSION)
-    ceiling = raised_ceiling(spec, plan)
-    if ceiling is not None:
-        yield from ("--max-cudagraph-capture-size", str(ceiling))
+    yield from given(("--max-cudagraph-capture-size", raised_ceiling(spec, plan)))
 
 
 def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan, table: KTable) -> dict[str, Any]:
