@@ -6,7 +6,7 @@ add node selectors, tolerations, resources and storage. KServe's Deployment is o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
@@ -24,9 +24,10 @@ from speculative_operator.render.inference_service import (
 from speculative_operator.render.kserve import unescaped
 
 Body = Mapping[str, Any]
+Objects = Mapping[tuple[str, str], Body]
 _OF_KSERVE = frozenset({"app", "component", "serving.kserve.io/inferenceservice"})
 """Labels of pods that KServe sets, whatever the InferenceService says of them."""
-OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
+_OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
 
 
 def parts(name: str) -> tuple[tuple[str, str], ...]:
@@ -34,45 +35,55 @@ def parts(name: str) -> tuple[tuple[str, str], ...]:
     return ((RUNTIME, name), (SERVICE, name), ("Deployment", names.made_by_kserve(name)))
 
 
-def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: float) -> Body | None:
-    """The workload; None where there is no InferenceService. Where one of the names is taken by an object of somebody
-    else, that object with no more than its metadata."""
+def read(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
+    """The workload; None where there is no InferenceService."""
     runtime, service, made = (objects.get(part) for part in parts(spec.name))
-    stranger = next(
-        (one for one in (runtime, service) if one is not None and not is_controlled_by(one, spec.uid)), None
-    )
-    if stranger is not None:
-        return {"kind": text(stranger, "kind"), "metadata": mapping(stranger, "metadata")}
-    if service is None:
-        return None
-    metadata = mapping(service, "metadata")
-    workload = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {
-            **{key: metadata[key] for key in OF_METADATA if key in metadata},
-            "labels": mapping(runtime, "metadata", "labels"),
-            "annotations": mapping(runtime, "metadata", "annotations"),
-            "generation": 1,
-        },
-        "spec": _spec(spec, runtime, service),
-    }
-    ours = made if made is not None and is_controlled_by(made, text(metadata, "uid")) else None
-    follows = ours is not None and _follows(workload, ours)
-    return {**workload, "status": status_of(workload, ours, service, now, follows=follows)}
+    stranger = stranger_among(spec, objects, parts(spec.name)[:2])
+    if service is None or stranger is not None:
+        return stranger
+    workload = workload_of(spec, metadata_of(service, runtime), _spec(runtime, service))
+    return with_status(workload, made, service, now, _follows)
 
 
-def _spec(spec: DeploymentSpec, runtime: Body | None, service: Body) -> dict[str, Any]:
+def stranger_among(spec: DeploymentSpec, objects: Objects, keys: Iterable[tuple[str, str]]) -> Body | None:
+    """The first of `keys` whose name is taken by an object of somebody else, with no more than its metadata."""
+    for kind, name in keys:
+        found = objects.get((kind, name))
+        if found is not None and not is_controlled_by(found, spec.uid):
+            return {"kind": kind, "metadata": mapping(found, "metadata")}
+    return None
+
+
+def workload_of(spec: DeploymentSpec, metadata: Body, body: Body) -> dict[str, Any]:
+    """A Deployment without status; `body` is what its spec has beside what that of every workload has."""
+    of_all = {"selector": {"matchLabels": names.selector(spec.name)}, "revisionHistoryLimit": 3}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {**of_all, **body}}
+
+
+def metadata_of(service: Body, noted: Body | None) -> dict[str, Any]:
+    """Metadata of the workload of an object of KServe; `noted` is the object that bears the operator's notes."""
+    own = {key: value for key, value in mapping(service, "metadata").items() if key in _OF_METADATA}
+    return {**own, **{part: mapping(noted, "metadata", part) for part in ("labels", "annotations")}, "generation": 1}
+
+
+def with_status(
+    workload: Body, made: Body | None, service: Body, now: float, follows: Callable[[Body, Body], bool]
+) -> dict[str, Any]:
+    """`workload` with the status of KServe's Deployment, where that is made of it (`follows`)."""
+    ours = made if made is not None and is_controlled_by(made, text(service, "metadata", "uid")) else None
+    followed = ours is not None and follows(workload, ours)
+    return {**workload, "status": _status(workload, ours, service, now, followed)}
+
+
+def _spec(runtime: Body | None, service: Body) -> dict[str, Any]:
     predictor = mapping(service, "spec", "predictor")
     model = {key: value for key, value in mapping(predictor, "model").items() if key in CONTAINER_FIELDS}
     annotations = dict(mapping(service, "metadata", "annotations"))
     annotations |= {MODE: RAW} if annotations.get(MODE) == "Standard" else {}
     return {
         "replicas": predictor.get("minReplicas"),
-        "selector": {"matchLabels": names.selector(spec.name)},
         "strategy": mapping(predictor, "deploymentStrategy"),
         "progressDeadlineSeconds": deadline_of(runtime),
-        "revisionHistoryLimit": 3,
         "template": {
             "metadata": {"labels": mapping(service, "metadata", "labels"), "annotations": annotations},
             "spec": {
@@ -89,7 +100,7 @@ def deadline_of(body: Body | None) -> int:
     return int(found) if found.isascii() and found.isdecimal() else 0
 
 
-def status_of(workload: Body, made: Body | None, service: Body, now: float, *, follows: bool) -> dict[str, Any]:
+def _status(workload: Body, made: Body | None, service: Body, now: float, follows: bool) -> dict[str, Any]:
     """That of KServe's Deployment, once its pods are those that the object of KServe asks for (`follows`)."""
     said = {"url": _url(service), "platform": _trouble(service)}
     if made is None or not follows:

@@ -11,36 +11,31 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.reading import at, is_controlled_by, mapping, mappings, seconds_of, text, whole
+from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
-from speculative_operator.reconcile.inference_service import deadline_of
+from speculative_operator.reconcile import inference_service as kserve
 from speculative_operator.render.leader_worker_set import SET, strategy_of
 
 Body = Mapping[str, Any]
 
 
-def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: float) -> Body | None:
-    """The workload; None where there is no LeaderWorkerSet. One of somebody else with no more than its metadata."""
-    found = objects.get((SET, names.group(spec.name)))
-    if found is None or not is_controlled_by(found, spec.uid):
-        return found and {"kind": SET, "metadata": mapping(found, "metadata")}
-    seconds = deadline_of(found)
-    body: dict[str, Any] = {
+def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | None:
+    """The workload; None where there is no LeaderWorkerSet."""
+    key = (SET, names.group(spec.name))
+    found, stranger = objects.get(key), kserve.stranger_among(spec, objects, (key,))
+    if found is None or stranger is not None:
+        return stranger
+    seconds = kserve.deadline_of(found)
+    rolling = mapping(found, "spec", "rolloutStrategy", "rollingUpdateConfiguration")
+    body = {
         "replicas": at(found, "spec", "replicas"),
-        "selector": {"matchLabels": names.selector(spec.name)},
+        "strategy": strategy_of(rolling.get("maxSurge"), rolling.get("maxUnavailable")),
         "progressDeadlineSeconds": seconds,
-        "revisionHistoryLimit": 3,
         "template": mapping(found, "spec", "leaderWorkerTemplate", "leaderTemplate"),
     }
-    rolling = mapping(found, "spec", "rolloutStrategy", "rollingUpdateConfiguration")
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": mapping(found, "metadata"),
-        "spec": {**body, "strategy": strategy_of(rolling.get("maxSurge"), rolling.get("maxUnavailable"))},
-        "status": _status(found, seconds, now),
-    }
+    workload = kserve.workload_of(spec, mapping(found, "metadata"), body)
+    return {**workload, "status": _status(found, seconds, now)}
 
 
 def _status(found: Body, seconds: int, now: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.reading import at, is_controlled_by, items, mapping, mappings, text
+from speculative_operator.domain.reading import at, items, mapping, mappings, text
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile import inference_service as kserve
 from speculative_operator.render.kserve import unescaped
@@ -33,36 +33,21 @@ def parts(name: str) -> tuple[tuple[str, str], ...]:
     return ((KIND, name), ("Deployment", names.made_by_kserve_for_llm(name)))
 
 
-def read(spec: DeploymentSpec, objects: Mapping[tuple[str, str], Body], now: float) -> Body | None:
-    """The workload; None where there is no LLMInferenceService. Where its name is taken by an object of somebody else,
-    that object with no more than its metadata."""
+def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | None:
+    """The workload; None where there is no LLMInferenceService."""
     service, made = (objects.get(part) for part in parts(spec.name))
-    if service is None:
-        return None
-    metadata = mapping(service, "metadata")
-    if not is_controlled_by(service, spec.uid):
-        return {"kind": text(service, "kind"), "metadata": metadata}
-    workload = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {
-            **{key: metadata[key] for key in kserve.OF_METADATA if key in metadata},
-            "labels": mapping(metadata, "labels"),
-            "annotations": mapping(metadata, "annotations"),
-            "generation": 1,
-        },
-        "spec": {
-            "replicas": at(service, "spec", "replicas"),
-            "selector": {"matchLabels": names.selector(spec.name)},
-            "strategy": _strategy(mapping(service, "spec", "rolloutStrategy")),
-            "progressDeadlineSeconds": kserve.deadline_of(service),
-            "revisionHistoryLimit": 3,
-            "template": {"metadata": _of_pods(service), "spec": _pod(service)},
-        },
+    stranger = kserve.stranger_among(spec, objects, parts(spec.name)[:1])
+    if service is None or stranger is not None:
+        return stranger
+    body = {
+        "replicas": at(service, "spec", "replicas"),
+        "strategy": _strategy(mapping(service, "spec", "rolloutStrategy")),
+        "progressDeadlineSeconds": kserve.deadline_of(service),
+        "template": {"metadata": _of_pods(service), "spec": _pod(service)},
     }
-    ours = made if made is not None and is_controlled_by(made, text(metadata, "uid")) else None
-    follows = ours is not None and _follows(workload, ours)
-    status = kserve.status_of(workload, ours, service, now, follows=follows)
+    workload = kserve.workload_of(spec, kserve.metadata_of(service, service), body)
+    workload = kserve.with_status(workload, made, service, now, _follows)
+    status = workload["status"]
     return {**workload, "status": {**status, "platform": status["platform"] or _misled(spec, service)}}
 
 
