@@ -256,3 +256,8 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.NO_SPECULATOR: "The spec names no speculator and no draft-free method.",
     Reason.UNKNOWN: "The operator does not know yet.",
 }
+
+
+def reason_of(word: str) -> Reason | None:
+    """The reason that is written so; None for a word of another release."""
+    return next((one for one in Reason if one.value == word), None)

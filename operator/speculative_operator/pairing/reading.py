@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.reading import at
 
 _NESTED = ("text_config", "llm_config", "language_config", "transformer_layer_config")
 """Where multimodal models and speculators checkpoints keep the decoder's own configuration."""
@@ -30,15 +31,6 @@ KEYS = frozenset(
     }
 )  # fmt: skip
 """Keys that the judge reads, at the top or nested: the inspector must keep them."""
-
-
-def at(value: Any, *path: str) -> Any:
-    """The value at `path` of nested mappings; None where there is none."""
-    for key in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
 
 
 def whole(value: Any, *path: str) -> int | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading
 
@@ -102,7 +103,7 @@ def auxiliary_layers(facts: ModelFacts) -> tuple[str, tuple[int, ...]]:
 
 def uses_auxiliary(facts: ModelFacts) -> bool:
     """False for an EAGLE-3 head that reads the last hidden states alone."""
-    return reading.at(facts.config, "eagle_config", "use_aux_hidden_state") is not False
+    return at(facts.config, "eagle_config", "use_aux_hidden_state") is not False
 
 
 def draft_vocabulary_size(facts: ModelFacts) -> int | None:
@@ -113,13 +114,11 @@ def draft_vocabulary_size(facts: ModelFacts) -> int | None:
 def block(facts: ModelFacts) -> int | None:
     """Tokens that a block speculator was trained to draft in one pass: its block less the place of the last real token,
     where that is not drafted from (`sample_from_anchor`; DSpark's own checkpoints draft from it)."""
-    inner = (facts.config, reading.at(facts.config, "dflash_config"))
+    inner = (facts.config, at(facts.config, "dflash_config"))
     size = next((found for place in inner if (found := reading.first_whole(place, _BLOCK))), None)
     if size is None:
         return None
-    anchored = next(
-        (told for place in inner if isinstance(told := reading.at(place, "sample_from_anchor"), bool)), None
-    )
+    anchored = next((told for place in inner if isinstance(told := at(place, "sample_from_anchor"), bool)), None)
     if anchored is None:
         anchored = nature(facts).method is Method.DSPARK and not reading.text(facts.config, "speculators_model_type")
     return size if anchored else size - 1
@@ -132,8 +131,8 @@ _FILLERS = ("mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_i
 
 def filler(facts: ModelFacts) -> str:
     """The key under which a speculator names its token for places to fill; empty where it has none."""
-    inner = (facts.config, reading.at(facts.config, "dflash_config"))
-    return next((key for place in inner for key in _FILLERS if isinstance(reading.at(place, key), int)), "")
+    inner = (facts.config, at(facts.config, "dflash_config"))
+    return next((key for place in inner for key in _FILLERS if isinstance(at(place, key), int)), "")
 
 
 def _by_format(config: Mapping[str, Any]) -> Nature | None:
@@ -155,7 +154,7 @@ def _by_architecture(config: Mapping[str, Any]) -> Nature | None:
 def _by_keys(config: Mapping[str, Any]) -> Nature | None:
     if reading.whole(config, "medusa_num_heads"):
         return Nature(Method.MEDUSA, "medusa_num_heads")
-    if reading.at(config, "dflash_config"):
+    if at(config, "dflash_config"):
         return Nature(Method.DFLASH, "dflash_config")
     one_layer = reading.whole(config, "num_hidden_layers") == 1
     if one_layer and reading.first_whole(config, ("draft_vocab_size", "truncated_vocab_size")):

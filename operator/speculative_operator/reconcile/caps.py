@@ -21,17 +21,17 @@ def per_request(spec: DeploymentSpec, knobs: KnobSpace) -> bool:
 
 
 def unused_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
-    """One notice where it is asked for in vain. Pods without a speculator have no drafts to withhold: none there."""
-    if spec.speculation.per_request is not PerRequest.AUTO or knobs.per_request or not spec.speculates:
-        return ()
-    return (Notice(Reason.PER_REQUEST_UNUSED, f"{_NO_EFFECT}: {_why_no_caps(spec, knobs)}"),)
-
-
-def unused_off_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
-    """One notice where pods cannot leave the speculator out. Pods without a speculator have none."""
-    if spec.speculation.off_policy is not OffPolicy.LIVE or knobs.rests or not spec.speculates:
-        return ()
-    return (Notice(Reason.LIVE_OFF_UNUSED, f"{_AS_SOFT}: {_why_soft(spec, knobs)}"),)
+    """One notice for each that is asked for in vain; none where pods run without a speculator."""
+    asks = spec.speculation
+    rows = (
+        (asks.per_request is PerRequest.AUTO, knobs.per_request, Reason.PER_REQUEST_UNUSED, _NO_EFFECT, _why_no_caps),
+        (asks.off_policy is OffPolicy.LIVE, knobs.rests, Reason.LIVE_OFF_UNUSED, _AS_SOFT, _why_soft),
+    )
+    return tuple(
+        Notice(reason, f"{effect}: {why(spec, knobs)}")
+        for asked, works, reason, effect, why in rows
+        if spec.speculates and asked and not works
+    )
 
 
 def _why_no_caps(spec: DeploymentSpec, knobs: KnobSpace) -> str:

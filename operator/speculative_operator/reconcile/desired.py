@@ -11,7 +11,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.reading import at, mapping, mappings, text, whole
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
@@ -80,7 +80,7 @@ def desired_children(
         applied = text(deployment, "metadata", "annotations", names.ANNOTATION_HASH)
         manifests = _keep_strategy(inp, manifests, applied, world.memo)
     wanted = (ReadBy(config, in_force.version, own | {""}),) if inp.live else ()
-    others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), _reason(one)) for one in leaving)
+    others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
         (*_leaving_tables(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others)
     )
@@ -107,10 +107,6 @@ def render_again(inp: RenderInput, memo: Memo) -> tuple[Mapping[str, Any], ...]:
 def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
     for one in leaving:
         yield table_config(world.spec, one.config, one.table, one.version, per_request=one.per_request)
-
-
-def _reason(leaving: Leaving) -> Reason | None:
-    return next((reason for reason in Reason if reason.value == leaving.reason), None)
 
 
 def _input(

@@ -17,7 +17,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import at, items, mapping, seconds_of, text, whole
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrategy, Tuning
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
@@ -256,7 +256,7 @@ def to_status(known: OwnRollouts) -> dict[str, Any]:
 def _proposal(block: Mapping[str, Any]) -> Proposal | None:
     one = mapping(block, "proposal")
     table, time = table_of(items(one, "table")), seconds_of(text(one, "time"))
-    reason = next((reason for reason in Reason if reason.value == text(one, "reason")), None)
+    reason = reason_of(text(one, "reason"))
     if table is None or time is None or reason is None:
         return None
     found = Proposal(table, at(one, "hardOff") is True, whole(one, "tableVersion"), reason, text(one, "message"), time)

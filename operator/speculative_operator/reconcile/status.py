@@ -18,6 +18,7 @@ from speculative_operator.reconcile.engine_report import engine_notices, engine_
 from speculative_operator.reconcile.figures import FIGURES, speculation_status
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.history import decisions
+from speculative_operator.reconcile.picked import PickView
 from speculative_operator.reconcile.records import source_text
 from speculative_operator.reconcile.tuning import tuning_conditions
 from speculative_operator.reconcile.view import View
@@ -36,8 +37,6 @@ _OF_PODS = (
 )  # fmt: skip
 """What stays as it was while pods run on as an earlier spec had them."""
 _APART = frozenset({"memory", "speculation", "conditions", "engine", "weights"})
-_BLOCKS = ("pair", "nextPair", "weights")
-"""Parts of the status that speak of the pair."""
 _UNLOOKED = (
     (ConditionType.PAIR_COMPATIBLE, (Reason.NOT_CHECKED, Reason.NO_SPECULATOR)),
     (ConditionType.MEMORY_FITS, (Reason.NOT_CHECKED,)),
@@ -56,13 +55,10 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
     """The complete status after this tick. `old` is the one before."""
     spec, rollout = view.spec, view.rollout
     conditions = [*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now)]
-    if view.pick is not None and view.pick.alone is not None:
-        reason, message = view.pick.alone
-        without = Reason.NO_SPECULATOR
-        conditions = [
-            replace(one, reason=reason, message=message) if one.reason is without else one for one in conditions
-        ]
-    status: dict[str, Any] = {
+    blocks = {key: old[key] for key in _OF_PODS if key in old} if view.kept else _blocks(view, old, memory, now)
+    found = {name: dict(block) for name, block in view.pairing.blocks.items()} if view.pairing is not None else {}
+    found |= _picked(view.pick, blocks) if view.pick is not None else {}
+    return {
         "conditions": stamp((_of_pick(one, view) for one in conditions), old, spec.generation, now),
         "observedGeneration": spec.generation,
         "ready": f"{rollout.ready}/{rollout.wanted}",
@@ -71,29 +67,35 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
         "updatedReplicas": rollout.updated,
         "selector": ",".join(f"{key}={value}" for key, value in names.selector(spec.name).items()),
         "url": rollout.url or target_of(spec).url(spec),
+        **{name: block for name, block in blocks.items() if name not in found},
+        **{name: block for name, block in found.items() if block},
     }
-    if view.kept:
-        status |= {key: old[key] for key in _OF_PODS if key in old}
-        return _with_pick(_with_blocks(status, view), view)
-    status["pair"] = _pair(spec)
-    status |= {"startup": dict(view.startup)} if view.startup else {}
-    status |= _engine(view, old, now)
-    status["speculation"] = speculation_status(view, old, now)
-    status |= {"rollout": dict(view.own_rollouts)} if view.own_rollouts else {}
-    status["decisions"] = decisions(view, old, now)
-    if view.leaving:
-        status["leaving"] = [one.written() for one in view.leaving]
-    if memory is not None:
-        status["memory"] = memory.to_status()
-    return _with_pick(_with_blocks(status, view), view)
 
 
-def _with_blocks(status: dict[str, Any], view: View) -> dict[str, Any]:
-    """What is known of the pair in place of what the spec says of it."""
-    if view.pairing is None:
-        return status
-    rest = {name: value for name, value in status.items() if name not in _BLOCKS}
-    return rest | {name: dict(block) for name, block in view.pairing.blocks.items() if block}
+def _blocks(view: View, old: Mapping[str, Any], memory: Memory | None, now: float) -> dict[str, Any]:
+    """What the status says of pods made of the spec."""
+    engine = engine_status(view, old, now)
+    warnings = _warnings(dict.fromkeys((*view.notices, *engine_notices(view.spec, engine))))
+    if_any = {
+        "startup": dict(view.startup),
+        "engine": engine,
+        "warnings": warnings[:WARNINGS_KEPT],
+        "rollout": dict(view.own_rollouts),
+        "leaving": [one.written() for one in view.leaving],
+    }
+    return {
+        "pair": _pair(view.spec),
+        "speculation": speculation_status(view, old, now),
+        "decisions": decisions(view, old, now),
+        **{name: block for name, block in if_any.items() if block},
+        **({"memory": memory.to_status()} if memory is not None else {}),
+    }
+
+
+def _picked(pick: PickView, blocks: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be said of the pick, in place of what was said of it before."""
+    others = [one for one in items(blocks, "warnings") if text(one, "reason") != Reason.BETTER_KNOWN.value]
+    return {"picked": dict(pick.block), "warnings": [*others, *_warnings(pick.notices)][:WARNINGS_KEPT]}
 
 
 def _of_pick(condition: Condition, view: View) -> Condition:
@@ -102,16 +104,6 @@ def _of_pick(condition: Condition, view: View) -> Condition:
         return condition
     reason, message = view.pick.alone
     return replace(condition, reason=reason, message=message)
-
-
-def _with_pick(status: dict[str, Any], view: View) -> dict[str, Any]:
-    """What is to be said of the pick, in place of what was said of it before."""
-    if view.pick is None:
-        return status
-    others = [one for one in items(status, "warnings") if text(one, "reason") != Reason.BETTER_KNOWN.value]
-    warnings = [*others, *_warnings(view.pick.notices)][:WARNINGS_KEPT]
-    rest = {name: value for name, value in status.items() if name != "warnings"}
-    return rest | {name: value for name, value in (("picked", dict(view.pick.block)), ("warnings", warnings)) if value}
 
 
 def _warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:
@@ -130,13 +122,6 @@ def _standing(conditions: Sequence[Condition], view: View, old: Mapping[str, Any
             yield Condition(condition.type, Truth(truth), Reason(reason), text(found, "message"))
         else:
             yield condition
-
-
-def _engine(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """What pods tell of their engine, and what there is to know of it; without what is empty."""
-    block = engine_status(view, old, now)
-    warnings = _warnings(dict.fromkeys((*view.notices, *engine_notices(view.spec, block))))
-    return {key: value for key, value in (("engine", block), ("warnings", warnings[:WARNINGS_KEPT])) if value}
 
 
 def should_write(

@@ -20,7 +20,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, text, whole
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
@@ -36,7 +36,7 @@ from speculative_operator.reconcile import (
     targets,
     upgrade,
 )
-from speculative_operator.reconcile.caps import unused_notices, unused_off_notices
+from speculative_operator.reconcile.caps import unused_notices
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.effective import Effective
@@ -193,7 +193,6 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     permission = permission_of(world, turn.look.rollout, policy, in_force, turn.now)
     verdict = consider(held, observation, policy, in_force, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
-    unused = (*unused_notices(choice.named, policy.knobs), *unused_off_notices(choice.named, policy.knobs))
     own_notices = own_rollouts.notices(choice.named, verdict.own)
     made_of = _made_of(turn, choice, policy, verdict.in_force)
     try:
@@ -214,7 +213,8 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_outlasted(turn.look.pods)
     notices = (
-        *turn.notices, *engine.notices(choice.named), *unused, *compiling.notices(choice.named, world),
+        *turn.notices, *engine.notices(choice.named), *unused_notices(choice.named, policy.knobs),
+        *compiling.notices(choice.named, world),
         *pairing.notices, *waiting, *privileges.notices(world), *own_notices,
         *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
@@ -334,7 +334,7 @@ def _reason_of_change(world: World, verdict: Verdict) -> Reason:
     last = newest(world.status)
     known = whole(world.status, "observedGeneration") == world.spec.generation
     if known and verdict.in_force.why is None and whole(last, "tableVersion") == verdict.in_force.version > 0:
-        return next((reason for reason in Reason if reason.value == text(last, "reason")), Reason.SPEC_CHANGED)
+        return reason_of(text(last, "reason")) or Reason.SPEC_CHANGED
     return Reason.SPEC_CHANGED
 
 

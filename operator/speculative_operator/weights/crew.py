@@ -13,7 +13,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from random import uniform
 from time import monotonic
 
 from speculative_operator.domain.reasons import Reason
@@ -213,16 +212,11 @@ class Crew:
     def _hold_off(self, run: Run, error: WeightsError, gained: int) -> None:
         """Wait as long as it is worth after a failure; raise it when it is worth no more."""
         run.failures = 1 if gained >= self._limits.progress else run.failures + 1
-        delay = error.retry_after
-        if run.failures >= self._limits.attempts or (delay is not None and delay > self._limits.longest_wait):
-            error.message += f" (given up after {run.failures} failures in a row)" if run.failures > 1 else ""
-            raise error
-        pause = min(self._limits.pause * 2 ** (run.failures - 1), self._limits.longest_pause) * uniform(0.5, 1.0)  # noqa: S311  spreads load only
-        _LOG.warning("%s: %s; retrying in %.0f s", error.file, error.message, pause if delay is None else delay)
-        if delay is not None or error.reason is Reason.SOURCE_THROTTLED:
-            self._resume_at = max(self._resume_at, monotonic() + (pause if delay is None else delay))
+        seconds = self._limits.wait_after(error, run.failures)
+        if error.retry_after is not None or error.reason is Reason.SOURCE_THROTTLED:
+            self._resume_at = max(self._resume_at, monotonic() + seconds)
         else:
-            self._pause(pause)
+            self._pause(seconds)
 
     def _pause(self, seconds: float) -> None:
         if self._over.wait(seconds):

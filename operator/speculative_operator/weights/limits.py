@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from random import uniform
+
+from speculative_operator.weights.errors import WeightsError
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,17 @@ class Limits:
     """Between reports of progress."""
     reserve: float = 0.0
     """Share of the volume that stays free, whoever else writes to it."""
+
+    def wait_after(self, error: WeightsError, failures: int) -> float:
+        """Seconds to wait after so many failures in a row; raises the last one when another try is worth no more."""
+        delay = error.retry_after
+        if failures >= self.attempts or (delay is not None and delay > self.longest_wait):
+            error.message += f" (given up after {failures} failures in a row)" if failures > 1 else ""
+            raise error
+        pause = min(self.pause * 2 ** (failures - 1), self.longest_pause) * uniform(0.5, 1.0)  # noqa: S311  spreads load only
+        seconds = pause if delay is None else delay
+        _LOG.warning("%s: %s; retrying in %.0f s", error.file, error.message, seconds)
+        return seconds
 
     def run(self, missing: int, parallel: int) -> int:
         """Bytes per request when `missing` bytes are to come: whole chunks."""

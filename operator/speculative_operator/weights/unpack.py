@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from pathlib import Path
-from random import uniform
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
@@ -194,17 +193,8 @@ class Unpacking:
                 if not error.transient:
                     raise
                 failures = 1 if at - began >= self._limits.progress else failures + 1
-                self._hold_off(error, failures)
-
-    def _hold_off(self, error: WeightsError, failures: int) -> None:
-        delay = error.retry_after
-        if failures >= self._limits.attempts or (delay is not None and delay > self._limits.longest_wait):
-            error.message += f" (given up after {failures} failures in a row)" if failures > 1 else ""
-            raise error
-        pause = min(self._limits.pause * 2 ** (failures - 1), self._limits.longest_pause) * uniform(0.5, 1.0)  # noqa: S311  spreads load only
-        _LOG.warning("%s: %s; retrying", error.file, error.message)
-        if self._over.wait(pause if delay is None else delay):
-            raise Stopped
+                if self._over.wait(self._limits.wait_after(error, failures)):
+                    raise Stopped from None
 
     def _moved(self, *, last: bool) -> tuple[Entry, ...] | None:
         """Have the model's files in `files`; None where some did not survive a crash, and their layer is forgotten."""

@@ -21,7 +21,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
-from speculative_operator.reconcile.caps import unused_off_notices
+from speculative_operator.reconcile.caps import unused_notices
 
 LIVE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.LIVE))
 NGRAM = Speculator(Method.NGRAM)
@@ -42,7 +42,7 @@ def test_pods_are_started_with_the_workers_part() -> None:
     assert variables(LIVE)["SPECULATIVE_OFF_STEPS"] == "64"
     assert "speculative_worker.py" in container(LIVE).payload
     assert engine_for(LIVE).knobs(LIVE).passes_at_zero == 0
-    assert unused_off_notices(LIVE, engine_for(LIVE).knobs(LIVE)) == ()
+    assert unused_notices(LIVE, engine_for(LIVE).knobs(LIVE)) == ()
     assert "warnings" not in settled(spec=LIVE).status
 
 
@@ -52,7 +52,7 @@ def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
     assert "--worker-extension-cls" not in container(spec).args
     assert "SPECULATIVE_OFF_STEPS" not in variables(spec)
     assert engine_for(spec).knobs(spec).passes_at_zero > 0
-    assert unused_off_notices(spec, engine_for(spec).knobs(spec)) == ()
+    assert unused_notices(spec, engine_for(spec).knobs(spec)) == ()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
 def test_where_it_does_no_more_than_soft_a_warning_says_why(spec: DeploymentSpec, word: str) -> None:
     knobs = engine_for(spec).knobs(spec)
     assert "--worker-extension-cls" not in container(spec).args
-    (notice,) = unused_off_notices(spec, knobs)
+    (notice,) = unused_notices(spec, knobs)
     assert notice.reason is Reason.LIVE_OFF_UNUSED
     assert word in notice.message
     assert "offPolicy" in notice.message
@@ -85,5 +85,5 @@ def test_where_it_does_no_more_than_soft_a_warning_says_why(spec: DeploymentSpec
 def test_pods_without_a_speculator_have_none_to_leave_out(change: dict[str, Any]) -> None:
     spec = replace(LIVE, **change)
     spec = replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.LIVE))
-    assert unused_off_notices(spec, engine_for(spec).knobs(spec)) == ()
+    assert unused_notices(spec, engine_for(spec).knobs(spec)) == ()
     assert "--worker-extension-cls" not in container(spec).args

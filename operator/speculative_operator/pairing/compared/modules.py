@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.codes import Code
@@ -50,7 +51,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 def modules(facts: ModelFacts) -> tuple[str, int] | None:
     """(key, number of modules); None where config.json does not tell."""
     inner = reading.decoder(facts.config)
-    for place, prefix in ((facts.config, ""), (inner, ""), (reading.at(facts.config, "mtp_config"), "mtp_config.")):
+    for place, prefix in ((facts.config, ""), (inner, ""), (at(facts.config, "mtp_config"), "mtp_config.")):
         for key in KEYS:
             if count := reading.whole(place, key):
                 return prefix + key, 1 if reading.model_type(facts).startswith(_FIRST_ONLY) else count
@@ -86,12 +87,12 @@ def _absent(pair: Pair) -> Iterator[Finding]:
 def _none_by_number(facts: ModelFacts) -> str:
     """The key that says 0."""
     places = (facts.config, reading.decoder(facts.config))
-    keys = (key for key in KEYS for place in places if reading.at(place, key) in (0,) and _plain(place, key))
+    keys = (key for key in KEYS for place in places if at(place, key) in (0,) and _plain(place, key))
     return next(keys, "")
 
 
 def _plain(place: object, key: str) -> bool:
-    return not isinstance(reading.at(place, key), bool)
+    return not isinstance(at(place, key), bool)
 
 
 def _types(facts: ModelFacts) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import DeploymentSpec, Method
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.codes import Code
@@ -62,7 +63,7 @@ def positions_of(facts: ModelFacts) -> int | None:
     if limit is None or not _has_scaling(facts):
         return limit
     scaling = _scaling(facts)
-    factor = reading.at(scaling, "factor")
+    factor = at(scaling, "factor")
     if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 1.0 <= factor <= 1e6:
         return limit
     original = reading.whole(scaling, "original_max_position_embeddings") if _kind(scaling) == "yarn" else None
@@ -71,12 +72,12 @@ def positions_of(facts: ModelFacts) -> int | None:
 
 def _has_scaling(facts: ModelFacts) -> bool:
     scaling = _scaling(facts)
-    return reading.at(scaling, "factor") is not None and _kind(scaling) not in _UNSCALED
+    return at(scaling, "factor") is not None and _kind(scaling) not in _UNSCALED
 
 
 def _scaling(facts: ModelFacts) -> object:
     inner = reading.decoder(facts.config)
-    return reading.at(inner, "rope_scaling") or reading.at(inner, "rope_parameters")
+    return at(inner, "rope_scaling") or at(inner, "rope_parameters")
 
 
 def _kind(scaling: object) -> str:
