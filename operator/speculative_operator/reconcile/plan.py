@@ -12,7 +12,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.reading import mapping, mappings, text, whole
+from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.desired import Desired, ReadBy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
@@ -23,6 +23,7 @@ from speculative_operator.reconcile.route import canary
 from speculative_operator.reconcile.tables import configs_of, parse_json
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import http_route
+from speculative_operator.render.targets import target_of
 
 KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor"})
 """Kinds that tell an object that was served before from a new one."""
@@ -91,14 +92,6 @@ def _differ(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     return bool(first_difference(wanted, found) or first_surplus(wanted, found))
 
 
-def freeze(world: World, planned: Plan) -> Plan:
-    """Keeps of a plan what leaves pods as they are: their table, where they re-read it, and the word that it has
-    changed; their number, which an autoscaler may set at any time; and children that are missing beside them, such as
-    what a new pod would mount."""
-    kept = (one for one in planned.actions if isinstance(one, PokePod) or _spares(world, one))
-    return Plan(tuple(kept), planned.problems)
-
-
 def follow_route(world: World) -> tuple[Action, ...]:
     """What a route that is there needs while nothing else is done: no request may be led to a canary that is gone, nor
     to a model whose route was taken back."""
@@ -112,15 +105,47 @@ def follow_route(world: World) -> tuple[Action, ...]:
     return (action,) if action is not None else ()
 
 
-def _spares(world: World, action: Action) -> bool:
-    if isinstance(action, DeleteChild):
-        return action.kind == HTTP_ROUTE
+def keep_pods(world: World, planned: Plan, *, repairs: bool) -> Plan:
+    """Keeps of a plan what leaves pods as they are: their table, where they re-read it, and the word that it has
+    changed; their number, which an autoscaler may set at any time; the route; and children that are missing beside
+    them. `repairs`: also what somebody else has changed, so that pods stay as they were made."""
+    kept: list[Action] = []
+    for action in planned.actions:
+        if repairs and isinstance(action, ApplyChild) and action.manifest["kind"] == "Deployment":
+            kept += _scale(world, action)
+        elif _spares(world, action, repairs):
+            kept.append(action)
+    return Plan(tuple(kept), planned.problems)
+
+
+def _spares(world: World, action: Action, repairs: bool) -> bool:
+    """True for what pods that stay have use for, or know nothing of: no request may be led to a canary that is gone."""
     if not isinstance(action, ApplyChild):
-        return False
-    key = _key(action.manifest)
-    if key[0] == "Deployment":
+        return isinstance(action, PokePod) or action.kind == HTTP_ROUTE
+    key = kind, name = _key(action.manifest)
+    if kind == HTTP_ROUTE or is_table(action.manifest):
+        return True
+    if kind == "Deployment":
         return key in world.children and not replaces(world, (action,))
-    return is_table(action.manifest) or key[0] == HTTP_ROUTE or key not in world.children
+    if kind == "ConfigMap" and repairs:
+        # What runs in the engine goes with the template: pods that stay have no use for another release's.
+        return name in configs_of(mapping(world.deployment, "spec", "template")).values()
+    return key not in world.children or (repairs and action.reason is Reason.REPAIRED)
+
+
+def _scale(world: World, action: ApplyChild) -> tuple[ApplyChild, ...]:
+    """The Deployment as it is, with the replicas that are asked for."""
+    replicas, found = action.manifest["spec"].get("replicas"), world.deployment
+    if replicas is None or replicas == at(found, "spec", "replicas"):
+        return ()
+    borne = mapping(found, "metadata", "annotations")
+    ours = {key: value for key, value in borne.items() if key.startswith(f"{names.GROUP}/")}
+    manifest = {
+        **action.manifest,
+        "metadata": {**action.manifest["metadata"], "annotations": ours},
+        "spec": {**mapping(found, "spec"), "replicas": replicas},
+    }
+    return (ApplyChild(manifest, action.reason, f"{_named(world, _key(manifest))}: spec.replicas changed"),)
 
 
 def is_table(manifest: Mapping[str, Any]) -> bool:
@@ -146,7 +171,7 @@ def _conflicts(world: World, manifest: Mapping[str, Any]) -> Iterator[tuple[tupl
 
 def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyChild | None:
     key = _key(manifest)
-    what = f"{key[0]} {key[1]}"
+    what = _named(world, key)
     found = world.children.get(key)
     if found is None:
         reason = Reason.REPAIRED if changed is not Reason.RESUMED and _was_there(world, key) else Reason.CREATED
@@ -166,6 +191,11 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
     if difference:
         return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was changed by somebody else")
     return None
+
+
+def _named(world: World, key: tuple[str, str]) -> str:
+    """A child as people know it: for the Deployment, by the kind that stands for it."""
+    return f"{target_of(world.spec).kind if key[0] == 'Deployment' else key[0]} {key[1]}"
 
 
 def _verb(difference: str) -> str:

@@ -93,9 +93,8 @@ def of_objects(spec: DeploymentSpec, actions: Iterable[Action]) -> Iterator[Acti
         if not isinstance(action, ApplyChild) or action.manifest["kind"] != "Deployment":
             yield action
             continue
-        why = action.why.removeprefix("Deployment")
         for manifest in target.write(spec, dict(action.manifest)):
-            yield replace(action, manifest=manifest, why=target.kind + why if why != action.why else action.why)
+            yield replace(action, manifest=manifest)
 
 
 def refusals(world: World) -> tuple[Condition, ...]:

@@ -48,7 +48,7 @@ from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
-from speculative_operator.reconcile.plan import Plan, follow_route, freeze, plan, replaces, rolls
+from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, replaces, rolls
 from speculative_operator.reconcile.pods import first_outlasted, read_pods
 from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
 from speculative_operator.reconcile.rollout import read_rollout, scaling_notices
@@ -204,9 +204,9 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     starts = _startup_status(world, desired, planned)
     waiting = beside
     if pairing.frozen:
-        planned = freeze(turn.world, planned)
+        planned = keep_pods(turn.world, planned, repairs=False)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
-        waiting, planned = (upgrade.notice(turn.world, planned),), upgrade.keep_pods(turn.world, planned)
+        waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
     claims = () if pairing.frozen else compiling.claim(world)
     repairs = () if pairing.frozen else groups.repairs(world, desired.manifests, planned.actions)
     actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions), *repairs)

@@ -14,20 +14,19 @@ from enum import Enum
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
+from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.reading import at, mapping, text
+from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, EngineSettings, OffPolicy
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.effective import Effective
-from speculative_operator.reconcile.plan import Plan, is_table, replaces
+from speculative_operator.reconcile.plan import Plan, replaces
 from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.route import KIND as HTTP_ROUTE
 from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
@@ -98,13 +97,6 @@ def release_of_pods(world: World) -> str:
     return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_VERSION)
 
 
-def keep_pods(world: World, planned: Plan) -> Plan:
-    """What of a plan leaves pods as they were made: what is missing beside them or was changed by others is put right,
-    the table and the number of replicas follow."""
-    actions = [one for action in planned.actions for one in _keep(world, action)]
-    return Plan(tuple(actions), planned.problems)
-
-
 def notice(world: World, planned: Plan) -> Notice:
     """What stays as it was, and how to have it changed."""
     found = mapping(world.deployment, "spec", "template")
@@ -157,40 +149,6 @@ def _annotation_of(manifest: Mapping[str, Any] | None, annotation: str) -> str:
 
 def _applies(planned: Plan) -> list[ApplyChild]:
     return [one for one in (*planned.actions, *planned.held) if isinstance(one, ApplyChild)]
-
-
-def _keep(world: World, action: Action) -> tuple[Action, ...]:
-    if isinstance(action, DeleteChild):
-        return (action,) if action.kind == HTTP_ROUTE else ()
-    if not isinstance(action, ApplyChild):
-        return (action,)
-    kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
-    if kind == HTTP_ROUTE:
-        return (action,)  # pods know nothing of it, and no request may be led to a canary that is gone
-    if kind == "Deployment":
-        return _scale(world.deployment, action)
-    if kind == "ConfigMap" and not is_table(action.manifest):
-        # What runs in the engine goes with the template: pods that stay have no use for another release's.
-        template = mapping(world.deployment, "spec", "template")
-        return (action,) if name in configs_of(template).values() else ()
-    new = action.reason is not Reason.REPAIRED and (kind, name) in world.children
-    return () if new and not is_table(action.manifest) else (action,)
-
-
-def _scale(found: Mapping[str, Any] | None, action: ApplyChild) -> tuple[ApplyChild, ...]:
-    """The Deployment as it is, with the replicas that are asked for."""
-    replicas = action.manifest["spec"].get("replicas")
-    if replicas is None or replicas == at(found, "spec", "replicas"):
-        return ()
-    borne = mapping(found, "metadata", "annotations")
-    ours = {key: value for key, value in borne.items() if key.startswith(f"{names.GROUP}/")}
-    manifest = {
-        **action.manifest,
-        "metadata": {**action.manifest["metadata"], "annotations": ours},
-        "spec": {**mapping(found, "spec"), "replicas": replicas},
-    }
-    what = f"Deployment {manifest['metadata']['name']}: spec.replicas changed"
-    return (ApplyChild(manifest, action.reason, what),)
 
 
 def _content_of(value: Any, path: str) -> Any:

@@ -14,7 +14,7 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.route import Canary, CanarySeen, Route
 from speculative_operator.domain.spec import Mode, Speculation
-from speculative_operator.reconcile.plan import Plan, freeze
+from speculative_operator.reconcile.plan import Plan, keep_pods
 from speculative_operator.render import Capabilities
 
 SERVES = CanarySeen(SPEC.verifier.served_name, service=True, answering=1)
@@ -163,7 +163,7 @@ def test_a_canary_that_dies_gets_nothing_while_pods_must_stay_as_they_are() -> N
     cluster.canary = None
     actions = cluster.look().actions
     assert [one.manifest["kind"] for one in actions if isinstance(one, ApplyChild)] == ["HTTPRoute"]
-    assert freeze(cluster.world(), Plan(actions)).actions == actions
+    assert keep_pods(cluster.world(), Plan(actions), repairs=False).actions == actions
 
 
 @pytest.mark.parametrize("mode", [Mode.STATIC, Mode.AUTO])
