@@ -8,7 +8,6 @@ from typing import Any
 from speculative_operator.api import pod_rules, rules
 from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_RULES
 from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
-from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 
@@ -126,7 +125,7 @@ def _constraints() -> str:
         ("spec.engine", rules.ENGINE_RULES),
         ("spec.engine.compileCache", COMPILE_CACHE_RULES),
         ("spec.weights.cache", CACHE_RULES),
-        ("spec.rollout", ROLLOUT_RULES),
+        ("spec.rollout", rules.ROLLOUT_RULES),
         ("spec.engine.env[], spec.weights.env[]", (*pod_rules.ENV_RULES, *pod_rules.SOURCE_RULES)),
         ("spec.template.metadata", (*pod_rules.KEY_RULES, *pod_rules.LABEL_RULES)),
     ):

@@ -68,7 +68,7 @@ WINGS = {
         "picked", "picking",
     },
     "table": {"tables", "caps", "found", "truth", "own_rollouts", "deciding"},
-    "children": {"strategy", "compiling", "drift", "desired", "plan", "groups", "upgrade", "privileges"},
+    "children": {"strategy", "drift", "desired", "plan", "upgrade", "privileges"},
     "report": {
         "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",
         "notes",

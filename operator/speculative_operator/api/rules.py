@@ -12,7 +12,6 @@ from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_APAR
 from speculative_operator.api.inference_service import TARGET_RULES, TARGET_STAYS
 from speculative_operator.api.leader_worker_set import GROUP_ROOT_RULES, GROUP_RULES
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
-from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.route import ROUTE_ROOT_RULES, ROUTE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
@@ -242,6 +241,17 @@ ENGINE_RULES = (
         f'args holds "{{self.args.filter(a, {_RESERVED})[0]}}": remove it and set the field of the spec instead '
         "(docs/api.md names the field)",
         "args",
+        "FieldValueForbidden",
+    ),
+)
+
+ROLLOUT_RULES = (
+    Rule(
+        "window-of-interrupt",
+        "!has(self.window) || (has(self.tuning) && self.tuning == 'Interrupt')",
+        'window is "{self.window}" but tuning is not Interrupt: set tuning: Interrupt, or remove window, which '
+        "has no effect without it",
+        "window",
         "FieldValueForbidden",
     ),
 )

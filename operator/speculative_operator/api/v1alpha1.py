@@ -12,7 +12,6 @@ from pydantic import Field
 from speculative_operator.api import rules, scalars
 from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.pod import EnvVar, Template
-from speculative_operator.api.rollout_rules import ROLLOUT_RULES
 from speculative_operator.api.route import Route
 from speculative_operator.api.weights import CompileCache, Weights
 from speculative_operator.api.wire import Wire, ruled
@@ -263,7 +262,7 @@ class Accelerator(Wire):
 class Rollout(Wire):
     """How the operator replaces pods."""
 
-    model_config = ruled(*ROLLOUT_RULES)
+    model_config = ruled(*rules.ROLLOUT_RULES)
 
     strategy: RolloutStrategy = RolloutStrategy.AUTO
     """RollingUpdate starts a new pod beside the old ones; Recreate stops the old ones first. Auto starts a new pod

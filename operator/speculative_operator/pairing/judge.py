@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.spec import DeploymentSpec, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.compared import (
@@ -25,8 +25,7 @@ from speculative_operator.pairing.compared import (
 )
 from speculative_operator.pairing.expected import expect
 from speculative_operator.pairing.findings import Finding, Kind, Verdict, sort_findings
-from speculative_operator.pairing.kinds import kind_of
-from speculative_operator.pairing.pair import Pair, error, info, largest_k
+from speculative_operator.pairing.pair import HEADS, Pair, error, info, largest_k
 from speculative_operator.pairing.rules import EngineRules
 from speculative_operator.pairing.speculator_files import nature
 
@@ -64,7 +63,7 @@ def judge(
         return Verdict(Kind.UNKNOWN, sort_findings([*findings, *_unread(verifier, None)]))
     findings += [*_unread(verifier, None if pair.inside else pair.speculator)]
     findings += [one for topic in _TOPICS for one in topic(pair)]
-    kind = kind_of(pair)
+    kind = _kind_of(pair)
     outlook = None if kind is Kind.CROSS_FAMILY else expect(requested, spec.speculation.workload, pair.k)
     return Verdict(kind, sort_findings(findings), outlook)
 
@@ -98,3 +97,41 @@ def _unread(verifier: ModelFacts, speculator: ModelFacts | None) -> Iterator[Fin
         if facts is not None and not facts.config:
             message = f"the {side}'s configuration could not be read, so little was compared"
             yield info(Code.FACTS_MISSING, f"{side} config.json", (None, None), message)
+
+
+def _kind_of(pair: Pair) -> Kind:
+    """The kind, by what the files say; where they do not tell, by the method asked for."""
+    method = pair.method if pair.inside else pair.nature.method or pair.method
+    if pair.inside or method is Method.MEDUSA:
+        return Kind.IN_VERIFIER
+    if method in HEADS or method is Method.MTP or pair.requested.parallel_drafting:
+        return Kind.PURPOSE_TRAINED
+    return _of_models(pair)
+
+
+def _of_models(pair: Pair) -> Kind:
+    if _twins(pair):
+        return Kind.QUANTIZED_TWIN
+    families = reading.model_type(pair.verifier), reading.model_type(pair.speculator)
+    different = vocabulary.differ(pair)
+    if different or (all(families) and families[0] != families[1] and different is None):
+        return Kind.CROSS_FAMILY
+    if different is False:
+        return Kind.SAME_FAMILY
+    sizes = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.speculator)
+    if all(families) and sizes[0] and sizes[1]:
+        return Kind.SAME_FAMILY if vocabulary.differ_by_padding(sizes[0], sizes[1]) else Kind.CROSS_FAMILY
+    return Kind.UNKNOWN
+
+
+def _twins(pair: Pair) -> bool:
+    """True for one model in two number formats, or twice in one."""
+    shapes = [(reading.hidden_size(one), reading.layers(one)) for one in (pair.verifier, pair.speculator)]
+    if shapes[0] != shapes[1]:
+        return False
+    ours, theirs = pair.verifier.pin, pair.speculator.pin
+    if ours.location == theirs.location or named.stem(ours.location) == named.stem(theirs.location) != "":
+        return True
+    bases = ((pair.verifier.base_models, theirs.location), (pair.speculator.base_models, ours.location))
+    quantized = reading.quantization(pair.verifier) != reading.quantization(pair.speculator)
+    return quantized and any(named.same(base, name) for names, name in bases for base in names)

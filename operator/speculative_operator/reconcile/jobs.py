@@ -18,7 +18,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reading import mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.domain.spec import Cache, DeploymentSpec, ModelSource, Scheme
 from speculative_operator.reconcile.records import SIDES, Failure, Wanted, reason_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import canonical, digest
@@ -101,9 +101,8 @@ def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
     return (_deletion(child, "is done"),) if text(child, "metadata", "uid") else ()
 
 
-def claim(world: World) -> tuple[Action, ...]:
-    """What makes the claim of the cache, where it is to be made and is not there. Raises RenderError."""
-    cache = world.spec.weights.cache
+def claim(world: World, cache: Cache | None) -> tuple[Action, ...]:
+    """What makes the claim of a cache, where it is to be made and is not there. Raises RenderError."""
     if cache is None or not cache.size or cache.claim in world.claims | world.foreign_claims:
         return ()
     what = f"PersistentVolumeClaim {cache.claim}"

@@ -214,7 +214,7 @@ class _Way:
         if wanted is None:
             self._record = replace(record, cache=self._homes[0])
             return ready
-        claim = jobs.claim(self._world)
+        claim = jobs.claim(self._world, self._world.spec.weights.cache)
         self._actions += claim
         if claim and not lies:
             # Whose claim it is tells what its Job may do to it.

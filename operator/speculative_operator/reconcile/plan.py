@@ -14,6 +14,7 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild,
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.desired import Desired, ReadBy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pods import Pod
@@ -191,6 +192,25 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
     if difference:
         return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was changed by somebody else")
     return None
+
+
+def repairs_of_group(
+    world: World, manifests: Sequence[Mapping[str, Any]], actions: Sequence[Action]
+) -> Iterator[Action]:
+    """What puts right a LeaderWorkerSet that others have changed where the workload, which is made of the leader's
+    template alone, does not show it; nothing where the workload itself is written."""
+    workload = next((one for one in manifests if one["kind"] == "Deployment"), None)
+    written = any(isinstance(one, ApplyChild) and one.manifest["kind"] == "Deployment" for one in actions)
+    if world.spec.target is not Target.LEADER_WORKER_SET or workload is None or written:
+        return
+    for manifest in target_of(world.spec).write(world.spec, dict(workload)):
+        key = _key(manifest)
+        found = world.children.get(key, {})
+        applied = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
+        difference = first_difference(manifest, found, world.applied.get(key))
+        if applied == manifest["metadata"]["annotations"][names.ANNOTATION_HASH] and difference:
+            why = f"{key[0]} {key[1]}: {difference} was changed by somebody else"
+            yield ApplyChild(manifest, Reason.REPAIRED, why)
 
 
 def _named(world: World, key: tuple[str, str]) -> str:

@@ -25,8 +25,6 @@ from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import (
-    compiling,
-    groups,
     notes,
     own_rollouts,
     privileges,
@@ -36,7 +34,7 @@ from speculative_operator.reconcile import (
     targets,
     upgrade,
 )
-from speculative_operator.reconcile.caps import unused_notices
+from speculative_operator.reconcile.caps import unused_cache_notices, unused_notices
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.effective import Effective
@@ -44,11 +42,11 @@ from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.figures import estimate_of
 from speculative_operator.reconcile.found import engine_as_found, engine_as_made, without_live_tables
 from speculative_operator.reconcile.history import newest
-from speculative_operator.reconcile.jobs import of_jobs
+from speculative_operator.reconcile.jobs import claim, of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
-from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, replaces, rolls
+from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, replaces, rolls
 from speculative_operator.reconcile.pods import first_outlasted, read_pods
 from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
 from speculative_operator.reconcile.rollout import read_rollout, scaling_notices
@@ -207,15 +205,15 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
         planned = keep_pods(turn.world, planned, repairs=False)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
-    claims = () if pairing.frozen else compiling.claim(world)
-    repairs = () if pairing.frozen else groups.repairs(world, desired.manifests, planned.actions)
+    unused = unused_cache_notices(choice.named, world)
+    claims = () if pairing.frozen or unused else claim(world, world.spec.engine.compile_cache)
+    repairs = () if pairing.frozen else repairs_of_group(world, desired.manifests, planned.actions)
     actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_outlasted(turn.look.pods)
     notices = (
         *turn.notices, *engine.notices(choice.named), *unused_notices(choice.named, policy.knobs),
-        *compiling.notices(choice.named, world),
-        *pairing.notices, *waiting, *privileges.notices(world), *own_notices,
+        *unused, *pairing.notices, *waiting, *privileges.notices(world), *own_notices,
         *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip

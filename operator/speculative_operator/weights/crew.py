@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
@@ -20,7 +21,6 @@ from speculative_operator.weights import disk
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.part import Part
-from speculative_operator.weights.runs import Run, Stream, cut, runs_of
 from speculative_operator.weights.source import Source
 from speculative_operator.weights.watch import Meter
 
@@ -34,6 +34,39 @@ class Stopped(Exception):  # noqa: N818, an order rather than an error
 
 class _GivenUp(Exception):  # noqa: N818
     """This thread's stream stalled and another has its run."""
+
+
+@dataclass(eq=False)
+class Run:
+    """Consecutive chunks of a file, asked for in one request. Changed only by the one who works on it."""
+
+    part: Part
+    at: int
+    """Next byte to come."""
+    end: int
+    claimed: bool = False
+    """Claimed by a former run: read from the disk first."""
+    crc: int = 0
+    """Of the bytes before `at` in its chunk."""
+    failures: int = 0
+    """In a row."""
+
+
+@dataclass(eq=False)
+class Stream:
+    """One request under way."""
+
+    run: Run
+    began: int
+    marked: int
+    """`run.at` when the present window of observation began, at `mark`."""
+    mark: float = field(default_factory=monotonic)
+    last: float = field(default_factory=monotonic)
+    """When the last bytes came."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    over: bool = False
+    """True once its thread has ended the run: then nobody gives the stream up."""
+    given_up: bool = False
 
 
 class Crew:
@@ -57,7 +90,7 @@ class Crew:
     def work(self, parts: Sequence[Part], parallel: int, beat: Callable[[], None]) -> None:
         """Return when all parts are sealed; raise the first failure, or Stopped. `beat` is called often (0.25 s)."""
         self._longest = self._limits.run(self._meter.left, parallel)
-        self._queue.extend(run for part in parts if not part.sealed for run in runs_of(part, self._longest))
+        self._queue.extend(run for part in parts if not part.sealed for run in _runs_of(part, self._longest))
         threads = [self._hire() for _ in range(parallel if self._queue else 0)]
         try:
             while not self._finished():
@@ -127,7 +160,7 @@ class Crew:
                     raise
                 _LOG.warning("%s; fetching it again", error.message)
                 self._meter.count_lost(run.part.entry.size)
-                self._push(runs_of(run.part, self._longest))
+                self._push(_runs_of(run.part, self._longest))
 
     def _missing(self) -> int:
         return self._meter.left
@@ -183,11 +216,11 @@ class Crew:
                 raise
             return error
         except OSError as error:
-            return cut(path, str(error) or type(error).__name__)
+            return _cut(path, str(error) or type(error).__name__)
         finally:
             if isinstance(blocks, Generator):
                 blocks.close()  # a connection in the middle of an answer is of no use to anybody
-        return cut(path, f"the connection ended {run.end - run.at} bytes early") if run.at < run.end else None
+        return _cut(path, f"the connection ended {run.end - run.at} bytes early") if run.at < run.end else None
 
     def _store(self, stream: Stream, block: bytes) -> None:
         run = stream.run
@@ -246,7 +279,7 @@ class Crew:
         run = stream.run
         gained = run.at - stream.began >= self._limits.progress
         anew = Run(run.part, run.at, run.end, crc=run.crc, failures=1 if gained else run.failures + 1)
-        error = cut(run.part.entry.path, f"the source sent almost nothing for {self._limits.stall:.0f} s")
+        error = _cut(run.part.entry.path, f"the source sent almost nothing for {self._limits.stall:.0f} s")
         if anew.failures >= self._limits.attempts:
             error.message += f", {anew.failures} times in a row"
             self._fail(error)
@@ -256,3 +289,23 @@ class Crew:
             self._active -= 1
         self._push([anew])
         self._hire()
+
+
+def _runs_of(part: Part, longest: int) -> list[Run]:
+    """What is to be done for a file, in the order of its bytes: what a former run claims is looked at first of all."""
+    runs: list[Run] = []
+    for index in range(part.chunks):
+        at, end = part.span(index)
+        claimed = index in part.claimed
+        if runs and runs[-1].claimed == claimed and end - runs[-1].at <= max(longest, part.chunk):
+            runs[-1].end = end
+        else:
+            runs.append(Run(part, at, end, claimed))
+    return runs or [Run(part, 0, 0)]
+
+
+def _cut(path: str, message: str) -> WeightsError:
+    """The error of a connection that ended or went silent while `path` came."""
+    return WeightsError(
+        Reason.SOURCE_UNREACHABLE, message, file=path, remedy="check the network, the proxy and the state of the source"
+    )

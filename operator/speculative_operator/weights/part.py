@@ -3,23 +3,31 @@
 Chunks come in any order, a checksum only in one: so it follows behind, reading what was written as far as there is no
 gap (pages that are still in memory, unless there is little of it), and is done almost when the last chunk is. Python
 cannot keep the state of a hash over a restart: after one it begins anew, over the chunks that were there.
+
+Sources tell the SHA-256 of whatever is large. Of the small files of a hub, which lie in git, they tell the git object
+id: the SHA-1 of `blob SIZE NUL` and the content (git-hash-object(1)), as `git:...` in the entry's etag. Without either
+there is nothing to hold a file against but its size, and the CRC of each chunk as it came.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import threading
 import zlib
 from pathlib import Path
+from typing import Protocol
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights import checksum, disk
+from speculative_operator.weights import disk
 from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.journal import Journal
 from speculative_operator.weights.needed import check_path
 from speculative_operator.weights.source import Entry
 
 _BLOCK = 1 << 20
+_GIT = re.compile(r"git:([0-9a-f]{40})")
 
 
 class Part:
@@ -53,7 +61,7 @@ class Part:
     def _forget(self) -> None:
         self._have = bytearray(self.chunks)
         self._next = 0
-        self._sum = checksum.begin(self.entry)
+        self._sum = _begin(self.entry)
 
     @property
     def chunks(self) -> int:
@@ -127,7 +135,7 @@ class Part:
             return not self.sealed and (self._next == self.chunks or bool(self._have[self._next]))
 
     def _add(self) -> None:
-        if checksum.kind_and_value(self.entry)[0]:
+        if _kind_and_value(self.entry)[0]:
             fd, (at, end) = self.open(), self.span(self._next)
             block = memoryview(bytearray(min(_BLOCK, end - at)))
             while at < end:
@@ -140,7 +148,7 @@ class Part:
             self._next += 1
 
     def _seal(self) -> None:
-        (kind, wanted), digest = checksum.kind_and_value(self.entry), self._sum.hexdigest()
+        (kind, wanted), digest = _kind_and_value(self.entry), self._sum.hexdigest()
         fd = self.open()
         if kind and digest != wanted:
             self.mismatches += 1
@@ -166,3 +174,27 @@ class Part:
             self._journal.restart()
             self.claimed = {}
             self._forget()
+
+
+class _Hash(Protocol):
+    """As hashlib makes them."""
+
+    def update(self, data: memoryview, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+def _kind_and_value(entry: Entry) -> tuple[str, str]:
+    """Kind (`SHA-256`, `git object id`, or empty) and value of what the source tells."""
+    if entry.sha256:
+        return "SHA-256", entry.sha256.lower()
+    if git := _GIT.fullmatch(entry.etag):
+        return "git object id", git[1]
+    return "", ""
+
+
+def _begin(entry: Entry) -> _Hash:
+    """A hash of that kind before the first byte of the file."""
+    if _kind_and_value(entry)[0] == "git object id":
+        return hashlib.sha1(b"blob %d\0" % entry.size, usedforsecurity=False)
+    return hashlib.sha256()

@@ -23,9 +23,10 @@ from speculative_operator.pairing.catalogue import (
     packaged,
     parse,
     pick,
+    stem,
+    tail,
 )
 from speculative_operator.pairing.catalogue_rows import COLUMNS, LARGEST_K
-from speculative_operator.pairing.names import stem, tail
 
 ALL = entries()
 HEADER = "verifier,speculator,method,source,date,k,acceptance_length,acceptance_k,acceptance_on,one_pass"
