@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from speculative_operator.domain.models import Accelerator, ModelShape
-from speculative_operator.physics.catalog import all_models, find_accelerator, find_model
+from speculative_operator.physics.catalog import find_accelerator, find_model, rows
 
 DEFAULT_ACCELERATOR = "H100-SXM"
 """What an unknown accelerator is taken for: the most frequent one in published results. A speed-up is a ratio of times
@@ -123,7 +123,8 @@ def _catalogued(name: str) -> ModelShape | None:
     found = find_model(name)
     if found is not None or not name:
         return found
-    known = {_plain(shape.name.rsplit("/", 1)[-1]): shape for shape in all_models()}
+    catalogued = filter(None, (find_model(row["name"]) for row in rows("models")))
+    known = {_plain(shape.name.rsplit("/", 1)[-1]): shape for shape in catalogued}
     sizeless = re.sub(r"[-_ ]\d+(\.\d+)?b$", "", name, flags=re.IGNORECASE)
     return known.get(_plain(name)) or known.get(_plain(sizeless))
 

@@ -63,11 +63,6 @@ class Fit:
     unsure: tuple[str, ...] = ()
     """What could not be told; each keeps `fits` from being False."""
 
-    @property
-    def gives_back(self) -> int:
-        """Tokens of KV cache that running without the speculator gives back."""
-        return max((self.tokens_without_speculator or 0) - (self.tokens or 0), 0)
-
 
 def fit(
     verifier: ModelFacts,

@@ -32,11 +32,6 @@ def find_model(location: str) -> ModelShape | None:
     return _models().get(_key(plain)) or _models().get(_key(plain.rsplit("/", 1)[-1]))
 
 
-def all_models() -> tuple[ModelShape, ...]:
-    """Every shape of the table, once."""
-    return tuple({shape.name: shape for shape in _models().values()}.values())
-
-
 def rows(table: str) -> Iterator[Mapping[str, str]]:
     """Rows of `data/<table>.csv` as column -> text."""
     text = resources.files("speculative_operator.physics").joinpath("data", f"{table}.csv").read_text(encoding="utf-8")

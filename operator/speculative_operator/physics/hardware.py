@@ -1,4 +1,4 @@
-"""Rates that a step really gets: data-sheet peaks times efficiencies, links between accelerators, prices.
+"""Rates that a step really gets: data-sheet peaks times efficiencies, links between accelerators.
 
 Called by `roofline` and `memory`. The figures and their sources lie in `data/accelerators.csv`; an accelerator that is
 not in that table (a user's own shape) has default efficiencies.
@@ -75,12 +75,6 @@ def rates(accelerator: Accelerator, count: int, fit: Efficiencies = FITTED) -> R
     )
 
 
-def price_per_hour(accelerator: Accelerator) -> float | None:
-    """US dollars an hour of one accelerator on demand, by a public catalogue; None where the table has none."""
-    row = _efficiencies().get(accelerator.name)
-    return row.price if row else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Row:
     bandwidth: float
@@ -88,10 +82,9 @@ class _Row:
     log_sd_bandwidth: float
     log_sd_compute: float
     link: str
-    price: float | None
 
 
-_UNKNOWN = _Row(BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, 0.25, 0.4, "pcie", None)
+_UNKNOWN = _Row(BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, 0.25, 0.4, "pcie")
 
 
 @cache
@@ -103,7 +96,6 @@ def _efficiencies() -> dict[str, _Row]:
             log_sd_bandwidth=float(row["log_sd_bandwidth"]),
             log_sd_compute=float(row["log_sd_compute"]),
             link=row["link"],
-            price=float(row["usd_per_hour"]) if row["usd_per_hour"] else None,
         )
         for row in rows("accelerators")
     }

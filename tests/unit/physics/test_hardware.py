@@ -12,7 +12,7 @@ from speculative_operator.domain.spec import Method
 from speculative_operator.physics.catalog import find_accelerator, find_model, rows
 from speculative_operator.physics.draft_costs import speculator_shape
 from speculative_operator.physics.efficiency import FITTED
-from speculative_operator.physics.hardware import price_per_hour, rates
+from speculative_operator.physics.hardware import rates
 from speculative_operator.physics.roofline import roofline
 
 OWN = Accelerator("own", bf16_flops=100e12, fp8_flops=200e12, memory_bytes=64e9, memory_bandwidth=1e12)
@@ -70,12 +70,6 @@ def test_no_efficiency_exceeds_the_peak() -> None:
     dreamt = dataclasses.replace(FITTED, bandwidth=3.0)
     assert rates(OWN, 1, dreamt).bandwidth == OWN.memory_bandwidth
     assert rates(OWN, 1, dreamt).kv_bandwidth == OWN.memory_bandwidth
-
-
-def test_prices_are_known_or_none() -> None:
-    assert price_per_hour(device("H100")) == 2.4
-    assert price_per_hour(device("H200")) is None
-    assert price_per_hour(OWN) is None
 
 
 def test_drafters_differ_by_kind() -> None:
