@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling e2e-controllers vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -92,9 +92,6 @@ contract-vllm: vllm ## argument parser, scheduler classes, table file, live off 
 
 contract-vllm-matrix: vllm ## the payload on other releases of vLLM: make contract-vllm-matrix ARGS="0.31.0" (10 minutes each)
 	@$(PY) -m realengine.matrix $(ARGS)
-
-e2e-controllers: toolchain ## the whole loop beside the real controllers of KServe, LWS, KEDA and a Gateway (an hour the first time)
-	@$(PYTEST) -q tests/controllers
 
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)
 	@$(PY) -m realengine.e2e $(ARGS)

@@ -38,9 +38,8 @@ Report = Callable[[str], None]
 class Module:
     """One Go module of the toolchain and the programs that come out of it.
 
-    `programs` maps each name to the arguments that make it tell its version; without arguments it tells none, and only
-    what was built here is taken. More than one program means one file that acts by the name it is called under.
-    `usual_minutes` is what a build from nothing takes on two cores.
+    `programs` maps each name to the arguments that make it tell its version. More than one means one file that acts by
+    the name it is called under. `usual_minutes` is what a build from nothing takes on two cores.
     """
 
     name: str
@@ -122,8 +121,6 @@ PROMTOOL = Module(
 )
 EXTRAS = (VERSITYGW, PROMTOOL)
 """What no cluster needs and some tests want: they are skipped where it cannot be built."""
-CONTROLLERS: tuple[Module, ...] = ()
-"""Controllers of other projects that `make e2e-controllers` runs beside the operator; `program` builds each of them."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ def _on_path(module: Module) -> dict[str, Path]:
     """The module's programs where PATH holds all of them in exactly the pinned version; else empty."""
     found = {}
     for name, arguments in module.programs.items():
-        path = shutil.which(name) if arguments else None
+        path = shutil.which(name)
         if path is None or not reports_version(Path(path), arguments, module.version):
             return {}
         found[name] = Path(path)
@@ -299,7 +296,7 @@ def _build(module: Module, directory: Path, report: Report) -> dict[str, Path]:
         for name in others:
             (partial / name).symlink_to(first)
         for name, arguments in module.programs.items():
-            if arguments and not reports_version(partial / name, arguments, module.version):
+            if not reports_version(partial / name, arguments, module.version):
                 raise DevClusterError(
                     f"{name} was built but does not report version {module.version}",
                     f"dev/toolchain/{module.name}/go.mod and devcluster/toolchain.py pin different versions",

@@ -17,7 +17,8 @@ from speculative_operator import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.MULTILINE))
 every_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 
 
@@ -51,6 +52,12 @@ def test_targets_commands_and_files_exist(path: Path) -> None:
             assert list(ROOT.glob(pattern)), pattern
     for folder in re.findall(r"PYTHONPATH: (\S+)", path.read_text()):
         assert all((ROOT / one).is_dir() for one in folder.split(":"))
+
+
+def test_every_target_runs_tests_that_exist() -> None:
+    named = set(re.findall(r"\btests(?:/[\w.-]+)+", MAKEFILE))
+    assert len(named) > 8
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 @every_workflow

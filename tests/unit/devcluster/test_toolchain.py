@@ -158,13 +158,6 @@ def test_programs_on_path_serve_only_if_all_are_of_the_version(home: Path, modul
     assert _builds(home) == 0
 
 
-def test_programs_that_tell_no_version_are_built_here(home: Path, module: Module) -> None:
-    silent = dataclasses.replace(module, programs={"thing": ()})
-    _write_program(home / "bin" / "thing", _PROGRAM)
-    assert _ensure(silent)["thing"].parent.parent == toolchain.cache_root()
-    assert _builds(home) == 1
-
-
 @pytest.mark.parametrize(
     ("told", "same"),
     [
