@@ -215,10 +215,12 @@ class NetworkPolicy(Wire):
     """Access to the operator's port 8080, which serves /metrics only. The kubelet always has access."""
 
     enabled: bool = True
-    """Create a NetworkPolicy, if from is set or prometheus.url names a Service."""
+    """Create a NetworkPolicy, if namespaces or from is set or prometheus.url names a Service."""
+    namespaces: list[Text] = Field(default_factory=list)
+    """Namespaces whose pods may connect, as those of the release may; empty: that of the Service in prometheus.url, and
+    with openshift-monitoring openshift-user-workload-monitoring too."""
     from_: list[Anything] = Field(default_factory=list, alias="from")
-    """Peers that may connect, as in a NetworkPolicy; empty: the namespace of the Service in prometheus.url, and the
-    release's."""
+    """Peers in place of these namespaces and the release's, as in a NetworkPolicy."""
 
 
 class PodDisruptionBudget(Wire):

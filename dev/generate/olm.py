@@ -24,6 +24,8 @@ CHANNEL = "alpha"
 OLDEST_KUBERNETES = "1.30.0"
 _BESIDE = ("Service", "NetworkPolicy")
 """Kinds that lie in the bundle as they are; what the CSV holds itself is not among them."""
+_MONITORING = ("openshift-monitoring", "openshift-user-workload-monitoring")
+"""Namespaces of OpenShift's Prometheus servers: which one scrapes the operator is not known when the bundle is made."""
 _AGGREGATED = ("-view", "-edit")
 _HEADER = """# A bundle for the Operator Lifecycle Manager, made from the chart by `make generate`. Nobody publishes the
 # image that it names; `make bundle ARGS="--registry REGISTRY/"` writes one with yours into build/release/olm.
@@ -56,7 +58,7 @@ def bundle(rendered: str, definition: Mapping[str, Any], root: Path) -> dict[str
     for item in objects:
         kind, name = item["kind"], item["metadata"]["name"]
         if kind in _BESIDE or (kind == "ClusterRole" and name.endswith(_AGGREGATED)):
-            files[f"manifests/{name}.{kind.lower()}.yaml"] = _without_namespace(item)
+            files[f"manifests/{name}.{kind.lower()}.yaml"] = _admitting(_without_namespace(item))
     texts = {f"{FOLDER}/{path}": _HEADER + dump(content) for path, content in files.items()}
     return {**texts, f"{FOLDER}/bundle.Dockerfile": _dockerfile()}
 
@@ -82,6 +84,16 @@ def _dockerfile() -> str:
 def _without_namespace(item: Mapping[str, Any]) -> dict[str, Any]:
     meta = {key: value for key, value in item["metadata"].items() if key != "namespace"}
     return {**item, "metadata": meta}
+
+
+def _admitting(item: dict[str, Any]) -> dict[str, Any]:
+    """A NetworkPolicy that lets in OpenShift's Prometheus servers, too; anything else as it is."""
+    if item["kind"] == "NetworkPolicy":
+        item = copy.deepcopy(item)
+        for namespace in _MONITORING:
+            labels = {"kubernetes.io/metadata.name": namespace}
+            item["spec"]["ingress"][0]["from"].append({"namespaceSelector": {"matchLabels": labels}})
+    return item
 
 
 def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any], example: Any) -> dict[str, Any]:

@@ -169,6 +169,24 @@ def test_metrics_of_the_operator_are_for_who_scrapes_them(cluster: Cluster) -> N
         assert "NetworkPolicy" not in {item["kind"] for item in rendered(cluster, without)}, without
 
 
+def admitted(policy: dict[str, Any]) -> list[str]:
+    """Namespaces whose pods may connect."""
+    peers = [peer["namespaceSelector"] for peer in policy["spec"]["ingress"][0]["from"] if "namespaceSelector" in peer]
+    return [selector["matchLabels"]["kubernetes.io/metadata.name"] for selector in peers]
+
+
+def test_on_openshift_both_prometheus_servers_may_scrape_the_operator(cluster: Cluster) -> None:
+    """With the address that docs/openshift-ai.md tells, which is of Thanos and not of who scrapes."""
+    page = (ROOT / "docs" / "openshift-ai.md").read_text()
+    (url,) = re.findall(r"url: (https://thanos-querier\S+)", page)
+    both = ["openshift-monitoring", "openshift-user-workload-monitoring"]
+    assert admitted(one(rendered(cluster, f"prometheus.url={url}"), "NetworkPolicy")) == both
+    own = rendered(cluster, "prometheus.url=https://thanos.example", "networkPolicy.namespaces={a,b}")
+    assert admitted(one(own, "NetworkPolicy")) == ["a", "b"]
+    policy = ROOT / "manifests" / "olm" / "manifests" / "speculative-operator.networkpolicy.yaml"
+    assert admitted(yaml.safe_load(policy.read_text())) == ["monitoring", *both]
+
+
 def test_named_namespaces_get_roles_and_nothing_cluster_wide(cluster: Cluster) -> None:
     objects = rendered(cluster, "watchNamespaces={models,more}", "rbac.aggregate=false", "crds.install=false")
     kinds = {item["kind"] for item in objects}
