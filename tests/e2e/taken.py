@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.test_pod_monitors import GROUP
+from tests.definitions import MONITORING
 from tests.e2e.conftest import NAMESPACE
 
 from speculative_operator.api.convert import to_domain
@@ -30,7 +30,7 @@ def of_deployment(body: Json) -> list[Json]:
         made("v1", "Service", name, {"ports": [{"port": 443}]}),
         made("networking.k8s.io/v1", "NetworkPolicy", name, {"podSelector": chosen}),
         made("policy/v1", "PodDisruptionBudget", name, {"minAvailable": 0, "selector": chosen}),
-        made(f"{GROUP}/v1", "PodMonitor", name, {}),
+        made(f"{MONITORING}/v1", "PodMonitor", name, {"selector": chosen, "podMetricsEndpoints": []}),
         made("gateway.networking.k8s.io/v1", "HTTPRoute", name, {}),
         {**made("v1", "ConfigMap", table_name(spec_of(body)), {}), "data": {"a": "b"}},
     ]

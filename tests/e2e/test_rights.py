@@ -24,8 +24,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client, config
-from tests import gateway, kserve, kserve_llm, lws
-from tests.cluster.test_pod_monitors import GROUP, definition
+from tests import definitions, gateway, kserve, kserve_llm, lws
 from tests.e2e import audit, taken
 from tests.e2e.conftest import NAMESPACE, Stage, until
 from tests.e2e.cowriter import CoWriter
@@ -90,15 +89,7 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         kserve.install(cluster)
         lws.install(cluster)
         gateway.install(cluster)
-        for plural, kind, version in (
-            ("podmonitors", "PodMonitor", "v1"),
-            ("prometheuses", "Prometheus", "v1"),
-            ("prometheusagents", "PrometheusAgent", "v1alpha1"),
-        ):
-            body = definition(plural, kind)
-            body["spec"]["versions"][0]["name"] = version
-            cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(body))
-            cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", f"{plural}.{GROUP}")
+        definitions.install(cluster, [*definitions.read("monitoring"), definitions.PROMETHEUS, definitions.AGENT])
         cluster.kubectl("create", "namespace", NAMESPACE)
         try:
             hub.serve(cluster, folder)
