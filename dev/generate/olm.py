@@ -6,6 +6,7 @@ it. Called by `generate`. OLM takes no ValidatingAdmissionPolicy and no Namespac
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,13 @@ from typing import Any
 
 import yaml
 
+from generate import rbac
 from generate.manifests import NoChartError, dump, installed
 from speculative_operator import __version__
 from speculative_operator.domain import names
+from speculative_operator.domain.spec import DEFAULT_VERSIONS
+from speculative_operator.engines.images import IMAGES, Image
+from speculative_operator.engines.matrix.version import parse
 
 FOLDER = "manifests/olm"
 PACKAGE = names.OPERATOR
@@ -30,28 +35,18 @@ _AGGREGATED = ("-view", "-edit")
 _HEADER = """# A bundle for the Operator Lifecycle Manager, made from the chart by `make generate`. Nobody publishes the
 # image that it names; `make bundle ARGS="--registry REGISTRY/"` writes one with yours into build/release/olm.
 """
-_DESCRIPTION = (
-    "Serves a model together with a speculator that drafts tokens for it, on vLLM, SGLang, TensorRT-LLM or TGI. The "
-    "operator measures what the drafts gain, sets the number of draft tokens for every load, down to none where "
-    "drafting costs more than it gains, and reports each decision with its reason. Serving does not depend on the "
-    "operator: if it is absent, pods serve on with their last table.\n\n"
-    "Without settings the operator asks the Prometheus at prometheus-operated.monitoring.svc. Set another address, and "
-    "a token, in the Subscription (`spec.config`: SPECULATIVE_PROMETHEUS_URL, SPECULATIVE_PROMETHEUS_TOKEN_FILE).\n\n"
-    "The bundle has no ValidatingAdmissionPolicy, which OLM cannot install. Apply the one of manifests/install.yaml to "
-    "limit what the operator's ServiceAccount may write."
-)
 _MODES = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
 
 
 def bundle(rendered: str, definition: Mapping[str, Any], root: Path) -> dict[str, str]:
-    """Path to text of every file of the bundle, for what `helm template` printed. `root` has examples/minimal.yaml.
+    """Path to text of every file of the bundle, for what `helm template` printed. `root` has example, icon and
+    description.
 
     Raises NoChartError.
     """
     objects = installed(rendered)
-    example = yaml.safe_load((root / "examples" / "minimal.yaml").read_text(encoding="utf-8"))
     files = {
-        f"manifests/{PACKAGE}.clusterserviceversion.yaml": _version(objects, definition, example),
+        f"manifests/{PACKAGE}.clusterserviceversion.yaml": _version(objects, definition, root),
         f"manifests/{definition['metadata']['name']}.yaml": definition,
         "metadata/annotations.yaml": {"annotations": dict(_labels())},
     }
@@ -96,8 +91,9 @@ def _admitting(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any], example: Any) -> dict[str, Any]:
-    """The ClusterServiceVersion."""
+def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """The ClusterServiceVersion. OperatorHub asks for an e-mail address of maintainers, which a publisher adds."""
+    example = yaml.safe_load((root / "examples" / "minimal.yaml").read_text(encoding="utf-8"))
     deployment = find_object(objects, "Deployment", PACKAGE)
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     return {
@@ -116,18 +112,45 @@ def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any]
         },
         "spec": {
             "displayName": "Speculative Operator",
-            "description": _DESCRIPTION,
+            "description": (root / "dev" / "generate" / "olm.md").read_text(encoding="utf-8"),
             "version": __version__,
             "maturity": "alpha",
             "minKubeVersion": OLDEST_KUBERNETES,
             "keywords": ["inference", "llm", "speculative-decoding", "vllm"],
             "provider": {"name": PACKAGE},
+            "maintainers": [{"name": f"{PACKAGE} maintainers"}],
+            "icon": [_icon(root)],
             "installModes": [{"type": mode, "supported": True} for mode in _MODES],
             "customresourcedefinitions": {"owned": [_owned(definition)]},
-            "relatedImages": [{"name": "operator", "image": image}],
+            "relatedImages": [{"name": "operator", "image": image}, *engine_images()],
             "install": {"strategy": "deployment", "spec": _strategy(objects, deployment)},
         },
     }
+
+
+def _icon(root: Path) -> dict[str, str]:
+    picture = (root / "docs" / "images" / "icon.svg").read_bytes()
+    return {"base64data": base64.b64encode(picture).decode(), "mediatype": "image/svg+xml"}
+
+
+def engine_images() -> list[dict[str, str]]:
+    """The public images of engines, of the release that objects get which name none; else of the first one that has an
+    image. What mirrors is told of them are whole names, with their registry."""
+    last = {(row.engine, row.vendor): row for row in IMAGES}
+    found = []
+    for (engine, vendor), row in last.items():
+        reference = row.reference.format(version=_release(row))
+        host, _, _ = reference.partition("/")
+        whole = reference if "." in host else f"docker.io/{reference}"
+        found.append({"name": f"{engine}-{vendor}".lower(), "image": whole})
+    return found
+
+
+def _release(row: Image) -> str:
+    default = DEFAULT_VERSIONS[row.engine]
+    version = parse(default)
+    covered = version is not None and row.since <= version and (row.before is None or version < row.before)
+    return default if covered else ".".join(map(str, row.since))
 
 
 def _owned(definition: Mapping[str, Any]) -> dict[str, str]:
@@ -143,8 +166,10 @@ def _owned(definition: Mapping[str, Any]) -> dict[str, str]:
 
 def _strategy(objects: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any]) -> dict[str, Any]:
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
-    wide = {"serviceAccountName": account, "rules": find_object(objects, "ClusterRole", PACKAGE)["rules"]}
-    own = {"serviceAccountName": account, "rules": find_object(objects, "Role", f"{PACKAGE}-leader")["rules"]}
+    # OLM makes Roles of `permissions` in each namespace of the OperatorGroup, and ClusterRoles where that has all.
+    found = find_object(objects, "ClusterRole", PACKAGE)["rules"]
+    wide = rbac.rules(rbac.CLUSTER)
+    own = [rule for rule in found if rule not in wide] + find_object(objects, "Role", f"{PACKAGE}-leader")["rules"]
     spec = copy.deepcopy(dict(deployment["spec"]))
     for entry in spec["template"]["spec"]["containers"][0]["env"]:
         if entry["name"] == "SPECULATIVE_NAMESPACES":
@@ -152,7 +177,11 @@ def _strategy(objects: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any
             del entry["value"]
             entry["valueFrom"] = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
     named = {"name": PACKAGE, "label": deployment["metadata"]["labels"], "spec": spec}
-    return {"clusterPermissions": [wide], "permissions": [own], "deployments": [named]}
+    return {
+        "clusterPermissions": [{"serviceAccountName": account, "rules": wide}],
+        "permissions": [{"serviceAccountName": account, "rules": own}],
+        "deployments": [named],
+    }
 
 
 def find_object(objects: Sequence[Mapping[str, Any]], kind: str, name: str) -> Mapping[str, Any]:

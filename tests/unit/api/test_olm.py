@@ -1,20 +1,25 @@
 """The OLM bundle: what OLM itself demands of one, and that it is the operator that chart and manifests install.
 
-`operator-sdk bundle validate` and OLM were not run; the form of the ClusterServiceVersion was held once against OLM's
-own schema.
+OLM was not run. tests/contract/test_olm.py applies the ClusterServiceVersion to OLM's own definition.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from generate import rbac
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines.images import IMAGES, image_of
+from speculative_operator.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLE = ROOT / "manifests" / "olm"
@@ -66,8 +71,13 @@ def test_it_owns_the_definition_beside_it() -> None:
 def test_it_is_the_same_operator_with_the_same_permissions() -> None:
     strategy = version()["spec"]["install"]["spec"]
     (wide,), (own,), (deployment,) = (strategy[key] for key in ("clusterPermissions", "permissions", "deployments"))
-    assert wide["rules"] == installed("ClusterRole")["rules"]
-    assert own["rules"] == installed("Role", f"{names.OPERATOR}-leader")["rules"]
+    leader = installed("Role", f"{names.OPERATOR}-leader")["rules"]
+    assert sorted(map(str, wide["rules"] + own["rules"])) == sorted(
+        map(str, installed("ClusterRole")["rules"] + leader)
+    )
+    assert wide["rules"] == rbac.rules(rbac.CLUSTER), (
+        "all else is of namespaces: OLM makes Roles of it where they suffice"
+    )
     pod, ours = deployment["spec"]["template"]["spec"], installed("Deployment")["spec"]["template"]["spec"]
     assert {wide["serviceAccountName"], own["serviceAccountName"]} == {pod["serviceAccountName"]}
     entries = ({one["name"]: one for one in spec["containers"][0].pop("env")} for spec in (pod, ours))
@@ -91,11 +101,47 @@ def test_no_user_id_is_asked_for_and_the_security_context_is_restricted() -> Non
 def test_every_image_is_listed_for_mirrors() -> None:
     csv = version()
     used = set(re.findall(r"\bspeculative-operator:[\w.]+", json.dumps(csv)))
-    assert used == {one["image"] for one in csv["spec"]["relatedImages"]}
-    assert csv["metadata"]["annotations"]["containerImage"] in used
+    listed = {one["name"]: one["image"] for one in csv["spec"]["relatedImages"]}
+    assert used == {listed.pop("operator")} == {csv["metadata"]["annotations"]["containerImage"]}
+    assert len(listed) == len({(row.engine, row.vendor) for row in IMAGES})
+    assert listed["vllm-nvidia"] == f"docker.io/{image_of(example())}", "what an object gets that names no release"
+    assert [image for image in listed.values() if "." not in image.partition("/")[0] or "{" in image] == []
+
+
+def test_it_has_what_a_catalogue_shows() -> None:
+    spec = version()["spec"]
+    (icon,) = spec["icon"]
+    assert icon["mediatype"] == "image/svg+xml"
+    assert ET.fromstring(base64.b64decode(icon["base64data"])).tag.endswith("svg")
+    assert all(one["name"] and "email" not in one for one in spec["maintainers"]), "no address that nobody reads"
+
+
+def subscription() -> dict[str, Any]:
+    """The one that the description shows."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", version()["spec"]["description"], re.DOTALL)
+    found: dict[str, Any] = yaml.safe_load(block)
+    return found
+
+
+def test_the_settings_that_its_description_shows_exist_and_their_files_are_mounted() -> None:
+    shown = subscription()["spec"]
+    annotations = yaml.safe_load((BUNDLE / "metadata" / "annotations.yaml").read_text())["annotations"]
+    assert shown["channel"] == annotations["operators.operatorframework.io.bundle.channel.default.v1"]
+    assert shown["name"] == names.OPERATOR
+    env = {one["name"].removeprefix(PREFIX).lower(): one["value"] for one in shown["config"]["env"]}
+    assert env.keys() <= Settings.model_fields.keys()
+    assert {"engine_registry", "prometheus_token_file"} <= env.keys()
+    assert Settings(**env).engine_registry
+    mounts = {one["name"]: one["mountPath"] for one in shown["config"]["volumeMounts"]}
+    assert mounts.keys() == {one["name"] for one in shown["config"]["volumes"]}
+    assert {str(Path(path).parent) for path in env.values() if path.startswith("/")} == set(mounts.values())
+
+
+def example() -> DeploymentSpec:
+    """The object that it shows, as the operator would read it."""
+    (shown,) = json.loads(version()["metadata"]["annotations"]["alm-examples"])
+    return to_domain({**shown, "metadata": {**shown["metadata"], "namespace": "models", "uid": "u", "generation": 1}})
 
 
 def test_its_example_is_a_valid_object() -> None:
-    (example,) = json.loads(version()["metadata"]["annotations"]["alm-examples"])
-    meta = {**example["metadata"], "namespace": "models", "uid": "u", "generation": 1}
-    assert to_domain({**example, "metadata": meta}).name == example["metadata"]["name"]
+    assert example().name
