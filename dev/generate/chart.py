@@ -85,8 +85,10 @@ class ServingPodMonitors(Wire):
 class Prometheus(Wire):
     """The Prometheus from which the operator reads the metrics of serving pods."""
 
-    url: Annotated[str, Field(pattern="^https?://")] = "http://prometheus-operated.monitoring.svc:9090"
-    """Address of Prometheus, or of anything with its query API."""
+    url: Annotated[str, Field(pattern="^(https?://.+)?$")] = ""
+    """Address of Prometheus, or of anything with its query API; on OpenShift that of Thanos (docs/openshift-ai.md).
+    Empty: the Service of the only Prometheus of prometheus-operator, or of that in the namespace monitoring. Set it
+    where others may create Prometheus objects."""
     token: Token = Token()
     """Bearer token for Prometheus; the operator sends none unless ownServiceAccount or secretName is set."""
     ca: Authority = Authority()
@@ -157,7 +159,7 @@ class PodMonitor(Wire):
     interval: Annotated[str, Field(pattern="^[0-9]+(ms|s|m)$")] = "30s"
     """Scrape interval."""
     labels: dict[str, str] = Field(default_factory=dict)
-    """Labels by which your Prometheus selects PodMonitors."""
+    """Labels by which your Prometheus selects PodMonitors, beside those that followPrometheus finds."""
 
 
 class Alerts(Wire):
@@ -167,7 +169,8 @@ class Alerts(Wire):
     """Create a PrometheusRule; the cluster must have that kind. Without prometheus-operator load the chart's
     files/alerts.yaml."""
     labels: dict[str, str] = Field(default_factory=dict)
-    """Labels by which your Prometheus selects rules, such as release: kube-prometheus-stack."""
+    """Labels by which your Prometheus selects rules, such as release: kube-prometheus-stack, beside those that
+    followPrometheus finds."""
     runbook_url: Text = ""
     """Address of the page docs/alerts.md for the annotation runbook_url; empty: the annotation runbook names page and
     section."""
@@ -203,6 +206,10 @@ class Metrics(Wire):
 
     service: MetricsService = MetricsService()
     """A Service in front of /metrics."""
+    follow_prometheus: bool = True
+    """Have Helm look up the Prometheus objects of the cluster: podMonitor and alerts get the labels that they select
+    by, and with an empty prometheus.url networkPolicy admits their namespaces. Not with watchNamespaces. You need the
+    right to list them; helm template, and what uses it (Argo CD), finds none."""
     pod_monitor: PodMonitor = PodMonitor()
     """Scraping of the operator's own metrics by prometheus-operator."""
     alerts: Alerts = Alerts()
@@ -215,10 +222,11 @@ class NetworkPolicy(Wire):
     """Access to the operator's port 8080, which serves /metrics only. The kubelet always has access."""
 
     enabled: bool = True
-    """Create a NetworkPolicy, if namespaces or from is set or prometheus.url names a Service."""
+    """Create a NetworkPolicy, unless prometheus.url names no Service and neither namespaces nor from is set."""
     namespaces: list[Text] = Field(default_factory=list)
     """Namespaces whose pods may connect, as those of the release may; empty: that of the Service in prometheus.url, and
-    with openshift-monitoring openshift-user-workload-monitoring too."""
+    with openshift-monitoring openshift-user-workload-monitoring too. Without prometheus.url: monitoring, and those of
+    the Prometheus objects found."""
     from_: list[Anything] = Field(default_factory=list, alias="from")
     """Peers in place of these namespaces and the release's, as in a NetworkPolicy."""
 

@@ -124,7 +124,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
         for key in keys:
             queue.add(key, spread * random.random())  # noqa: S311  spreads load only
 
-    prometheus = Prometheus(chosen)
+    prometheus = Prometheus(chosen, address=lambda: resync.prometheus)
     figures = WithPods(prometheus, Scraper(chosen)) if chosen.read_pods else prometheus
     rounds = Rounds(chosen, figures, telemetry, cache.observed, cache.addresses, arrived)
     resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing)

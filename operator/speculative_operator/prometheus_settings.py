@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from speculative_operator.domain.promql import LABEL, wrong_matchers
 
 PREFIX = "SPECULATIVE_"
+DEFAULT_URL = "http://prometheus-operated.monitoring.svc:9090"
 _OF_API_SERVER = "/secrets/kubernetes.io/serviceaccount/token"
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
@@ -26,9 +27,10 @@ class PrometheusSettings(BaseSettings):
     )
 
     prometheus_url: str = Field(
-        default="http://prometheus-operated.monitoring.svc:9090",
-        description="URL of Prometheus or of anything with its query API (Thanos, Mimir). The default is the Service "
-        "that prometheus-operator creates.",
+        default=DEFAULT_URL,
+        description="URL of Prometheus or of anything with its query API (Thanos, Mimir). If it is not set, and no "
+        "token, password or certificate either, the operator asks the Service of the only Prometheus object of "
+        "prometheus-operator, or of that in the namespace `monitoring`; the default is for a cluster without one.",
     )
     prometheus_token_file: str = Field(
         default="",
@@ -167,6 +169,13 @@ class PrometheusSettings(BaseSettings):
                 f"{PREFIX}PROMETHEUS_{secret} holds a credential, and {PREFIX}PROMETHEUS_URL is http://{url.hostname}: "
                 f"it would cross the network readable; use https://, or set {PREFIX}PROMETHEUS_TOKEN_OVER_HTTP=true"
             )
+
+    @property
+    def prometheus_is_found(self) -> bool:
+        """Whether the cluster is searched for its Prometheus. Never with a credential, which would go to whatever is
+        found."""
+        said = {"url", "token_file", "basic_auth_folder", "certificate_folder"}
+        return not {f"prometheus_{one}" for one in said} & self.model_fields_set
 
     @property
     def prometheus_header_map(self) -> Mapping[str, str]:

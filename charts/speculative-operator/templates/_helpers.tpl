@@ -40,3 +40,52 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{- define "speculative.prometheusUrl" -}}
+{{- .Values.prometheus.url | default "http://prometheus-operated.monitoring.svc:9090" -}}
+{{- end -}}
+
+{{/* Namespace of the Service in it; empty where it names none. */}}
+{{- define "speculative.prometheusNamespace" -}}
+{{- $host := (urlParse (include "speculative.prometheusUrl" .)).host -}}
+{{- if regexMatch "^[^.:]+[.][^.:]+[.]svc([.:]|$)" $host -}}
+{{- index (splitList "." $host) 1 -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Prometheus objects, as far as Helm may look: those in that namespace, or all. */}}
+{{- define "speculative.servers" -}}
+{{- $found := list -}}
+{{- if and .Values.metrics.followPrometheus (not .Values.watchNamespaces) (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/Prometheus") -}}
+{{- $found = (lookup "monitoring.coreos.com/v1" "Prometheus" "" "").items -}}
+{{- end -}}
+{{- $namespace := include "speculative.prometheusNamespace" . -}}
+{{- $ours := list -}}
+{{- range $found -}}
+{{- if eq .metadata.namespace $namespace -}}
+{{- $ours = append $ours . -}}
+{{- end -}}
+{{- end -}}
+{{- dict "items" ($ours | default $found) | toJson -}}
+{{- end -}}
+
+{{/* Labels .own, and those that all of these servers ask for in their selector .field, as the operator finds them for
+serving pods: none with a prefix, which belong to other programs. */}}
+{{- define "speculative.selected" -}}
+{{- $labels := dict -}}
+{{- $left := list -}}
+{{- range (include "speculative.servers" .root | fromJson).items -}}
+{{- range $key, $value := dig "spec" $.field "matchLabels" dict . -}}
+{{- if or (contains "/" $key) (ne (get $labels $key | default $value) $value) -}}
+{{- $left = append $left $key -}}
+{{- end -}}
+{{- $_ := set $labels $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- range $left -}}
+{{- $_ := unset $labels . -}}
+{{- end -}}
+{{- with merge (deepCopy .own) $labels -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}

@@ -31,7 +31,7 @@ from speculative_operator.shell.errors import (
     from_response,
 )
 from speculative_operator.shell.gate import Gate
-from speculative_operator.shell.resources import OWNER, POD, Resource
+from speculative_operator.shell.resources import OWNER, POD, REVIEW, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 CHUNK = 500
@@ -131,6 +131,13 @@ class Kube:
         """Names of the API groups that are served."""
         answer = await self._send("get", "/apis", "discovery", {}, None, "")
         return frozenset(entry.get("name", "") for entry in answer.get("groups") or ())
+
+    async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        """Whether the operator's roles allow it. Everybody may ask that of himself; nothing is stored."""
+        asked = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+        body = {"apiVersion": REVIEW.api_version, "kind": REVIEW.kind, "spec": {"resourceAttributes": asked}}
+        answer = await self._send("create", REVIEW.path(), REVIEW.plural, {}, body, "application/json")
+        return (answer.get("status") or {}).get("allowed") is True
 
     # -- writing
 

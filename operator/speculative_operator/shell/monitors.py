@@ -1,8 +1,9 @@
-"""Labels by which the cluster's Prometheus servers choose PodMonitors. Asked by `resync` when it looks what there is.
+"""The cluster's Prometheus servers: by which labels they choose PodMonitors, and which one is to be asked. Asked by
+`resync` when it looks what there is.
 
 A Prometheus of prometheus-operator scrapes the PodMonitors that its `spec.podMonitorSelector` selects: in
 kube-prometheus-stack those with the label `release: NAME`. PodMonitors of serving pods bear what these selectors ask
-for, so that nobody has to look it up.
+for, so that nobody has to look it up; nor has anybody to look up the address of the only server that there is.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from speculative_operator.settings import Settings
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.prometheus import Address
 from speculative_operator.shell.resources import Resource
 
 log = logging.getLogger(__name__)
 
+DEFAULT_URL = str(Settings.model_fields["prometheus_url"].default)
 _GROUP = "monitoring.coreos.com/v1"
 SERVERS = (
     Resource(_GROUP, "Prometheus", "prometheuses"),
@@ -27,22 +31,37 @@ SERVERS = (
 _KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _MOST = 8
+_TOLD = 4
+_OF_OPENSHIFT = "openshift-"
+_REMEDY = "set the address of the one that has the pods' metrics (chart: prometheus.url)"
 _NOT_FOR_US = frozenset((403, 404, 405))
 
 
-async def wanted_labels(kube: Kube, namespace: str) -> dict[str, str]:
-    """The labels that a PodMonitor needs in this cluster; none where nobody may ask. `namespace`: of the Prometheus
-    that the operator asks, where it is known. Raises ApiError where the answer is not known."""
+async def servers_of(kube: Kube, namespace: str, *, everywhere: bool) -> list[Mapping[str, Any]]:
+    """The Prometheus and PrometheusAgent objects of the cluster, or of `namespace` where no more may be read; none
+    where nobody may ask. Not `everywhere`: the roles of an operator of some namespaces are asked for first, because
+    they mostly allow nothing of the kind. Raises ApiError where the answer is not known."""
     found: list[Mapping[str, Any]] = []
     for server in SERVERS:
         try:
-            if await kube.served(server):
-                found += [one async for one in kube.list(server)]
+            if not await kube.served(server):
+                continue
+            within = "" if everywhere else await _readable(kube, server, namespace)
+            if within is not None:
+                found += [one async for one in kube.list(server, within)]
         except ApiError as error:
             if error.status not in _NOT_FOR_US:
                 raise
-            log.info("no selector of a Prometheus server may be read; PodMonitors get no label for it: %s", error)
-    return labels_of(found, namespace)
+            log.info("no %s may be read: %s", server.plural, error)
+    return found
+
+
+async def _readable(kube: Kube, server: Resource, namespace: str) -> str | None:
+    """The namespace in which the roles let them be listed, empty for all; None for none."""
+    for within in ("", namespace):
+        if await kube.may("list", server, within):
+            return within
+    return None
 
 
 def namespace_of(url: str) -> str:
@@ -64,6 +83,34 @@ def labels_of(servers: Iterable[Mapping[str, Any]], namespace: str = "") -> dict
                 wanted.setdefault(key, set()).add(value)
     agreed = sorted((key, min(values)) for key, values in wanted.items() if len(values) == 1)
     return dict(agreed[:_MOST])
+
+
+def address_of(servers: Iterable[Mapping[str, Any]]) -> Address:
+    """Where the one server answers that there is; the default where there is none. Of several the one in the namespace
+    of the default; else it is for the settings to say, for each has other pods."""
+    found = [one for one in servers if one.get("kind") == "Prometheus"]
+    ours = [one for one in found if not _place(one)[0].startswith(_OF_OPENSHIFT)]
+    default = [one for one in ours if _place(one)[0] == namespace_of(DEFAULT_URL)]
+    if len(default) == 1 or len(ours) == 1:
+        return Address(_url(*(default if len(default) == 1 else ours)))
+    if ours:
+        places = ", ".join(sorted("/".join(_place(one)) for one in ours)[:_TOLD])
+        return Address("", f"there are {len(ours)} Prometheus servers ({places}): {_REMEDY}")
+    if found:
+        return Address("", f"OpenShift's own Prometheus servers answer through Thanos only: {_REMEDY}")
+    return Address(DEFAULT_URL)
+
+
+def _place(server: Mapping[str, Any]) -> tuple[str, str]:
+    return server["metadata"]["namespace"], server["metadata"]["name"]
+
+
+def _url(server: Mapping[str, Any]) -> str:
+    """Of the Service that prometheus-operator makes for the server."""
+    spec = server.get("spec") or {}
+    scheme = "https" if (spec.get("web") or {}).get("tlsConfig") else "http"
+    service, prefix = spec.get("serviceName") or "prometheus-operated", str(spec.get("routePrefix") or "").strip("/")
+    return f"{scheme}://{service}.{_place(server)[0]}.svc:9090{'/' if prefix else ''}{prefix}"
 
 
 def _asked(selector: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:

@@ -130,13 +130,27 @@ class _Look:
     gaps: Mapping[str, Gap]
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where Prometheus is asked; `fault` says why nowhere."""
+
+    url: str
+    fault: str = ""
+
+
 class Prometheus:
     """`fetch` blocks and is safe to call from several threads, for a namespace from one at a time; each thread has a
     session of its own."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        address: Callable[[], Address] | None = None,
+    ) -> None:
         self._settings = settings
         self._clock = clock
+        self._address = address or (lambda: Address(settings.prometheus_url))
         self._auth = credentials_of(settings)
         self._local = threading.local()
         self._plain_until: dict[str, float] = {}
@@ -149,6 +163,8 @@ class Prometheus:
 
         A pod of the answer has series, a gap or neither.
         """
+        if fault := self._address().fault:
+            return Gap(Reason.PROMETHEUS_ERROR, fault)
         pause = self._pauses.get(namespace)
         if pause is not None and self._clock() < pause.until:
             return pause.gap
@@ -315,13 +331,13 @@ class Prometheus:
             return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
 
     def _connect(self) -> Any:
-        known = getattr(self._local, "connect", None)
-        if known is None:
-            settings = self._settings
+        known, url = getattr(self._local, "connect", None), self._address().url
+        if known is None or self._local.url != url:
+            settings, self._local.url = self._settings, url
             auth: Any = self._auth
             self._local.session = _Session(settings)
             known = self._local.connect = PrometheusConnect(
-                url=settings.prometheus_url,
+                url=url,
                 session=self._local.session,
                 # `read=False` lets a timeout through as such instead of as a failed retry.
                 retry=Retry(total=0, read=False, redirect=False),
@@ -330,12 +346,12 @@ class Prometheus:
         return known
 
     def _says(self, error: object) -> str:
-        limit = self._settings.prometheus_timeout_seconds
+        url, limit = self._address().url, self._settings.prometheus_timeout_seconds
         if isinstance(error, TooSlowError | requests.Timeout):
-            return f"{self._settings.prometheus_url} did not answer within {limit:g} s"
+            return f"{url} did not answer within {limit:g} s"
         if isinstance(error, requests.ConnectionError):
-            return f"{self._settings.prometheus_url} is unreachable: {unreachable(error)}"
-        return f"{self._settings.prometheus_url}: {error}"
+            return f"{url} is unreachable: {unreachable(error)}"
+        return f"{url}: {error}"
 
 
 def batches(pods: Addresses) -> Iterator[Addresses]:

@@ -55,6 +55,7 @@ NODE = Resource("v1", "Node", "nodes")
 """Only listed, where it must be known whether one more pod fits."""
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
+REVIEW = Resource("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
 DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments", rank=0, vital=True)
 JOB = Resource("batch/v1", "Job", "jobs")
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")

@@ -15,7 +15,8 @@ from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Body, Cache, Key
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.monitors import namespace_of, wanted_labels
+from speculative_operator.shell.monitors import SERVERS, address_of, labels_of, namespace_of, servers_of
+from speculative_operator.shell.prometheus import Address
 from speculative_operator.shell.resources import (
     CHILD_SELECTOR,
     CHILDREN,
@@ -32,8 +33,8 @@ from speculative_operator.shell.resources import (
 
 log = logging.getLogger(__name__)
 
-LABELS_ASKED = 3
-"""Times that the labels of PodMonitors are asked for at the start."""
+SERVERS_ASKED = 3
+"""Times that the Prometheus servers are asked for at the start."""
 
 OPENSHIFT = "security.openshift.io"
 """API group whose presence says that each namespace has user ids of its own."""
@@ -67,7 +68,8 @@ class Resync:
         kind that is gone."""
         self.monitor_labels: dict[str, str] = {}
         """By which the cluster's Prometheus servers choose PodMonitors."""
-        self._labels_asked = 0
+        self.prometheus = Address(settings.prometheus_url)
+        self._servers_asked = 0
         self.assigns_uids = True
         """True on OpenShift, and until it is known better."""
 
@@ -76,8 +78,8 @@ class Resync:
         groups = await self._kube.groups()
         self.assigns_uids = OPENSHIFT in groups
         found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._served(kind)]
-        if POD_MONITOR in found and not self._settings.namespace_list:
-            await self._find_labels()
+        if SERVERS[0].group in groups:
+            await self._find_servers()
         lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
         for resource in lost:
@@ -85,17 +87,22 @@ class Resync:
                 self._cache.remove(body)
         return changed
 
-    async def _find_labels(self) -> None:
-        """What PodMonitors must bear. An answer that is not known changes no label; at the start it is asked for again
-        a few times before PodMonitors are written without any."""
+    async def _find_servers(self) -> None:
+        """What PodMonitors must bear, and which Prometheus is asked. An answer that is not known changes nothing; at
+        the start it is asked for again a few times before PodMonitors are written without any label."""
+        namespace = namespace_of(self._settings.prometheus_url)
         try:
-            self.monitor_labels = await wanted_labels(self._kube, namespace_of(self._settings.prometheus_url))
-            self._labels_asked = LABELS_ASKED
+            found = await servers_of(self._kube, namespace, everywhere=not self._namespaces)
+            self._servers_asked = SERVERS_ASKED
         except ApiError as error:
-            self._labels_asked += 1
-            if self._labels_asked < LABELS_ASKED:
+            self._servers_asked += 1
+            if self._servers_asked < SERVERS_ASKED:
                 raise
-            log.warning("the selectors of Prometheus servers cannot be read; labels of PodMonitors stay: %s", error)
+            log.warning("the Prometheus servers cannot be read; labels of PodMonitors stay: %s", error)
+            return
+        if self._settings.prometheus_is_found:
+            self.prometheus = address_of(found)
+        self.monitor_labels = labels_of(found, namespace_of(self.prometheus.url))
 
     async def _served(self, resource: Resource) -> bool:
         try:

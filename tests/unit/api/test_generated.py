@@ -101,7 +101,8 @@ def test_values_refuse_a_password_of_the_proxy() -> None:
 
 def test_values_default_to_the_settings() -> None:
     values, settings = Values(), Settings.model_fields
-    assert values.prometheus.url == settings["prometheus_url"].default
+    assert values.prometheus.url == "", "what is set is asked; else the operator looks"
+    assert f'default "{settings["prometheus_url"].default}"' in (CHART / "templates" / "_helpers.tpl").read_text()
     assert values.pairs.check == settings["check_pairs"].default
     assert values.tick_seconds == settings["tick_seconds"].default
     assert values.leader_election == settings["leader_election"].default

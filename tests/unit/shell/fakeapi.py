@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from speculative_operator.shell.resources import CHILDREN, EVENT, LEASE, OWNER, POD, Resource
+from speculative_operator.shell.resources import CHILDREN, EVENT, LEASE, OWNER, POD, REVIEW, Resource
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -58,7 +58,14 @@ class FaultError(Exception):
 class FakeApi:
     """State of the server; tests read and write it directly."""
 
-    resources: tuple[Resource, ...] = (OWNER, POD, LEASE, EVENT, *(kind for kind in CHILDREN if not kind.optional))
+    resources: tuple[Resource, ...] = (
+        OWNER,
+        POD,
+        LEASE,
+        EVENT,
+        REVIEW,
+        *(kind for kind in CHILDREN if not kind.optional),
+    )
     objects: dict[Ref, Json] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     failures: list[Callable[[Call], FaultError | None]] = field(default_factory=list)
@@ -69,6 +76,8 @@ class FakeApi:
     """Parts of status that somebody else has written too: an apply without them leaves them."""
     undeclared: tuple[str, ...] = ()
     """Fields of status that the CRD does not declare: an apply with them is refused, a merge patch loses them."""
+    allowed: set[tuple[str, str]] = field(default_factory=set)
+    """(plural, namespace) of which a review says that the operator may list it."""
     logs: dict[str, str] = field(default_factory=dict)
     """Name of a pod -> what it has logged."""
     levels: int = 0
@@ -226,6 +235,10 @@ class FakeApi:
         if call.subresource == "log":
             lines = self.logs.get(call.name, "").splitlines()[-int(call.query["tailLines"]) :]
             return web.Response(text="\n".join(lines))
+        if resource is REVIEW:
+            asked = call.body["spec"]["resourceAttributes"]
+            allowed = asked["verb"] == "list" and (asked["resource"], asked["namespace"]) in self.allowed
+            return web.json_response({**call.body, "status": {"allowed": allowed}}, status=201)
         if call.method == "GET" and not call.name:
             return web.json_response(self._list(resource, call), dumps=self._text)
         if call.method == "POST":

@@ -1,4 +1,4 @@
-"""What PodMonitors must bear to be scraped, by the selectors of the Prometheus servers that there are."""
+"""What PodMonitors must bear to be scraped, and which Prometheus is asked, by the Prometheus servers that there are."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import Any
 import pytest
 from tests.unit.shell.fakeapi import FakeApi, FaultError
 
+from speculative_operator.domain.observation import Gap
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.monitors import SERVERS, labels_of, namespace_of
+from speculative_operator.shell.monitors import DEFAULT_URL, SERVERS, address_of, labels_of, namespace_of
+from speculative_operator.shell.prometheus import Prometheus
 from speculative_operator.shell.resources import POD_MONITOR
-from speculative_operator.shell.resync import LABELS_ASKED, Resync
+from speculative_operator.shell.resync import SERVERS_ASKED, Resync
 
 STACK = {"matchLabels": {"release": "kube-prometheus-stack"}}
 
 
-def server(selector: Any, name: str = "k8s", namespace: str = "monitoring") -> dict[str, Any]:
+def server(selector: Any, name: str = "k8s", namespace: str = "monitoring", **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": SERVERS[0].api_version, "kind": "Prometheus",
-        "metadata": {"name": name, "namespace": namespace}, "spec": {"podMonitorSelector": selector},
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"podMonitorSelector": selector, **spec},
     }  # fmt: skip
 
 
@@ -102,7 +105,7 @@ class TestInTheCluster:
         api.resources = (*api.resources, POD_MONITOR, *SERVERS)
         api.failures.append(lambda call: FaultError(500, "no") if call.plural == "prometheuses" else None)
         looks = self.resync(kube)
-        for _ in range(LABELS_ASKED - 1):
+        for _ in range(SERVERS_ASKED - 1):
             with pytest.raises(ApiError):
                 await looks.discover()
         await looks.discover()
@@ -122,3 +125,65 @@ class TestInTheCluster:
         looks = self.resync(kube, namespaces="models")
         await looks.discover()
         assert not [call for call in api.calls if call.plural == "prometheuses"]
+
+    @pytest.mark.parametrize("readable", ["", "monitoring"])
+    async def test_an_operator_of_some_namespaces_follows_what_its_roles_let_it_read(
+        self, api: FakeApi, kube: Kube, readable: str
+    ) -> None:
+        api.resources = (*api.resources, POD_MONITOR, *SERVERS)
+        api.allowed.add(("prometheuses", readable))
+        await api.put(SERVERS[0], server(STACK))
+        looks = self.resync(kube, namespaces="models")
+        await looks.discover()
+        assert looks.capabilities().monitor_labels == (("release", "kube-prometheus-stack"),)
+        assert {call.namespace for call in api.calls if call.plural == "prometheuses"} == {readable}
+
+    async def test_the_only_server_is_asked_if_no_address_is_set(self, api: FakeApi, kube: Kube) -> None:
+        api.resources = (*api.resources, POD_MONITOR, *SERVERS)
+        await api.put(SERVERS[0], server(STACK, namespace="observability"))
+        for settings, url in (
+            ({}, "http://prometheus-operated.observability.svc:9090"),
+            ({"prometheus_url": "http://thanos:9090"}, "http://thanos:9090"),
+            ({"prometheus_token_file": "/t", "prometheus_token_over_http": True}, DEFAULT_URL),
+        ):
+            looks = self.resync(kube, **settings)
+            await looks.discover()
+            assert looks.prometheus.url == url
+
+
+@pytest.mark.parametrize(
+    ("servers", "url"),
+    [
+        ([], DEFAULT_URL),
+        ([server(None)], DEFAULT_URL),
+        ([server(None, namespace="a")], "http://prometheus-operated.a.svc:9090"),
+        ([server(None, namespace="a"), server(None)], DEFAULT_URL),
+        ([{**server(None, namespace="a"), "kind": "PrometheusAgent"}], DEFAULT_URL),
+        ([server(None, namespace="a", serviceName="prom", routePrefix="/p/")], "http://prom.a.svc:9090/p"),
+        ([server(None, namespace="a", routePrefix="/")], "http://prometheus-operated.a.svc:9090"),
+        ([server(None, namespace="a", web={"tlsConfig": {"cert": {}}})], "https://prometheus-operated.a.svc:9090"),
+        ([server(None, namespace="openshift-monitoring"), server(None, namespace="a")], "http://prometheus-operated.a.svc:9090"),
+    ],
+)  # fmt: skip
+def test_the_address_of_the_only_server(servers: list[dict[str, Any]], url: str) -> None:
+    assert (address_of(servers).url, address_of(servers).fault) == (url, "")
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ((("a", "x"), ("b", "y")), "there are 2 Prometheus servers (a/x, b/y): set the address"),
+        ((("monitoring", "x"), ("monitoring", "y")), "there are 2 Prometheus servers (monitoring/x, monitoring/y)"),
+        (
+            (("openshift-monitoring", "k8s"), ("openshift-user-workload-monitoring", "u")),
+            "Thanos only: set the address",
+        ),
+    ],
+)
+def test_of_several_none_is_guessed(places: tuple[tuple[str, str], ...], said: str) -> None:
+    found = address_of(server(None, name, namespace) for namespace, name in places)
+    assert found.url == ""
+    assert said in found.fault
+    assert "prometheus.url" in found.fault
+    client = Prometheus(Settings(), address=lambda: found)
+    assert client.fetch("ns", {"a": ("10.0.0.1",)}, 0.0, 100) == Gap(Reason.PROMETHEUS_ERROR, found.fault)
