@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from release.__main__ import SOURCES
+from speculative_operator.shell.scraper import MOST_PODS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -103,6 +104,14 @@ def test_an_upgrade_as_the_chart_tells_it_takes_new_defaults() -> None:
     """Helm's --reuse-values alone keeps the values of before, without what a newer chart adds."""
     notes = (ROOT / "charts" / "speculative-operator" / "templates" / "NOTES.txt").read_text()
     assert re.findall(r"helm upgrade .*? (--re\S+-values)", notes) == ["--reset-then-reuse-values"]
+
+
+def test_the_chart_says_that_the_operator_tunes_without_prometheus_too() -> None:
+    chart = ROOT / "charts" / "speculative-operator"
+    for file in ("README.md", "templates/NOTES.txt"):
+        text = " ".join((chart / file).read_text().split())
+        assert f"reads up to {MOST_PODS} " in text
+        assert "tunes nothing" not in text
 
 
 @pytest.mark.parametrize("at", PACKAGES)
