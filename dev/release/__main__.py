@@ -21,7 +21,7 @@ from pathlib import Path
 
 from release.krew import write_plugin
 from release.provenance import Build, statement
-from release.publish import PublishError, write_bundle, write_chart
+from release.publish import PublishError, home_of, write_bundle, write_chart
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "requirements"
@@ -106,7 +106,7 @@ def krew(url: str) -> None:
         raise ReleaseError(f"--url is {url!r}; give the https:// folder from which krew will fetch the archive")
     _run(sys.executable, "-m", "build", "--wheel", "--outdir", str(OUT), ".")
     wheel = next(OUT.glob(f"speculative_operator-{_version()}-*.whl"))
-    sys.stdout.write(f"{write_plugin(ROOT, wheel, OUT, url, _version(), url.partition('/releases/')[0])}\n")
+    sys.stdout.write(f"{write_plugin(ROOT, wheel, OUT, url, _version(), home_of(url))}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("what", choices=["lock", "sbom", "image", "chart", "bundle", "krew", "version"])
     parser.add_argument("--push", action="store_true", help="image: into the registry; a digest belongs to what it has")
     parser.add_argument("--tag", default="", help="version: fail unless this is the tag of the version")
-    parser.add_argument("--url", default="", help="krew: folder of the release's files, from which krew fetches them")
+    parser.add_argument("--url", default="", help="krew, chart, bundle: https:// folder of the release's files")
     parser.add_argument("--registry", default="", help="prefix of image names, such as registry.example.com/serving/")
     parser.add_argument("--base", default=BASE, help="base image; its digest is asked for (default: %(default)s)")
     chosen = parser.parse_args(arguments)
@@ -124,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "lock": lock,
             "sbom": sbom,
             "image": lambda: image(chosen.registry, chosen.base, push=chosen.push),
-            "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _pushed()),
-            "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _pushed()),
+            "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _pushed(), chosen.url),
+            "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _pushed(), chosen.url),
             "krew": lambda: krew(chosen.url),
             "version": lambda: version(chosen.tag),
         }

@@ -16,6 +16,7 @@ from release import publish
 from speculative_operator import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "speculative-operator"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.MULTILINE))
@@ -142,6 +143,48 @@ def test_the_published_chart_names_the_published_image() -> None:
     assert yaml.safe_load(publish.with_image(values, "ghcr.io/me/", ""))["image"]["digest"] == ""
     with pytest.raises(publish.PublishError, match=r"no empty image\.repository"):
         publish.with_image("image:\n  repository: other\n", "ghcr.io/me/", "")
+
+
+URL = f"https://git.example/me/operator/releases/download/v{__version__}"
+HOME = "https://git.example/me/operator"
+
+
+def test_the_published_chart_has_what_artifact_hub_shows() -> None:
+    chart = yaml.safe_load(publish.with_home((CHART / "Chart.yaml").read_text(), URL, "ghcr.io/me/", DIGEST))
+    annotations = {name: yaml.safe_load(text) for name, text in chart["annotations"].items()}
+    assert (chart["home"], chart["sources"]) == (HOME, [HOME])
+    assert [one["name"] for one in chart["maintainers"] if "email" not in one], "no address that nobody reads"
+    assert annotations["artifacthub.io/images"] == [
+        {"name": "operator", "image": f"ghcr.io/me/speculative-operator@{DIGEST}"}
+    ]
+    named = [chart["icon"], *(one["url"] for one in annotations["artifacthub.io/links"])]
+    for link in named:
+        assert link.startswith(f"{HOME}/")
+        path = link.removeprefix(f"{HOME}/").partition(f"/v{__version__}/")[2]
+        assert path
+        assert (ROOT / path).exists(), "it is in the repository"
+    kinds = {"added", "changed", "deprecated", "removed", "fixed", "security"}
+    assert {one["kind"] for one in annotations["artifacthub.io/changes"]} <= kinds
+    assert all(one["description"] for one in annotations["artifacthub.io/changes"])
+    (shown,) = annotations["artifacthub.io/crdsExamples"]
+    assert shown == yaml.safe_load((ROOT / "examples" / "minimal.yaml").read_text())
+    assert chart["version"] == __version__
+
+
+def test_the_repository_of_the_chart_has_fields_that_artifact_hub_knows() -> None:
+    found = yaml.safe_load((ROOT / "charts" / "artifacthub-repo.yml").read_text())
+    assert found.keys() <= {"repositoryID", "owners", "ignore"}
+    assert all(one["email"] for one in found.get("owners", ()))
+
+
+def test_the_published_bundle_links_to_the_project(tmp_path: Path) -> None:
+    publish.write_bundle(ROOT, tmp_path, "ghcr.io/me/", DIGEST, URL)
+    (csv,) = (tmp_path / "olm" / "manifests").glob("*.clusterserviceversion.yaml")
+    spec = yaml.safe_load(csv.read_text())["spec"]
+    assert [one["url"] for one in spec["links"] if not one["url"].startswith(HOME)] == []
+    assert (spec["provider"]["url"], len(spec["links"])) == (HOME, 2)
+    with pytest.raises(publish.PublishError, match="--url is 'http"):
+        publish.write_bundle(ROOT, tmp_path, "ghcr.io/me/", "", "http://git.example")
 
 
 @pytest.mark.parametrize(("digest", "reference"), [(DIGEST, f"@{DIGEST}"), ("", f":{__version__}")])
