@@ -62,9 +62,9 @@ def sbom() -> None:
         _run(str(tool), "requirements", f"requirements/{name}.txt", *options)
 
 
-def image(registry: str, base: str, *, push: bool = False) -> None:
-    """Build both images on a base by digest, with labels, and say where each came from; `push`: into the registry, else
-    into Docker. Raises ReleaseError."""
+def image(registry: str, base: str, *, archive: bool = False) -> None:
+    """Build both images on a base by digest, with labels, and say where each came from; `archive`: into one file each,
+    to be looked at before it is pushed, else into Docker. Raises ReleaseError."""
     version = _version()
     pinned = base if "@" in base else f"{base}@{_resolved(base)}"
     if not DIGEST.fullmatch(pinned.partition("@")[2]):
@@ -76,7 +76,8 @@ def image(registry: str, base: str, *, push: bool = False) -> None:
         metadata = OUT / f"{target}.metadata.json"
         arguments = {"BASE": pinned, "VERSION": version, "REVISION": revision}
         options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
-        _run("docker", "buildx", "build", "--push" if push else "--load", "--target", target, "-t", reference, *options,
+        output = f"--output=type=oci,dest={OUT / target}.oci.tar" if archive else "--load"
+        _run("docker", "buildx", "build", output, "--target", target, "-t", reference, *options,
              "--metadata-file", str(metadata), ".")  # fmt: skip
         digest = str(json.loads(metadata.read_text())["containerimage.digest"])
         files = {f"requirements/{one}.txt": _sha256(LOCKS / f"{one}.txt") for one in ("build", target)}
@@ -94,8 +95,8 @@ def version(tag: str) -> None:
     sys.stdout.write(f"{found}\n")
 
 
-def _pushed() -> str:
-    """Digest of the operator's image as `image --push` recorded it; empty where it did not."""
+def _built() -> str:
+    """Digest of the operator's image as `image` recorded it; empty where it did not."""
     metadata = OUT / "operator.metadata.json"
     return str(json.loads(metadata.read_text())["containerimage.digest"]) if metadata.is_file() else ""
 
@@ -113,7 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 not possible here."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("what", choices=["lock", "sbom", "image", "chart", "bundle", "krew", "version"])
-    parser.add_argument("--push", action="store_true", help="image: into the registry; a digest belongs to what it has")
+    parser.add_argument(
+        "--archive", action="store_true", help="image: into build/release/*.oci.tar, to be scanned first"
+    )
     parser.add_argument("--tag", default="", help="version: fail unless this is the tag of the version")
     parser.add_argument("--url", default="", help="krew, chart, bundle: https:// folder of the release's files")
     parser.add_argument("--registry", default="", help="prefix of image names, such as registry.example.com/serving/")
@@ -123,9 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         actions: dict[str, Callable[[], None]] = {
             "lock": lock,
             "sbom": sbom,
-            "image": lambda: image(chosen.registry, chosen.base, push=chosen.push),
-            "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _pushed(), chosen.url),
-            "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _pushed(), chosen.url),
+            "image": lambda: image(chosen.registry, chosen.base, archive=chosen.archive),
+            "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _built(), chosen.url),
+            "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _built(), chosen.url),
             "krew": lambda: krew(chosen.url),
             "version": lambda: version(chosen.tag),
         }

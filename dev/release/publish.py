@@ -1,7 +1,7 @@
 """Chart and OLM bundle of a release: those of the repository with the image that was pushed. Called by `release`.
 
 In the repository both name no image that can be pulled, because none is published from there. What a release publishes
-names its own, by digest where `image --push` recorded one.
+names its own, by digest where `image` recorded one.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@ commands; that they ask for no more than they need; and that everything that bea
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_nothing_of_outside_is_put_into_a_script() -> None:
 def test_a_release_publishes_what_it_has_made() -> None:
     """Each file below build/release that a step reads is one that `python -m release`, or a step, writes."""
     text = scripts(ROOT / ".github" / "workflows" / "release.yaml")
-    per_image = ("metadata.json", "cdx.json", "provenance.json", "predicate.json")
+    per_image = ("metadata.json", "cdx.json", "provenance.json", "predicate.json", "oci.tar", "oci.tar:$version")
     made = {f"{image}.{kind}" for image in release.IMAGES for kind in per_image}
     made |= {"speculative-operator-$version.tgz", "olm", "olm/bundle.Dockerfile", "bundle.metadata.json"}
     made |= {"olm-bundle.tgz", "*.tgz", "*.cdx.json", "*.provenance.json", ""}
@@ -100,6 +101,40 @@ def test_a_release_publishes_what_it_has_made() -> None:
     assert read - made == set()
     pairs = re.findall(r"(\w+):([a-z-]+)(?= |;)", re.findall(r"for image in (.*); do", text)[0] + ";")
     assert dict(pairs) == release.IMAGES
+
+
+def test_nothing_is_published_before_it_was_scanned() -> None:
+    """Not even a login: a step that scans what was pushed leaves it there when it fails."""
+    every = steps(ROOT / ".github" / "workflows" / "release.yaml")
+    scan = next(number for number, step in enumerate(every) if "$GRYPE" in step.get("run", ""))
+    pushing = re.compile(r"--push|\bpush\b|\boras cp\b|\bcosign\b|gh release")
+    before = [step for step in every[:scan] if pushing.search(step.get("run", "")) or "login" in step.get("uses", "")]
+    assert before == []
+    scanned = re.findall(r"for target in (.*); do", every[scan]["run"])[0].split()
+    assert set(scanned) == release.IMAGES.keys()
+    assert 'oci-archive:build/release/$target.oci.tar"' in every[scan]["run"]
+    assert any("oras cp" in step.get("run", "") for step in every[scan:])
+
+
+def test_an_image_is_built_into_the_archive_that_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run(*command: str) -> str:
+        ran.append(command)
+        for option in command:
+            if option.endswith(".metadata.json"):
+                Path(option).write_text(json.dumps({"containerimage.digest": DIGEST}))
+        return ""
+
+    monkeypatch.setattr(release, "OUT", tmp_path)
+    monkeypatch.setattr(release, "_run", run)
+    release.image("ghcr.io/me/", f"python:3@{DIGEST}", archive=True)
+    builds = [command for command in ran if "build" in command]
+    assert [
+        f"--output=type=oci,dest={tmp_path / target}.oci.tar" in one
+        for target, one in zip(release.IMAGES, builds, strict=True)
+    ] == [True, True]
+    assert not {"--push", "--load"} & {option for one in builds for option in one}
 
 
 def test_everything_bears_one_version() -> None:
