@@ -1,7 +1,7 @@
 """The commands that engine images have on PATH, leading to the emulators: for manifests that name a command.
 
 SGLang and TensorRT-LLM are started by `python3 -m sglang.launch_server` and `trtllm-serve`, and vLLM in pods of KServe
-by `python -m vllm.entrypoints.openai.api_server`; no image has an entry point that could stand in for these. A node
+by `python3 -m vllm.entrypoints.openai.api_server`; no image has an entry point that could stand in for these. A node
 that runs local programs in the role of images (the development cluster) lays these commands into a folder and puts it
 first in PATH and PYTHONPATH.
 """
@@ -48,7 +48,7 @@ def lay(folder: Path, python: str = sys.executable) -> Mapping[str, str]:
     commands.mkdir(exist_ok=True)
     for name, words in _COMMANDS.items():
         path = commands / name
-        first = _API_SERVER.format(python=python) if name == "python" else ""
+        first = _API_SERVER.format(python=python) if name == "python3" else ""
         path.write_text(f'#!/bin/sh\n{first}exec {python} {words}"$@"\n')
         path.chmod(0o755)  # run by whatever user the pod has
     packages = (speculative_lab.__file__, speculative_operator.__file__)

@@ -22,9 +22,9 @@ _USER = 2000
 """vllm/vllm-openai is prepared for this id (docs/deployment/docker.md of vLLM). In the other images it is an id that
 owns nothing: they would start as root otherwise, and caches and HOME lie in the cache volume anyway."""
 _SERVE = ("vllm", "serve")
-API_SERVER = ("python", "-m", "vllm.entrypoints.openai.api_server")
-"""The entry point of the platform's own runtimes, in whose images it is proven (kserve-vllmserver of KServe,
-vllm-cuda-runtime of OpenShift AI). It takes no model by position."""
+API_SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+"""What the platform's own runtimes start (vllm-cuda-runtime of OpenShift AI), by the name that every image has: vLLM's
+own has no `python` (docker/Dockerfile of vllm-project/vllm). It takes no model by position."""
 _NEURON = "public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:"
 _NEURON_SOURCE = "AWS Neuron documentation 2.33, deep learning containers for vLLM"
 _VLLM_DOCS = "vllm-project/vllm docs/getting_started/installation/"

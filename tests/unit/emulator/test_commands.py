@@ -31,3 +31,10 @@ def test_python3_is_still_python(tmp_path: Path) -> None:
     words = ["python3", "-c", "import speculative_operator, sys; print(sys.argv[1:])", "a b", "$c"]
     program = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60, check=True)
     assert program.stdout == "['a b', '$c']\n"
+
+
+def test_python3_starts_the_api_server_of_vllm(tmp_path: Path) -> None:
+    variables = {**os.environ, **lay(tmp_path)}
+    words = ["python3", "-m", "vllm.entrypoints.openai.api_server", "--help"]
+    program = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60, check=True)
+    assert "--speculative-config" in program.stdout

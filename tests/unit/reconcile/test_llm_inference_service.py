@@ -92,7 +92,7 @@ def test_it_is_made_served_and_left_alone() -> None:
 
 def test_the_engine_gets_its_arguments_as_a_list_and_no_shell_reads_them() -> None:
     engine = container(serve())
-    assert engine["command"] == ["python", "-m", "vllm.entrypoints.openai.api_server"]
+    assert engine["command"] == ["python3", "-m", "vllm.entrypoints.openai.api_server"]
     assert engine["args"][0] == "--model=Qwen/Qwen3-8B"
     assert any(one.startswith('{"method":') for one in engine["args"])
 
