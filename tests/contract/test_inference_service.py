@@ -1,10 +1,11 @@
 """`target: InferenceService` against KServe's own definitions on a real API server: what the operator applies is stored
-as it was written, and every object of docs/openshift-ai.md is accepted."""
+as it was written, and so is every object of docs/openshift-ai.md."""
 
 from __future__ import annotations
 
 import json
-import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,37 +13,47 @@ import yaml
 from tests import kserve
 from tests.contract.conftest import ROOT
 from tests.golden.case import whole
+from tests.openshift_ai import HELM, OBJECTS, VALUES, shown
 
 from devcluster import Cluster
+from speculative_operator.api.convert import to_domain
+from speculative_operator.domain.knobs import Actuator
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.drift import first_difference
 from speculative_operator.render.inference_service import RUNTIME, SERVICE
 
 pytestmark = pytest.mark.cluster
 
-PAGE = (ROOT / "docs" / "openshift-ai.md").read_text()
-EXAMPLE = (ROOT / "examples" / "inference-service.yaml").read_text()
-OBJECTS: list[dict[str, Any]] = [
-    one
-    for block in [*re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL), EXAMPLE]
-    for one in yaml.safe_load_all(block)
-    if "kind" in one
-]
+EXAMPLES = {
+    "qwen3-8b-assist": "inference-service.yaml",
+    "qwen3-8b-custom-runtime": "custom-runtime.yaml",
+}
 GOLDEN = ROOT / "tests" / "golden" / "inputs" / "inference-service.yaml"
 MADE = {one["kind"]: one for one in whole(GOLDEN).children()}
 
 
 @pytest.fixture(scope="module")
 def platform(bare_cluster: Cluster, installed: dict[str, Any]) -> Cluster:
-    """KServe's definitions, and the namespaces that objects name."""
+    """KServe's definitions, and the namespaces that objects name: those of the page as it has them."""
     kserve.install(bare_cluster)
-    for namespace in ("assist", "speculative-system", "models"):
-        bare_cluster.kubectl("create", "namespace", namespace, check=False)
+    namespaces = [one for one in OBJECTS if one["kind"] == "Namespace"]
+    assert {one["metadata"]["name"] for one in namespaces} == {"assist", "speculative-system"}
+    for one in (*namespaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models"}}):
+        applied(bare_cluster, one)
     return bare_cluster
+
+
+def applied(cluster: Cluster, body: dict[str, Any]) -> dict[str, Any]:
+    """What the API server keeps of an object. Strictly, so that a field that the definition lacks is refused instead of
+    dropped."""
+    words = ("apply", "--server-side", "--validate=strict", "-o", "json", "-f", "-")
+    found: dict[str, Any] = json.loads(cluster.kubectl(*words, input=json.dumps(body)).stdout)
+    return found
 
 
 def test_the_page_shows_objects() -> None:
     assert [one["kind"] for one in OBJECTS].count("SpeculativeDeployment") == 4
-    assert len(OBJECTS) >= 11
+    assert len(OBJECTS) >= 12
 
 
 def test_the_policy_of_the_page_closes_the_ports_of_the_engine_to_all_but_prometheus() -> None:
@@ -52,18 +63,44 @@ def test_the_policy_of_the_page_closes_the_ports_of_the_engine_to_all_but_promet
     assert open_to == {8443: False, 8080: True, 8001: True}
 
 
-@pytest.mark.parametrize("shown", OBJECTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
-def test_every_object_of_the_page_is_accepted(platform: Cluster, shown: dict[str, Any]) -> None:
-    platform.kubectl(
-        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(shown)
-    )
+@pytest.mark.parametrize("body", OBJECTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+def test_every_object_of_the_page_is_applied(platform: Cluster, body: dict[str, Any]) -> None:
+    assert first_difference(body, applied(platform, body)) == ""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_those_of_the_page(name: str) -> None:
+    """But for the project, and the profile that not every cluster has."""
+    spec = shown("SpeculativeDeployment", name)["spec"]
+    spec["inferenceService"].pop("hardwareProfile", None)
+    assert yaml.safe_load((ROOT / "examples" / EXAMPLES[name]).read_text())["spec"] == spec
+
+
+def test_the_page_shows_a_way_to_a_k_that_changes_live() -> None:
+    """And an object of the platform's image beside it, with which it does not."""
+    ways = {}
+    for name in ("qwen3-8b-assist", "qwen3-8b-platform", "qwen3-8b-custom-runtime"):
+        body = shown("SpeculativeDeployment", name)
+        spec = to_domain({**body, "metadata": {**body["metadata"], "uid": "u", "generation": 1}})
+        ways[name] = engine_for(spec).knobs(spec).actuator
+    assert list(ways.values()) == [Actuator.LIVE, Actuator.RESTART, Actuator.LIVE]
+
+
+def test_the_chart_takes_the_values_of_the_page(platform: Cluster, tmp_path: Path) -> None:
+    """By the command of the page, which installs nothing here."""
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(VALUES))
+    words = HELM.replace("\\\n", " ").replace("charts/", f"{ROOT}/charts/")
+    _, *arguments = shlex.split(words.replace("upgrade --install", "template").replace("-f ", f"-f {tmp_path}/"))
+    made = [one for one in yaml.safe_load_all(platform.helm(*arguments).stdout) if one]
+    (operator,) = (one for one in made if one["kind"] == "Deployment")
+    (container,) = operator["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env["SPECULATIVE_PROMETHEUS_URL"] == VALUES["prometheus"]["url"]
+    volumes = str(operator["spec"]["template"]["spec"]["volumes"])
+    assert "speculative-metrics-token" in volumes
+    assert "openshift-service-ca.crt" in volumes
 
 
 @pytest.mark.parametrize("kind", [RUNTIME, SERVICE])
 def test_what_is_applied_is_stored_as_written(platform: Cluster, kind: str) -> None:
-    """Strictly, so that a field that the definition lacks is refused instead of dropped."""
-    found = platform.kubectl(
-        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-",
-        input=json.dumps(MADE[kind]),
-    ).stdout  # fmt: skip
-    assert first_difference(MADE[kind], json.loads(found)) == ""
+    assert first_difference(MADE[kind], applied(platform, MADE[kind])) == ""

@@ -22,6 +22,8 @@ from demo.load import read_records
 from devcluster.cluster import Cluster
 
 NAMESPACE = scene.NAMESPACE
+PUBLIC = ("vllm/vllm-openai:v0.32.0", "registry.redhat.io/rhaiis/vllm-cuda-rhel9:3")
+"""Images of engines that pages name; the emulator plays them."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def until(what: Callable[[], Any], timeout: float, every: float = 0.3) -> Any:
 @pytest.fixture(scope="session")
 def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The operator, installed and running as a pod under its own ServiceAccount."""
-    with Cluster.start(scene.options(f"e2e-{os.getpid()}")) as cluster:
+    emulator = scene.images()["speculative-operator/vllm-emulator:0.32.0"]
+    with Cluster.start(scene.options(f"e2e-{os.getpid()}", dict.fromkeys(PUBLIC, emulator))) as cluster:
         scene.install_operator(cluster)
         cluster.kubectl("create", "namespace", NAMESPACE)
         yield Stage(cluster, tmp_path_factory.mktemp("stage"))
