@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.reconcile import test_llm_inference_service as llm
@@ -11,7 +12,7 @@ from tests.unit.reconcile.test_inference_service import MADE, Platform, args, se
 
 from speculative_operator.domain.spec import EngineSettings
 from speculative_operator.engines import images
-from speculative_operator.engines.vllm import arguments
+from speculative_operator.engines.vllm import adapter, arguments
 
 COMMAND = ["-m", "vllm.entrypoints.openai.api_server"]
 
@@ -82,3 +83,19 @@ def test_pods_that_were_started_by_python_stay_until_an_edit_replaces_them(
     platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
     platform.settle()
     assert (platform.rollouts, program(platform)) == (2, "python3")
+
+
+def test_pods_without_shared_memory_stay_until_an_edit_replaces_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases up to 0.1.0 gave none to pods of one accelerator."""
+    with monkeypatch.context() as before:
+        before.setattr(adapter, "Target", SimpleNamespace(INFERENCE_SERVICE=None))
+        platform = serve()
+    platform.upgraded = True
+    platform.forget()
+    for _ in range(3):
+        platform.tick()
+        platform.roll()
+    assert (platform.rollouts, "/dev/shm" in str(platform.children[MADE]), platform.tick().actions) == (1, False, ())
+    platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
+    platform.settle()
+    assert (platform.rollouts, "/dev/shm" in str(platform.children[MADE])) == (2, True)

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 
 from speculative_operator.domain.knobs import Actuator, KnobSpace
-from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Engine, EngineContainer
@@ -61,7 +61,8 @@ def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
         args=arguments(spec, planned, table),
         command=images.command_of(spec),
         env=environment(spec, planned, startup),
-        shared_memory=images.needs_of(spec).shared_memory or ranks > 1,
+        # OpenShift AI's dashboard gives every runtime its /dev/shm (getshmVolume of odh-dashboard).
+        shared_memory=images.needs_of(spec).shared_memory or ranks > 1 or spec.target is Target.INFERENCE_SERVICE,
         startup_seconds=startup,
         shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
         payload=_payload() if live else {},
