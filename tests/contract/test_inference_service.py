@@ -28,8 +28,13 @@ EXAMPLES = {
     "qwen3-8b-assist": "inference-service.yaml",
     "qwen3-8b-custom-runtime": "custom-runtime.yaml",
 }
-GOLDEN = ROOT / "tests" / "golden" / "inputs" / "inference-service.yaml"
-MADE = {one["kind"]: one for one in whole(GOLDEN).children()}
+GOLDEN = ("inference-service", "inference-service-platform")
+MADE = {
+    f"{one['kind']}-{one['metadata']['name']}": one
+    for source in GOLDEN
+    for one in whole(ROOT / "tests" / "golden" / "inputs" / f"{source}.yaml").children()
+    if one["kind"] in (RUNTIME, SERVICE)
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +106,10 @@ def test_the_chart_takes_the_values_of_the_page(platform: Cluster, tmp_path: Pat
     assert "openshift-service-ca.crt" in volumes
 
 
-@pytest.mark.parametrize("kind", [RUNTIME, SERVICE])
-def test_what_is_applied_is_stored_as_written(platform: Cluster, kind: str) -> None:
-    assert first_difference(MADE[kind], applied(platform, MADE[kind])) == ""
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_applied_is_stored_as_written(platform: Cluster, name: str) -> None:
+    assert first_difference(MADE[name], applied(platform, MADE[name])) == ""
+
+
+def test_both_kinds_of_every_golden_object_are_applied() -> None:
+    assert len(MADE) == 2 * len(GOLDEN)

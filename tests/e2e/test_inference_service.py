@@ -18,6 +18,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, controlled, until
 from tests.openshift_ai import shown
 
 from demo import scene
+from demo.load import read_records
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -76,6 +77,40 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     assert after["metadata"]["annotations"]["serving.speculative.dev/table-version"]
     assert written(stage) == before, "K was tuned, and nothing else was written"
     assert platform.filled_in == filled_in <= 2, "the operator and the webhooks write against each other"
+
+
+def test_a_release_of_the_platform_gets_another_k_by_a_rollout_and_its_status_says_so(
+    stage: Stage, platform: kserve.Controller
+) -> None:
+    """vLLM 0.11 of OpenShift AI, whose pods read no table. The tuner waits ten minutes before it replaces pods, so the
+    user asks for another K here; tests/unit/reconcile/test_release_of_the_platform.py has what the tuner does."""
+    name = "qwen3-8b-platform"
+    stage.apply(manifest(name))
+    try:
+        scene.wait_ready(stage.cluster, name, 180)
+        (before,) = stage.pods(name)
+        (container,) = before["spec"]["containers"]
+        assert container["image"] == "registry.redhat.io/rhaiis/vllm-cuda-rhel9:3"
+        assert stage.table_config(name) == ""
+        out = stage.load(name, seconds=30, rate=8, service=f"{name}-predictor")
+        assert not [record for record in read_records(out) if record["failed"]]
+        until(lambda: stage.condition(name, "MetricsAvailable").get("status") == "True", 180)
+        status = stage.get("specdep", name)["status"]
+        assert status["speculation"]["actuator"] == "Restart"
+        assert '"num_speculative_tokens":3' in container["args"][-1]
+        assert status["speculation"]["k"] == "3"
+
+        wanted = manifest(name)
+        wanted["spec"]["speculation"] = {"mode": "Static", "numSpeculativeTokens": 2, "maxSpeculativeTokens": 3}
+        stage.apply(wanted)
+        until(lambda: [one["metadata"]["uid"] for one in stage.pods(name)] != [before["metadata"]["uid"]], 180)
+        until(lambda: len(stage.pods(name)) == 1, 180)
+        scene.wait_ready(stage.cluster, name, 180)
+        (after,) = stage.pods(name)
+        assert '"num_speculative_tokens":2' in after["spec"]["containers"][0]["args"][-1]
+        until(lambda: stage.get("specdep", name)["status"]["speculation"]["k"] == "2", 180)
+    finally:
+        stage.cluster.kubectl("delete", "specdep", name, "-n", NAMESPACE)
 
 
 def test_what_kserve_made_is_not_the_operators(stage: Stage, platform: kserve.Controller) -> None:
