@@ -68,6 +68,13 @@ def test_the_policy_of_the_page_closes_the_ports_of_the_engine_to_all_but_promet
     assert open_to == {8443: False, 8080: True, 8001: True}
 
 
+def test_what_asks_for_tokens_stands_beside_what_closes_the_port_that_does_not() -> None:
+    kinds = [one["kind"] for one in OBJECTS]
+    (policy,) = (place for place, kind in enumerate(kinds) if kind == "NetworkPolicy")
+    assert OBJECTS[policy - 1] == shown("SpeculativeDeployment", "qwen3-8b-assist")
+    assert OBJECTS[policy - 1]["spec"]["inferenceService"]["authenticated"]
+
+
 @pytest.mark.parametrize("body", OBJECTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_every_object_of_the_page_is_applied(platform: Cluster, body: dict[str, Any]) -> None:
     assert first_difference(body, applied(platform, body)) == ""
