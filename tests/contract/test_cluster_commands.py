@@ -108,11 +108,48 @@ def test_annotations_are_written_and_nothing_else(name: str, server: Server) -> 
     assert (after["spec"], after["status"]) == (before["spec"], before["status"])
 
 
+def diagnosis(capsys: pytest.CaptureFixture[str]) -> dict[str, list[tuple[str, str]]]:
+    """What each check of `speculative doctor` finds."""
+    main(["doctor", "-o", "json"])
+    found: dict[str, list[tuple[str, str]]] = {}
+    for one in json.loads(capsys.readouterr().out)["checks"]:
+        found.setdefault(one["check"], []).append((one["result"], one["message"]))
+    return found
+
+
 def test_doctor_names_what_is_missing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 1
-    said = capsys.readouterr().out
-    assert "no Deployment of the operator was found" in said
-    assert "definition" not in said
+    assert "no Deployment of the operator was found" in capsys.readouterr().out
+    found = diagnosis(capsys)
+    assert [found[check][0][0] for check in ("definition", "rights", "selectors", "accelerators")] == ["ok"] * 4
+
+
+@pytest.fixture
+def bare_operator(bare_cluster: Cluster) -> Iterator[str]:
+    """The operator's Deployment, of which no controller makes pods, with an account that may do little."""
+    template = {
+        "metadata": {"labels": {"app": "op"}},
+        "spec": {"serviceAccountName": "op", "containers": [{"name": "op", "image": "op"}]},
+    }
+    body = {
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "op", "labels": {"app.kubernetes.io/name": names.OPERATOR}},
+        "spec": {"selector": {"matchLabels": {"app": "op"}}, "template": template},
+    }  # fmt: skip
+    bare_cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
+    rules = [f"--resource={names.PLURAL}.{names.GROUP}", "--resource=pods,services,configmaps", "--resource=jobs.batch"]
+    bare_cluster.kubectl("create", "clusterrole", "op", "--verb=*", *rules)
+    bare_cluster.kubectl("create", "clusterrolebinding", "op", "--clusterrole=op", "--serviceaccount=default:op")
+    yield "system:serviceaccount:default:op"
+    for kind in ("deployment", "clusterrole", "clusterrolebinding"):
+        bare_cluster.kubectl("delete", kind, "op")
+
+
+def test_doctor_asks_what_the_operator_may_do(bare_operator: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ((result, message),) = diagnosis(capsys)["rights"]
+    assert result == "wrong"
+    assert message.startswith(f"{bare_operator} may not patch speculativedeployments/status, create events, get deploym")
+    assert message.endswith(" more in all namespaces")
 
 
 @pytest.fixture
@@ -134,7 +171,7 @@ def test_doctor_looks_at_what_a_reader_of_one_namespace_may_list(
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
     for kind in ("customresourcedefinitions", "deployments", "prometheuses"):
-        assert re.search(rf"^not looked at: {kind}[^;]* is forbidden: [^;]*$", said, re.MULTILINE)
+        assert re.search(rf"^unknown +\w+ +not looked at: {kind}[^;]* is forbidden: [^;]*$", said, re.MULTILINE)
     assert "only objects of namespace default were looked at" in said
     assert said.endswith("nothing is wrong in what could be looked at\n")
 

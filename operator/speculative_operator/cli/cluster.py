@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from speculative_operator.cli.errors import CommandError, ForbiddenError
+from speculative_operator.cli.errors import CommandError, UnseenError
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Mode
 
@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Cluster:
-    """One cluster. Every method raises CommandError with what the API server said: ForbiddenError where it refused."""
+    """One cluster. Every method raises CommandError with what the API server said: UnseenError where this user may not
+    ask."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         from kubernetes import client, config
@@ -42,6 +43,7 @@ class Cluster:
         except (ConfigException, OSError, TypeError) as problem:
             raise CommandError(f"no kubeconfig can be used: {problem}", "name one in KUBECONFIG") from None
         self._api, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
+        self._rights = client.AuthorizationV1Api(api)
         named = next((one for one in contexts if one["name"] == arguments.context), active)
         self.namespace: str = arguments.namespace or named["context"].get("namespace") or "default"
 
@@ -90,27 +92,60 @@ class Cluster:
         )
         return list(found.get("items") or ())
 
+    def nodes(self) -> list[Object]:
+        """All nodes."""
+        return list(self._call(self._core.list_node).get("items") or ())
+
+    def every_pod(self, **selectors: str) -> list[Object]:
+        """Pods of all namespaces."""
+        return list(self._call(self._core.list_pod_for_all_namespaces, missing=None, **selectors).get("items") or ())
+
+    def page(self, pod: Object, port: str, path: str) -> str:
+        """What a pod answers on a port, asked through the API server. Raises UnseenError where that does not go."""
+        meta = pod["metadata"]
+        where = f"{meta['name']}:{port}", meta["namespace"], path.lstrip("/")
+        try:
+            return str(self._answer(self._core.connect_get_namespaced_pod_proxy_with_path, *where))
+        except CommandError as problem:
+            raise UnseenError(problem.problem) from None
+
+    def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
+        """True where `user` may do it in a namespace (empty: in all)."""
+        plural, _, part = resource.partition("/")
+        what = {"verb": verb, "group": group, "resource": plural, "subresource": part, "namespace": namespace}
+        spec = {"user": user, "resourceAttributes": {key: value for key, value in what.items() if value}}
+        try:
+            found = self._call(self._rights.create_subject_access_review, {"spec": spec})
+        except UnseenError:
+            if not namespace:
+                raise
+            found = self._call(self._rights.create_namespaced_local_subject_access_review, namespace, {"spec": spec})
+        return found["status"].get("allowed") is True
+
     @property
     def _ours(self) -> tuple[str, str, str, str]:
         return names.GROUP, names.VERSION, self.namespace, names.PLURAL
 
     def _call(self, ask: Callable[..., Any], *what: Any, missing: Object | None = None, **more: str) -> Object:
+        answer = self._answer(ask, *what, missing=missing, **more)
+        if not isinstance(answer, Mapping):
+            answer = self._core.api_client.sanitize_for_serialization(answer)
+        return answer if isinstance(answer, Mapping) else {}
+
+    def _answer(self, ask: Callable[..., Any], *what: Any, missing: Object | None = None, **more: str) -> Any:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
         try:
-            answer = ask(*what, _request_timeout=SECONDS, **more)
+            return ask(*what, _request_timeout=SECONDS, **more)
         except ApiException as problem:
             if problem.status == 404 and missing is not None:
                 return missing
-            refused = ForbiddenError if problem.status == 403 else CommandError
+            refused = UnseenError if problem.status == 403 else CommandError
             raise refused(message_of(problem), _REMEDY.get(problem.status, "")) from None
         except HTTPError as problem:
             remedy = "look at KUBECONFIG and --context"
             raise CommandError(f"the API server cannot be reached: {problem}", remedy) from None
-        if not isinstance(answer, Mapping):
-            answer = self._core.api_client.sanitize_for_serialization(answer)
-        return answer if isinstance(answer, Mapping) else {}
 
 
 _REMEDY = {

@@ -19,8 +19,6 @@ WRONG_IF_FALSE = (
 """Conditions that say that something is wrong, the nearest to the cause first. False of the others is no fault: a
 rollout that is over does not progress, and a table that is still being tuned is not converged."""
 _BY_MODE = {"Static": Reason.FIXED, "Disabled": Reason.DISABLED}
-_OF_ENGINES = (Reason.TABLE_NOT_IN_FORCE, Reason.ENGINE_VERSION_DIFFERS)
-"""Warnings by which the table that status shows is not the one that pods follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def _causes_in_auto(body: Object, faults: list[Finding]) -> Iterator[Finding]:
     status, seen = body.get("status") or {}, speculation(body)
     yield from faults
     for one in status.get("warnings") or ():
-        if one.get("reason") in _OF_ENGINES:
+        if one.get("reason") == Reason.ENGINE_VERSION_DIFFERS:  # the table of the status may not be the pods'
             yield _finding(body, "warning", one["reason"], str(one.get("message", "")))
     proposal = (status.get("rollout") or {}).get("proposal")
     if proposal:
@@ -88,6 +86,9 @@ def faults_of(body: Object) -> Iterator[Finding]:
         if one.get("status") == "False" and message not in found:
             found.add(message)
             yield _finding(body, kind, str(one.get("reason", "")), message)
+    late = condition(body, ConditionType.TUNING_CONVERGED)
+    if late.get("reason") == Reason.TABLE_NOT_IN_FORCE:
+        yield _finding(body, ConditionType.TUNING_CONVERGED, Reason.TABLE_NOT_IN_FORCE, str(late.get("message", "")))
 
 
 def warnings_of(body: Object) -> Iterator[Finding]:

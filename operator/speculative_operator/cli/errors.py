@@ -18,8 +18,8 @@ class CommandError(Exception):
         super().__init__(f"{problem}; {remedy}" if remedy else problem)
 
 
-class ForbiddenError(CommandError):
-    """The API server does not let this user ask."""
+class UnseenError(CommandError):
+    """The cluster does not let this user see something."""
 
 
 class UsageError(CommandError):

@@ -1,4 +1,4 @@
-"""The option `-o` of the commands that show objects of a cluster: `get`, `status` and `explain`."""
+"""The option `-o` of the commands that look at a cluster: `get`, `status`, `explain` and `doctor`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 TEXT, WIDE, JSON, YAML = "text", "wide", "json", "yaml"
 
 
-def add_arguments(parser: argparse.ArgumentParser, wide: str) -> None:
-    """The option; `wide` says what that form adds."""
-    parser.add_argument(
-        "-o", "--output", choices=(TEXT, WIDE, JSON, YAML), default=TEXT, help=f"wide: {wide}; json, yaml: for programs"
-    )
+def add_arguments(parser: argparse.ArgumentParser, wide: str = "") -> None:
+    """The option; `wide` says what that form adds, where there is one."""
+    forms = (TEXT, WIDE, JSON, YAML) if wide else (TEXT, JSON, YAML)
+    adds = f"wide: {wide}; " if wide else ""
+    parser.add_argument("-o", "--output", choices=forms, default=TEXT, help=f"{adds}json, yaml: for programs")
 
 
 def document(value: Any, form: str) -> str:

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from tests.golden.recording import STORED
 
-from speculative_operator.cli import annotate, doctor, explain, get, main, status
+from speculative_operator.cli import annotate, explain, get, main, status
 from speculative_operator.cli.cluster import Cluster
-from speculative_operator.cli.errors import CommandError, ForbiddenError
+from speculative_operator.cli.errors import CommandError, UnseenError
 from speculative_operator.domain import names
 
 NAMES = sorted(path.stem for path in (STORED / "0.1.0").glob("*.json"))
@@ -41,6 +41,9 @@ class FakeCluster:
         self.body, self.known, self.forbidden = body, listed or {}, forbidden
         self.written: list[tuple[str, str, str | None]] = []
         self.serving: list[dict[str, Any]] = []
+        self.pages: dict[str, str] = {}
+        self.lacking: set[tuple[str, str]] = set()
+        self.asked: list[tuple[str, ...]] = []
 
     def __call__(self, _: argparse.Namespace) -> FakeCluster:
         return self
@@ -66,9 +69,26 @@ class FakeCluster:
         self.refuse(plural)
         return self.known.get(plural, [])
 
+    def nodes(self) -> list[Any]:
+        return self.listed("v1", "nodes")
+
+    def every_pod(self, **selectors: str) -> list[Any]:
+        of_operator = "label_selector" in selectors
+        return self.listed("v1", "operator pods") if of_operator else [*self.listed("v1", "pods"), *self.serving]
+
+    def page(self, pod: Mapping[str, Any], port: str, path: str) -> str:
+        name = pod["metadata"]["name"]
+        self.refuse(f"page of {name}")
+        return self.pages[f"{name}:{port}/{path.lstrip('/')}"]
+
+    def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
+        self.refuse("subjectaccessreviews")
+        self.asked.append((user, namespace, verb, resource, group))
+        return (verb, resource) not in self.lacking
+
     def refuse(self, plural: str) -> None:
         if plural in self.forbidden:
-            raise ForbiddenError(f"you cannot list {plural}")
+            raise UnseenError(f"you cannot list {plural}")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,7 +117,6 @@ def test_an_object_that_nobody_has_looked_at() -> None:
         "  verifier    hf://a/b",
         "  pods        0 of 1 ready",
     ]
-    assert list(doctor.complaints(body)) != []
 
 
 class TestStatus:
@@ -156,7 +175,6 @@ class TestStatus:
         lines = "\n".join(status.view(body))
         assert "  waits       MetricsAvailable MetricsMissing: no samples of demo-1" in lines
         assert "Prometheus has no samples of a ready pod" in "\n".join(explain.explanation(body))
-        assert "models/demo: MetricsAvailable MetricsMissing" in "\n".join(doctor.complaints(body))
 
     def test_each_pod_is_shown_with_its_table(self) -> None:
         body = stored("tuned")
@@ -247,83 +265,6 @@ class TestAnnotate:
         assert main.main(["approve", "demo"]) == 1
         assert cluster.written == []
         assert capsys.readouterr().err == "error: the operator proposes no rollout of demo\n"
-
-
-WELL: dict[str, list[Any]] = {
-    "customresourcedefinitions": [{}],
-    "deployments": [{"metadata": {"name": "op", "namespace": "sys"}, "status": {"readyReplicas": 1}}],
-}
-"""A cluster with the operator installed."""
-
-
-class TestDoctor:
-    @staticmethod
-    def run(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> int:
-        monkeypatch.setattr(doctor, "Cluster", cluster)
-        return main.main(["doctor"])
-
-    def test_nothing_is_wrong(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.run(monkeypatch, FakeCluster(stored("tuned"), WELL)) == 0
-        assert capsys.readouterr().out == "nothing is wrong\n"
-
-    def test_what_is_not_installed(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        assert self.run(monkeypatch, FakeCluster()) == 1
-        out = capsys.readouterr().out
-        assert "definition of SpeculativeDeployment is not installed" in out
-        assert "no Deployment of the operator" in out
-
-    FORBIDDEN = ("customresourcedefinitions", "deployments", "prometheuses", names.PLURAL)
-
-    def test_who_may_list_one_namespace_alone_learns_of_its_objects(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        cluster = FakeCluster(stored("tuned"), {}, self.FORBIDDEN)
-        assert self.run(monkeypatch, cluster) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert lines[:3] == [f"not looked at: you cannot list {kind}" for kind in self.FORBIDDEN[:3]]
-        assert lines[3].startswith("only objects of namespace models were looked at")
-        assert lines[4] == "nothing is wrong in what could be looked at"
-        cluster.body = {"metadata": {"name": "new", "namespace": "models"}, "spec": {}}
-        assert self.run(monkeypatch, cluster) == 1
-        assert capsys.readouterr().out.startswith("models/new has no status")
-
-    def test_who_may_list_nothing_is_told_so(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert self.run(monkeypatch, FakeCluster(None, {}, (*self.FORBIDDEN, "own"))) == 0
-        assert capsys.readouterr().out.count("not looked at") == len(self.FORBIDDEN)
-
-    def test_a_pod_monitor_that_nobody_selects(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        meta = {"name": "k8s", "namespace": "monitoring"}
-        monitor = {"metadata": {"name": "demo", "namespace": "models", "labels": {"release": "other"}}}
-        known: dict[str, list[Any]] = {
-            **WELL,
-            "prometheuses": [{"metadata": meta, "spec": {"podMonitorSelector": {"matchLabels": {"release": "kps"}}}}],
-            "podmonitors": [monitor],
-        }
-        assert self.run(monkeypatch, FakeCluster(None, known)) == 1
-        assert "PodMonitor models/demo is selected by no Prometheus" in capsys.readouterr().out
-        monitor["metadata"]["labels"] = {"release": "kps"}
-        assert self.run(monkeypatch, FakeCluster(None, known)) == 0
-
-    @pytest.mark.parametrize(
-        ("selector", "taken"),
-        [
-            ({}, True),
-            (None, False),
-            ({"matchLabels": {"a": "1"}}, True),
-            ({"matchLabels": {"a": "2"}}, False),
-            ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, True),
-            ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, False),
-            ({"matchExpressions": [{"key": "b", "operator": "Exists"}]}, False),
-            ({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}, True),
-            ({"matchExpressions": [{"key": "a", "operator": "Like"}]}, False),
-        ],
-    )
-    def test_selectors_of_kubernetes(self, selector: Any, taken: bool) -> None:
-        assert doctor.selects(selector, {"a": "1"}) is taken
 
 
 def test_a_kubeconfig_that_cannot_be_used_is_one_line(

@@ -1,0 +1,131 @@
+"""Checks of `doctor` on what is installed: the definition, the operator's Deployment, and what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from speculative_operator import __version__
+from speculative_operator.cli.cluster import Object
+from speculative_operator.cli.errors import UnseenError
+from speculative_operator.cli.looks import UNKNOWN, Found, Look
+from speculative_operator.domain import names
+
+_DEFINITION = f"{names.PLURAL}.{names.GROUP}"
+_INSTALL = "helm install the chart (README.md)"
+_UPGRADE = "helm upgrade the chart, or kubectl apply --server-side -f crds/ of the operator's release"
+MOST_NAMED = 5
+
+
+def definition(look: Look) -> Iterator[Found]:
+    """The CRD, and fields of the status that it lacks: the API server drops what the operator writes there."""
+    from speculative_operator.api.crd import schema
+
+    found = look.at.listed(
+        "apiextensions.k8s.io/v1", "customresourcedefinitions", field_selector=f"metadata.name={_DEFINITION}"
+    )
+    if not found:
+        yield Found("the definition of SpeculativeDeployment is not installed", _INSTALL)
+        return
+    versions = found[0]["spec"].get("versions") or ()
+    held: Mapping[str, Any] = next(
+        (one["schema"]["openAPIV3Schema"] for one in versions if one.get("name") == names.VERSION), {}
+    )
+    lacking = list(undeclared(schema()["properties"]["status"], (held.get("properties") or {}).get("status") or {}))
+    if not lacking:
+        return
+    fields = ", ".join(lacking[:MOST_NAMED]) + (
+        f" and {len(lacking) - MOST_NAMED} more" if lacking[MOST_NAMED:] else ""
+    )
+    others = {release for release in _releases(look) if release != __version__}
+    if others:
+        told = f"the operator is of release {', '.join(sorted(others))}, this command of {__version__}, whose {fields}"
+        yield Found(f"{told} the definition does not declare", "install the command of the operator's release", UNKNOWN)
+    else:
+        yield Found(f"the definition is older than release {__version__}: it does not declare {fields}", _UPGRADE)
+
+
+def undeclared(wanted: Mapping[str, Any], held: Mapping[str, Any], path: str = "status") -> Iterator[str]:
+    """Fields of one schema that another one lacks, the outermost of each."""
+    if held.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if "items" in wanted:
+        yield from undeclared(wanted["items"], held.get("items") or {}, path)
+    known = held.get("properties") or {}
+    for name, field in (wanted.get("properties") or {}).items():
+        if name not in known:
+            yield f"{path}.{name}"
+        else:
+            yield from undeclared(field, known[name], f"{path}.{name}")
+
+
+def _releases(look: Look) -> Iterator[str]:
+    try:
+        for one in look.operators:
+            yield (one["metadata"].get("labels") or {}).get("app.kubernetes.io/version") or __version__
+    except UnseenError:
+        return
+
+
+def operator(look: Look) -> Iterator[Found]:
+    """The Deployment, and what its leading pod says of itself."""
+    if not look.operators:
+        yield Found("no Deployment of the operator was found", _INSTALL)
+    for one in look.operators:
+        space, name = one["metadata"]["namespace"], one["metadata"]["name"]
+        if not (one.get("status") or {}).get("readyReplicas"):
+            yield Found(
+                f"the operator {space}/{name} has no ready pod", f"kubectl describe deployment {name} -n {space}"
+            )
+            return
+    if look.operators and not look.figures:
+        yield Found(
+            "no pod of the operator leads", "kubectl get lease -A; kubectl logs of the operator says who holds it"
+        )
+    for labels, fails in look.figures.get("unwatched", {}).items():
+        if fails:
+            kind = dict(labels).get("resource", "")
+            yield Found(f"the operator cannot watch {kind}, and lists them instead", "its log has the answer it got")
+    if any(look.figures.get("catalogue_bad", {}).values()):
+        yield Found(
+            "the operator cannot read your rows of the catalogue", "its log has the line; correct pairs.catalogue"
+        )
+
+
+def rights(look: Look) -> Iterator[Found]:
+    """What the operator's ServiceAccount may not do though every object needs it."""
+    for one in look.operators:
+        space, pod = one["metadata"]["namespace"], one["spec"]["template"]["spec"]
+        user = f"system:serviceaccount:{space}:{pod.get('serviceAccountName') or 'default'}"
+        for namespace in _served(pod):
+            lacking = [
+                f"{verb} {resource}"
+                for resource, group, verbs in needed()
+                for verb in verbs
+                if not look.at.may(user, namespace, verb, resource, group)
+            ]
+            if lacking:
+                where = f"in namespace {namespace}" if namespace else "in all namespaces"
+                more = f" and {len(lacking) - MOST_NAMED} more" if lacking[MOST_NAMED:] else ""
+                grant = f"helm upgrade the chart with rbac.create=true; kubectl auth can-i --list --as={user}"
+                yield Found(f"{user} may not {', '.join(lacking[:MOST_NAMED])}{more} {where}", grant)
+
+
+def _served(pod: Object) -> list[str]:
+    """Namespaces that an operator with this pod serves; an empty name: all."""
+    env = (pod.get("containers") or [{}])[0].get("env") or ()
+    named = next((one.get("value") for one in env if one.get("name") == "SPECULATIVE_NAMESPACES"), "")
+    return str(named).split(",") if named else [""]
+
+
+def needed() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """(resource, group, verbs) of the kinds without which no object is served. A test holds them to the chart's."""
+    from speculative_operator.shell.resources import CHILDREN, EVENT, OWNER, POD
+
+    yield OWNER.plural, OWNER.group, ("list", "watch")
+    yield f"{OWNER.plural}/status", OWNER.group, ("patch",)
+    yield POD.plural, POD.group, ("list", "watch", "patch")
+    yield EVENT.plural, EVENT.group, ("create",)
+    for kind in CHILDREN:
+        if not kind.optional:
+            yield kind.plural, kind.group, ("get", "list", "watch", "create", "patch")

@@ -1,0 +1,131 @@
+"""Checks of `doctor` on figures: how Prometheus finds the pods, what it has of them, and which table they follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from speculative_operator.cli.cluster import Object, condition
+from speculative_operator.cli.diagnosis import Finding
+from speculative_operator.cli.errors import UnseenError
+from speculative_operator.cli.looks import GOOD, OURS, Found, Look, named
+from speculative_operator.domain.reasons import ConditionType, Reason
+
+PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
+FRESHNESS = frozenset({Reason.METRICS_STALE})
+LABELS = frozenset({Reason.METRICS_FOREIGN})
+FIGURES = frozenset({Reason.METRICS_MISSING, Reason.METRICS_PARTIAL, Reason.METRICS_ABSURD})
+TABLES = frozenset({Reason.TABLE_NOT_IN_FORCE, Reason.ENGINE_VERSION_DIFFERS})
+_BY_ITSELF = "The operator reads them from the pods: "
+
+
+def selectors(look: Look) -> Iterator[Found]:
+    """PodMonitors that no Prometheus of the cluster selects."""
+    from speculative_operator.shell.monitors import SERVERS
+    from speculative_operator.shell.resources import POD_MONITOR
+
+    servers = [found for one in SERVERS for found in look.at.listed(one.api_version, one.plural)]
+    monitors = look.at.listed(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=OURS)
+    asked = [(named(one), (one.get("spec") or {}).get("podMonitorSelector")) for one in servers]
+    for one in monitors if asked else ():
+        labels = one["metadata"].get("labels") or {}
+        if not any(selects(selector, labels) for _, selector in asked):
+            wanted = "; ".join(f"{server} asks for {selector}" for server, selector in asked)
+            yield Found(
+                f"PodMonitor {named(one)} is selected by no Prometheus ({wanted})",
+                "set prometheus.podMonitors.labels in the chart",
+            )
+
+
+def selects(selector: object, labels: Mapping[str, str]) -> bool:
+    """True where a label selector of Kubernetes takes these labels; one that is absent takes none."""
+    if not isinstance(selector, Mapping):
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(one, labels) for one in selector.get("matchExpressions") or ())
+
+
+def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
+    key, values = str(one.get("key")), one.get("values")
+    known: Sequence[object] = values if isinstance(values, list) else ()
+    return {
+        "In": labels.get(key) in known,
+        "NotIn": labels.get(key) not in known,
+        "Exists": key in labels,
+        "DoesNotExist": key not in labels,
+    }.get(str(one.get("operator")), False)
+
+
+def told(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
+    """The check that finds what the operator reports with one of these reasons."""
+
+    def check(look: Look) -> Iterator[Found]:
+        return (said(body, one) for body, one in look.told() if one.reason in reasons)
+
+    return check
+
+
+def said(body: Object, one: Finding) -> Found:
+    """What the operator reports of an object."""
+    return Found(f"{named(body)}: {one.reason}: {one.message}. {one.means}".rstrip(), one.next)
+
+
+def prometheus(look: Look) -> Iterator[Found]:
+    """Whether the operator gets answers; where it reads the pods itself, why."""
+    yield from told(PROMETHEUS)(look)
+    for body in look.objects:
+        message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
+        if _BY_ITSELF in message:
+            yield Found(
+                f"{named(body)}: the operator reads the pods itself: {message.partition(_BY_ITSELF)[2]}", "", GOOD
+            )
+
+
+def freshness(look: Look) -> Iterator[Found]:
+    """Objects of which the operator has no figures of the last minute, though it says that there are some."""
+    yield from told(FRESHNESS)(look)
+    running = {key for labels in look.figures.get("object_running_requests", {}) if (key := _key(dict(labels)))}
+    known = {key for labels in look.figures.get("object_info", {}) if (key := _key(dict(labels)))}
+    for body in look.objects:
+        found = condition(body, ConditionType.METRICS_AVAILABLE)
+        if found.get("status") == "True" and named(body) in known - running:
+            message = f"{named(body)}: no figures of the last minute of every pod; {found.get('message', '')}"
+            yield Found(message, "speculative doctor again in a minute; then look at the scrape job's targets")
+
+
+def _key(labels: Mapping[str, str]) -> str:
+    return f"{labels.get('namespace')}/{labels.get('name')}"
+
+
+def figures(look: Look) -> Iterator[Found]:
+    """Pods without figures, and whether they export any: what is missing then lies with the scraping."""
+    for body, one in look.told():
+        if one.reason in FIGURES:
+            found = said(body, one)
+            yield Found(f"{found.message} {_exported(look, body)}".rstrip(), found.next)
+
+
+def _exported(look: Look, body: Object) -> str:
+    """What the first ready pod exports, in a sentence; empty where it cannot be asked."""
+    from speculative_operator.engines.registry import NAMES
+    from speculative_operator.replay.exposition import Exposition, ExpositionError
+    from speculative_operator.shell.cache import port_of
+
+    try:
+        ready = [
+            pod
+            for pod in look.pods_of(body)
+            for one in (pod.get("status") or {}).get("conditions") or ()
+            if one.get("type") == "Ready" and one.get("status") == "True"
+        ]
+        if not ready:
+            return ""
+        path = (ready[0]["metadata"].get("annotations") or {}).get("prometheus.io/path", "metrics")
+        page = look.at.page(ready[0], str(port_of(ready[0])), path)
+        count = len({key.name for key in Exposition(NAMES).parse(page)})
+    except (UnseenError, ExpositionError):
+        return ""
+    name = ready[0]["metadata"]["name"]
+    if count:
+        return f"{name} exports {count} of the series itself, so they get lost on the way: scrape job or its labels."
+    return f"{name} exports none of the series itself: look at its log and at the engine's arguments."
