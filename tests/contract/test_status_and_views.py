@@ -67,6 +67,7 @@ WHOLE: dict[str, Any] = {
         for kind in ConditionType
     ],
     "observedGeneration": 1,
+    "mode": "Paused",
     "replicas": 2,
     "ready": "1/2",
     "readyReplicas": 1,
@@ -264,7 +265,7 @@ def _lines(cluster: Cluster, *arguments: str) -> list[list[str]]:
 def test_columns(bare_cluster: Cluster, seen: str) -> None:
     head, row = _lines(bare_cluster, "specdep", seen)
     assert head == ["NAME", "READY", "MODE", "METHOD", "K", "ACCEPT", "GAIN", "STATE", "AGE"]
-    assert row[:8] == ["seen", "1/2", "Recommend", "draft_model", "4", "71%", "+31%", "On"]
+    assert row[:8] == ["seen", "1/2", "Paused", "draft_model", "4", "71%", "+31%", "On"]
     head, row = _lines(bare_cluster, "specdep", seen, "-o", "wide")
     assert head[9:] == ["TPOT", "COST/1K", "WEIGHTS", "REASON"]
     assert row[9:] == ["8.1ms", "0.0009", "61%,", "3m", "left", "AllReady"]

@@ -34,7 +34,7 @@ def _column(name: str, path: str, description: str, *, type: str = "string", wid
 
 COLUMNS = [
     _column("Ready", ".status.ready", "Ready pods of those wanted"),
-    _column("Mode", ".spec.speculation.mode", "Who chooses K"),
+    _column("Mode", ".status.mode", "Who chooses K; Paused: nobody"),
     _column("Method", ".status.speculation.method", "How tokens are drafted"),
     _column("K", ".status.speculation.k", "Tokens drafted per step at the current load"),
     _column("Accept", ".status.speculation.acceptanceRate", "Share of drafted tokens that the verifier accepts"),

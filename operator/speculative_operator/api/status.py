@@ -346,6 +346,8 @@ class Status(Wire):
     """Conditions, one of each type. Ready summarizes them."""
     observed_generation: Long | None = None
     """Generation of the spec on which the operator last acted."""
+    mode: Line | None = None
+    """Who chooses K now: the mode of the spec, or Paused while the annotation serving.speculative.dev/paused is set."""
     ready: Line | None = None
     """Ready pods of those wanted, such as `1/2`. Of a LeaderWorkerSet: groups."""
     replicas: Count | None = None

@@ -31,6 +31,8 @@ FIGURES_SECONDS = 30.0
 FIGURES_SHARE = 0.05
 """And only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16
+PAUSED = "Paused"
+"""In place of the mode while the object is paused."""
 _OF_PODS = (
     "pair", "leaving", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "rollout", "decisions",
     "memory",
@@ -61,6 +63,7 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
     return {
         "conditions": stamp((_of_pick(one, view) for one in conditions), old, spec.generation, now),
         "observedGeneration": spec.generation,
+        "mode": PAUSED if spec.paused else spec.speculation.mode.value,
         "ready": f"{rollout.ready}/{rollout.wanted}",
         "replicas": rollout.replicas,
         "readyReplicas": rollout.ready,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.worlds import SPEC, Cluster, observed
+from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.decision import Interval
@@ -17,7 +17,7 @@ from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.conditions import stamp
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.status import should_write
+from speculative_operator.reconcile.status import cannot_wait, should_write
 
 STATUS: dict[str, Any] = {
     "conditions": [{"type": "Ready", "status": "True", "reason": "AllReady", "message": "2 of 2 pods are ready"}],
@@ -289,3 +289,17 @@ def test_an_interval_is_whole_percent_or_nothing() -> None:
     assert formats.whole_percent(Interval(-1.6, 2.4, 9.5)) == {"low": -2, "mid": 2, "high": 10}
     assert formats.whole_percent(Interval(float("-inf"), 2.4, 9.5)) is None
     assert formats.whole_percent(None) is None
+
+
+def test_the_mode_is_that_of_the_spec_or_paused() -> None:
+    """The column of `kubectl get` reads it."""
+    cluster = settled(spec=replace(SPEC, speculation=Speculation(mode=Mode.RECOMMEND)))
+    assert cluster.status["mode"] == "Recommend"
+    before = deepcopy(cluster.status)
+    cluster.annotate(paused=True)
+    cluster.tick()
+    assert cluster.status["mode"] == "Paused"
+    assert cannot_wait(before, cluster.status)
+    cluster.annotate(paused=False)
+    cluster.tick()
+    assert cluster.status["mode"] == "Recommend"
