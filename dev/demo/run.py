@@ -47,6 +47,7 @@ from demo.screen import Scene, Screen, save_picture
 from demo.verdict import ADOPTION_SECONDS, DECISION_SECONDS, Phase, checks_of_k, checks_of_phases, phases_of
 from demo.watch import Timeline, Watcher
 from devcluster.cluster import Cluster
+from figures import status_view
 from monitoring.shown import Shown, shown
 from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import findings
@@ -72,7 +73,8 @@ class Settings:
     keep: bool = False
     alone: bool = False
     picture: Path | None = None
-    """Where to save the live view as it is at the top of the load."""
+    record: Path | None = None
+    """Where to save the live view at the top of the load, and what `speculative status` reads while it falls."""
 
 
 @dataclass
@@ -217,6 +219,7 @@ class Demo:
         started = time.time()
         self._start_load(out)
         assert self._load is not None
+        assert self.cluster is not None
         deadline = time.monotonic() + self.settings.seconds + DRAIN_SECONDS
         scene = Scene(total=self.settings.seconds)
         with Screen(self.console) as screen:
@@ -228,6 +231,9 @@ class Demo:
                 if self.settings.picture and scene.elapsed > 0.66 * self.settings.seconds:
                     save_picture(scene, self.settings.picture)
                     self.settings = replace(self.settings, picture=None)
+                if self.settings.record and scene.elapsed > 0.8 * self.settings.seconds:
+                    status_view.record(self.cluster.kubeconfig, NAMESPACE, self._variants[0].name, self.settings.record)
+                    self.settings = replace(self.settings, record=None)
                 time.sleep(1.0)
         if self._load.returncode:
             raise SceneError(f"the load generator failed with exit code {self._load.returncode}")

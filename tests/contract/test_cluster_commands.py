@@ -148,7 +148,9 @@ def bare_operator(bare_cluster: Cluster) -> Iterator[str]:
 def test_doctor_asks_what_the_operator_may_do(bare_operator: str, capsys: pytest.CaptureFixture[str]) -> None:
     ((result, message),) = diagnosis(capsys)["rights"]
     assert result == "wrong"
-    assert message.startswith(f"{bare_operator} may not patch speculativedeployments/status, create events, get deploym")
+    assert message.startswith(
+        f"{bare_operator} may not patch speculativedeployments/status, create events, get deploym"
+    )
     assert message.endswith(" more in all namespaces")
 
 

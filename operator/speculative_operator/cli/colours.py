@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 _STYLES = (
     (r"█+", "green"),
     (r"<- (load now|active)", "bold yellow"),
-    (r"^  (waits|warning|proposes|also)(?= )", "bold red"),
-    (r"^  [a-z]+(?= |$)", "cyan"),
+    (r"^ *(waits|warning|proposes|also)(?= )", "bold red"),
+    (r"^ *[a-z]+(?=  |$)", "cyan"),
     (r"\+\d+\.\d ?%", "bold green"),
     (r"-\d+\.\d ?%", "bold red"),
 )

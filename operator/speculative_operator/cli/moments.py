@@ -1,4 +1,4 @@
-"""Points in time and durations as people write them on a command line. Used by `replay` and `simulate`."""
+"""Points in time and durations as people write them on a command line, and ages as kubectl tells them."""
 
 from __future__ import annotations
 
@@ -47,3 +47,11 @@ def seconds_of(text: str) -> float:
 def shown(time: float) -> str:
     """`2026-01-31 12:00:05`, in UTC."""
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def age(seconds: float) -> str:
+    """How long ago: `45s`, `12m`, `7h`, `3d`."""
+    for unit, one in (("d", 86_400.0), ("h", 3600.0), ("m", 60.0)):
+        if seconds >= 2 * one:
+            return f"{int(seconds // one)}{unit}"
+    return f"{max(int(seconds), 0)}s"

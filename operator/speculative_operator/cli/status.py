@@ -1,17 +1,18 @@
-"""Show one SpeculativeDeployment: its pair, its pods, the table with the load of now, the last decisions, and what it
-waits for. With --watch, again whenever that changes."""
+"""Show one SpeculativeDeployment as a tree: its pair with its progress and its pods, the table with the load of now,
+the last decisions, and what it waits for. With --watch, again whenever that changes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from speculative_operator.cli import cluster, colours, output
+from speculative_operator.cli import cluster, moments, output, trees
 from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, ready, speculation
-from speculative_operator.cli.diagnosis import Finding, faults_of, warnings_of
+from speculative_operator.cli.diagnosis import faults_of, warnings_of
 from speculative_operator.cli.errors import OK
+from speculative_operator.cli.trees import Branch
 
 EPILOG = """examples:
   speculative status qwen3-8b -n models
@@ -22,7 +23,7 @@ exit status: 0 shown, 1 there is none of that name, or the cluster refused"""
 WATCH_SECONDS = 2.0
 DECISIONS_KEPT = 10
 """In the status."""
-CLEAR = "\x1b[2J\x1b[H"
+CLEAR = "\x1b[H\x1b[2J"
 """Has a terminal begin a new screen."""
 _WIDTH = 24
 """Characters of the longest bar."""
@@ -40,41 +41,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the view; the exit status. Raises CommandError."""
-    at, shown = Cluster(arguments), ""
+    at, began, shown = Cluster(arguments), time.time(), None
     while True:
-        body = at.object(arguments.name)
-        text = cluster.plain(_text(body, at.pods(arguments.name), arguments.output))
-        if text != shown:
-            sys.stdout.write(CLEAR if arguments.watch and sys.stdout.isatty() else "\n" if shown else "")
-            colours.write(sys.stdout, text)
-            shown = text
+        body, pods = at.object(arguments.name), at.pods(arguments.name)
+        known = _known(body, pods, began)
+        if shown != known or (arguments.watch and sys.stdout.isatty()):
+            sys.stdout.write(_separator(arguments.watch, first=shown is None))
+            _write(body, pods, arguments)
+            shown = known
         if not arguments.watch:
             return OK
         time.sleep(WATCH_SECONDS)
 
 
-def _text(body: Object, pods: Sequence[Object], form: str) -> str:
+def _known(body: Object, pods: Sequence[Object], began: float) -> object:
+    """What must differ for the view to be printed once more: not the time, nor how old something is."""
+    return view(body, pods, began, wide=True)
+
+
+def _separator(watch: bool, *, first: bool) -> str:
+    if watch and sys.stdout.isatty():
+        return CLEAR
+    return "" if first else "\n"
+
+
+def _write(body: Object, pods: Sequence[Object], arguments: argparse.Namespace) -> None:
+    form, now = arguments.output, time.time()
     if form in (output.JSON, output.YAML):
-        return output.document(body, form)
-    return "\n".join(view(body, pods, wide=form == output.WIDE))
+        print(cluster.plain(output.document(body, form)), flush=True)
+        return
+    root = view(body, pods, now, wide=form == output.WIDE)
+    trees.write(sys.stdout, watched(root, now) if arguments.watch else root)
 
 
-def view(body: Object, pods: Sequence[Object] = (), *, wide: bool = False) -> Iterator[str]:
-    """The lines of one object and its pods."""
+def watched(root: Branch, now: float) -> Branch:
+    """The tree with the time at which it was so."""
+    return Branch(f"{root.text}, {moments.shown(now)} UTC", root.below)
+
+
+def view(body: Object, pods: Sequence[Object], now: float, *, wide: bool = False) -> Branch:
+    """The tree of one object and its pods at unix time `now`."""
     meta, status, seen = body["metadata"], body.get("status") or {}, speculation(body)
-    yield f"{meta['name']} in {meta['namespace']}: {_state(condition(body, 'Ready'))}, mode {mode(body)}"
-    yield from _pair(body)
-    yield f"  pods        {ready(body).replace('/', ' of ')} ready"
-    yield from _pods(seen, pods)
-    if seen.get("concurrency"):
-        yield f"  load        {seen['concurrency']} requests a step and pod"
+    below = [_pair(body, pods, now)]
     if _speed(seen):
-        yield f"  speed       {_speed(seen)}"
-    yield from _table(seen)
-    yield from _decisions(status, DECISIONS_KEPT if wide else 3)
-    yield from _waits(body)
-    for one in status.get("conditions") or () if wide else ():
-        yield f"  condition   {one.get('type')} {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
+        below.append(Branch(f"speed  {_speed(seen)}"))
+    below += [*_table(seen), *_decisions(status, DECISIONS_KEPT if wide else 3), *_waits(body)]
+    conditions = status.get("conditions") or () if wide else ()
+    if conditions:
+        told = (
+            f"{one.get('type')} {one.get('status')}, {one.get('reason')}: {one.get('message')}" for one in conditions
+        )
+        below.append(Branch("conditions", [Branch(one) for one in told]))
+    return Branch(
+        f"{meta['name']} in {meta['namespace']}: {_state(condition(body, 'Ready'))}, mode {mode(body)}", below
+    )
 
 
 def _state(found: Object) -> str:
@@ -83,31 +103,58 @@ def _state(found: Object) -> str:
     return f"{'ready' if found.get('status') == 'True' else 'not ready'} ({found.get('reason')})"
 
 
-def _pair(body: Object) -> Iterator[str]:
-    status = body.get("status") or {}
-    pair, method = status.get("pair") or {}, speculation(body).get("method")
-    yield f"  verifier    {pair.get('verifier') or body['spec']['verifier']['model']}"
-    speculator = pair.get("speculator") or method
-    if speculator:
-        yield f"  speculator  {speculator}" + (f" ({method})" if method and method != speculator else "")
+def _pair(body: Object, pods: Sequence[Object], now: float) -> Branch:
+    """Both models, how far their weights are, and the pods made of them."""
+    status, method = body.get("status") or {}, speculation(body).get("method")
+    pair = status.get("pair") or {}
+    below = [Branch(f"verifier    {pair.get('verifier') or body['spec']['verifier']['model']}")]
+    if pair.get("speculator"):
+        below.append(Branch(f"speculator  {pair['speculator']}"))
     progress = (status.get("weights") or {}).get("text")
     if progress and condition(body, "WeightsReady").get("status") != "True":
-        yield f"  weights     {progress}"
+        below.append(Branch(f"weights     {progress}"))
+    below.append(Branch(f"pods        {ready(body).replace('/', ' of ')} ready", list(_pods(body, pods, now))))
+    return Branch(f"pair  {method}" if method else "pair", below)
 
 
-def _pods(seen: Object, pods: Sequence[Object]) -> Iterator[str]:
-    """Each pod with its state, and the version of the table that was delivered to it."""
+def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[Branch]:
+    """Each pod with its state and since when, its K at the load of now, and the table that was delivered to it."""
     from speculative_operator.reconcile.pods import read_pods
 
-    found = read_pods(pods)
+    seen, found = speculation(body), read_pods(pods)
     wide = max((len(one.name) for one in found), default=0)
-    newest = str(seen.get("tableVersion", ""))
+    since = {one["metadata"].get("name"): _since(one) for one in pods}
+    newest = seen.get("tableVersion")
     for one in found:
         state = "ready" if one.ready else one.trouble or "not ready"
+        age = f"  {moments.age(now - then)}" if (then := since[one.name]) is not None else ""
         version = one.poked.partition("-")[0]
-        late = f", not yet {newest}" if newest not in ("", version) else ""
-        table = f"  table {version}{late}" if version else ""
-        yield f"    {one.name:<{wide}}  {state}{table}"
+        k = _k(body, version)
+        table = f"  table {version}" + (f", not yet {newest}" if str(newest) != version and newest else "")
+        yield Branch(f"{one.name:<{wide}}{age}  {state}" + (f"  K {k}" if k else "") + (table if version else ""))
+
+
+def _since(pod: Object) -> float | None:
+    """Unix seconds since which a pod is as ready as it is; of its creation where it does not say."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready_since = (one.get("lastTransitionTime") for one in conditions if one.get("type") == "Ready")
+    told = next(ready_since, None) or pod["metadata"].get("creationTimestamp")
+    return moments.seconds_of(str(told)) if told else None
+
+
+def _k(body: Object, version: str) -> str:
+    """K of a pod that follows this version of the table, at the load of now; empty where that is not known."""
+    seen = speculation(body)
+    if version.isdecimal() and int(version) >= (seen.get("rowsVersion") or seen.get("tableVersion") or 0):
+        return str(seen.get("k") or "")
+    made = (body.get("status") or {}).get("decisions") or ()
+    text = next((str(one.get("to")) for one in made if str(one.get("tableVersion")) == version), "")
+    load = max(round(number(seen.get("concurrency")) or 0.0), 1)
+    for rows, _, k in (row.partition(":") for row in text.split()):
+        last = rows.rpartition("-")[2]
+        if last.isdecimal() and load <= int(last):
+            return k
+    return ""
 
 
 def _speed(seen: Object) -> str:
@@ -118,46 +165,50 @@ def _speed(seen: Object) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _table(seen: Object) -> Iterator[str]:
-    """The table as a bar for each row, and where the load of now is."""
+def _table(seen: Object) -> Iterator[Branch]:
+    """The table as a bar for each range of loads, and where the load of now is."""
     rows = [row for row in seen.get("table") or () if isinstance(row, list) and len(row) == 3]
+    load = f", {seen['concurrency']} requests a step and pod now" if seen.get("concurrency") else ""
     if not rows:
+        if load:
+            yield Branch(f"load  {load.removeprefix(', ')}")
         return
-    off = ", waits for the speculator's return" if seen.get("hardOff") else ""
-    yield f"  table       version {seen.get('tableVersion', '?')}{off}"
     now, most = number(seen.get("concurrency")), max(1, *(k for _, _, k in rows))
+    wide = max(len(f"{first}-{last}") for first, last, _ in rows)
+    below = []
     for first, last, k in rows:
         here = "  <- load now" if now is not None and first <= max(round(now), 1) <= last else ""
         bar = "█" * max(round(_WIDTH * k / most), 1 if k else 0)
-        yield f"    {f'{first}-{last}':>9} requests  K {k:<2} {bar}{here}".rstrip()
+        below.append(Branch(f"{f'{first}-{last}':>{wide}} requests  K {k:<2} {bar}{here}".rstrip()))
     if seen.get("tries"):
-        yield f"  trials      {seen['tries']}"
+        below.append(Branch(f"trials  {seen['tries']}"))
+    off = ", waits for the speculator's return" if seen.get("hardOff") else ""
+    yield Branch(f"table  version {seen.get('tableVersion', '?')}{off}{load}", below)
 
 
-def _decisions(status: Object, most: int) -> Iterator[str]:
+def _decisions(status: Object, most: int) -> Iterator[Branch]:
     found = (status.get("decisions") or ())[:most]
     if found:
-        yield "  decisions"
-    for one in found:
-        change = f"{one['from']} -> {one.get('to', '')}" if one.get("from") else str(one.get("to", ""))
-        yield f"    {str(one.get('time', ''))[:19]}  {one.get('reason', '')}: {change}"
-        if one.get("message"):
-            yield f"      {one['message']}"
+        yield Branch("decisions", [_decision(one) for one in found])
 
 
-def _waits(body: Object) -> Iterator[str]:
+def _decision(one: Mapping[str, str]) -> Branch:
+    change = f"{one['from']} -> {one.get('to', '')}" if one.get("from") else str(one.get("to", ""))
+    message = [Branch(one["message"])] if one.get("message") else []
+    return Branch(f"{str(one.get('time', ''))[:19]}  {one.get('reason', '')}: {change}", message)
+
+
+def _waits(body: Object) -> Iterator[Branch]:
     """What is wrong, proposals and warnings: each with what the operator says of it, and what to do."""
     for one in faults_of(body):
-        yield f"  waits       {one.source} {one.reason}: {one.message}"
-        yield from _next(one)
+        yield Branch(f"waits  {one.source} {one.reason}: {one.message}", _next(one.next))
     proposal = ((body.get("status") or {}).get("rollout") or {}).get("proposal")
     if proposal:
-        yield f"  proposes    {proposal.get('message', '')}"
-        yield f"              speculative approve {body['metadata']['name']} -n {body['metadata']['namespace']}"
+        approve = f"speculative approve {body['metadata']['name']} -n {body['metadata']['namespace']}"
+        yield Branch(f"proposes  {proposal.get('message', '')}", _next(approve))
     for one in warnings_of(body):
-        yield f"  warning     {one.reason}: {one.message}"
+        yield Branch(f"warning  {one.reason}: {one.message}")
 
 
-def _next(one: Finding) -> Iterator[str]:
-    if one.next:
-        yield f"  next        {one.next}"
+def _next(step: str) -> list[Branch]:
+    return [Branch(f"next  {step}")] if step else []

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
+from tests.unit.cli.test_cluster_commands import stored
 
-from figures import status_view
 from speculative_operator.cli import explain
 from speculative_operator.cli.beliefs import beliefs_at, lead_at, outlook_of
 from speculative_operator.tuner.outlook import Outlook
@@ -17,7 +16,7 @@ LOAD = 6.0
 
 @pytest.fixture
 def body() -> dict[str, Any]:
-    return copy.deepcopy(status_view.sample()[0])
+    return stored("tuned")
 
 
 @pytest.fixture

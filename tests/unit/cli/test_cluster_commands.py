@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +13,13 @@ import pytest
 import yaml
 from tests.golden.recording import STORED
 
-from speculative_operator.cli import annotate, explain, get, main, status
+from speculative_operator.cli import annotate, explain, get, main, status, trees
 from speculative_operator.cli.cluster import Cluster
 from speculative_operator.cli.errors import CommandError, UnseenError
 from speculative_operator.domain import names
 
+NOW = 1_800_001_600.0
+"""Unix seconds, 08:26:40 of the day of the stored objects."""
 NAMES = sorted(path.stem for path in (STORED / "0.1.0").glob("*.json"))
 
 
@@ -25,6 +29,11 @@ def stored(name: str, /, **meta: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": "demo", "namespace": "models", **meta}, "spec": found["spec"], "status": found["status"],
     }  # fmt: skip
+
+
+def shown(body: dict[str, Any], pods: Sequence[dict[str, Any]] = (), now: float = NOW) -> list[str]:
+    """The lines of `status`, without what shows the depth."""
+    return [line.strip() for line in trees.lines(status.view(body, pods, now))]
 
 
 class FakeCluster:
@@ -94,11 +103,11 @@ class FakeCluster:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_stored_object_can_be_shown_and_explained(name: str) -> None:
     body = stored(name)
-    assert "\n".join(status.view(body)).startswith("demo in models: ready (AllReady), mode ")
+    assert "\n".join(shown(body)).startswith("demo in models: ready (AllReady), mode ")
     assert "\n".join(explain.explanation(body)).startswith("demo in models: K is ")
     assert len(get.row(body)) == len(get._HEADERS)
     assert len(get.row(body, wide=True)) == len((*get._HEADERS, *get._WIDE))
-    assert "None" not in " ".join((*status.view(body), *explain.explanation(body), *get.row(body)))
+    assert "None" not in " ".join((*shown(body), *explain.explanation(body), *get.row(body)))
 
 
 def test_ready_counts_as_status_does() -> None:
@@ -107,15 +116,16 @@ def test_ready_counts_as_status_does() -> None:
     assert get.row(body)[2] == "2/2"
     body["status"]["ready"] = "1/5"
     assert get.row(body)[2] == "1/5"
-    assert "  pods        1 of 5 ready" in list(status.view(body))
+    assert "pods        1 of 5 ready" in shown(body)
 
 
 def test_an_object_that_nobody_has_looked_at() -> None:
     body = {"metadata": {"name": "new", "namespace": "models"}, "spec": {"verifier": {"model": "hf://a/b"}}}
-    assert list(status.view(body)) == [
+    assert shown(body) == [
         "new in models: the operator has not looked at it yet, mode Auto",
-        "  verifier    hf://a/b",
-        "  pods        0 of 1 ready",
+        "pair",
+        "verifier    hf://a/b",
+        "pods        0 of 1 ready",
     ]
 
 
@@ -123,9 +133,10 @@ class TestStatus:
     def test_the_table_says_where_the_load_is(self) -> None:
         body = stored("tuned")
         body["status"]["speculation"] |= {"table": [[1, 8, 4], [9, 64, 1]], "concurrency": "11.7"}
-        lines = list(status.view(body))
+        lines = shown(body)
         (here,) = (line for line in lines if "<- load now" in line)
         assert here.split() == ["9-64", "requests", "K", "1", "█" * 6, "<-", "load", "now"]
+        assert "table  version 6, 11.7 requests a step and pod now" in lines
         assert any(line.split()[:4] == ["1-8", "requests", "K", "4"] for line in lines)
 
     def test_what_a_pod_says_gives_no_orders_to_the_terminal(
@@ -156,64 +167,91 @@ class TestStatus:
     def test_a_load_that_is_none_breaks_nothing(self, concurrency: str) -> None:
         body = stored("tuned")
         body["status"]["speculation"]["concurrency"] = concurrency
-        assert not any("NaN" in line for line in status.view(body))
+        assert not any("NaN" in line for line in shown(body))
 
     @pytest.mark.parametrize("table", [None, [], "x", [[1, 2]], [[1, 64, 0]]])
     def test_a_table_of_another_form_breaks_nothing(self, table: Any) -> None:
         body = stored("tuned")
         body["status"]["speculation"] |= {"table": table, "concurrency": "many"}
-        assert list(status.view(body))
+        assert shown(body)
 
     def test_a_proposal_comes_with_its_command(self) -> None:
-        lines = list(status.view(stored("proposal")))
-        assert any(line.strip() == "speculative approve demo -n models" for line in lines)
+        lines = shown(stored("proposal"))
+        assert "next  speculative approve demo -n models" in lines
 
     def test_what_is_wrong_is_what_it_waits_for(self) -> None:
         body = stored("tuned")
         metrics = next(one for one in body["status"]["conditions"] if one["type"] == "MetricsAvailable")
         metrics |= {"status": "False", "reason": "MetricsMissing", "message": "no samples of demo-1"}
-        lines = "\n".join(status.view(body))
-        assert "  waits       MetricsAvailable MetricsMissing: no samples of demo-1" in lines
+        lines = "\n".join(shown(body))
+        assert "waits  MetricsAvailable MetricsMissing: no samples of demo-1" in lines
         assert "Prometheus has no samples of a ready pod" in "\n".join(explain.explanation(body))
 
-    def test_each_pod_is_shown_with_its_table(self) -> None:
+    def test_each_pod_is_shown_with_its_age_k_and_table(self) -> None:
         body = stored("tuned")
-        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+        def since(at: str) -> dict[str, Any]:
+            return {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": f"2027-01-15T{at}Z"}],
+            }
+
         waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-        pods = [
-            {"metadata": {"name": "demo-1", "annotations": {names.ANNOTATION_POKE: "6-b"}}, "status": ready},
-            {"metadata": {"name": "demo-2", "annotations": {names.ANNOTATION_POKE: "5"}}, "status": ready},
-            {"metadata": {"name": "demo-33"}, "status": {"phase": "Pending", "containerStatuses": [waiting]}},
+        pending = {"phase": "Pending", "containerStatuses": [waiting]}
+        pods: list[dict[str, Any]] = [
+            {
+                "metadata": {"name": "demo-1", "annotations": {names.ANNOTATION_POKE: "6-b"}},
+                "status": since("08:26:00"),
+            },
+            {"metadata": {"name": "demo-2", "annotations": {names.ANNOTATION_POKE: "4"}}, "status": since("05:26:00")},
+            {"metadata": {"name": "demo-33", "creationTimestamp": "2027-01-15T08:13:00Z"}, "status": pending},
         ]
-        lines = list(status.view(body, pods))
-        first = lines.index("  pods        2 of 2 ready") + 1
+        lines = shown(body, pods)
+        first = lines.index("pods        2 of 2 ready") + 1
         assert lines[first : first + 3] == [
-            "    demo-1   ready  table 6",
-            "    demo-2   ready  table 5, not yet 6",
-            "    demo-33  ImagePullBackOff: no such image",
+            "demo-1   40s  ready  K 1  table 6",
+            "demo-2   3h  ready  K 3  table 4, not yet 6",
+            "demo-33  13m  ImagePullBackOff: no such image",
         ]
 
-    def test_a_terminal_is_drawn_anew_and_a_pipe_is_not(
+    def test_a_tree_is_drawn_with_rich_and_indented_without(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        monkeypatch.setattr(status, "Cluster", FakeCluster(stored("tuned")))
+        assert main.main(["status", "demo"]) == 0
+        assert "\n├── pair  eagle3\n│   ├── verifier    hf://" in capsys.readouterr().out
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+        assert main.main(["status", "demo"]) == 0
+        assert "\n  pair  eagle3\n    verifier    hf://" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("terminal", [True, False])
+    def test_a_terminal_is_drawn_anew_and_a_pipe_is_not(
+        self, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A terminal with each look, for the time and the ages on it; a pipe when something else has changed."""
         monkeypatch.setenv("TERM", "xterm-256color")
         monkeypatch.delenv("NO_COLOR", raising=False)
-        for terminal in (True, False):
-            body = stored("tuned")
+        body, clock = stored("tuned"), [NOW]
 
-            def change(_: float, body: dict[str, Any] = body) -> None:
-                if body["status"]["readyReplicas"] == 1:
-                    raise KeyboardInterrupt
+        def look(seconds: float) -> None:
+            clock[0] += seconds
+            if clock[0] > NOW + 3 * status.WATCH_SECONDS:
+                raise KeyboardInterrupt
+            if clock[0] > NOW + 2 * status.WATCH_SECONDS:
                 body["status"]["readyReplicas"] = 1
 
-            monkeypatch.setattr(status, "Cluster", FakeCluster(body))
-            monkeypatch.setattr("speculative_operator.cli.status.time.sleep", change)
-            monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal)
-            assert main.main(["status", "demo", "-w"]) == 130
-            out = capsys.readouterr().out
-            assert out.count(status.CLEAR) == (2 if terminal else 0)
-            assert "1 of 2 ready" in out
-            assert ("\x1b[32m" in out) is terminal, "the bar is green on a terminal"
+        monkeypatch.setattr(status, "Cluster", FakeCluster(body))
+        monkeypatch.setattr("speculative_operator.cli.status.time.sleep", look)
+        monkeypatch.setattr("speculative_operator.cli.status.time.time", lambda: clock[0])
+        monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+        assert main.main(["status", "demo", "-w"]) == 130
+        out = capsys.readouterr().out
+        assert out.count(status.CLEAR) == (4 if terminal else 0)
+        assert re.findall(r"mode Auto, 2027-01-15 (\S+) UTC", re.sub(r"\x1b\[[0-9;]*m", "", out)) == (
+            ["08:26:40", "08:26:42", "08:26:44", "08:26:46"] if terminal else ["08:26:40", "08:26:46"]
+        )
+        assert "1 of 2 ready" in out
+        assert ("\x1b[32m" in out) is terminal, "the bar is green on a terminal"
 
 
 class TestModes:

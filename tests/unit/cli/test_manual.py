@@ -1,4 +1,4 @@
-"""What docs/cli.md shows of commands is what they print: for an object that a release has left, and for examples."""
+"""What docs/cli.md shows of commands is what they print: for the object of a real run, and for examples."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.test_cluster_commands import FakeCluster, stored
+from tests.unit.cli.test_cluster_commands import FakeCluster
 from tests.unit.cli.test_watch_and_completion import Clock
 
 from figures import status_view
-from speculative_operator.cli import explain, get, main, status, watch
+from speculative_operator.cli import explain, get, main, watch
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "cli.md"
-BLOCK = re.compile(r"^```\n\$ speculative ((?:get|status|explain|watch|plan|render)\b[^\n]*)\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```\n\$ speculative ((?:get|explain|watch|plan|render)\b[^\n]*)\n(.*?)^```$", re.M | re.S)
 BLOCKS = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
 
 
 def sample() -> FakeCluster:
     """The object of the page and its pods, as its picture shows them."""
-    shown, pods = status_view.sample()
-    body = stored("tuned", name=status_view.NAME)
-    body["status"] = shown["status"]
+    body, pods, _ = status_view.sample()
     made = FakeCluster(body)
     made.serving = pods
     return made
@@ -34,7 +32,7 @@ def test_the_page_shows_what_is_printed(
     command: str, printed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    for module in (get, status, explain, watch):
+    for module in (get, explain, watch):
         monkeypatch.setattr(module, "Cluster", sample())
     monkeypatch.setattr(watch, "time", Clock({}, []))
     assert main.main(shlex.split(command)) == 0
@@ -43,4 +41,4 @@ def test_the_page_shows_what_is_printed(
 
 
 def test_each_of_these_commands_is_shown() -> None:
-    assert {command.split()[0] for command, _ in BLOCKS} == {"get", "status", "explain", "watch", "plan", "render"}
+    assert {command.split()[0] for command, _ in BLOCKS} == {"get", "explain", "watch", "plan", "render"}

@@ -1,0 +1,53 @@
+"""Trees on a terminal or in a pipe, drawn by rich. Used by `status`, and by its picture in docs/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+from speculative_operator.cli.cluster import plain
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+_LONGEST = 10_000
+"""Columns of a pipe: lines are never broken there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line, and what hangs below it."""
+
+    text: str
+    below: list[Branch] = field(default_factory=list)
+
+
+def write(out: TextIO, root: Branch) -> None:
+    """Draw a tree; indented alone where rich is not installed."""
+    try:
+        from rich.console import Console
+
+        width = None if out.isatty() else _LONGEST
+        Console(file=out, width=width, highlight=False).print(drawn(root))
+    except ImportError:
+        out.writelines(f"{line}\n" for line in lines(root))
+    out.flush()
+
+
+def drawn(branch: Branch) -> Tree:
+    """The tree for a console. Raises ImportError without rich."""
+    from rich.tree import Tree
+
+    from speculative_operator.cli.colours import coloured
+
+    made = Tree(coloured(plain(branch.text)), guide_style="dim")
+    made.children = [drawn(one) for one in branch.below]
+    return made
+
+
+def lines(branch: Branch, depth: int = 0) -> Iterator[str]:
+    """The lines, each as far to the right as it lies deep."""
+    yield "  " * depth + plain(branch.text)
+    for one in branch.below:
+        yield from lines(one, depth + 1)
