@@ -37,6 +37,7 @@ class Reason(StrEnum):
     ROLLOUT_STALLED = "RolloutStalled"
     SCALED_TO_ZERO = "ScaledToZero"
     PAUSED = "Paused"
+    UNPAUSED = "Resumed"
     CREATED = "Created"
     REPAIRED = "Repaired"
     SPEC_CHANGED = "SpecChanged"
@@ -142,6 +143,7 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.SCALED_TO_ZERO: "spec.replicas is 0.",
     Reason.PAUSED: "The annotation serving.speculative.dev/paused is set: the operator changes nothing until you "
     "remove it.",
+    Reason.UNPAUSED: "The annotation serving.speculative.dev/paused was removed: the operator goes on.",
     Reason.CREATED: "The operator created the children.",
     Reason.REPAIRED: "The operator restored a child that was missing or had been edited.",
     Reason.SPEC_CHANGED: "The operator applied a change of the spec to the children.",

@@ -71,6 +71,8 @@ def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Eve
     was, now = (text(conditions.get(ConditionType.PROGRESSING, {}), "reason") for conditions in (before, after))
     if now == Reason.PAUSED.value != was:
         yield Event(NORMAL, Reason.PAUSED, text(after[ConditionType.PROGRESSING], "message"))
+    if was == Reason.PAUSED.value != now and now:
+        yield Event(NORMAL, Reason.UNPAUSED, "the annotation paused is gone: the operator goes on")
 
 
 def _of_pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
@@ -137,6 +139,7 @@ def _decision_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
         WARNING if reason in (Reason.GUARD, Reason.METRICS_LOST, Reason.ROLLOUT_UNDONE) else NORMAL,
         reason,
         f"{label}: {text(last, 'from')} -> {text(last, 'to')}: {text(last, 'message')}",
+        decision=True,
     )
 
 
@@ -147,7 +150,7 @@ def _leaving_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
         pair, version, reason = text(one, "pair"), whole(one, "tableVersion"), _reason(one)
         if reason is not None and before.get(pair, version) != version:
             message = f"table {version} for the pods of pair {pair}, which are being replaced: {one.get('table')}"
-            yield Event(WARNING if reason is Reason.GUARD else NORMAL, reason, message)
+            yield Event(WARNING if reason is Reason.GUARD else NORMAL, reason, message, decision=True)
 
 
 def _action_events(actions: Sequence[Action]) -> Iterator[Event]:

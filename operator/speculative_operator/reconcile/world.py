@@ -95,6 +95,8 @@ class Event:
     """Normal or Warning."""
     reason: Reason
     message: str
+    decision: bool = False
+    """True for one of the tuner's, which may come often."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_credentials(self.message))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,15 +15,12 @@ from speculative_operator.reconcile.world import Event
 from speculative_operator.shell.cache import Body, Cache
 from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError, OutdatedError
 from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.news import News
 from speculative_operator.shell.resources import CONFIG_MAP, EVENT
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
-REMEMBERED = 4096
-"""Events remembered so that none is posted twice: a status write that fails makes the next tick tell it again."""
-REPEAT_AFTER = 600.0
-"""seconds after which an equal event is news again."""
 NOTE_BYTES = 1024
 """Longest note of an Event that the API server takes."""
 
@@ -38,7 +34,7 @@ class Reporter:
         self._leading = leading
         self._cache = cache
         self._telemetry = telemetry
-        self._posted: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
+        self._news = News()
         self._instance = os.environ.get("POD_NAME") or names.OPERATOR
         self._undeclared: dict[str, Any] = {}
         """Fields of statuses that the cluster's CRD does not declare (`undeclared`), as far as writes have shown."""
@@ -103,15 +99,8 @@ class Reporter:
         self._undeclared = found
 
     async def events(self, owner: Body, events: Sequence[Event], now: float) -> None:
-        """Post each event that was not posted lately. An Event that cannot be posted is lost: it is news, not state."""
-        for event in events:
-            key = (owner["metadata"]["uid"], event.type, str(event.reason), event.message)
-            if now - self._posted.get(key, -REPEAT_AFTER) < REPEAT_AFTER:
-                continue
-            self._posted[key] = now
-            self._posted.move_to_end(key)
-            while len(self._posted) > REMEMBERED:
-                self._posted.popitem(last=False)
+        """Post what is news. An Event that cannot be posted is lost: it is news, not state."""
+        for event in self._news.due(owner["metadata"]["uid"], events, now):
             await self._post(owner, event)
 
     async def _post(self, owner: Body, event: Event) -> None:

@@ -303,3 +303,12 @@ def test_the_mode_is_that_of_the_spec_or_paused() -> None:
     cluster.annotate(paused=False)
     cluster.tick()
     assert cluster.status["mode"] == "Recommend"
+
+
+def test_pausing_and_going_on_are_told_once_each() -> None:
+    cluster = settled()
+    told: list[tuple[str, Reason]] = []
+    for paused in (True, True, False, False):
+        cluster.annotate(paused=paused)
+        told += [(one.type, one.reason) for one in cluster.tick().events]
+    assert told == [("Normal", Reason.PAUSED), ("Normal", Reason.UNPAUSED)]
