@@ -43,5 +43,7 @@ class KnobSpace:
     """True when the pods can withhold the drafts of single requests, should the table file say so."""
     rests: bool = False
     """True when pods can leave the speculator out while K = 0 lasts, without a restart."""
+    rests_with: str = ""
+    """Entry of `spec.engine.env` with which they could, where they cannot; empty where none helps."""
     falling: bool = False
     """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""

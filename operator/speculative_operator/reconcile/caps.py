@@ -80,6 +80,12 @@ def _why_soft(spec: DeploymentSpec, knobs: KnobSpace) -> str:
             f"{knobs.actuator}); set offPolicy: Soft or Hard, or use a combination of docs/engines.md with live tables"
         )
     method = spec.speculator.method if spec.speculator is not None else ""
+    if knobs.rests_with:
+        return (
+            f"vLLM's V2 model runner, which serves {method} here, cannot skip the speculator at K 0, but V1 can: add "
+            f"{knobs.rests_with} to spec.engine.env (this replaces the pods, and V1 has only piecewise CUDA graphs at "
+            "every K), or set offPolicy: Soft, or Hard"
+        )
     return (
         "vLLM can skip the speculator for draft_model, eagle and eagle3 on its V1 runner (0.25 to 0.33 without 0.30), "
         f"on one accelerator and with K 0 allowed, but not for {method} in this object; set offPolicy: Soft, or Hard"

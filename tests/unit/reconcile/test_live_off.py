@@ -81,6 +81,40 @@ def test_where_it_does_no_more_than_soft_a_warning_says_why(spec: DeploymentSpec
     assert [event.type for event in outcome.events if event.reason is Reason.LIVE_OFF_UNUSED] == ["Normal"]
 
 
+HEAD = replace(LIVE, speculator=replace(SPEC.speculator, method=Method.EAGLE3))  # type: ignore[type-var]
+V1, V2 = ({"name": "VLLM_USE_V2_MODEL_RUNNER", "value": value} for value in "01")
+
+
+@pytest.mark.parametrize("release", ["0.32.0", "0.33.0"])
+@pytest.mark.parametrize("env", [(), (V2,)])
+@pytest.mark.parametrize("method", [Method.EAGLE, Method.EAGLE3])
+def test_a_head_on_the_v2_runner_is_told_the_variable_that_helps(
+    method: Method, env: tuple[dict[str, str], ...], release: str
+) -> None:
+    speculator = replace(SPEC.speculator, method=method)  # type: ignore[type-var]
+    spec = replace(LIVE, speculator=speculator, engine=EngineSettings(version=release, env=env))
+    (notice,) = unused_off_notices(spec, engine_for(spec).knobs(spec))
+    assert '{name: VLLM_USE_V2_MODEL_RUNNER, value: "0"} to spec.engine.env' in notice.message
+    told = replace(spec, engine=replace(spec.engine, env=(V1,)))
+    assert engine_for(told).refusals(told) == ()
+    assert unused_off_notices(told, engine_for(told).knobs(told)) == ()
+    assert "--worker-extension-cls" in container(told).args
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        replace(HEAD, accelerator=RANKS.accelerator, verifier=replace(SPEC.verifier, tensor_parallel_size=2)),
+        replace(HEAD, engine=EngineSettings(version="0.34.0")),
+        replace(HEAD, engine=EngineSettings(version="0.30.0")),
+        replace(LIVE, speculator=Speculator(Method.MTP)),
+    ],
+)
+def test_no_variable_is_named_where_none_helps(spec: DeploymentSpec) -> None:
+    (notice,) = unused_off_notices(spec, engine_for(spec).knobs(spec))
+    assert "engine.env" not in notice.message
+
+
 @pytest.mark.parametrize("change", [{"speculator": None}, {"speculation": Speculation(mode=Mode.DISABLED)}])
 def test_pods_without_a_speculator_have_none_to_leave_out(change: dict[str, Any]) -> None:
     spec = replace(LIVE, **change)

@@ -18,7 +18,7 @@ from speculative_operator.engines.vllm.capability import BLOCK_METHODS
 from speculative_operator.engines.vllm.environment import COMPILED, environment
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
-from speculative_operator.engines.vllm.plan import Plan, holds_drafts, leaves_out, plan, rests
+from speculative_operator.engines.vllm.plan import Plan, holds_drafts, leaves_out, plan, rests, rests_with
 from speculative_operator.engines.vllm.weights import apart
 
 _START_SECONDS_RAISED = 120
@@ -45,6 +45,7 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
         drafts_blocks=speculator.method in BLOCK_METHODS or planned.variant is Variant.PARALLEL,
         draft_free=speculator.method.draft_free,
         rests=rests(spec, planned),
+        rests_with=rests_with(spec, planned),
         per_request=planned.actuator is Actuator.LIVE and holds_drafts(spec, planned),
     )
 

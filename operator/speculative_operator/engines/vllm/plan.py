@@ -77,6 +77,19 @@ def rests(spec: DeploymentSpec, planned: Plan) -> bool:
     return planned.cell is not None and planned.cell.off is not None
 
 
+def rests_with(spec: DeploymentSpec, planned: Plan) -> str:
+    """Entry of `spec.engine.env` with which pods could, where they cannot; empty where none helps.
+
+    Left to the user: on the V1 runner every K of a schedule has piecewise graphs alone, which nobody has weighed
+    against the speculator's pass (docs/decisions/0027).
+    """
+    if rests(spec, planned):
+        return ""
+    others = (one for one in spec.engine.env if one.get("name") != RUNNER_VARIABLE)
+    chosen = replace(spec, engine=replace(spec.engine, env=(*others, {"name": RUNNER_VARIABLE, "value": "0"})))
+    return f'{{name: {RUNNER_VARIABLE}, value: "0"}}' if rests(chosen, plan(chosen)) else ""
+
+
 def leaves_out(spec: DeploymentSpec, planned: Plan) -> bool:
     """True when that is asked for too."""
     return spec.speculation.off_policy is OffPolicy.LIVE and rests(spec, planned)
