@@ -80,6 +80,8 @@ def _why_soft(spec: DeploymentSpec, knobs: KnobSpace) -> str:
             f"{knobs.actuator}); set offPolicy: Soft or Hard, or use a combination of docs/engines.md with live tables"
         )
     method = spec.speculator.method if spec.speculator is not None else ""
+    if knobs.draft_free:
+        return f"{method} makes no pass at K 0 that could be skipped; set offPolicy: Soft"
     if knobs.rests_with:
         return (
             f"vLLM's V2 model runner, which serves {method} here, cannot skip the speculator at K 0, but V1 can: add "

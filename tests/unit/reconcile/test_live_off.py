@@ -58,7 +58,7 @@ def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
 @pytest.mark.parametrize(
     ("spec", "word"),
     [
-        (replace(LIVE, speculator=NGRAM), "ngram"),
+        (replace(LIVE, speculator=NGRAM), "ngram makes no pass at K 0"),
         (replace(LIVE, speculator=Speculator(Method.MTP)), "mtp"),
         (replace(RANKS, verifier=replace(SPEC.verifier, tensor_parallel_size=2)), "one accelerator"),
         (replace(RANKS, verifier=replace(SPEC.verifier, data_parallel_size=2)), "actuator"),
