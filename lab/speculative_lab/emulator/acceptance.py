@@ -29,6 +29,10 @@ WORKLOADS = tuple(Workload)
 MATCHED_FIRST = 0.6
 """First-position acceptance of look-up drafts, given that the text had a match: the published survival is per step, so
 its first position divided by this is the share of steps that draft at all (a guess; 0.4 was seen on a tiny model)."""
+GAP_COST = 0.7
+"""Log-odds that a draft loses where the drafter has seen nothing of a request, a part of it in proportion: a trained
+EAGLE-3 head accepted 0.20 instead of 0.25 of its drafts after 180 tokens that it had not seen, 0.34 instead of 0.35
+after 60."""
 _CERTAIN = 1e-6
 
 
@@ -60,9 +64,16 @@ class AcceptanceTable:
             self._table[workload, :, k, :k] = centred(survival[:k], self._shifts)
         self._filled.add(workload)
 
-    def accepted(self, workload: Ints, tendency: Ints, drafts: Ints, rng: np.random.Generator) -> Ints:
-        """Accepted drafts of each request that verifies `drafts` >= 1 tokens (arrays of one length)."""
+    def accepted(
+        self, workload: Ints, tendency: Ints, drafts: Ints, rng: np.random.Generator, unseen: Floats | None = None
+    ) -> Ints:
+        """Accepted drafts of each request that verifies `drafts` >= 1 tokens (arrays of one length).
+
+        `unseen`: the share of its context that the drafter has missed.
+        """
         rows = self._table[workload, tendency, drafts]
+        if unseen is not None and unseen.any():
+            rows = with_gaps(rows, unseen)
         uniform = rng.random(len(drafts))
         return np.asarray((uniform[:, None] < rows).sum(axis=1), dtype=np.int64)
 
@@ -87,6 +98,14 @@ def acceptance_table(speculative: Speculative | None, drafting: Drafting | None,
         spread,
         not drafting.always_drafts,
     )
+
+
+def with_gaps(survival: Floats, unseen: Floats) -> Floats:
+    """Survival of requests, an array (requests, K), of whose contexts the drafter has missed these shares."""
+    before = np.concatenate((np.ones((len(survival), 1)), survival[:, :-1]), axis=1)
+    accepted = np.divide(survival, before, out=np.zeros_like(survival), where=before > 0)
+    odds = np.exp(-GAP_COST * unseen)[:, None] * accepted
+    return np.asarray(np.cumprod(odds / (odds + 1.0 - accepted), axis=1))
 
 
 def centred(survival: Floats, shifts: Floats) -> Floats:

@@ -21,8 +21,12 @@ from speculative_lab.emulator.settings import Settings
 from speculative_lab.emulator.shapes import Shapes, shapes
 from speculative_lab.emulator.speculative import Speculative, checked, raw_config
 from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.spec import Method
 
 DEFAULT_BATCHED_TOKENS = 8192
+WORKER_EXTENSION = "speculative_worker.Extension"
+_LEFT_OUT = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
+"""Methods whose drafter that extension leaves out, on the V1 runner."""
 LARGE_ACCELERATOR_BYTES = 70 * 2**30
 """From this size on vLLM's default for --max-num-seqs is 1024 (A100 excepted), below it 256."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  (vLLM's default; a pod is reached from outside)
@@ -97,6 +101,21 @@ class EngineConfig:
     @property
     def max_k(self) -> int:
         return self.speculative.k if self.speculative else 0
+
+    @property
+    def rests(self) -> bool:
+        """Whether workers leave the drafter out in steps that are off."""
+        return self._worker_changed and self.speculative is not None and self.speculative.method in _LEFT_OUT
+
+    @property
+    def always_rejects(self) -> bool:
+        """Whether steps without drafts to verify are sampled as if there were some: on V1, unless it was changed."""
+        return self.drafting is not None and self.drafting.runner is Runner.V1 and not self._worker_changed
+
+    @property
+    def _worker_changed(self) -> bool:
+        on_v1 = self.drafting is not None and self.drafting.runner is Runner.V1
+        return on_v1 and self.worker_extension_cls == WORKER_EXTENSION
 
     def lookup(self) -> list[int] | None:
         """K for each number of scheduled requests, or None when K is constant. Raises LateError for a bad schedule.

@@ -22,6 +22,8 @@ from speculative_lab.emulator.recorder import Recording, record, start
 from speculative_lab.emulator.requests import Finished, Request
 from speculative_lab.emulator.timing import StepTimer
 
+CATCH_UP_TOKENS = 2048
+"""That a drafter which was left out computes in one pass of those it has missed (`speculative_unseen`)."""
 _NO_INTS = np.zeros(0, dtype=np.int64)
 _NO_FLOATS = np.zeros(0)
 
@@ -240,10 +242,10 @@ class EngineCore:
         seconds = self._timer.seconds(
             len(decodes), result.k, result.draft_tokens, context, result.prefill_tokens, drafter=not rests
         )
-        if rests and catches_up:
+        if rests:
             batch.unseen[decodes] += gained
             batch.unseen += prefill
-        elif result.k and batch.unseen.any():
+        elif catches_up and result.k and batch.unseen.any():
             seconds += self._catch_up()
         result.seconds = self._timer.noisy(seconds, self._rng)
         result.end = now + result.seconds
@@ -259,10 +261,11 @@ class EngineCore:
         self._draft(result.k)
 
     def _catch_up(self) -> float:
-        """The drafter computes what it has missed, as much as one of its passes takes; seconds of that pass."""
+        """The drafter computes what it has missed, as much as one such pass takes; seconds of that pass."""
         batch = self._batch
         before = np.cumsum(batch.unseen) - batch.unseen
-        caught = np.clip(self._limits.max_num_batched_tokens - before, 0, batch.unseen)
+        most = min(self._limits.max_num_batched_tokens, CATCH_UP_TOKENS)
+        caught = np.clip(most - before, 0, batch.unseen)
         batch.unseen -= caught
         return self._timer.pass_seconds(int(caught.sum()), int(batch.context[caught > 0].sum()))
 
@@ -282,7 +285,11 @@ class EngineCore:
         if len(drafted):
             rows = decodes[drafted]
             accepted[drafted] = self._acceptance.accepted(
-                batch.workload[rows], batch.tendency[rows], verified[drafted], self._rng
+                batch.workload[rows],
+                batch.tendency[rows],
+                verified[drafted],
+                self._rng,
+                batch.unseen[rows] / np.maximum(batch.context[rows], 1),
             )
             result.accepted = accepted[drafted]
             if self._recording is not Recording.NONE:

@@ -23,7 +23,6 @@ from speculative_lab.emulator.config import EngineConfig
 from speculative_lab.emulator.core import EngineCore, StepResult
 from speculative_lab.emulator.errors import LateError
 
-WORKER_EXTENSION = "speculative_worker.Extension"
 _SYNCHRONOUS = frozenset({"ngram", "suffix", "medusa", "custom_class"})
 """Methods under which vLLM 0.32 turns asynchronous scheduling off."""
 _COMPLETE = SimpleNamespace(num_computed_tokens=0, num_tokens=1, num_output_placeholders=0, output_token_ids=())
@@ -41,7 +40,7 @@ class StandIn:
         self.vllm_config = vllm_config
         self.num_spec_tokens: int = vllm_config.num_spec_tokens
         self.dynamic_sd_lookup: list[int] | None = vllm_config.lookup
-        self.rests = vllm_config.worker_extension == WORKER_EXTENSION
+        self.rests: bool = vllm_config.rests
         """Whether workers leave the drafter out where they are told so."""
         self.requests: Collection[Any] = ()
         """As many as are running or waiting; while a step is scheduled, those that it schedules."""
@@ -198,7 +197,7 @@ def _configuration(config: EngineConfig) -> SimpleNamespace:
         num_spec_tokens=config.max_k,
         scheduler_config=SimpleNamespace(async_scheduling=asynchronous, max_num_seqs=config.max_num_seqs),
         speculative_config=drafts,
-        worker_extension=config.worker_extension_cls,
+        rests=config.rests,
     )
 
 

@@ -256,9 +256,11 @@ class TestOff:
         monkeypatch.setattr(sys.modules["speculative_table"], "POLL_SECONDS", 0.0)
         run.payload._speculative_table._next = 0.0
         write(mounted, 2, [[1, 16, 3]])
-        returned = run.hot_steps(4)
+        returned = run.hot_steps(1)
+        assert run.core.behind == 1, "more than one pass of 2,048 tokens"
+        returned += run.hot_steps(3)
         assert run.core.behind == 0
-        assert returned[0].seconds > 1.3 * returned[-1].seconds
+        assert returned[0].seconds > 1.2 * returned[-1].seconds
         assert run.payload._speculative_latch.gaps == 0
 
     def test_other_drafters_see_every_prompt(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,125 @@
+"""K = 0 in the emulator beside what was recorded in the real vLLM 0.32.0: what it costs, and what a gap costs later.
+
+Recorded on two cores of a CPU, V1 runner, eager: a random verifier of 16 layers with a draft model of 4, and with an
+EAGLE-3 head of 1. The emulator prices another pair on another machine, so costs are held to a few points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.unit.emulator.building import V1, Run, configured, quiet, speculation
+
+from speculative_lab.emulator.acceptance import with_gaps
+from speculative_lab.emulator.config import EngineConfig
+from speculative_lab.emulator.core import EngineCore
+from speculative_lab.emulator.lengths import Constant
+from speculative_lab.emulator.settings import Settings
+from speculative_lab.emulator.timing import step_timer
+
+WORKER = ("--worker-extension-cls", "speculative_worker.Extension")
+BOOT = [[1, 254, 3], [255, 255, 1], [256, 256, 0]]
+HEAD = {"method": "eagle3", "model": "RedHatAI/Qwen3-8B-speculator.eagle3"}
+A100 = Settings(accelerator="A100-SXM")
+
+SOFT = {
+    "draft_model": {4: 20.8 - 1.4, 16: 18.8 - 1.2, 48: 17.4 - 0.8},
+    "eagle3": {4: 14.3 - 0.7, 16: 14.6 - 0.7, 48: 10.8 - 0.6},
+}
+"""By method and requests: per cent of a step without drafter that K = 0 takes longer in vLLM than where it is off."""
+REJECTION = 2.4
+"""Of them, vLLM's rejection sampler."""
+AFTER = {60: 0.3388 / 0.3513, 180: 0.2019 / 0.2517}
+"""Tokens that an EAGLE-3 head missed -> its acceptance afterwards over that of one that missed nothing."""
+
+
+def engine(method: str, *flags: str, runner: str = "0") -> EngineConfig:
+    more = HEAD if method == "eagle3" else {"method": method}
+    environment = {**V1, "VLLM_USE_V2_MODEL_RUNNER": runner}
+    return configured(*flags, *speculation(3, BOOT, **more), environment=environment, settings=A100)
+
+
+def percent(config: EngineConfig, requests: int, drafter: bool = True) -> float:
+    """Of a step at K = 0, beyond one of an engine without a drafter."""
+    plain = step_timer(configured(settings=A100), 0.0).seconds(requests, 0, 0, 500.0, 0)
+    return 100.0 * (step_timer(config, 0.0).seconds(requests, 0, 0, 500.0, 0, drafter=drafter) / plain - 1.0)
+
+
+@pytest.mark.parametrize("requests", [4, 16, 48])
+@pytest.mark.parametrize("method", list(SOFT))
+def test_what_k_0_costs(method: str, requests: int) -> None:
+    soft, off = percent(engine(method), requests), percent(engine(method, *WORKER), requests, drafter=False)
+    assert soft - off == pytest.approx(SOFT[method][requests], abs=5.0)
+
+
+@pytest.mark.parametrize("method", list(SOFT))
+def test_the_rejection_sampler_is_part_of_it_on_v1_until_workers_are_changed(method: str) -> None:
+    soft, changed = percent(engine(method), 16), percent(engine(method, *WORKER), 16)
+    assert soft - changed == pytest.approx(REJECTION, abs=0.2)
+    on_v2 = engine("eagle3", runner="1")
+    assert percent(on_v2, 16) == percent(engine("eagle3", *WORKER), 16)
+    assert percent(engine("ngram"), 16) == pytest.approx(REJECTION, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("method", "runner", "rests"),
+    [
+        ("eagle3", "0", True),
+        ("draft_model", "0", True),
+        ("mtp", "0", False),
+        ("ngram", "0", False),
+        ("eagle3", "1", False),
+    ],
+)
+def test_which_workers_leave_the_drafter_out(method: str, runner: str, rests: bool) -> None:
+    assert engine(method, *WORKER, runner=runner).rests is rests
+    assert not engine(method, runner=runner).rests
+
+
+def acceptance(method: str, missed: int) -> tuple[float, float]:
+    """Of requests whose drafter was left out for so many tokens, and of new ones afterwards."""
+    run = Run(engine(method, *WORKER), quiet())
+    core: EngineCore = run.core
+    for _ in range(100):
+        run.add(prompt=150, output=50 + missed + 100)
+    core.lengths = Constant(0)
+    for _ in range(51):
+        run.step()
+    core.off = True
+    for _ in range(missed):
+        run.step()
+    core.off, core.lengths = False, Constant(3)
+    before = len(run.results)
+    run.until_idle()
+    running = share(run, before)
+    for _ in range(100):
+        run.add(prompt=150, output=100)
+    before = len(run.results)
+    run.until_idle()
+    return running, share(run, before)
+
+
+def share(run: Run, first: int) -> float:
+    results = run.results[first:]
+    return float(sum(one.accepted.sum() for one in results) / sum(one.draft_tokens for one in results))
+
+
+@pytest.mark.parametrize("missed", list(AFTER))
+def test_a_head_accepts_less_of_what_it_has_missed_and_all_of_what_is_new(missed: int) -> None:
+    never, fresh = acceptance("eagle3", 0)[0], acceptance("eagle3", missed)
+    assert fresh[0] / never == pytest.approx(AFTER[missed], abs=0.08)
+    assert fresh[1] == pytest.approx(never, rel=0.05)
+
+
+def test_a_draft_model_that_has_caught_up_accepts_as_before() -> None:
+    never, after = acceptance("draft_model", 0)[0], acceptance("draft_model", 180)[0]
+    assert after == pytest.approx(never, rel=0.05)
+
+
+def test_gaps_lower_each_position_and_spare_who_has_none() -> None:
+    survival = np.array([[0.7, 0.5, 0.0], [0.7, 0.5, 0.0], [1.0, 0.5, 0.25]])
+    found = with_gaps(survival, np.array([0.0, 1.0, 0.5]))
+    assert found[0] == pytest.approx(survival[0])
+    assert (found[1, :2] < survival[1, :2]).all()
+    assert found[1, 2] == 0.0
+    assert found[2, 0] == pytest.approx(1.0)
