@@ -113,18 +113,8 @@ def _say(line: str) -> None:
 
 
 def _lay_source(release: str, packages: Path, shared: Path) -> None:
-    """The sdist's Python, its digest held to the index's, and beside it the pinned release's kernels."""
-    asked = urllib.request.Request(INDEX, headers={"Accept": "application/vnd.pypi.simple.v1+json"})
-    with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310  (the index, by https)
-        files = {one["filename"]: one for one in json.load(answer)["files"]}
-    try:
-        file = files[f"vllm-{release}.tar.gz"]
-    except KeyError:
-        raise InstallError(f"the package index has no vllm-{release}.tar.gz") from None
-    with urllib.request.urlopen(file["url"], timeout=600) as answer:  # noqa: S310  (its digest is held to the index)
-        archive = answer.read()
-    if hashlib.sha256(archive).hexdigest() != file["hashes"]["sha256"]:
-        raise InstallError(f"vllm-{release}.tar.gz is not what the index says; run it again")
+    """The sdist's Python, and beside it the pinned release's kernels."""
+    archive = sdist(release)
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar, tempfile.TemporaryDirectory(dir=packages) as unpacked:
         tar.extractall(unpacked, filter="data")
         (Path(unpacked) / f"vllm-{release}" / "vllm").rename(packages / "vllm")
@@ -135,6 +125,22 @@ def _lay_source(release: str, packages: Path, shared: Path) -> None:
         (packages / "vllm" / "_version.py").write_text(
             f"__version__ = version = {release!r}\n__version_tuple__ = version_tuple = {number!r}\n"
         )
+
+
+def sdist(release: str) -> bytes:
+    """The archive of a release's source, its digest held to the index's. Raises InstallError where there is none."""
+    asked = urllib.request.Request(INDEX, headers={"Accept": "application/vnd.pypi.simple.v1+json"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310  (the index, by https)
+        files = {one["filename"]: one for one in json.load(answer)["files"]}
+    try:
+        file = files[f"vllm-{release}.tar.gz"]
+    except KeyError:
+        raise InstallError(f"the package index has no vllm-{release}.tar.gz") from None
+    with urllib.request.urlopen(file["url"], timeout=600) as answer:  # noqa: S310  (its digest is held to the index)
+        archive: bytes = answer.read()
+    if hashlib.sha256(archive).hexdigest() != file["hashes"]["sha256"]:
+        raise InstallError(f"vllm-{release}.tar.gz is not what the index says; run it again")
+    return archive
 
 
 def _torch(packages: Path, release: str) -> str:
