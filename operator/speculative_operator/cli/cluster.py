@@ -15,7 +15,8 @@ from typing import Any
 
 from speculative_operator.cli.errors import CommandError, UnseenError
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import Mode, OffPolicy
 
 Object = Mapping[str, Any]
 SECONDS = 10.0
@@ -200,3 +201,11 @@ def number(text: object) -> float | None:
 def speculation(body: Object) -> Object:
     """`status.speculation`"""
     return (body.get("status") or {}).get("speculation") or {}
+
+
+def rests(body: Object) -> bool:
+    """Whether nothing of the speculator runs at K = 0, which is then called off: asked for, and not in vain."""
+    status = body.get("status") or {}
+    if (body["spec"].get("speculation") or {}).get("offPolicy") != OffPolicy.LIVE or speculation(body).get("hardOff"):
+        return False
+    return not any(one.get("reason") == Reason.LIVE_OFF_UNUSED for one in status.get("warnings") or ())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from speculative_operator.cli import cluster, colours, output
-from speculative_operator.cli.cluster import Cluster, Object, mode, number, speculation
+from speculative_operator.cli.cluster import Cluster, Object, mode, number, rests, speculation
 from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, warnings_of
 from speculative_operator.cli.errors import OK, CommandError
 from speculative_operator.cli.moments import moment, seconds_of
@@ -81,6 +81,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     load = f" at {seen['concurrency']} requests" if seen.get("concurrency") else ""
     state = f", state {seen['state']}" if seen.get("state") else ""
     k = "0, without speculator" if chosen == "Disabled" else seen.get("k") or "not known yet"
+    k = "0 (off)" if k == "0" and rests(body) else k
     yield f"{meta['name']} in {meta['namespace']}: K is {k}{load}{state}"
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
     yield from _lines("why", cause)
@@ -108,13 +109,14 @@ def _lines(label: str, one: Finding) -> Iterator[str]:
 
 
 def _belief(body: Object) -> dict[str, Any]:
-    """What each K is believed to give at the load of now, and how far the active one is ahead; empty where load or
-    memory are not known."""
+    """What each K is believed to give at the load of now, and how far the active one is ahead, and what off gave
+    beside the best other; empty where load or memory are not known."""
     seen = speculation(body)
     load, k = number(seen.get("concurrency")), number(seen.get("k"))
     if load is None or load <= 0 or not (body.get("status") or {}).get("memory"):
         return {"beliefs": []}
     from speculative_operator.cli.beliefs import beliefs_at, lead_at, outlook_of
+    from speculative_operator.tuner.report import off_beside_best
 
     view = outlook_of(body)
     if view is None:
@@ -123,7 +125,10 @@ def _belief(body: Object) -> dict[str, Any]:
         "beliefs": [{"k": one.k, "gainPercent": _ends(one.gain)} for one in beliefs_at(view, load)]
     }
     lead = lead_at(view, load, int(k)) if k is not None and not seen.get("hardOff") else None
-    return found | ({"lead": {"over": lead.k, "percent": _ends(lead.percent)}} if lead is not None else {})
+    off = off_beside_best(view, load) if rests(body) else None
+    found |= {"lead": {"over": lead.k, "percent": _ends(lead.percent)}} if lead is not None else {}
+    told = {"over": off.over, "percent": round(off.percent, 1), "text": str(off)} if off is not None else None
+    return found | ({"off": told} if told else {})
 
 
 def _ends(percent: Interval) -> list[float]:
@@ -136,13 +141,16 @@ def _believed(body: Object) -> Iterator[str]:
         yield "  believed  tokens per second over no speculator at this load, with the 80 % interval"
     for one in belief["beliefs"]:
         low, mid, high = one["gainPercent"]
-        here = "  <- active" if str(one["k"]) == str(seen.get("k")) and not seen.get("hardOff") else ""
+        here = "  off" if one["k"] == 0 and rests(body) else ""
+        here += "  <- active" if str(one["k"]) == str(seen.get("k")) and not seen.get("hardOff") else ""
         yield f"            K {one['k']:<2} {mid:+6.1f} % ({low:+.0f} to {high:+.0f}){here}"
     if "lead" in belief:
         low, mid, high = belief["lead"]["percent"]
         over = f"K {belief['lead']['over']}, the best other"
         sure = "" if low > 0 else ": not certain, so further measurements may change K"
         yield f"  lead      {mid:+.1f} % over {over} ({low:+.0f} to {high:+.0f}){sure}"
+    if "off" in belief:
+        yield f"  off       {belief['off']['text']}, in steps side by side"
 
 
 def decision_at(body: Object, when: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from speculative_operator.cli import cluster, moments, output, trees
-from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, ready, speculation
+from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, ready, rests, speculation
 from speculative_operator.cli.diagnosis import faults_of, warnings_of
 from speculative_operator.cli.errors import OK
 from speculative_operator.cli.trees import Branch
@@ -85,7 +85,7 @@ def view(body: Object, pods: Sequence[Object], now: float, *, wide: bool = False
     below = [_pair(body, pods, now)]
     if _speed(seen):
         below.append(Branch(f"speed  {_speed(seen)}"))
-    below += [*_table(seen), *_decisions(status, DECISIONS_KEPT if wide else 3), *_waits(body)]
+    below += [*_table(seen, rests(body)), *_decisions(status, DECISIONS_KEPT if wide else 3), *_waits(body)]
     conditions = status.get("conditions") or () if wide else ()
     if conditions:
         told = (
@@ -165,8 +165,8 @@ def _speed(seen: Object) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _table(seen: Object) -> Iterator[Branch]:
-    """The table as a bar for each range of loads, and where the load of now is."""
+def _table(seen: Object, live: bool) -> Iterator[Branch]:
+    """The table as a bar for each range of loads, and where the load of now is; `live`: K = 0 is off."""
     rows = [row for row in seen.get("table") or () if isinstance(row, list) and len(row) == 3]
     load = f", {seen['concurrency']} requests a step and pod now" if seen.get("concurrency") else ""
     if not rows:
@@ -178,7 +178,7 @@ def _table(seen: Object) -> Iterator[Branch]:
     below = []
     for first, last, k in rows:
         here = "  <- load now" if now is not None and first <= max(round(now), 1) <= last else ""
-        bar = "█" * max(round(_WIDTH * k / most), 1 if k else 0)
+        bar = "█" * max(round(_WIDTH * k / most), 1 if k else 0) or "off" * live
         below.append(Branch(f"{f'{first}-{last}':>{wide}} requests  K {k:<2} {bar}{here}".rstrip()))
     if seen.get("tries"):
         below.append(Branch(f"trials  {seen['tries']}"))

@@ -40,6 +40,11 @@ class Policy:
     start_seconds: float | None = None
     """From the start of an engine's container until its pod is ready, as measured. None: not known."""
 
+    @property
+    def rests(self) -> bool:
+        """Whether nothing of the speculator runs at K = 0, which is then called off."""
+        return self.knobs.rests and self.off_policy is OffPolicy.LIVE
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

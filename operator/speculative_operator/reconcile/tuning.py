@@ -12,7 +12,7 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reading import mappings, text, whole
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.reconcile.engine_report import behind
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.view import View
@@ -126,7 +126,15 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
     if view.in_force.hard_off:
         return Condition(kind, Truth.FALSE, Reason.DEAD_WEIGHT, _dead_weight(view, before))
     active = Truth.TRUE if table.max_k > 0 else Truth.FALSE
-    return Condition(kind, active, _why_active(view, active, before), f"K by scheduled requests: {table}")
+    told = f"K by scheduled requests: {table}{_off(view) if 0 in table.ks else ''}"
+    return Condition(kind, active, _why_active(view, active, before), told)
+
+
+def _off(view: View) -> str:
+    """What K = 0 is, where it is more than no drafts."""
+    in_vain = any(one.reason is Reason.LIVE_OFF_UNUSED for one in view.notices)
+    live = view.spec.speculation.off_policy is OffPolicy.LIVE and not in_vain
+    return "; at K 0 it is off: nothing of the speculator runs" if live else ""
 
 
 def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:

@@ -44,7 +44,7 @@ from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import dwell_seconds
 from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
-from speculative_operator.tuner.report import acceptance_text, estimate, measured_speed
+from speculative_operator.tuner.report import acceptance_text, estimate, measured_speed, named, off_text
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
@@ -300,15 +300,16 @@ def _wait(memory: Memory, policy: Policy, gain: float, now: float) -> str:
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:
     figures = estimate(view, look, memory.table)
     k = memory.table.k_at(look.scheduled)
+    active = f"K {named(view.policy, k)} at {look.scheduled:.0f} requests"
     if memory.targets.failed is not None:
-        reason, message = Reason.TARGET_OUT_OF_REACH, f"K {k} at {look.scheduled:.0f} requests is the fastest"
+        reason, message = Reason.TARGET_OUT_OF_REACH, f"{active} is the fastest"
     elif memory.targets.forbids(max(view.ks), look.scheduled):
-        reason, message = Reason.SLO, f"K {k} at {look.scheduled:.0f} requests: no larger one, for the latency target"
+        reason, message = Reason.SLO, f"{active}: no larger one, for the latency target"
     elif proposal.table != memory.table or proposal.tempting:
         reason = Reason.WITHIN_MARGIN
-        message = f"K {k} at {look.scheduled:.0f} requests; another table would gain less than the margin"
+        message = f"{active}; another table would gain less than the margin"
     else:
         reason = Reason.TUNED
-        message = f"K {k} at {look.scheduled:.0f} requests is the best found"
-    message += acceptance_text(look) + targets_text(memory.targets)
+        message = f"{active} is the best found"
+    message += off_text(view, look.scheduled, k) + acceptance_text(look) + targets_text(memory.targets)
     return keep(state_of(memory.table, look), memory, reason, message, figures)

@@ -7,13 +7,14 @@ have without speculation, not what a table of zeros gives.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from speculative_operator.domain.decision import Estimate, Interval, Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.comparisons import band_of
+from speculative_operator.tuner.comparisons import Cell, band_of
 from speculative_operator.tuner.grid import choices, edges, grid, nearest
 from speculative_operator.tuner.judge import Proposal, incumbent_of
 from speculative_operator.tuner.outlook import INFEASIBLE, QUANTILE, SAME_K, Outlook
@@ -24,6 +25,25 @@ NEAR_BANDS = 2
 """Half octaves of load within which what was compared is told for a change."""
 MUCH = 0.2
 """Share of their time before the first token from which it is named as a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """K = 0 beside the best other K that was compared with it."""
+
+    over: int
+    rate: float
+    """Tokens per second and request at that K, and below at K = 0."""
+    off_rate: float
+
+    @property
+    def percent(self) -> float:
+        """Speed at K = 0 over that at the other."""
+        return 100.0 * (self.off_rate / self.rate - 1.0)
+
+    def __str__(self) -> str:
+        figures = f"{self.off_rate:.3g} instead of {self.rate:.3g} tokens/s per request"
+        return f"{self.percent:+.0f} % over K {self.over}: {figures}"
 
 
 def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
@@ -109,7 +129,8 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
     max_batch = view.policy.knobs.max_batch
     before, after = choices(old, max_batch), choices(new, max_batch)
     first, last = _span(before, after, focus, max_batch)
-    text = f"K {before[focus]} -> {after[focus]} {_where(first, last, max_batch)}"
+    change = " -> ".join(named(view.policy, k) for k in (before[focus], after[focus]))
+    text = f"K {change} {_where(first, last, max_batch)}"
     point, ks = float(view.points[focus]), (before[focus], after[focus])
     if not set(ks) <= set(view.ks) or min(view.speed[focus, view.ks.index(k)] for k in ks) <= INFEASIBLE / 2:
         return f"{text}: K {before[focus]} leaves the captured graphs{acceptance_text(look)}"
@@ -120,14 +141,45 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
 
 def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
     """What blocks of steps showed of these K near the load, as the end of a sentence; empty where nothing."""
-    near = [cell for cell in view.cells if {cell.k, cell.against} == {old, new} and cell.blocks >= 1.0]
-    near = [cell for cell in near if abs(cell.band - band_of(load)) <= NEAR_BANDS]
+    near = [cell for cell in _near(view, load) if {cell.k, cell.against} == {old, new}]
     if not near:
         return ""
     cell = max(near, key=lambda one: one.blocks)
     sides = {cell.k: (cell.rate, cell.steps), cell.against: (cell.beside_rate, cell.beside_steps)}
-    figures = [f"K {k} {sides[k][0]:.3g} tokens/s per request over {sides[k][1]:,.0f} steps" for k in (new, old)]
+    figures = [
+        f"K {named(view.policy, k)} {sides[k][0]:.3g} tokens/s per request over {sides[k][1]:,.0f} steps"
+        for k in (new, old)
+    ]
     return f"; side by side {', '.join(figures)}"
+
+
+def _near(view: Outlook, load: float) -> list[Cell]:
+    """What was compared near a load."""
+    return [cell for cell in view.cells if cell.blocks >= 1.0 and abs(cell.band - band_of(load)) <= NEAR_BANDS]
+
+
+def off_beside_best(view: Outlook, load: float) -> Off | None:
+    """What blocks of steps near the load showed of K = 0 beside the best other K; None where nothing, or where the
+    speculator runs at K = 0."""
+    if not view.policy.rests:
+        return None
+    sides = [
+        Off(cell.against, cell.beside_rate, cell.rate) if cell.k == 0 else Off(cell.k, cell.rate, cell.beside_rate)
+        for cell in _near(view, load)
+        if 0 in (cell.k, cell.against) and min(cell.rate, cell.beside_rate) > 0
+    ]
+    return min(sides, key=lambda one: one.percent, default=None)
+
+
+def off_text(view: Outlook, load: float, k: int) -> str:
+    """What off gives at K = 0, as the end of a sentence; empty at another K, or where nothing was compared."""
+    off = off_beside_best(view, load) if k == 0 else None
+    return "" if off is None else f"; side by side off gives {off}"
+
+
+def named(policy: Policy, k: int) -> str:
+    """K in a sentence: K = 0 is off where nothing of the speculator runs at it."""
+    return "0 (off)" if k == 0 and policy.rests else str(k)
 
 
 def _before_first(view: Outlook) -> str:

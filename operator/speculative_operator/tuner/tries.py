@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import PodWindow
-from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable, Try
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import incumbent_of
@@ -69,7 +69,7 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
 
 def _rare(row: Try, policy: Policy, table: KTable) -> Try:
     """`row`, tried more seldom where the speculator rests at its loads."""
-    rests = table.k_at(row.first) == 0 and policy.knobs.rests and policy.off_policy is OffPolicy.LIVE
+    rests = table.k_at(row.first) == 0 and policy.rests
     return replace(row, share=min(row.share, RESTING_SHARE)) if rests else row
 
 

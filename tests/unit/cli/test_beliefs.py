@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.cli.test_cluster_commands import stored
 
-from speculative_operator.cli import explain
+from speculative_operator.cli import explain, status, trees
 from speculative_operator.cli.beliefs import beliefs_at, lead_at, outlook_of
+from speculative_operator.tuner.comparisons import band_of
 from speculative_operator.tuner.outlook import Outlook
 
 LOAD = 6.0
@@ -60,3 +61,53 @@ def test_without_a_k_at_a_load_there_is_no_lead(body: dict[str, Any], change: di
     body["status"]["speculation"] |= change
     assert lead_line(body) == ""
     assert "lead" not in explain.summary(body)
+
+
+def cell(k: int, against: int, rate: float, beside: float, load: float = LOAD) -> str:
+    """What was compared, as the operator's notes keep it."""
+    figures = (band_of(load), k, against, 9, 72, 144, 0, 0.01, 0.01, 0, 0.01, load, rate, beside)
+    return " ".join(map(str, figures))
+
+
+def shown(body: dict[str, Any]) -> list[str]:
+    """The lines of `speculative status`."""
+    return list(trees.lines(status.view(body, (), 0.0)))
+
+
+class TestOff:
+    """K = 0 where nothing of the speculator runs at it."""
+
+    @pytest.fixture
+    def body(self, body: dict[str, Any]) -> dict[str, Any]:
+        body["spec"]["speculation"] = {**body["spec"].get("speculation", {}), "offPolicy": "Live"}
+        body["spec"]["speculator"]["method"] = "draft_model"
+        body["status"]["speculation"] |= {"k": "0", "table": [[1, 4, 1], [5, 64, 0]], "method": "draft_model"}
+        return body
+
+    def test_it_is_called_so(self, body: dict[str, Any]) -> None:
+        lines = list(explain.explanation(body))
+        assert ": K is 0 (off) at 6.0 requests" in lines[0]
+        (believed,) = (line for line in lines if line.startswith("            K 0 "))
+        assert believed.endswith("  off  <- active")
+        (row,) = (line for line in shown(body) if "5-64 requests" in line)
+        assert row.split() == ["5-64", "requests", "K", "0", "off", "<-", "load", "now"]
+
+    @pytest.mark.parametrize("other", ["Soft", "unused", "hard"])
+    def test_elsewhere_it_is_not(self, body: dict[str, Any], other: str) -> None:
+        if other == "Soft":
+            body["spec"]["speculation"]["offPolicy"] = "Soft"
+        elif other == "unused":
+            body["status"]["warnings"] = [{"reason": "LiveOffUnused", "message": "no"}]
+        else:
+            body["status"]["speculation"]["hardOff"] = True
+        told = "\n".join((*explain.explanation(body), *shown(body)))
+        assert " off  <-" not in told
+        assert "(off)" not in told
+
+    def test_what_it_saved_is_told_over_the_best_other_k(self, body: dict[str, Any]) -> None:
+        assert "off" not in explain.summary(body)
+        far = cell(3, 0, 99.0, 10.0, load=60.0)
+        body["status"]["memory"]["cells"] = [cell(0, 1, 33.0, 30.0), cell(3, 0, 20.0, 32.0), far]
+        assert explain.summary(body)["off"]["over"] == 1
+        (line,) = (one for one in explain.explanation(body) if one.startswith("  off "))
+        assert line == "  off       +10 % over K 1: 33 instead of 30 tokens/s per request, in steps side by side"

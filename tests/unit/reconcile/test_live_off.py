@@ -121,3 +121,12 @@ def test_pods_without_a_speculator_have_none_to_leave_out(change: dict[str, Any]
     spec = replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.LIVE))
     assert unused_notices(spec, engine_for(spec).knobs(spec)) == ()
     assert "--worker-extension-cls" not in container(spec).args
+
+
+@pytest.mark.parametrize(("spec", "off"), [(LIVE, True), (replace(LIVE, speculator=NGRAM), False), (SPEC, False)])
+def test_status_says_that_k_0_is_off_where_it_is(spec: DeploymentSpec, off: bool) -> None:
+    scheduled = replace(spec.speculation, mode=Mode.STATIC, schedule=KTable.from_rows([[1, 8, 1], [9, 256, 0]]))
+    cluster = settled(spec=replace(spec, speculation=scheduled))
+    message = cluster.condition("SpeculationActive")["message"]
+    assert message.startswith("K by scheduled requests: 1-8:1 9-256:0")
+    assert message.endswith("; at K 0 it is off: nothing of the speculator runs") is off

@@ -300,6 +300,17 @@ def test_recommend_proposes_once_and_keeps_the_table() -> None:
     assert all(decision.reason is not Reason.GUARD for decision in loop.decisions)
 
 
+@pytest.mark.parametrize("live", [True, False])
+def test_sentences_call_k_0_off_where_nothing_of_the_speculator_runs(live: bool) -> None:
+    off = OffPolicy.LIVE if live else OffPolicy.SOFT
+    loop = run(Plant(conditional=USELESS), policy(off_policy=off, knobs=replace(KNOBS, rests=True)))
+    loop.play(*[60] * 40)
+    messages = [decision.message for decision in loop.decisions if decision.table.k_at(60) == 0]
+    changed = next(one for one in messages if " -> 0" in one)
+    assert ("-> 0 (off) " in changed) is live
+    assert messages[-1].startswith(f"K {'0 (off)' if live else '0'} at 60 requests")
+
+
 def test_the_sentence_carries_figures_and_limits() -> None:
     loop = run(Plant(conditional=(0.3,) * 5), policy(facts=FACTS))
     loop.play(*[8] * 9)
