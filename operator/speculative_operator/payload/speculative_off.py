@@ -3,7 +3,7 @@
 Mounted beside `speculative_scheduler`, which asks `Latch` at each step; `speculative_worker` does what it says. At K =
 0 vLLM still runs the drafter's first pass, a tenth to a fifth of a step. Leaving it out leaves a gap in what the
 drafter has seen of the requests that run. So K = 0 of the table must have lasted: what flaps at a threshold stays with
-vLLM's own. A block of steps in which K = 0 is tried is off at once: its gap is short, and what is compared is what K =
+vLLM's own. Where the drafter catches up, no gap remains, and a few steps suffice. A block of steps in which K = 0 is tried is off at once: its gap is short, and what is compared is what K =
 0 would be. Standard library alone.
 """
 
@@ -13,6 +13,10 @@ import os
 from collections.abc import Collection
 from typing import Any
 
+SOON = 8
+"""Steps after which K = 0 becomes off where the drafter catches up: what it leaves out now it computes
+later, and only for requests that still run. vLLM's own K = 0 costs most just then, while the load climbs: the drafter
+takes in every prompt."""
 SPARE_NAMES = 256
 """Of requests that ended, which may be kept."""
 VARIABLE = "SPECULATIVE_OFF_STEPS"
@@ -45,7 +49,7 @@ class Latch:
     def step(self, k: int, in_force: int, scheduled: Collection[str], known: Collection[str]) -> bool:
         """Called with each step's K, that of the table, its requests and all that are known: whether it is off."""
         self._held = self._held + 1 if in_force == 0 else 0
-        self.lasted = self._held >= self._needed
+        self.lasted = self._held >= (self._needed if self.missing is None else min(SOON, self._needed))
         self.off = k == 0 and (self.lasted or in_force > 0)
         if self.off:
             self.steps += 1

@@ -35,6 +35,13 @@ class TestLatch:
     def test_what_flaps_is_never_off(self) -> None:
         assert not any(steps(off.Latch(4), [0, 0, 0, 1] * 50))
 
+    def test_a_drafter_that_catches_up_rests_soon(self) -> None:
+        """The load of a peak comes within a second, and vLLM's own K = 0 has the drafter take in all its prompts."""
+        latch = off.Latch(64)
+        latch.missing = 0
+        assert steps(latch, [0] * (off.SOON + 1)) == [False] * (off.SOON - 1) + [True] * 2
+        assert not any(steps(latch, [1, *[0] * (off.SOON - 1)] * 20))
+
     def test_a_tried_k_0_is_off_at_once_and_leaves_no_gap_to_tell(self) -> None:
         latch = off.Latch(4)
         assert [latch.step(k, 2, REQUESTS, REQUESTS) for k in (2, 0, 0, 2)] == [False, True, True, False]
