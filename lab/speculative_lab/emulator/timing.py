@@ -38,6 +38,12 @@ class StepTimer:
         """The knobs without graphs: sizes and ceiling are applied to what a step really decodes."""
         return replace(self.knobs, capture_ceiling_tokens=None, capture_sizes=())
 
+    @cached_property
+    def mixed_costs(self) -> StepCosts:
+        """Costs of a step with prompt tokens: vLLM runs those by piecewise graphs in every pod, so that the pods which
+        have no others lose nothing."""
+        return replace(self.costs, graph_tax=0.0)
+
     def seconds(
         self, batch: int, k: int, verified: int, context: float, prefill: int, *, drafter: bool = True
     ) -> float:
@@ -50,7 +56,7 @@ class StepTimer:
         """
         if not self.speculates:
             return float(hard_off_seconds(self.costs, batch, context, prefill, self.knobs))
-        costs, decoded = self.costs, batch + verified
+        costs, decoded = self.mixed_costs if prefill else self.costs, batch + verified
         run = float(pad(self.knobs, np.asarray(decoded)))
         further = run - batch * (k + 1)
         fixed, tokens, attended, drafting, filled = step_parts(costs, self.ungraphed, batch, k, context, prefill)
