@@ -261,6 +261,51 @@ def test_the_operators_image_is_named_where_the_first_page_says() -> None:
     assert "SPECULATIVE_JOB_IMAGE" in lines[places[1] - 1]
 
 
+# -- quick starts
+
+QUICK = [ROOT / "README.md", *sorted((ROOT / "docs").glob("quick-start-*.md"))]
+quick_start = pytest.mark.parametrize("page", QUICK, ids=name)
+
+
+def typed(page: Path) -> str:
+    """What a reader of the page types."""
+    return "\n".join(block for language, block in FENCE.findall(text(page)) if language == "bash")
+
+
+@quick_start
+def test_the_object_that_a_first_page_shows_is_the_one_that_it_applies(page: Path) -> None:
+    """Where the two differ, a reader asks which of them counts."""
+    (example,) = (found for where, found in SHOWN if where == "speculative-deployment.yaml")
+    inline = [yaml.safe_load(one) for one in re.findall(r"<<'EOF'\n(.*?)^EOF$", text(page), re.MULTILINE | re.DOTALL)]
+    shown = [found["spec"] for found in (*objects(page), *inline)]
+    assert shown in ([], [example["spec"]])
+    if shown and not inline:
+        assert "kubectl apply -f examples/speculative-deployment.yaml" in typed(page)
+
+
+@quick_start
+def test_images_that_are_pushed_are_built_for_the_nodes(page: Path) -> None:
+    """A Mac builds for its own processor, and the image does not start on most nodes."""
+    built = re.findall(r"^docker build (.*)$", typed(page), re.MULTILINE)
+    assert built
+    if "docker push" in typed(page):
+        assert [one for one in built if "--platform linux/amd64" not in one] == []
+
+
+@quick_start
+def test_a_port_forward_is_ended(page: Path) -> None:
+    """By a variable of the shell, without a comment: interactive zsh takes none."""
+    assert len(re.findall(r"^kubectl port-forward .*&$", typed(page), re.MULTILINE)) == 1
+    assert len(re.findall(r"^kill \$!$", typed(page), re.MULTILINE)) == 1
+    assert "#" not in typed(page).replace('"$#', "")
+
+
+@quick_start
+def test_a_reader_is_told_where_the_commands_run(page: Path) -> None:
+    """No page can name the address to clone."""
+    assert "checkout of this repository" in text(page).replace("\n", " ")
+
+
 # -- warnings
 
 
