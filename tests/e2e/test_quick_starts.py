@@ -1,117 +1,83 @@
-"""Quick starts as they are written: every command block of each page runs in order, with real kubectl, helm and curl.
+"""Quick starts as they are written (`pages`), the README's until the object is tuned.
 
-What this machine lacks is put in its place and nothing else: Docker, kind and k3d do nothing (the node knows the images
-by name), vLLM's image runs the emulator, models are names that nobody reads, and port-forward, which the process node
-does not have, is a relay to the Service. So what is not tested is that images build and that kind starts.
+Put in the place of what this machine lacks, beside docker and port-forward:
+
+- vLLM's image runs the emulator;
+- the hub is one in the cluster that has tiny models under the pages' names; the operator's image has its address as
+  HF_ENDPOINT, and Jobs do read them;
+- Prometheus is real and scrapes what a stand-in for prometheus-operator makes of PodMonitors (`monitored`).
+
+So what is not tested is that images build, and that the hub has the models.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.e2e import monitored
+from tests.e2e.pages import REGISTRY, ROOT, answered, blocks, typed
 
-from demo import scene
+from demo import hub, scene
 from devcluster import Cluster, Image
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(shutil.which("curl") is None, reason="the pages use curl"),
+]
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("quick-start-kubectl", "quick-start-helm", "quick-start-no-accelerator")
-BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-REGISTRY = "registry.example"
-KUBECTL = """#!/bin/bash
-if [ "$1" = port-forward ]; then
-  exec {python} {relay} "$({kubectl} get "$2" -o 'jsonpath={{.spec.clusterIP}}')" "$3"
-fi
-exec {kubectl} "$@"
-"""
-RELAY = """
-import socket, sys, threading
-host, port = sys.argv[1], int(sys.argv[2])
-def copy(one, other):
-    while piece := one.recv(65536):
-        other.sendall(piece)
-    other.shutdown(socket.SHUT_WR)
-with socket.create_server(("127.0.0.1", port)) as server:
-    while True:
-        near, _ = server.accept()
-        far = socket.create_connection((host, port))
-        for pair in ((near, far), (far, near)):
-            threading.Thread(target=copy, args=pair, daemon=True).start()
-"""
+README, HELM, KUBECTL = "README.md", "docs/quick-start-helm.md", "docs/quick-start-kubectl.md"
+NAME = "qwen3-8b"
+
+
+def _images() -> dict[str, Image]:
+    """The images that the pages name and the development cluster lacks."""
+    known = scene.images()
+    operator = replace(known["speculative-operator:0.1.0"])
+    operator = replace(operator, env={**operator.env, "HF_ENDPOINT": hub.URL})
+    emulator = known["speculative-operator/vllm-emulator:0.32.0"]
+    more: dict[str, Image] = {f"{REGISTRY}/speculative-operator:0.1.0": operator, "vllm/vllm-openai:v0.32.0": emulator}
+    return more | hub.images()
 
 
 @pytest.fixture(scope="module")
 def cluster(enclosures: None) -> Iterator[Cluster]:
-    known = scene.images()
-    operator, emulator = known["speculative-operator:0.1.0"], known["speculative-operator/vllm-emulator:0.32.0"]
-    more: dict[str, Image] = {f"{REGISTRY}/speculative-operator:0.1.0": operator, "vllm/vllm-openai:v0.32.0": emulator}
-    with Cluster.start(scene.options(f"quick-{os.getpid()}", more)) as started:
-        yield started
+    """With kube-prometheus-stack as far as the operator meets it, and a hub that has the pages' models."""
+    folder = ROOT / "build" / f"hub-quick-{os.getpid()}"  # what is below /tmp, pods have of their own
+    with Cluster.start(scene.options(f"quick-{os.getpid()}", _images())) as started:
+        started.kubectl("create", "namespace", scene.NAMESPACE)
+        try:
+            hub.serve(started, folder)
+            for name, model in (("Qwen3-8B", hub.TARGET), ("Qwen3-0.6B", hub.DRAFT)):
+                shutil.copytree(folder / "tiny" / model, folder / "Qwen" / name)
+            with monitored.stack(started):
+                yield started
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def programs(cluster: Cluster, tmp_path: Path) -> Path:
-    """A folder of the commands that pages name."""
-    relay = tmp_path / "relay.py"
-    relay.write_text(RELAY)
-    kubectl = KUBECTL.format(python=sys.executable, relay=relay, kubectl=cluster.binaries.kubectl)
-    done = '#!/bin/sh\necho "$(basename "$0") $*: not on this machine"\n'
-    for name, text in {"kubectl": kubectl, **dict.fromkeys(("docker", "kind", "k3d"), done)}.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "helm").symlink_to(cluster.binaries.helm)
-    return tmp_path
-
-
-def blocks(page: str) -> list[str]:
-    return BLOCK.findall((ROOT / "docs" / f"{page}.md").read_text())
-
-
-def test_the_readmes_commands_are_those_of_a_page() -> None:
-    """So that they run here too."""
-    readme = (ROOT / "README.md").read_text()
-    shown = BLOCK.findall(readme)
-    page = "".join(blocks("quick-start-helm"))
-    assert len(shown) == 4
-    assert [block for block in shown if block not in page] == []
-
-
-def adapted(block: str) -> str:
-    """With this machine's registry, and models that nobody reads."""
-    text = block.replace("REGISTRY", REGISTRY)
-    if "pairs.check" not in text:
-        text = text.replace("--set image.repository", "--set pairs.check=false --set image.repository")
-    return text.replace(
-        "manifests/install.yaml \\\n", "manifests/install.yaml | sed '/CHECK_PAIRS/{n;s/true/false/}' \\\n"
-    )
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the pages use curl")
-@pytest.mark.parametrize("page", PAGES)
-def test_it_works_as_it_is_written(cluster: Cluster, programs: Path, page: str) -> None:
-    script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
-    script += "".join(f"echo '== block {number}'\n{adapted(block)}" for number, block in enumerate(blocks(page), 1))
-    state = {name: str(programs / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")}
-    command = ["bash", "-c", f"cd {ROOT}\n{script}"]
-    running = cluster.inside(
-        command,
-        env={"PATH": f"{programs}:{os.environ['PATH']}", **state},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+def test_the_readme_leads_to_a_tuned_object(cluster: Cluster, tmp_path: Path) -> None:
+    """Another table than the first one, by figures that reach Prometheus through the PodMonitor alone."""
+    assert answered(typed(cluster, blocks(README), tmp_path))
     try:
-        said = running.communicate(timeout=280)[0].decode()
+        found = json.loads(cluster.kubectl("get", "specdep", NAME, "-n", "default", "-o", "json").stdout)["status"]
+        assert found["speculation"]["tableVersion"] > 1, found["speculation"]
+        seen = {one["type"]: one for one in found["conditions"]}
+        assert (seen["MetricsAvailable"]["status"], seen["PairCompatible"]["status"]) == ("True", "True"), seen
+        assert "reads them from the pods" not in seen["MetricsAvailable"]["message"]
     finally:
-        running.kill()
-    assert running.returncode == 0, said[-6000:]
-    assert '"object":"text_completion"' in said.replace(" ", ""), "the model answered"
-    if "helm test" in script:
+        typed(cluster, blocks(HELM)[-1:], tmp_path)
+
+
+@pytest.mark.parametrize("page", [KUBECTL, HELM])
+def test_a_page_works_as_it_is_written(cluster: Cluster, tmp_path: Path, page: str) -> None:
+    said = typed(cluster, blocks(page), tmp_path)
+    assert answered(said)
+    if page == HELM:
         assert "the operator reconciles" in said
