@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 Row = dict[str, Any]
-LIMITS = {"mean": 1.5, "p95": 5.0, "worst": 10.0}
+LONG = 10.0
+"""Prompts this many times as long as their answers are long."""
 
 
 def spread(values: Iterable[float]) -> tuple[float, float, float]:
@@ -79,23 +80,33 @@ def page(rows: list[Row], laws: tuple[str, ...], seed: int | None, worst: int = 
 
 
 def _groups(rows: list[Row], law: str) -> list[str]:
-    """Mean and worst regret by goal, wish, method, shape and facts."""
+    """Mean and worst regret, and number of worlds, by what was drawn."""
     lines = []
-    for key, of in (("goal", _plain), ("wish", _first), ("method", _plain), ("shape", _plain), ("facts", _plain)):
+    for name, of in GROUPS:
         parts = []
-        for value in sorted({of(row[key]) for row in rows}):
-            mean, _, worst = spread(row["laws"][law]["regret"] for row in rows if of(row[key]) == value)
-            parts.append(f"{value} {mean:.1f}/{worst:.1f}")
-        lines.append(f"  by {key} (mean/worst): " + ", ".join(parts))
+        for value in sorted({of(row) for row in rows}):
+            regrets = [row["laws"][law]["regret"] for row in rows if of(row) == value]
+            mean, _, worst = spread(regrets)
+            parts.append(f"{value} {mean:.1f}/{worst:.1f} of {len(regrets)}")
+        lines.append(f"  by {name} (mean/worst of worlds): " + ", ".join(parts))
     return lines
 
 
-def _plain(value: object) -> str:
-    return str(value)
+def recipe_of(row: Row) -> str:
+    """What kind of load a world has: how it comes, and how much of it is prompts."""
+    loop = {0.0: "closed", 1.0: "open"}.get(row["open"], "mixed")
+    lumps = " lumps" if row["open"] > 0 and row["lump"] > 1 else ""
+    return f"{loop}{lumps}, {'long' if row['prompt'] >= LONG * row['answer'] else 'short'} prompts"
 
 
-def _first(value: object) -> str:
-    return str(value).split()[0]
+GROUPS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("goal", lambda row: str(row["goal"])),
+    ("wish", lambda row: str(row["wish"]).split()[0]),
+    ("method", lambda row: str(row["method"])),
+    ("shape", lambda row: str(row["shape"])),
+    ("load", recipe_of),
+    ("facts", lambda row: str(row["facts"])),
+)
 
 
 def _worst(rows: list[Row], law: str, count: int) -> list[str]:

@@ -11,10 +11,10 @@ from speculative_operator.domain.observation import BlockTotals, Comparison
 from worlds import layout as at
 from worlds.comparing import less, lost_request_seconds
 from worlds.draw import world
-from worlds.judge import ask, judge, regret, unsafe
+from worlds.judge import Row, ask, judge, regret, unsafe
 from worlds.law import COUNTERS, PLUG_IN
 from worlds.oracle import search
-from worlds.report import page, verdict
+from worlds.report import page, recipe_of, verdict
 from worlds.serving import Outcome
 from worlds.world import Wish
 
@@ -63,6 +63,18 @@ def test_a_wish_becomes_a_target_of_its_kind(kind: str) -> None:
     assert (asked.target > least) == asked.reachable
     if asked.reachable:
         assert asked.oracle.p99("tpot") <= asked.target
+
+
+@pytest.mark.parametrize(
+    ("row", "recipe"),
+    [
+        ({"open": 1.0, "lump": 8.0, "prompt": 6000, "answer": 60}, "open lumps, long prompts"),
+        ({"open": 0.5, "lump": 1.0, "prompt": 599, "answer": 60}, "mixed, short prompts"),
+        ({"open": 0.0, "lump": 8.0, "prompt": 600, "answer": 60}, "closed, long prompts"),
+    ],
+)
+def test_loads_are_told_apart_by_how_they_come_and_by_their_prompts(row: Row, recipe: str) -> None:
+    assert recipe_of(row) == recipe
 
 
 def test_a_world_is_judged_from_end_to_end() -> None:
