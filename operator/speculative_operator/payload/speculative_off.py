@@ -3,8 +3,8 @@
 Mounted beside `speculative_scheduler`, which asks `Latch` at each step; `speculative_worker` does what it says. At K =
 0 vLLM still runs the drafter's first pass, a tenth to a fifth of a step. Leaving it out leaves a gap in what the
 drafter has seen of the requests that run. So K = 0 of the table must have lasted: what flaps at a threshold stays with
-vLLM's own. Where the drafter catches up, no gap remains, and a few steps suffice. A block of steps in which K = 0 is tried is off at once: its gap is short, and what is compared is what K =
-0 would be. Standard library alone.
+vLLM's own. Where the drafter catches up, no gap remains, and a few steps suffice. A block of steps in which K = 0 is
+tried is off at once: its gap is short, and what is compared is what K = 0 would be. Standard library alone.
 """
 
 from __future__ import annotations

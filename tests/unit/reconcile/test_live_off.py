@@ -93,11 +93,11 @@ def test_a_head_on_the_v2_runner_is_told_the_variable_that_helps(
 ) -> None:
     speculator = replace(SPEC.speculator, method=method)  # type: ignore[type-var]
     spec = replace(LIVE, speculator=speculator, engine=EngineSettings(version=release, env=env))
-    (notice,) = unused_off_notices(spec, engine_for(spec).knobs(spec))
+    (notice,) = unused_notices(spec, engine_for(spec).knobs(spec))
     assert '{name: VLLM_USE_V2_MODEL_RUNNER, value: "0"} to spec.engine.env' in notice.message
     told = replace(spec, engine=replace(spec.engine, env=(V1,)))
     assert engine_for(told).refusals(told) == ()
-    assert unused_off_notices(told, engine_for(told).knobs(told)) == ()
+    assert unused_notices(told, engine_for(told).knobs(told)) == ()
     assert "--worker-extension-cls" in container(told).args
 
 
@@ -111,7 +111,7 @@ def test_a_head_on_the_v2_runner_is_told_the_variable_that_helps(
     ],
 )
 def test_no_variable_is_named_where_none_helps(spec: DeploymentSpec) -> None:
-    (notice,) = unused_off_notices(spec, engine_for(spec).knobs(spec))
+    (notice,) = unused_notices(spec, engine_for(spec).knobs(spec))
     assert "engine.env" not in notice.message
 
 
