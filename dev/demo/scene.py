@@ -16,9 +16,11 @@ import yaml
 from devcluster.cluster import Cluster
 from devcluster.options import ClusterOptions, Image
 from speculative_lab.emulator.commands import lay
+from speculative_operator import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "models"
+IMAGE = f"speculative-operator:{__version__}"
 EXAMPLE = ROOT / "examples" / "emulator" / "speculative-deployment.yaml"
 OPERATOR_NAMESPACE = "speculative-system"
 OPERATOR = "deployment/speculative-operator"
@@ -55,7 +57,7 @@ def images() -> dict[str, Image]:
     path = {"PATH": f"{scripts}:/usr/local/bin:/usr/bin:/bin"}
     engines = {"PATH": lay(ROOT / "build" / "engines")["PATH"]}
     return {
-        "speculative-operator:0.1.0": Image((str(scripts / "speculative-operator"),), path),
+        IMAGE: Image((str(scripts / "speculative-operator"),), path),
         "speculative-operator/vllm-emulator:0.32.0": Image((str(scripts / "vllm-emulator"), "serve"), engines),
     }
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import yaml
 
+from speculative_operator import __version__
+
 NAMESPACE = "speculative-system"
 HEADER = """# The operator with everything that it needs, made from the chart. Nobody publishes the image that it
 # names: put yours, best by digest, in both places (`image`, SPECULATIVE_JOB_IMAGE), or nodes fail with ErrImagePull:
-#   sed -i 's|speculative-operator:0.1.0|REGISTRY/speculative-operator@sha256:...|' manifests/install.yaml
+#   sed -i 's|speculative-operator:{version}|REGISTRY/speculative-operator@sha256:...|' manifests/install.yaml
 # Then apply it server-side:
 #   kubectl apply --server-side -f manifests/
 # Generated: helm template speculative-operator charts/speculative-operator --namespace {namespace} \\
@@ -29,7 +31,9 @@ class NoChartError(ValueError):
 
 def install(rendered: str) -> str:
     """The file for what `helm template` printed. Raises NoChartError."""
-    return HEADER.format(namespace=NAMESPACE) + "".join(f"---\n{dump(item)}" for item in installed(rendered))
+    return HEADER.format(namespace=NAMESPACE, version=__version__) + "".join(
+        f"---\n{dump(item)}" for item in installed(rendered)
+    )
 
 
 def installed(rendered: str) -> list[dict[str, Any]]:

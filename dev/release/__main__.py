@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from release import versions
 from release.krew import write_plugin
 from release.provenance import Build, statement
 from release.publish import PublishError, home_of, write_bundle, write_chart
@@ -87,8 +88,13 @@ def image(registry: str, base: str, *, archive: bool = False) -> None:
         sys.stdout.write(f"{reference} {digest}\n  on {pinned}\n")
 
 
-def version(tag: str) -> None:
-    """Print the version. Raises ReleaseError where `tag` is that of another one."""
+def version(number: str, tag: str) -> None:
+    """Print the version, or make it `number` in all files. Raises ReleaseError where `tag` is that of another one."""
+    if number:
+        if not re.fullmatch(r"\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?", number):
+            raise ReleaseError(f"{number} is no version; give MAJOR.MINOR.PATCH")
+        versions.write(ROOT, number)
+        sys.stdout.write("run `make generate`, and begin the version's part in CHANGELOG.md\n")
     found = _version()
     if tag and tag != f"v{found}":
         raise ReleaseError(f"the tag is {tag}, but pyproject.toml has version {found}; tag v{found}, or change it")
@@ -114,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 not possible here."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("what", choices=["lock", "sbom", "image", "chart", "bundle", "krew", "version"])
+    parser.add_argument("number", nargs="?", default="", help="version: the one that all files shall bear")
     parser.add_argument(
         "--archive", action="store_true", help="image: into build/release/*.oci.tar, to be scanned first"
     )
@@ -130,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _built(), chosen.url),
             "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _built(), chosen.url),
             "krew": lambda: krew(chosen.url),
-            "version": lambda: version(chosen.tag),
+            "version": lambda: version(chosen.number, chosen.tag),
         }
         actions[chosen.what]()
     except (ReleaseError, PublishError, OSError) as error:
@@ -155,9 +162,7 @@ def _resolved(base: str) -> str:
 
 
 def _version() -> str:
-    found = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert found is not None
-    return found.group(1)
+    return next(number for path, number in versions.found(ROOT) if path == versions.SOURCE)
 
 
 def _sha256(path: Path) -> str:

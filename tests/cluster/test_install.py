@@ -19,6 +19,7 @@ from devcluster.errors import DevClusterError
 from generate import manifests, rbac
 from monitoring.alerts import groups
 from monitoring.dashboards import DASHBOARDS
+from speculative_operator import __version__
 from speculative_operator.domain import names
 from speculative_operator.reconcile.world import catalogue_of
 from speculative_operator.settings import Settings
@@ -271,7 +272,7 @@ def test_every_image_is_where_the_values_say(cluster: Cluster) -> None:
     """For clusters without a way to public registries."""
     objects = rendered(cluster, "image.repository=mirror.example/operator", "engineRegistry=mirror.example/hub")
     images = re.findall(r"^ *(?:- )?image: (\S+)$", yaml.safe_dump_all(objects), re.MULTILINE)
-    assert set(images) == {"mirror.example/operator:0.1.0"}
+    assert set(images) == {f"mirror.example/operator:{__version__}"}
     assert environment(objects)["SPECULATIVE_JOB_IMAGE"] == images[0]
 
 

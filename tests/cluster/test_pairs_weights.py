@@ -16,6 +16,7 @@ import pytest
 from tests.cluster.podlab import PodLab
 from tests.cluster.test_pairs_jobs import JobLab
 
+from demo import scene
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import ModelFacts
@@ -81,7 +82,7 @@ async def run(jobs: JobLab, spec: DeploymentSpec, purpose: Purpose, *args: str, 
             spec,
             purpose,
             "4711",
-            "speculative-operator:0.1.0",
+            scene.IMAGE,
             args,
             cache=cache,
             owns_cache=True,
@@ -150,7 +151,7 @@ async def test_what_another_try_cannot_help_ends_a_download_with_its_first_pod(j
     words = ("fetch", "--cache", manifests.CACHE, "--speculator", "hf://tiny/missing")
     made = manifests.job(
         manifests.JobInput(
-            spec, Purpose.FETCH, "4711", "speculative-operator:0.1.0", words,
+            spec, Purpose.FETCH, "4711", scene.IMAGE, words,
             cache=claim["metadata"]["name"], owns_cache=True, assigns_uids=False,
         )
     )  # fmt: skip

@@ -39,10 +39,10 @@ NAME = "qwen3-8b"
 def _images() -> dict[str, Image]:
     """The images that the pages name and the development cluster lacks."""
     known = scene.images()
-    operator = replace(known["speculative-operator:0.1.0"])
+    operator = replace(known[scene.IMAGE])
     operator = replace(operator, env={**operator.env, "HF_ENDPOINT": hub.URL})
     emulator = known["speculative-operator/vllm-emulator:0.32.0"]
-    more: dict[str, Image] = {f"{REGISTRY}/speculative-operator:0.1.0": operator, "vllm/vllm-openai:v0.32.0": emulator}
+    more: dict[str, Image] = {f"{REGISTRY}/{scene.IMAGE}": operator, "vllm/vllm-openai:v0.32.0": emulator}
     return more | hub.images()
 
 

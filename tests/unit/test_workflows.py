@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from release import __main__ as release
-from release import publish
+from release import publish, versions
 from speculative_operator import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
+INSTALL = ROOT / "manifests" / "install.yaml"
 CHART = ROOT / "charts" / "speculative-operator"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -138,24 +139,32 @@ def test_an_image_is_built_into_the_archive_that_is_scanned(tmp_path: Path, monk
 
 
 def test_everything_bears_one_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    chart = yaml.safe_load((ROOT / "charts" / "speculative-operator" / "Chart.yaml").read_text())
-    laboratory = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"]
     (csv,) = (ROOT / "manifests" / "olm" / "manifests").glob("*.clusterserviceversion.yaml")
-    found = {
-        "package": __version__,
-        "chart": chart["version"],
-        "app of the chart": chart["appVersion"],
-        "laboratory": laboratory["version"],
-        "bundle": yaml.safe_load(csv.read_text())["spec"]["version"],
-    }
-    for file in ("manifests/install.yaml", "README.md"):
-        for number, version in enumerate(
-            re.findall(r"speculative-operator:(\d+\.\d+\.\d+)", (ROOT / file).read_text())
-        ):
-            found[f"{file} {number}"] = version
-    assert len(found) > 6
-    assert {what: version for what, version in found.items() if version != project["version"]} == {}
+    found = [
+        *versions.found(ROOT),
+        ("package", __version__),
+        ("bundle", yaml.safe_load(csv.read_text())["spec"]["version"]),
+        *(("install", one) for one in re.findall(r"speculative-operator:(\d+\.\d+\.\d+)", INSTALL.read_text())),
+    ]
+    assert {path for path, _ in found} >= {path for path in versions.PATTERNS if "*" not in path}
+    assert len(found) > 12
+    (own,) = [version for path, version in found if path == versions.SOURCE]
+    assert [one for one in found if one[1] != own] == []
+
+
+def test_one_command_changes_the_version_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(versions.found(ROOT))
+    for path, _ in before:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    assert release.main(["version", "1.20.3-rc.1"]) == 0
+    assert list(versions.found(tmp_path)) == [(path, "1.20.3-rc.1") for path, _ in before]
+    for path in {path for path, _ in before}:
+        assert (tmp_path / path).read_text().replace("1.20.3-rc.1", __version__) == (ROOT / path).read_text()
+    chart = yaml.safe_load((tmp_path / "charts" / "speculative-operator" / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == ("1.20.3-rc.1", "1.20.3-rc.1")
+    assert release.main(["version", "next"]) == 2
 
 
 def test_a_tag_of_another_version_ends_the_release(capsys: pytest.CaptureFixture[str]) -> None:
