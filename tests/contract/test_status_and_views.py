@@ -16,6 +16,7 @@ from tests.contract.objects import specdep
 from tests.contract.server import Server
 
 from devcluster import Cluster
+from figures import status_view
 from speculative_operator.api.crd import SELECTABLE, schema
 from speculative_operator.api.status import DECISIONS_KEPT, Status
 from speculative_operator.domain.reasons import ConditionType
@@ -256,6 +257,24 @@ def test_scale(server: Server, seen: str) -> None:
     assert scale["status"] == {"replicas": 2, "selector": WHOLE["selector"]}
     server.custom.patch_namespaced_custom_object_scale(*server.at, seen, {"spec": {"replicas": 5}})
     assert server.get(seen)["spec"]["replicas"] == 5
+
+
+def test_what_describe_prints_of_a_tuned_object_can_be_read(
+    bare_cluster: Cluster, server: Server, installed: dict[str, Any]
+) -> None:
+    """The object of a real run, with as many decisions as a status keeps."""
+    body, _, _ = status_view.sample()
+    status = {key: value for key, value in body["status"].items() if key != "memory"}
+    first, *others = status["decisions"]
+    older = [{key: one[key] for key in one if key != "numbers"} for one in [*others] * DECISIONS_KEPT]
+    status["decisions"] = [first, *older][:DECISIONS_KEPT]
+    server.create(specdep(name="long"), keep=True)
+    server.write_status("long", status)
+    described = bare_cluster.kubectl("describe", "specdep", "long").stdout.splitlines()
+    server.custom.delete_namespaced_custom_object(*server.at, "long")
+    begins = next(number for number, line in enumerate(described) if line.startswith("Status:"))
+    assert len(described) - begins <= 220
+    assert max(len(line) for line in described) <= 400
 
 
 def _lines(cluster: Cluster, *arguments: str) -> list[list[str]]:

@@ -330,7 +330,7 @@ class DecisionRecord(Wire):
     message: Sentence | None = None
     """The decision in a sentence."""
     numbers: Annotated[dict[str, Line], Field(max_length=32)] | None = None
-    """Figures behind the decision, with their units."""
+    """Figures behind the newest decision, with their units."""
 
 
 class Status(Wire):

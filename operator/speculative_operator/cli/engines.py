@@ -16,7 +16,7 @@ from speculative_operator.cli.errors import FAILED, OK, UsageError
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
-from speculative_operator.engines.matrix.version import parse, show
+from speculative_operator.engines.matrix.version import Version, parse, show
 
 EPILOG = """examples:
   speculative engines
@@ -24,13 +24,16 @@ EPILOG = """examples:
   speculative engines vLLM --method eagle3 --vendor AMD
   speculative engines SGLang --output json
 
-exit status: 0 served, 1 every row asked for is refused, 2 wrong use of the command line"""
+exit status: 0 served, 1 every row asked for is refused, or nobody has looked at the release yet, 2 wrong use of the
+command line"""
 
 _HEADERS = (
     *("engine", "release", "method", "runner", "K changes", "data parallel", "passes at 0", "smaller K", "proven"),
     *("K live", "off live"),
 )
 """The last two: how each was shown, where the engine does it without a rollout."""
+ASSUMED = "Assumed"
+"""In place of a proof, for a release that nobody has looked at."""
 
 
 class _Row(NamedTuple):
@@ -39,6 +42,8 @@ class _Row(NamedTuple):
     alone: Answer
     parallel: Answer
     """The same under data parallelism."""
+    assumed: bool
+    """True for a release that is newer than all that are known here: nothing of it is proven."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
     if not rows:
         raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
-    _warn_of_unknown(rows)
+    assumed = _warn_of_assumed(rows)
     if arguments.output == "json":
         for row in rows:
             print(json.dumps(_object(row)))
@@ -70,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         _explain(rows)
     else:
         _list(rows)
-    return FAILED if all(row.alone.refused for row in rows) else OK
+    return FAILED if assumed or all(row.alone.refused for row in rows) else OK
 
 
 def _named(kind: Any, text: str, what: str) -> Any:
@@ -87,30 +92,36 @@ def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method 
     if version is None:
         raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
     both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
-    return [_Row(release, *pair) for pair in both if method in (None, pair[0].question.method)]
+    assumed = version > _newest(engine)
+    return [_Row(release, *pair, assumed) for pair in both if method in (None, pair[0].question.method)]
 
 
-def _warn_of_unknown(rows: list[_Row]) -> None:
-    """Say on stderr of a release that no row was written for that nobody has looked at it."""
-    for engine, release in dict.fromkeys((row.alone.question.engine, row.release) for row in rows):
-        known = [cell.since for cell in CELLS[engine]] + [cell.before for cell in CELLS[engine] if cell.before]
-        newest, asked = max([*known, *filter(None, [parse(DEFAULT_VERSIONS[engine])])]), parse(release)
-        if asked is not None and asked > newest:
-            sys.stderr.write(
-                f"warning: {engine} {release} is newer than {show(newest)}, the newest release that is known here: "
-                "the rows say what the operator would assume\n"
-            )
+def _newest(engine: EngineType) -> Version:
+    """The newest release of which something is known here."""
+    known = [cell.since for cell in CELLS[engine]] + [cell.before for cell in CELLS[engine] if cell.before]
+    return max([*known, *filter(None, [parse(DEFAULT_VERSIONS[engine])])])
+
+
+def _warn_of_assumed(rows: list[_Row]) -> bool:
+    """Say on stderr of a release that no row was written for that nobody has looked at it; True where one was said."""
+    found = dict.fromkeys((row.alone.question.engine, row.release) for row in rows if row.assumed)
+    for engine, release in found:
+        sys.stderr.write(
+            f"warning: {engine} {release} is newer than {show(_newest(engine))}, the newest release that is known "
+            "here: the rows say what the operator would assume\n"
+        )
+    return bool(found)
 
 
 def _list(rows: list[_Row]) -> None:
     tables.write(sys.stdout, _HEADERS, [_cells(row) for row in rows if not row.alone.refused], frozenset((6,)))
-    for release, one, _ in rows:
+    for release, one, *_ in rows:
         if one.refused:
             print(f"refused: {one.question.engine} {release}: {one.refused}")
 
 
 def _cells(row: _Row) -> tuple[str, ...]:
-    release, one, parallel = row
+    release, one, parallel, assumed = row
     return (
         one.question.engine,
         release,
@@ -120,9 +131,7 @@ def _cells(row: _Row) -> tuple[str, ...]:
         "refused" if parallel.refused else parallel.actuator,
         one.passes,
         "drafts less" if one.follows_k else "verifies less",
-        one.proven,
-        one.live or "-",
-        one.off or "-",
+        *((ASSUMED, "-", "-") if assumed else (one.proven, one.live or "-", one.off or "-")),
     )
 
 
@@ -138,7 +147,7 @@ def _explain(rows: list[_Row]) -> None:
 
 
 def _object(row: _Row) -> dict[str, Any]:
-    release, one, parallel = row
+    release, one, parallel, assumed = row
     question, cell = one.question, None if one.refused else one.cell
     served = cell is not None
     return {
@@ -157,8 +166,8 @@ def _object(row: _Row) -> dict[str, Any]:
         "before": show(cell.before) if cell and cell.before else None,
         "plugin": one.platform.plugin if one.platform else "",
         "note": cell.note if cell else "",
-        "proven": one.proven.value,
-        "liveProven": one.live.value if one.live else None,
-        "offLiveProven": one.off.value if one.off else None,
+        "proven": ASSUMED if assumed else one.proven.value,
+        "liveProven": one.live.value if one.live and not assumed else None,
+        "offLiveProven": one.off.value if one.off and not assumed else None,
         "source": one.source,
     }

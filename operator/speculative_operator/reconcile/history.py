@@ -23,10 +23,13 @@ KEPT = 10
 
 
 def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
-    """The history with this tick's change in it, if there was one."""
+    """The history with this tick's change in it, if there was one. The newest alone has its figures: with those of ten
+    a status is longer than anybody reads."""
     before = [dict(entry) for entry in mappings(old, "decisions")]
     entry = _entry(view, before, now)
-    return ([entry] if entry else []) + before[: KEPT - 1 if entry else KEPT]
+    if entry is None:
+        return before[:KEPT]
+    return [entry, *({key: one[key] for key in one if key != "numbers"} for one in before[: KEPT - 1])]
 
 
 def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:

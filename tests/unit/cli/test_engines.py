@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -98,7 +99,12 @@ def test_names_are_taken_in_any_case(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_release_that_nobody_has_looked_at_is_said_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["engines", "vLLM", "--version", "9.9.9"]) == 0
-    assert "warning: vLLM 9.9.9 is newer than 0." in capsys.readouterr().err
+    status, out, errors = run(capsys, "vLLM", "--version", "9.9.9")
+    assert status == 1
+    assert "warning: vLLM 9.9.9 is newer than 0." in errors
+    assert "Assumed" in out
+    assert not re.search("Emulated|RealEngine|Source", out)
+    status, out, _ = run(capsys, "vLLM", "--version", "9.9.9", "--output", "json")
+    assert {json.loads(line)["proven"] for line in out.splitlines()} == {"Assumed"}
     assert main(["engines"]) == 0
     assert capsys.readouterr().err == ""

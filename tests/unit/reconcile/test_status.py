@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.reconcile.scripted import FIGURES, Tuner
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled
 
 from speculative_operator.domain.conditions import Condition, Truth
@@ -312,3 +313,19 @@ def test_pausing_and_going_on_are_told_once_each() -> None:
         cluster.annotate(paused=paused)
         told += [(one.type, one.reason) for one in cluster.tick().events]
     assert told == [("Normal", Reason.PAUSED), ("Normal", Reason.UNPAUSED)]
+
+
+def test_the_newest_decision_alone_has_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuner = Tuner()
+    monkeypatch.setattr("speculative_operator.reconcile.deciding.decide", tuner)
+    cluster = settled()
+    for k in (1, 2):
+        wish = {"table": KTable.constant(k, 256), "reason": Reason.FASTER, "changed": True, "estimate": FIGURES}
+        tuner.wishes.append(wish)
+        cluster.tick(observed(cluster))
+    assert [bool(one.get("numbers")) for one in cluster.status["decisions"]][:2] == [True, False]
+    before = deepcopy(cluster.status["decisions"])
+    before[1]["numbers"] = {"k": "1"}  # as a release before has left it: no reason to write
+    cluster.status["decisions"] = before
+    cluster.tick(observed(cluster))
+    assert cluster.status["decisions"] == before
