@@ -29,8 +29,9 @@ MOST_SHARE = 0.15
 LEAST_SHARE = 0.004
 ASKING_SHARE = 0.03
 """Where nothing is drafted: so that it is seen when drafts would be accepted again."""
-RESTING_SHARE = 0.005
-"""The most where the speculator rests: it must catch up with all requests before each block, which no block counts."""
+RESTING_SHARE, RESTING_LOAD = 0.005, 8
+"""The most where the speculator rests, up to so many requests, and in proportion less beyond: before each block it must
+catch up with all of them, which no block counts. At 60 requests clients feel it for twenty seconds."""
 SHARE_OF_WORTH = 20.0
 """Share of the blocks for one of expected improvement (log speed), between these limits."""
 MOST_COST = 0.003
@@ -70,7 +71,8 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
 def _rare(row: Try, policy: Policy, table: KTable) -> Try:
     """`row`, tried more seldom where the speculator rests at its loads."""
     rests = table.k_at(row.first) == 0 and policy.rests
-    return replace(row, share=min(row.share, RESTING_SHARE)) if rests else row
+    most = RESTING_SHARE * min(1.0, RESTING_LOAD / row.first)
+    return replace(row, share=round(min(row.share, most), 4)) if rests else row
 
 
 def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Try | None:

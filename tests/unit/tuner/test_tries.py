@@ -114,6 +114,7 @@ def test_a_drafter_that_rests_is_seldom_asked() -> None:
     resting = worth_trying(outlook(policy(knobs=knobs, off_policy=OffPolicy.LIVE), compares=True), table)
     awake = worth_trying(outlook(policy(knobs=knobs), compares=True), table)
     assert all(row.share <= RESTING_SHARE for row in resting if row.first >= 12)
+    assert max(row.share for row in resting if row.first >= 128) <= RESTING_SHARE / 16, "more to catch up with"
     assert max(row.share for row in resting if row.first < 12) > RESTING_SHARE
     assert max(row.share for row in awake if row.first >= 12) > RESTING_SHARE
 
