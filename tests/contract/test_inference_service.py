@@ -13,13 +13,17 @@ import yaml
 from tests import kserve
 from tests.contract.conftest import ROOT
 from tests.golden.case import whole
-from tests.openshift_ai import HELM, OBJECTS, VALUES, shown
+from tests.openshift_ai import HELM, OBJECTS, VALUES, install_routes, shown
 
 from devcluster import Cluster
 from speculative_operator.api.convert import to_domain
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.drift import first_difference
+from speculative_operator.reconcile.tick import World, tick
+from speculative_operator.render import Capabilities
 from speculative_operator.render.inference_service import RUNTIME, SERVICE
 
 pytestmark = pytest.mark.cluster
@@ -39,8 +43,9 @@ MADE = {
 
 @pytest.fixture(scope="module")
 def platform(bare_cluster: Cluster, installed: dict[str, Any]) -> Cluster:
-    """KServe's definitions, and the namespaces that objects name: those of the page as it has them."""
+    """Definitions of KServe and of a Route, and the namespaces that objects name: those of the page as it has them."""
     kserve.install(bare_cluster)
+    install_routes(bare_cluster)
     namespaces = [one for one in OBJECTS if one["kind"] == "Namespace"]
     assert {one["metadata"]["name"] for one in namespaces} == {"assist", "speculative-system"}
     for one in (*namespaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models"}}):
@@ -57,20 +62,51 @@ def applied(cluster: Cluster, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_page_shows_objects() -> None:
-    assert [one["kind"] for one in OBJECTS].count("SpeculativeDeployment") == 4
-    assert len(OBJECTS) >= 12
+    assert [one["kind"] for one in OBJECTS].count("SpeculativeDeployment") == 5
+    assert len(OBJECTS) >= 18
 
 
 def test_the_policy_of_the_page_closes_the_ports_of_the_engine_to_all_but_prometheus() -> None:
-    (policy,) = (one["spec"] for one in OBJECTS if one["kind"] == "NetworkPolicy")
+    policy = shown("NetworkPolicy", "qwen3-8b-assist")["spec"]
     assert policy["podSelector"]["matchLabels"] == {"serving.kserve.io/inferenceservice": "qwen3-8b-assist"}
     open_to = {port["port"]: "from" in rule for rule in policy["ingress"] for port in rule["ports"]}
     assert open_to == {8443: False, 8080: True, 8001: True}
 
 
+def test_the_route_leads_to_the_service_of_an_example() -> None:
+    spec = shown("Route", "qwen3-8b")["spec"]
+    example = yaml.safe_load((ROOT / "examples" / "speculative-deployment.yaml").read_text())
+    assert spec["to"] == {"kind": "Service", "name": example["metadata"]["name"]}
+    assert spec["port"]["targetPort"] == names.SERVING_PORT_NAME
+
+
+def test_a_way_encrypted_up_to_the_pod_leads_there(platform: Cluster) -> None:
+    """Route, Service, its certificate, the container that has it, and the port of the engine behind."""
+    name = "qwen3-8b-tls"
+    body = shown("SpeculativeDeployment", "qwen3-8b-encrypted")
+    spec = to_domain({**body, "metadata": {**body["metadata"], "uid": "u", "generation": 1}})
+    world = World(spec=spec, status={}, children={}, pods=(), capabilities=Capabilities(assigns_uids=True))
+    manifests = [one.manifest for one in tick(world, None, None, 1.8e9).actions if isinstance(one, ApplyChild)]
+    (deployment,) = (one for one in manifests if one["kind"] == "Deployment")
+    template = applied(platform, {**deployment, "metadata": {**deployment["metadata"], "ownerReferences": []}})["spec"][
+        "template"
+    ]
+    route, service, config = (shown(kind, name) for kind in ("Route", "Service", "ConfigMap"))
+    assert route["spec"]["to"]["name"] == service["metadata"]["name"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    (proxy,) = template["spec"]["initContainers"]
+    (port,) = (one for one in service["spec"]["ports"] if one["name"] == route["spec"]["port"]["targetPort"])
+    assert {port["targetPort"]} == {one["containerPort"] for one in proxy["ports"]}
+    assert f"listen {port['targetPort']} ssl" in config["data"]["nginx.conf"]
+    asked = service["metadata"]["annotations"]["service.beta.openshift.io/serving-cert-secret-name"]
+    assert {"secretName": asked, "defaultMode": 0o644} in [one.get("secret") for one in template["spec"]["volumes"]]
+    assert f"proxy_pass http://127.0.0.1:{spec.port};" in config["data"]["nginx.conf"]
+    assert shown("NetworkPolicy", name)["spec"]["podSelector"]["matchLabels"] == service["spec"]["selector"]
+
+
 def test_what_asks_for_tokens_stands_beside_what_closes_the_port_that_does_not() -> None:
     kinds = [one["kind"] for one in OBJECTS]
-    (policy,) = (place for place, kind in enumerate(kinds) if kind == "NetworkPolicy")
+    policy = kinds.index("NetworkPolicy")
     assert OBJECTS[policy - 1] == shown("SpeculativeDeployment", "qwen3-8b-assist")
     assert OBJECTS[policy - 1]["spec"]["inferenceService"]["authenticated"]
 
@@ -111,6 +147,7 @@ def test_the_chart_takes_the_values_of_the_page(platform: Cluster, tmp_path: Pat
     volumes = str(operator["spec"]["template"]["spec"]["volumes"])
     assert "speculative-metrics-token" in volumes
     assert "openshift-service-ca.crt" in volumes
+    assert "PodMonitor" in {one["kind"] for one in made}
 
 
 @pytest.mark.parametrize("name", MADE)
