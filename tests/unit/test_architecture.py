@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -61,13 +62,13 @@ ONLY_IN = {
 WINGS = {
     "observed": {
         "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
-        "inference_service", "leader_worker_set", "llm_inference_service", "route", "targets",
+        "inference_service", "leader_worker_set", "llm_inference_service", "route", "targets", "found",
     },
     "pair": {
         "records", "effective", "revisions", "running", "verdicts", "jobs", "arrival", "stages", "choices", "pairing",
         "picked", "picking",
     },
-    "table": {"tables", "caps", "found", "truth", "own_rollouts", "deciding"},
+    "table": {"tables", "caps", "truth", "own_rollouts", "deciding"},
     "children": {"strategy", "drift", "desired", "plan", "upgrade", "privileges"},
     "report": {
         "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",
@@ -160,33 +161,58 @@ def test_an_object_passes_through_reconcile_without_going_back() -> None:
     assert back == {}, "modules that import a wing which one object reaches after theirs"
 
 
+ASIDE = {"_refuse", "_pause", "_hold", "_asks_for_others"}
+"""Steps that end the tick or find nothing for the next one, and the rehearsal of a whole reconcile."""
+
+
 def test_the_steps_of_a_tick_return_to_no_wing_they_have_left() -> None:
     """What is observed is read everywhere; what is found out from it is found out once, in the order of the wings."""
+    walked = [one for one in _walk_of("_walk", set(ASIDE)) if one[0] > 0]
+    assert {place for place, _ in walked} == {1, 2, 3, 4}
+    assert walked == sorted(walked, key=lambda one: one[0])
+
+
+def _walk_of(name: str, passed: set[str]) -> Iterator[tuple[int, str]]:
+    """(place of the wing, call) of a function of `tick` and of all that it names, each once, in the order of
+    evaluation. Values that only carry what was found are left out."""
     steps = tree(PACKAGE / "reconcile" / "tick.py")
+    own = {node.name: node for node in steps.body if isinstance(node, ast.FunctionDef)}
+    origin = _origins(steps)
+    for node in [part for statement in own[name].body for part in _evaluated(statement)]:
+        step = node.id if isinstance(node, ast.Name) else ast.unparse(node.func)
+        if step in own and step not in passed:
+            passed.add(step)
+            yield from _walk_of(step, passed)
+        if isinstance(node, ast.Call) and not ast.unparse(node.func).rpartition(".")[2][0].isupper():
+            asked = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            if isinstance(asked, ast.Name) and asked.id in origin:
+                place = next(place for place, modules in enumerate(WINGS.values()) if origin[asked.id] in modules)
+                yield place, f"{name}, line {node.lineno}: {ast.unparse(node.func)}"
+
+
+def _origins(steps: ast.Module) -> dict[str, str]:
+    """Name in `tick` -> the module of `reconcile` that it comes from."""
     origin: dict[str, str] = {}
     for node in ast.walk(steps):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("speculative_operator.reconcile"):
             inside = (node.module or "").removeprefix("speculative_operator.reconcile").lstrip(".")
             origin |= {alias.asname or alias.name: inside or alias.name for alias in node.names}
-    function = next(node for node in steps.body if isinstance(node, ast.FunctionDef) and node.name == "_reconcile_with")
-    walked: list[tuple[int, str]] = []
-    for node in [part for statement in function.body for part in _without_handlers(statement)]:
-        name = node.func.value if isinstance(node.func, ast.Attribute) else node.func
-        if isinstance(name, ast.Name) and name.id in origin:
-            place = next(place for place, modules in enumerate(WINGS.values()) if origin[name.id] in modules)
-            walked.append((place, f"line {node.lineno}: {ast.unparse(node.func)}"))
-    walked = [one for one in walked if one[0] > 0]
-    assert {place for place, _ in walked} >= {2, 3, 4}
-    assert walked == sorted(walked, key=lambda one: one[0])
+    return origin
 
 
-def _without_handlers(statement: ast.stmt) -> list[ast.Call]:
-    """Calls of a statement in the order of the source, without those that report an error and end the tick."""
+def _evaluated(statement: ast.stmt) -> list[ast.Name | ast.Call]:
+    """Names and calls of a statement in the order of evaluation, without what reports an error and ends the tick. What
+    is called counts after its arguments."""
     ending = {
-        id(part) for node in ast.walk(statement) if isinstance(node, ast.ExceptHandler) for part in ast.walk(node)
+        id(part)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.ExceptHandler) or (isinstance(node, ast.Return) and "stay(" in ast.unparse(node))
+        for part in ast.walk(node)
     }
-    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and id(node) not in ending]
-    return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
+    called = {id(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+    every = [node for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Call)]
+    found = [node for node in every if id(node) not in ending | called]
+    return sorted(found, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
 
 
 def roots(module: Path) -> set[str]:

@@ -6,6 +6,7 @@ What is missing or of another type reads as empty: an object that a hand has gar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -58,6 +59,14 @@ def whole(value: Any, *path: str) -> int:
     """The whole number below `path`, or 0."""
     found = at(value, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= LARGEST else 0
+
+
+def parse_json(content: str) -> Any:
+    """JSON that others may have written; None where it is none."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 def is_controlled_by(body: Any, uid: str) -> bool:

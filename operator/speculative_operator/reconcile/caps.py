@@ -1,5 +1,5 @@
 """Whether pods may withhold the drafts of single requests (`spec.speculation.perRequest`), and what is said where that,
-`offPolicy: Live` or a cache of compiled code is asked for in vain.
+or `offPolicy: Live`, is asked for in vain.
 
 Used by `truth`, which lets the table file say so, and by `tick` for the warnings.
 """
@@ -10,10 +10,7 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, OffPolicy, PerRequest
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.world import World
 
-KEEPING = frozenset({EngineType.VLLM, EngineType.SGLANG})
-"""Engines that compile at their start, and keep it where another start finds it."""
 _NO_EFFECT = "speculation.perRequest Auto has no effect"
 _AS_SOFT = "speculation.offPolicy Live works as Soft"
 
@@ -35,22 +32,6 @@ def unused_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]
         for asked, works, reason, effect, why in rows
         if spec.speculates and asked and not works
     )
-
-
-def unused_cache_notices(spec: DeploymentSpec, world: World) -> tuple[Notice, ...]:
-    """One notice where a cache of compiled code is asked for in vain."""
-    if spec.engine.compile_cache is None:
-        return ()
-    if spec.engine.type not in KEEPING:
-        why = (
-            f"{spec.engine.type} compiles nothing that a later start could reuse; remove compileCache, or use one of "
-            f"{', '.join(sorted(KEEPING))}"
-        )
-    elif not world.capabilities.job_image:
-        why = "the operator does not know its own image, which manages the cache; set its setting SPECULATIVE_JOB_IMAGE"
-    else:
-        return ()
-    return (Notice(Reason.COMPILE_CACHE_UNUSED, f"engine.compileCache has no effect: {why}"),)
 
 
 def _why_no_caps(spec: DeploymentSpec, knobs: KnobSpace) -> str:

@@ -16,12 +16,12 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.reading import at, mapping, mappings, text
+from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice
-from speculative_operator.reconcile.tables import configs_of, parse_json
+from speculative_operator.reconcile.pods import configs_of
 from speculative_operator.render.podspec import TABLE_VOLUME
 
 AS_IN_SPEC = "engine-as-in-spec"

@@ -1,5 +1,5 @@
-"""Jobs that read or fetch the models of a pair: when one is made, what it brought, when another is tried. Used by
-`pairing`.
+"""Jobs that read or fetch the models of a pair: when one is made, what it brought, when another is tried. And claims of
+caches. Used by `pairing` and `tick`.
 
 A Job is never changed. One that was made for something else is deleted, and the next tick makes the one that is wanted.
 One that succeeded is deleted once status holds what it brought; one that failed stays for its log until the next try.
@@ -17,9 +17,10 @@ from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reading import mapping, seconds_of, text
-from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import Cache, DeploymentSpec, ModelSource, Scheme
-from speculative_operator.reconcile.records import SIDES, Failure, Wanted, reason_of
+from speculative_operator.domain.reasons import Reason, reason_of
+from speculative_operator.domain.spec import Cache, DeploymentSpec, EngineType, ModelSource, Scheme
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.records import SIDES, Failure, Wanted
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import canonical, digest
 from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine, user
@@ -27,6 +28,8 @@ from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, 
 KIND = "Job"
 OVERDUE_SECONDS = 600.0
 """Twice the deadline of a Job that reads."""
+_COMPILING = frozenset({EngineType.VLLM, EngineType.SGLANG})
+"""Engines that compile at their start, and keep it where another start finds it."""
 _NO_RESULT = "the Job ended without a result; read the log of its pod"
 
 
@@ -109,6 +112,22 @@ def claim(world: World, cache: Cache | None) -> tuple[Action, ...]:
     return (ApplyChild(cache_claim(world.spec, cache), Reason.CREATED, f"{what} is missing"),)
 
 
+def unused_cache_notices(spec: DeploymentSpec, world: World) -> tuple[Notice, ...]:
+    """One notice where a cache of compiled code is asked for in vain."""
+    if spec.engine.compile_cache is None:
+        return ()
+    if spec.engine.type not in _COMPILING:
+        why = (
+            f"{spec.engine.type} compiles nothing that a later start could reuse; remove compileCache, or use one of "
+            f"{', '.join(sorted(_COMPILING))}"
+        )
+    elif not world.capabilities.job_image:
+        why = "the operator does not know its own image, which manages the cache; set its setting SPECULATIVE_JOB_IMAGE"
+    else:
+        return ()
+    return (Notice(Reason.COMPILE_CACHE_UNUSED, f"engine.compileCache has no effect: {why}"),)
+
+
 def of_jobs(problem: Condition) -> bool:
     """True for a problem that speaks of a Job: pods do not depend on it."""
     return problem.about is not None and problem.about[0] == KIND
@@ -163,7 +182,7 @@ def explain_error(error: Mapping[str, Any]) -> tuple[Reason, str]:
     side, file, remedy = (text(error, name) for name in ("side", "file", "remedy"))
     message = (f"{side}: " if side else "") + text(error, "message")
     message += (f" ({file})" if file else "") + (f"; {remedy}" if remedy else "")
-    return reason_of(text(error, "reason")), message
+    return reason_of(text(error, "reason")) or Reason.SOURCE_UNREACHABLE, message
 
 
 def _same(before: Failure | None, after: Failure) -> Failure:

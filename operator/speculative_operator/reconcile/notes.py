@@ -14,10 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.reading import is_controlled_by, items, mapping, text
+from speculative_operator.domain.reading import is_controlled_by, items, mapping, parse_json, text
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.records import PAIRS, pin_keys, unpack
-from speculative_operator.reconcile.tables import parse_json
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.render import notes_config
 from speculative_operator.render.hashing import canonical, digest

@@ -12,16 +12,15 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.reading import at, mapping, mappings, text, whole
+from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.desired import Desired, ReadBy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.pods import Pod
+from speculative_operator.reconcile.pods import Pod, configs_of
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.route import KIND as HTTP_ROUTE
 from speculative_operator.reconcile.route import canary
-from speculative_operator.reconcile.tables import configs_of, parse_json
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import http_route
 from speculative_operator.render.targets import target_of

@@ -36,6 +36,12 @@ def read_pods(pods: Iterable[Mapping[str, Any]]) -> tuple[Pod, ...]:
     return tuple(sorted((pod for pod in found if pod.name), key=lambda pod: pod.name))
 
 
+def configs_of(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Volume -> ConfigMap that a pod, or a pod template, mounts."""
+    found = ((text(one, "name"), text(one, "configMap", "name")) for one in mappings(pod, "spec", "volumes"))
+    return {volume: config for volume, config in found if config}
+
+
 def first_trouble(pods: Iterable[Pod]) -> str:
     """Name and state of the first pod that is not ready and says why; empty when none does."""
     return next((f"{pod.name} {pod.trouble}" for pod in pods if not pod.ready and pod.trouble), "")

@@ -18,7 +18,7 @@ from typing import Any
 
 from speculative_operator.domain.artifact import ModelFacts, Pin
 from speculative_operator.domain.reading import items, mapping, seconds_of, text
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Speculator
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 
@@ -272,7 +272,11 @@ def _failure(block: Mapping[str, Any]) -> Failure | None:
     if at is None:
         return None
     return Failure(
-        reason_of(text(block, "reason")), text(block, "message"), at, text(block, "job"), text(block, "side")
+        reason_of(text(block, "reason")) or Reason.SOURCE_UNREACHABLE,
+        text(block, "message"),
+        at,
+        text(block, "job"),
+        text(block, "side"),
     )
 
 
@@ -285,14 +289,6 @@ def _failure_to_status(failure: Failure) -> dict[str, str]:
         "side": failure.side,
     }
     return {key: value for key, value in block.items() if value}
-
-
-def reason_of(word: str) -> Reason:
-    """The reason that a Job gave; SourceUnreachable for none of ours."""
-    try:
-        return Reason(word)
-    except ValueError:
-        return Reason.SOURCE_UNREACHABLE
 
 
 def _drafter(data: Mapping[str, Any]) -> Speculator:

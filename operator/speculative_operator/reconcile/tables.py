@@ -6,7 +6,6 @@ read their own table, which is watched by their own figures. Used by `truth` (na
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +15,10 @@ from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
+from speculative_operator.domain.reading import at, items, mapping, mappings, parse_json, text, whole
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import KTable, TableError, Try
-from speculative_operator.reconcile.pods import Pod
+from speculative_operator.reconcile.pods import Pod, configs_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import table_config
 from speculative_operator.render.labels import pair_hash
@@ -97,12 +96,6 @@ def _config_of(world: World, own: Collection[str]) -> str:
     return next((name for one in serving if (name := configs_of(one).get(TABLE_VOLUME))), "")
 
 
-def configs_of(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Volume -> ConfigMap that a pod, or a pod template, mounts."""
-    found = ((text(one, "name"), text(one, "configMap", "name")) for one in mappings(pod, "spec", "volumes"))
-    return {volume: config for volume, config in found if config}
-
-
 def claim_in(world: World, config: str, known: int) -> Claim | None:
     """The table in a ConfigMap of ours, if it is newer than version `known` and exactly as it was rendered."""
     found = world.children.get(("ConfigMap", config))
@@ -142,14 +135,6 @@ def _tries_of(rows: Any) -> tuple[Try, ...]:
         for first, last, ks, share in found
         if all(type(one) is int for one in (first, last, *ks)) and type(share) in (int, float)
     )
-
-
-def parse_json(content: str) -> Any:
-    """JSON that others may have written; None where it is none."""
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
 
 
 def table_of(rows: Any) -> KTable | None:

@@ -19,7 +19,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import at, mapping, text, whole
+from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
@@ -34,22 +34,21 @@ from speculative_operator.reconcile import (
     targets,
     upgrade,
 )
-from speculative_operator.reconcile.caps import unused_cache_notices, unused_notices
+from speculative_operator.reconcile.caps import unused_notices
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.figures import estimate_of
 from speculative_operator.reconcile.found import engine_as_found, engine_as_made, without_live_tables
-from speculative_operator.reconcile.history import newest
-from speculative_operator.reconcile.jobs import claim, of_jobs
+from speculative_operator.reconcile.jobs import claim, of_jobs, unused_cache_notices
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
 from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, replaces, rolls
-from speculative_operator.reconcile.pods import first_outlasted, read_pods
+from speculative_operator.reconcile.pods import configs_of, first_outlasted, read_pods
 from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
-from speculative_operator.reconcile.rollout import read_rollout, scaling_notices
+from speculative_operator.reconcile.rollout import Rollout, read_rollout, scaling_notices
 from speculative_operator.reconcile.status import make_status
 from speculative_operator.reconcile.truth import InForce, table_in_force
 from speculative_operator.reconcile.turn import Look, Turn, pair_view, picked_view, stay, unrendered
@@ -159,12 +158,9 @@ def _reconcile_choices(turn: Turn) -> Outcome:
 def _reconcile_choice(turn: Turn, choice: Effective) -> tuple[Outcome, bool]:
     """One reconcile with pods made of `choice`, and whether it would replace any."""
     older = engine_as_made(turn.engine, choice.named, turn.world.deployment)
-    if older is None:
+    if older is None or _asks_for_others(replace(turn, engine=older), choice):
         return _reconcile_with(turn, choice)
-    as_made = replace(turn, engine=older)
-    if _asks_for_others(as_made, choice):
-        return _reconcile_with(turn, choice)
-    return _reconcile_with(as_made, choice, (upgrade.live_notice(choice.named),))
+    return _reconcile_with(replace(turn, engine=older), choice, as_made=True)
 
 
 def _asks_for_others(turn: Turn, choice: Effective) -> bool:
@@ -179,11 +175,14 @@ def _asks_for_others(turn: Turn, choice: Effective) -> bool:
     return upgrade.asks_anew(world) or _reconcile_with(quiet, choice)[1]
 
 
-def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = ()) -> tuple[Outcome, bool]:
-    """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. `beside`:
-    what is to be said where nothing else waits."""
+def _reconcile_with(turn: Turn, choice: Effective, *, as_made: bool = False) -> tuple[Outcome, bool]:
+    """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. `as_made`:
+    that engine is the one of pods that run, and others could change K live."""
     world, engine, pairing = replace(turn.world, spec=choice.told), turn.engine, turn.pairing
+    unused_cache = unused_cache_notices(choice.named, world)
+    claims = () if pairing.frozen or unused_cache else claim(world, world.spec.engine.compile_cache)
     policy = _policy(turn, choice)
+    unused = (*unused_notices(choice.named, policy.knobs), *unused_cache)
     in_force = table_in_force(world, policy, pairing.same)
     held = restore_memory(world, turn.memory, policy, in_force, turn.now)
     own = _labels(world, in_force, pairing.same)
@@ -192,6 +191,7 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
     verdict = consider(held, observation, policy, in_force, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.named, verdict.own)
+    decided = _view(world, turn.look, policy, verdict)
     made_of = _made_of(turn, choice, policy, verdict.in_force)
     try:
         desired = desired_children(world, engine, verdict.in_force, made_of, own, leaving)
@@ -200,26 +200,25 @@ def _reconcile_with(turn: Turn, choice: Effective, beside: tuple[Notice, ...] = 
         problems, pair = (unrendered(error), *world.problems), pair_view(turn.world, pairing, choice)
         return stay(replace(turn, memory=held), problems, pair, pairing.actions), False
     starts = _startup_status(world, desired, planned)
-    waiting = beside
+    waiting: tuple[Notice, ...] = (upgrade.live_notice(choice.named),) if as_made else ()
     if pairing.frozen:
         planned = keep_pods(turn.world, planned, repairs=False)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
-    unused = unused_cache_notices(choice.named, world)
-    claims = () if pairing.frozen or unused else claim(world, world.spec.engine.compile_cache)
     repairs = () if pairing.frozen else repairs_of_group(world, desired.manifests, planned.actions)
     actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_outlasted(turn.look.pods)
     notices = (
-        *turn.notices, *engine.notices(choice.named), *unused_notices(choice.named, policy.knobs),
-        *unused, *pairing.notices, *waiting, *privileges.notices(world), *own_notices,
-        *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
+        *turn.notices, *engine.notices(choice.named), *unused, *pairing.notices, *waiting, *privileges.notices(world),
+        *own_notices, *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout),
+        *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(
-        _view(world, turn.look, policy, verdict, planned), notices=notices, startup=starts, leaving=leaving,
-        of_pair=observation, pairing=pair_view(turn.world, pairing, choice), pick=picked_view(turn),
+        decided, rollout=_rollout_with(world, turn.look.rollout, planned), notices=notices, startup=starts,
+        problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
+        pairing=pair_view(turn.world, pairing, choice), pick=picked_view(turn),
     )  # fmt: skip
     status = make_status(view, world.status, verdict.memory, turn.now)
     happened = events(world.status, status, actions)
@@ -272,7 +271,7 @@ def _rereads_table(turn: Turn) -> bool:
     """True where the table of pods that must stay as they are can still be changed, because they re-read it."""
     block = mapping(turn.world.status, "speculation")
     template = mapping(turn.world.deployment, "spec", "template")
-    table = turn.world.children.get(("ConfigMap", tables.configs_of(template).get(TABLE_VOLUME, "")))
+    table = turn.world.children.get(("ConfigMap", configs_of(template).get(TABLE_VOLUME, "")))
     live = turn.engine.knobs(turn.pairing.choices[-1].named).actuator is Actuator.LIVE
     read = text(block, "actuator") == Actuator.LIVE.value and at(block, "hardOff") is not True
     return live and read and table is not None and turn.world.owns(table)
@@ -329,24 +328,27 @@ def _reason_of_change(world: World, verdict: Verdict) -> Reason:
         return verdict.decision.reason
     if verdict.in_force.why is Reason.TRIES_CHANGED:
         return Reason.TRIES_CHANGED
-    last = newest(world.status)
+    last = next(mappings(world.status, "decisions"), {})
     known = whole(world.status, "observedGeneration") == world.spec.generation
     if known and verdict.in_force.why is None and whole(last, "tableVersion") == verdict.in_force.version > 0:
         return reason_of(text(last, "reason")) or Reason.SPEC_CHANGED
     return Reason.SPEC_CHANGED
 
 
-def _view(world: World, look: Look, policy: Policy, verdict: Verdict, planned: Plan) -> View:
-    rollout = look.rollout
-    if rollout.exists and rolls(world, (*planned.actions, *planned.held)):
-        rollout = replace(rollout, complete=False, updated=0, stalled="")
+def _rollout_with(world: World, rollout: Rollout, planned: Plan) -> Rollout:
+    """The rollout as it is once the plan is carried out."""
+    if not rollout.exists or not rolls(world, (*planned.actions, *planned.held)):
+        return rollout
+    return replace(rollout, complete=False, updated=0, stalled="")
+
+
+def _view(world: World, look: Look, policy: Policy, verdict: Verdict) -> View:
     return View(
         spec=world.spec,
-        rollout=rollout,
+        rollout=look.rollout,
         pods=look.pods,
         in_force=verdict.in_force,
         actuator=policy.knobs.actuator,
-        problems=(*planned.problems, *route.problems(world), *world.problems),
         observation=look.observation,
         sight=_sight(look, policy, verdict),
         decision=verdict.decision,

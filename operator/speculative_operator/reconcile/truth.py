@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.reading import at, items, mapping, text, whole
+from speculative_operator.domain.reading import at, items, mapping, parse_json, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable, Try
@@ -189,7 +189,7 @@ def _from_config(world: World, last: _Change, own: Collection[str]) -> _Change:
 def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:
     """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`, bears
     the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
-    data = tables.parse_json(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
+    data = parse_json(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
     claim = tables.claim_of(data, known)
     hard_off = at(data, "hardOff") is True
     if claim is None or (policy.knobs.actuator is Actuator.LIVE and not hard_off):

@@ -25,9 +25,8 @@ from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.effective import Effective
 from speculative_operator.reconcile.plan import Plan, replaces
-from speculative_operator.reconcile.pods import read_pods
+from speculative_operator.reconcile.pods import configs_of, read_pods
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest

@@ -28,8 +28,8 @@ from speculative_operator.domain.spec import (
     Verifier,
 )
 from speculative_operator.reconcile import notes
+from speculative_operator.reconcile.pods import configs_of
 from speculative_operator.reconcile.room import Room
-from speculative_operator.reconcile.tables import configs_of
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
