@@ -158,7 +158,7 @@ def _of_trace(options: argparse.Namespace) -> Arena:
     trace = _trace(options)
     found = _subject(options)
     if found.policy.knobs.actuator is Actuator.NONE:
-        raise CommandError("the deployment has no speculator, or mode Off", "set a method that drafts")
+        raise CommandError("the deployment has no speculator, or mode Disabled", "set a method that drafts")
     facts = found.policy.facts
     held, whole = (kv_tokens(facts, with_speculator=own) for own in (True, False))
     if held == 0:

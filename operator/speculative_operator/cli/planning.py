@@ -106,7 +106,7 @@ def plan_of(
     traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
     plan = Plan(_title(spec), _memory(found, context), "", _basis(found))
     if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.DISABLED or misfit:
-        plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Off'}"
+        plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Disabled'}"
         return plan
     table = initial_table(policy)
     plan.table = ", ".join(f"{first}-{last} requests: K {k}" for first, last, k in table.rows())

@@ -254,7 +254,7 @@ EXPLANATIONS: dict[Reason, str] = {
     "would reduce serving capacity while it lasts. The operator waits; the message has the command that accepts it.",
     Reason.ROLLOUT_UNDONE: "A rollout of the tuner stalled, or its pods were slower: the operator restored the "
     "previous pods.",
-    Reason.DISABLED: "The mode is Off.",
+    Reason.DISABLED: "The mode is Disabled.",
     Reason.NO_SPECULATOR: "The spec names no speculator and no draft-free method.",
     Reason.UNKNOWN: "The operator does not know yet.",
 }

@@ -399,9 +399,9 @@ class DeploymentSpec:
         return KSERVE_PORT if self.target is Target.INFERENCE_SERVICE else SERVING_PORT
 
     def without_speculator(self) -> DeploymentSpec:
-        """As it would be with mode Off: what pods are made of while the tuner has them run without a speculator.
+        """As it would be with mode Disabled: what pods are made of while the tuner has them run without a speculator.
 
-        The same pods, labels included, so that a user who then sets mode Off replaces none.
+        The same pods, labels included, so that a user who then sets mode Disabled replaces none.
         """
         weights = replace(self.weights, bytes=self.weights.verifier_bytes)
         return replace(self, speculation=replace(self.speculation, mode=Mode.DISABLED), weights=weights)

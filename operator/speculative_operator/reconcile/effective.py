@@ -51,7 +51,7 @@ def pin_models(spec: DeploymentSpec, known: Known, home: str) -> Effective:
     told = replace(spec, verifier=replace(spec.verifier, source=_pin_source(verifier, known.verifier.pin, home)))
     if speculator is not None and speculator.source is not None:
         facts = known.verifier if speculator.source.uri == verifier.uri else known.speculator
-        # In mode Off nothing was read of a speculator, and nothing of it reaches a pod.
+        # In mode Disabled nothing was read of a speculator, and nothing of it reaches a pod.
         source = _pin_source(speculator.source, facts.pin, home) if facts is not None else speculator.source
         told = replace(told, speculator=replace(speculator, source=source))
     models = known.models if spec.speculates else (known.verifier,)

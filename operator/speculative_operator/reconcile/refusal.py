@@ -56,8 +56,9 @@ def _unfetched(spec: DeploymentSpec) -> list[Condition]:
 
 
 def without_unknown_method(world: World) -> tuple[World, tuple[Notice, ...]]:
-    """`world` with mode Off, where the engine's release is older than the method, as those of a platform's images are;
-    and what is to be said of that. As it is where pods speculate: they stay as they are until the spec can be served.
+    """`world` with mode Disabled, where the engine's release is older than the method, as those of a platform's images
+    are; and what is to be said of that. As it is where pods speculate: they stay as they are until the spec can be
+    served.
     """
     spec = world.spec
     if not spec.speculates:

@@ -43,7 +43,8 @@ def keep(
 def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
     """No speculator, or none wanted."""
     if policy.mode is Mode.DISABLED:
-        return keep(State.HARD_OFF, memory, Reason.DISABLED, "mode is Off: pods run without a speculator", Estimate())
+        message = "mode is Disabled: pods run without a speculator"
+        return keep(State.HARD_OFF, memory, Reason.DISABLED, message, Estimate())
     message = "there is no speculator and no draft-free method: nothing to tune"
     return keep(State.HARD_OFF, memory, Reason.NO_SPECULATOR, message, Estimate())
 

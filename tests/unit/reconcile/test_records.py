@@ -103,7 +103,7 @@ def test_garbled_facts_are_none(text: str) -> None:
 def test_a_record_covers_less_than_it_holds_but_never_more() -> None:
     record, wanted = whole(), replace(wanted_of(PAIRED), repin="again")
     assert record.covers(wanted)
-    assert record.covers(replace(wanted, speculator=None)), "mode Off"
+    assert record.covers(replace(wanted, speculator=None)), "mode Disabled"
     assert not record.covers(replace(wanted, speculator=hub(FOREIGN)))
     assert not record.covers(replace(wanted, verifier=replace(hub(VERIFIER), revision="v2")))
     assert not record.covers(replace(wanted, repin="once more"))
@@ -196,7 +196,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize("place", ["", "models"])
 def test_a_drafter_that_was_removed_leaves_the_pods_of_mode_off(place: str) -> None:
-    """A user who sets mode Off then replaces none, however large the drafter is: the budget of a start is by bytes."""
+    """A user who sets mode Disabled then replaces none, however large the drafter is: a start's budget is by bytes."""
     spec = replace(PAIRED, speculation=replace(PAIRED.speculation, mode=Mode.DISABLED))
     removed, off = pin_models(PAIRED, KNOWN, place).told.without_speculator(), pin_models(spec, KNOWN, place).told
     assert removed == off

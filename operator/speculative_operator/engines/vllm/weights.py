@@ -56,7 +56,7 @@ def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
             yield Refusal("spec.speculator.model", Reason.SPEC_INVALID, message)
     if speculation.mode is Mode.DISABLED:
         message = (
-            f"verifier.model {source.uri} is its own speculator and cannot be served with speculation.mode Off; "
+            f"verifier.model {source.uri} is its own speculator and cannot be served with speculation.mode Disabled; "
             f"{remedy}"
         )
         yield Refusal("spec.verifier.model", Reason.SPEC_INVALID, message)
