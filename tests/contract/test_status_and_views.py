@@ -273,7 +273,7 @@ def test_what_describe_prints_of_a_tuned_object_can_be_read(
     described = bare_cluster.kubectl("describe", "specdep", "long").stdout.splitlines()
     server.custom.delete_namespaced_custom_object(*server.at, "long")
     begins = next(number for number, line in enumerate(described) if line.startswith("Status:"))
-    assert len(described) - begins <= 220
+    assert len(described) - begins <= 210
     assert max(len(line) for line in described) <= 400
 
 

@@ -30,6 +30,13 @@ MODES = {
     "Paused": "The object is paused: the operator changes nothing until `speculative resume`.",
 }
 
+STATES = {
+    "On": "Drafts are made at this load.",
+    "SoftOff": "K is 0 at this load; the speculator stays loaded.",
+    "HardOff": "The pods run without a speculator.",
+    "Holding": "There is too little evidence to change anything: the table stays as it is.",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
@@ -78,18 +85,17 @@ def summary(body: Object) -> dict[str, Any]:
 def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     """The lines for one object."""
     seen, meta, chosen, cause = speculation(body), body["metadata"], mode(body), cause_of(body)
-    load = f" at {seen['concurrency']} requests" if seen.get("concurrency") else ""
-    state = f", state {seen['state']}" if seen.get("state") else ""
-    k = "0, without speculator" if chosen == "Disabled" else seen.get("k") or "not known yet"
-    k = "0 (off)" if k == "0" and rests(body) else k
-    yield f"{meta['name']} in {meta['namespace']}: K is {k}{load}{state}"
+    yield f"{meta['name']} in {meta['namespace']}: K is {_drafted(body, seen, chosen)}"
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
+    if seen.get("state") and chosen != "Disabled":
+        yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}"
     yield from _lines("why", cause)
     if seen.get("gain"):
-        yield f"  gain      {seen['gain']} at this load (80 % interval {seen.get('gainRange')})"
+        of = "of the table that waits, over pods as they are" if seen.get("hardOff") else "over no speculation"
+        yield f"  gain      {seen['gain']} tokens per second {of}, at this load (80 % interval {seen.get('gainRange')})"
     yield from _believed(body)
     if seen.get("tries"):
-        yield f"  trials    {seen['tries']}: what they show may change K"
+        yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
     for one in faults_of(body):
         if (one.reason, one.message) != (cause.reason, cause.message):
             yield from _lines("also", one)
@@ -98,6 +104,19 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
             yield from _lines("warning", one)
     for one in (body.get("status") or {}).get("conditions") or () if wide else ():
         yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
+
+
+def _drafted(body: Object, seen: Object, chosen: str) -> str:
+    """K, and what that is."""
+    if chosen == "Disabled" or seen.get("hardOff"):
+        return "0: the pods have no speculator"
+    k = str(seen.get("k") or "")
+    if not k:
+        return "not known yet"
+    load = f", at {seen['concurrency']} requests a step and pod" if seen.get("concurrency") else ""
+    if k == "0" and rests(body):
+        return f"0 (off){load}"
+    return f"{k} draft token{'' if k == '1' else 's'} per request and step{load}"
 
 
 def _lines(label: str, one: Finding) -> Iterator[str]:

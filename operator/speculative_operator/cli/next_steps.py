@@ -15,7 +15,7 @@ _EDIT = "kubectl edit speculativedeployment {name} -n {namespace}"
 _JOBS = "kubectl get jobs,pods -n {namespace} -l serving.speculative.dev/deployment={name}"
 _CHECK = "speculative check FILE"
 
-_METRICS = f"{_DOCTOR}: PodMonitors that no Prometheus selects; docs/troubleshooting.md has the other causes"
+_METRICS = f"{_DOCTOR}: whether pods export figures, and who scrapes them; docs/troubleshooting.md has other causes"
 _WAIT = f"wait: {_STATUS}"
 
 NEXT: dict[Reason, str] = {
@@ -24,7 +24,7 @@ NEXT: dict[Reason, str] = {
     Reason.NO_PODS: _DOCTOR,
     Reason.ROLLING_OUT: _WAIT,
     Reason.ROLLOUT_STALLED: _PODS,
-    Reason.SCALED_TO_ZERO: "set spec.replicas",
+    Reason.SCALED_TO_ZERO: "set spec.replicas above 0",
     Reason.PAUSED: "speculative resume {name} -n {namespace}",
     Reason.SPEC_INVALID: f"{_EDIT}: the message names field, value and remedy",
     Reason.RENDER_INVALID: f"{_EDIT}: look at spec.template; speculative render FILE shows the manifests",

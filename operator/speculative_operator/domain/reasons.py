@@ -130,6 +130,9 @@ class Reason(StrEnum):
     UNKNOWN = "Unknown"
 
 
+_LOST = "The tuner waits, and after ten minutes without valid metrics it keeps only K that were shown to pay."
+"""MetricsLost, for those who have not met it yet."""
+
 EXPLANATIONS: dict[Reason, str] = {
     Reason.ALL_READY: "Every replica serves with the requested pair and settings.",
     Reason.PODS_NOT_READY: "Some serving pods are not ready; the message has their number and the state of the first "
@@ -214,23 +217,21 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.WEIGHTS_MISSING: "A pod does not start from the cache; a Job checks whether its weights are there, and "
     "fetches them if not.",
     Reason.METRICS_FOUND: "Pods with at least 80 % of the requests have fresh samples.",
-    Reason.METRICS_MISSING: "Prometheus has no samples of a ready pod. The tuner waits; see MetricsLost.",
-    Reason.METRICS_STALE: "The newest sample of a pod is too old. The tuner waits; see MetricsLost.",
-    Reason.METRICS_ABSURD: "A sample is NaN, infinite, negative or contradicts another. The tuner waits; see "
-    "MetricsLost.",
+    Reason.METRICS_MISSING: f"Prometheus has no samples of a ready pod. {_LOST}",
+    Reason.METRICS_STALE: f"The newest sample of a pod is too old. {_LOST}",
+    Reason.METRICS_ABSURD: f"A sample is NaN, infinite, negative or contradicts another. {_LOST}",
     Reason.METRICS_PARTIAL: "Too many pods, or series of a pod, are missing. The tuner only removes drafts that cost "
     "more than they gain.",
     Reason.METRICS_FOREIGN: "Series have a pod's name but come from another address, so the operator ignores them. "
     "The message has label, value and the setting for a Prometheus that rewrites it. The tuner changes nothing.",
-    Reason.PROMETHEUS_ERROR: "Prometheus refused the query, failed or is unreachable. The tuner waits; see "
-    "MetricsLost.",
-    Reason.PROMETHEUS_TIMEOUT: "Prometheus did not answer in time. The tuner waits; see MetricsLost.",
+    Reason.PROMETHEUS_ERROR: f"Prometheus refused the query, failed or is unreachable. {_LOST}",
+    Reason.PROMETHEUS_TIMEOUT: f"Prometheus did not answer in time. {_LOST}",
     Reason.METRICS_LOST: "There were no valid metrics for ten minutes: at each load the tuner lowers K to one that "
     "was shown to pay, or to 0.",
     Reason.METRICS_BACK: "Metrics are back: the table from before the outage is active again.",
     Reason.COUNTER_RESET: "A pod restarted within the window; the operator drops the window.",
     Reason.IDLE: "The window has no requests; the table stays as it is.",
-    Reason.STARTING: "There is no full window yet since the operator or the pods started.",
+    Reason.STARTING: "The pods were not scraped often enough yet since they or the operator started.",
     Reason.COLLECTING: "There are too few drafts or steps for a decision yet.",
     Reason.TUNED: "The active table is the best one found for the observed loads.",
     Reason.HOLDING: "There is no evidence for a change: the table stays as it is.",

@@ -86,7 +86,7 @@ class TestOff:
 
     def test_it_is_called_so(self, body: dict[str, Any]) -> None:
         lines = list(explain.explanation(body))
-        assert ": K is 0 (off) at 6.0 requests" in lines[0]
+        assert ": K is 0 (off), at 6.0 requests" in lines[0]
         (believed,) = (line for line in lines if line.startswith("            K 0 "))
         assert believed.endswith("  off  <- active")
         (row,) = (line for line in shown(body) if "5-64 requests" in line)

@@ -176,6 +176,30 @@ def test_a_paused_object_is_paused_whatever_else_is_wrong() -> None:
     assert (cause.reason, cause.next) == ("Paused", "speculative resume demo -n models")
 
 
+def test_a_pod_that_does_not_follow_its_table_is_the_cause() -> None:
+    body = body_of(settled())
+    found = next(one for one in body["status"]["conditions"] if one["type"] == "TuningConverged")
+    found |= {"status": "False", "reason": "TableNotInForce", "message": "demo-1 serves with table 5"}
+    cause = cause_of(body)
+    assert (cause.reason, cause.message) == ("TableNotInForce", "demo-1 serves with table 5")
+    assert cause.next.startswith("kubectl delete pod POD -n models")
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_a_stranger_does_not_know_is_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What K counts, what the state means, over what the gain is; no word that only another page explains."""
+    body = body_of(SITUATIONS[name][0](monkeypatch))
+    first, *lines = explain.explanation(body)
+    state = (body["status"].get("speculation") or {}).get("state")
+    off = name == "Disabled" or state == "HardOff"
+    assert re.search("draft tokens? per request and step|not known yet", first) or off
+    assert off == first.endswith("K is 0: the pods have no speculator")
+    if state and name != "Disabled":
+        assert f"  state     {state}: {explain.STATES[state]}" in lines
+    assert all("tokens per second" in line for line in lines if line.startswith("  gain"))
+    assert not any("; see " in line for line in lines)
+
+
 def test_an_object_without_status_sends_to_the_doctor() -> None:
     body = {"metadata": {"name": "demo", "namespace": "models"}, "spec": {}}
     assert cause_of(body).next == "speculative doctor"
