@@ -44,7 +44,7 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
     "freshness": ("figures are new", scraped.freshness),
     "labels": ("figures bear the labels of their pods", scraped.told(scraped.LABELS)),
     "figures": ("engines' figures are there", scraped.figures),
-    "tables": ("pods follow the active table", scraped.told(scraped.TABLES)),
+    "tables": ("pods follow the active table", scraped.tables),
     "accelerators": ("no object asks for any", spare.accelerators),
     "objects": ("the operator reports no fault", objects),
 }

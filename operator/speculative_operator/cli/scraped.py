@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from speculative_operator.cli.cluster import Object, condition
+from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.diagnosis import Finding
 from speculative_operator.cli.errors import UnseenError
 from speculative_operator.cli.looks import GOOD, OURS, Found, Look, named
@@ -95,6 +95,18 @@ def freshness(look: Look) -> Iterator[Found]:
 
 def _key(labels: Mapping[str, str]) -> str:
     return f"{labels.get('namespace')}/{labels.get('name')}"
+
+
+def tables(look: Look) -> Iterator[Found]:
+    """Pods that the operator knows to follow another table than the active one; a difference that it does not judge
+    is no fault: a pod without requests reads no table."""
+    yield from told(TABLES)(look)
+    for body in look.objects:
+        held = ((body.get("status") or {}).get("engine") or {}).get("tableVersionInPods")
+        seen = speculation(body)
+        active = seen.get("rowsVersion") or seen.get("tableVersion")
+        if held is not None and active is not None and held < active:
+            yield Found(f"{named(body)}: pods last had table {held}, active is {active}; idle pods read none", "", GOOD)
 
 
 def figures(look: Look) -> Iterator[Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
@@ -28,8 +29,9 @@ def write(out: TextIO, root: Branch) -> None:
     try:
         from rich.console import Console
 
+        plain_text = "NO_COLOR" in os.environ
         width = None if out.isatty() else _LONGEST
-        Console(file=out, width=width, highlight=False).print(drawn(root))
+        Console(file=out, width=width, color_system=None if plain_text else "auto").print(drawn(root))
     except ImportError:
         out.writelines(f"{line}\n" for line in lines(root))
     out.flush()

@@ -224,6 +224,15 @@ class TestStatus:
         assert main.main(["status", "demo"]) == 0
         assert "\n  pair  eagle3\n    verifier    hf://" in capsys.readouterr().out
 
+    def test_no_color_is_no_order_to_the_terminal(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setattr(status, "Cluster", FakeCluster(stored("tuned")))
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        assert main.main(["status", "demo"]) == 0
+        assert "\x1b" not in capsys.readouterr().out
+
     @pytest.mark.parametrize("terminal", [True, False])
     def test_a_terminal_is_drawn_anew_and_a_pipe_is_not(
         self, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

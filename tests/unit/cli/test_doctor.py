@@ -237,6 +237,13 @@ class TestFigures:
         assert found["tables"][0][1].startswith("models/demo: TableNotInForce: demo-1 serves with table 5. ")
         assert "kubectl delete pod POD -n models" in found["tables"][0][2]
 
+    def test_a_table_that_pods_have_not_told_of_yet_is_no_fault(self, diagnose: Any) -> None:
+        body = stored("tuned")
+        body["status"]["engine"] = {"tableVersionInPods": 5}
+        status, found = diagnose(healthy(body))
+        told = "models/demo: pods last had table 5, active is 6; idle pods read none"
+        assert (status, found["tables"]) == (0, [("ok", told, "")])
+
 
 class TestAccelerators:
     def test_what_is_free_is_told_by_node(self, diagnose: Any) -> None:
