@@ -312,7 +312,7 @@ def test_a_reader_is_told_where_the_commands_run(page: Path) -> None:
 def test_warnings_are_all_listed_with_their_type() -> None:
     """Of the status; what events say of them is told beside."""
     package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
-    given = {Reason[name] for name in re.findall(r"Notice\(\s*Reason\.(\w+)", package)}
+    given = {Reason[name] for name in re.findall(r"(?:Notice\(\s*|knobs\.\w+, )Reason\.(\w+)", package)}
     _, _, section = text(ROOT / "docs" / "operations.md").partition("## Warnings")
     rows = re.findall(r"^\| `(\w+)` \| (Normal|Warning) \|", section, re.MULTILINE)
     status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
