@@ -22,6 +22,8 @@ from speculative_lab.emulator.commands import lay
 from speculative_operator.domain import names
 
 REQUESTS_EACH, RATE = 20, 5.0
+PATIENCE = 60.0
+"""Seconds for the operator's word on an object: it takes one, and many where the machine does much else."""
 _HEAD = {"method": "eagle3", "model": "hf://example/qwen3-8b-eagle3"}
 _SCHEDULE = {"mode": "Static", "schedule": [[1, 8, 4], [9, 64, 2]]}
 
@@ -132,14 +134,14 @@ def _refused(cluster: Cluster, one: Ask) -> dict[str, str]:
     applied = cluster.kubectl("apply", "-f", "-", input=json.dumps(one.manifest()), check=False)
     if applied.returncode:
         return {"name": one.name, "by": "API server", "reason": "Invalid", "message": applied.stderr.strip()}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         status = _object(cluster, one.name).get("status") or {}
         ready = next((entry for entry in status.get("conditions", []) if entry["type"] == "Ready"), None)
         if ready is not None:
             return {"name": one.name, "by": "operator", "reason": ready["reason"], "message": ready["message"]}
         time.sleep(0.2)
-    raise SceneError(f"nobody refused {one.name} within 20 s")
+    raise SceneError(f"nobody refused {one.name} within {PATIENCE:.0f} s")
 
 
 def _served(found: Mapping[str, Any]) -> dict[str, str]:
