@@ -42,7 +42,7 @@ from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
-from speculative_operator.tuner.pace import dwell_seconds
+from speculative_operator.tuner.pace import MARGIN, MEASURED_MARGIN, dwell_seconds
 from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
 from speculative_operator.tuner.report import acceptance_text, estimate, measured_speed, named, off_text
 from speculative_operator.tuner.start import initial_table
@@ -176,7 +176,7 @@ def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float)
 
 def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     freed, memory = _judge_targets(memory, view, now)
-    how = (FREED_MARGIN, 0.0) if freed else (memory.pace.margin(measured=view.compares), CONFIDENCE)
+    how = (FREED_MARGIN, 0.0) if freed else (MEASURED_MARGIN if view.compares else MARGIN, CONFIDENCE)
     proposal = propose(view, memory.table, look.loads, *how, memory.targets)
     better = proposal.table != memory.table and proposal.worth > proposal.needed
     if not rollout.free(view.policy):

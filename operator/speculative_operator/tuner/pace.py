@@ -1,7 +1,7 @@
-"""How often a table may change: writes are a budget, and what is left of it sets the gain that a change must bring.
+"""How often a table may change, writes being a budget, and what a change must bring.
 
 Called by decide(). A load that stays needs few changes, a load that moves needs many. So writes are saved up
-and granted by the hour, and the fewer are left, the more a change, or knowing more, must be worth.
+and granted by the hour.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 
-FINE_MARGIN = 0.01
-COARSE_MARGIN = 0.05
-"""Log speed that a change must bring while the whole budget is left, and when none is."""
+MARGIN = 0.01
+"""Log speed that a change must bring."""
 MEASURED_MARGIN = 0.004
-"""The first where the engine compares K, so that it need not also cover what the model errs."""
+"""The same where the engine compares K, so that it need not also cover what the model errs."""
 SAVED = 8.0
 PER_HOUR = 8.0
 """Writes that may be saved up, and writes that are granted per hour."""
@@ -40,11 +39,6 @@ class Pace:
         """With what `elapsed` seconds grant."""
         return Pace(min(self.left + max(elapsed, 0.0) * PER_HOUR / 3600.0, SAVED))
 
-    def margin(self, *, measured: bool) -> float:
-        """Log speed that a change must bring now. `measured`: the engine compares K."""
-        fine = MEASURED_MARGIN if measured else FINE_MARGIN
-        return fine + (COARSE_MARGIN - fine) * (1.0 - self._share) ** 2
-
     def allows(self, gain: float) -> bool:
         """Whether a change that brings `gain` at the loads of now may be written: a great one on credit."""
         return self.left >= (-CREDIT if gain >= GREAT else 1.0)
@@ -52,10 +46,6 @@ class Pace:
     def spent(self) -> Pace:
         """After one write."""
         return Pace(self.left - 1.0)
-
-    @property
-    def _share(self) -> float:
-        return min(max(self.left / SAVED, 0.0), 1.0)
 
 
 def dwell_seconds(policy: Policy, gain: float) -> float:

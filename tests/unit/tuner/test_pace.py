@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -21,13 +20,11 @@ def test_a_rested_deployment_may_write_and_pays_least() -> None:
     assert Pace().after(100 * HOUR) == Pace()
 
 
-def test_every_write_makes_the_next_dearer_until_none_is_left() -> None:
+def test_saved_writes_are_spent_one_by_one() -> None:
     paces = [Pace()]
     while paces[-1].allows(0.0):
         paces.append(paces[-1].spent())
     assert len(paces) == SAVED + 1
-    for before, after in pairwise(paces):
-        assert after.margin(measured=False) > before.margin(measured=False)
 
 
 def test_time_grants_writes() -> None:
@@ -35,12 +32,10 @@ def test_time_grants_writes() -> None:
     assert not spent.allows(0.0)
     assert spent.after(HOUR).left == pytest.approx(min(PER_HOUR, SAVED))
     assert spent.after(HOUR).allows(0.0)
-    assert spent.after(1800).margin(measured=False) < spent.margin(measured=False)
 
 
 def test_a_debt_is_paid_off_first() -> None:
     assert not Pace(-3.0).after(HOUR / PER_HOUR).allows(0.0)
-    assert Pace(-3.0).margin(measured=False) == Pace(0.0).margin(measured=False)
 
 
 def test_a_clock_that_went_backwards_grants_and_takes_nothing() -> None:
