@@ -15,7 +15,10 @@ pytestmark = pytest.mark.timeout(1800)
 PROMPTS = tuple(f"def {name}(self, value):\n    " for name in ("read", "write", "find", "close", "split", "join"))
 TOKENS = 60
 WORKER = ("rests", "why_not", "sample", "requests", "is_tensor", "empty", "made", "rest", "before_pass", "_run")
-SCHEDULER = ("step", "told", "to_send", "k_for", "count", "scheduling", "scheduled", "finished", "due", "poll")
+SCHEDULER = (
+    *("step", "told", "to_send", "count_drafts", "k_for", "count"),
+    *("scheduling", "scheduled", "finished", "due", "poll"),
+)
 """What fails in turn, on the workers' side and on the scheduler's."""
 ENDS = {
     "sample": (), "k_for": ("Blocks", "Off"), "count": ("Blocks", "Off"), "scheduling": ("Counting",),

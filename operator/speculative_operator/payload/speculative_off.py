@@ -17,6 +17,9 @@ SOON = 8
 """Steps after which K = 0 becomes off where the drafter catches up: what it leaves out now it computes
 later, and only for requests that still run. vLLM's own K = 0 costs most just then, while the load climbs: the drafter
 takes in every prompt."""
+AGES = (32, 128, 512)
+"""Tokens that a request with a gap has generated since drafts returned, up to which its drafts are counted together;
+further ones are counted apart."""
 SPARE_NAMES = 256
 """Of requests that ended, which may be kept."""
 VARIABLE = "SPECULATIVE_OFF_STEPS"
@@ -41,6 +44,10 @@ class Latch:
         """Requests that were there while K = 0 of the table was off: the drafter has not seen much of them."""
         self.missing: int | None = None
         """Requests of which the drafter has missed something, as the worker tells where it catches up."""
+        self.drafts = dict.fromkeys((*map(str, AGES), "+Inf"), (0, 0))
+        """Drafted and accepted tokens of requests that were there while it was off, by their age since."""
+        self._since: dict[str, int] = {}
+        """Tokens that each of them has generated since."""
         self._unsent: set[str] = set()
         """Requests that were there in an off step, and whose tokens the worker may lack."""
         self._sent: set[str] = set()
@@ -59,9 +66,25 @@ class Latch:
                 self._unsent.intersection_update(known)
         if self.off and self.lasted:
             self.gapped.update(scheduled)
+            self._since.clear()
         if self.gapped:
             self.gapped.intersection_update(known)
         return self.off
+
+    def count_drafts(self, plan: Any, output: Any) -> None:
+        """A step's results, before vLLM looks at them (it cuts the lists of tokens at a stop)."""
+        tokens = getattr(output, "sampled_token_ids", None)
+        if not self.gapped or not tokens or not plan.scheduled_spec_decode_tokens:
+            return
+        self._since = {name: self._since.get(name, 0) for name in self.gapped}
+        for name in self.gapped.intersection(plan.scheduled_spec_decode_tokens):
+            emitted = len(tokens[output.req_id_to_index[name]])
+            if emitted:
+                age = next((str(most) for most in AGES if self._since[name] <= most), "+Inf")
+                drafted, accepted = self.drafts[age]
+                drafted += len(plan.scheduled_spec_decode_tokens[name])
+                self.drafts[age] = (drafted, accepted + emitted - 1)
+                self._since[name] += emitted
 
     @property
     def gaps(self) -> int:

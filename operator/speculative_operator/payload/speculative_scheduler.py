@@ -6,8 +6,8 @@ not know or understand leaves the engine's own behaviour and table as they are, 
 that meets an error turns itself off. The file, `$SPECULATIVE_TABLE_FILE`, is that of `speculative_table`; with
 `speculative_telemetry` each step is counted and served as metrics by `speculative_port`; `speculative_blocks` chooses K
 by the requests that decode, and tries others where the file says so; `speculative_requests` caps drafts by request
-where the file asks for it. All are imported with this file, never later: a pod whose files are
-replaced while it runs must not mix those of two releases.
+where the file asks for it. All are imported with this file, never later: a pod whose files are replaced while it runs
+must not mix those of two releases.
 """
 
 from __future__ import annotations
@@ -113,12 +113,12 @@ class _HotTable:
                 caps.sampled(scheduler_output, model_runner_output, self.requests)  # type: ignore[attr-defined]
             except Exception as error:
                 _give_up(self, "Caps", error)
-        outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)  # type: ignore[misc]
         if self._speculative_latch is not None:
             try:
-                self._speculative_told(model_runner_output)
+                self._speculative_told(scheduler_output, model_runner_output)
             except Exception as error:
                 _give_up(self, "Off", error)
+        outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)  # type: ignore[misc]
         meter, blocks, step = self._speculative_meter, self._speculative_blocks, None
         if meter is not None:
             try:
@@ -216,8 +216,9 @@ class _HotTable:
             requests = self.requests  # type: ignore[attr-defined]
             plan.speculative_ids = {name: list(requests[name].output_token_ids) for name in latch.to_send(scheduled)}
 
-    def _speculative_told(self, output: Any) -> None:
+    def _speculative_told(self, plan: Any, output: Any) -> None:
         """What the first worker did of what it was told."""
+        self._speculative_latch.count_drafts(plan, output)
         found, state = _off.told(output), self._speculative_state
         if found is None or state is None:
             return

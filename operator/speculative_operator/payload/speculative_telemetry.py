@@ -220,6 +220,10 @@ def _latch(state: State) -> Iterator[str]:
     yield f"{_PREFIX}drafter_rested_steps_total {state.rested}"
     yield from _head("requests_with_gaps", "gauge", "Requests of which the drafter has not seen all.")
     yield f"{_PREFIX}requests_with_gaps {latch.gaps}"
+    for place, name in enumerate(("drafted", "accepted")):
+        yield from _head(f"gapped_{name}_tokens_total", "counter", f"Drafts {name} of requests that lived through off.")
+        for age, counts in latch.drafts.items():
+            yield f'{_PREFIX}gapped_{name}_tokens_total{{age="{age}"}} {counts[place]}'
 
 
 def _counters(meter: Meter | None) -> Iterator[str]:

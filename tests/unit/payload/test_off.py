@@ -16,6 +16,7 @@ from speculative_operator.payload import speculative_off as off
 from speculative_operator.payload import speculative_worker as worker
 
 REQUESTS = {"a": 1, "b": 1}
+ROWS = {"a": 0, "b": 1, "c": 2}
 
 
 def steps(latch: off.Latch, ks: list[int], requests: dict[str, int] | None = None) -> list[bool]:
@@ -66,6 +67,34 @@ class TestLatch:
         assert latch.gapped == {"b"}
         steps(latch, [3], {"c": 1})
         assert not latch.gapped
+
+    def test_drafts_of_those_that_were_there_are_counted_by_their_age_since(self) -> None:
+        latch = off.Latch(2)
+        steps(latch, [0, 0, 0])
+        steps(latch, [3], {"a": 1, "b": 1, "c": 1})
+        verified = SimpleNamespace(scheduled_spec_decode_tokens={"a": [7] * 3, "c": [7] * 3})
+        output = SimpleNamespace(sampled_token_ids=[[5, 5], [5], [5, 5, 5, 5]], req_id_to_index=ROWS)
+        for _ in range(20):
+            latch.count_drafts(verified, output)
+        assert latch.drafts == {"32": (3 * 17, 17), "128": (9, 3), "512": (0, 0), "+Inf": (0, 0)}
+        steps(latch, [0, 0, 3])
+        latch.count_drafts(verified, output)
+        assert latch.drafts["32"] == (3 * 18, 18), "off again: their ages begin anew"
+
+    @pytest.mark.parametrize(
+        "output",
+        [
+            SimpleNamespace(),
+            SimpleNamespace(sampled_token_ids=[], req_id_to_index={}),
+            SimpleNamespace(sampled_token_ids=[[], [], []], req_id_to_index=ROWS),
+        ],
+    )
+    def test_nothing_that_was_sampled_is_no_draft(self, output: Any) -> None:
+        latch = off.Latch(1)
+        steps(latch, [0, 0, 3])
+        latch.count_drafts(SimpleNamespace(scheduled_spec_decode_tokens={"a": [7]}), output)
+        latch.count_drafts(SimpleNamespace(scheduled_spec_decode_tokens={}), None)
+        assert set(latch.drafts.values()) == {(0, 0)}
 
     def test_the_pod_says_how_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(off.VARIABLE, raising=False)

@@ -512,6 +512,25 @@ def test_a_drafter_that_no_longer_rests_is_not_waited_for(
     assert "an error" in caplog.text
 
 
+def test_drafts_of_requests_that_lived_through_off_are_told(stepping: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(off.VARIABLE, "2")
+    write(stepping, 1, [[1, 4, 3], [5, 8, 0]])
+    made = start()
+    made.requests = {str(number): Request(1) for number in range(7)}
+    drafted(made, 6)
+    made.requests = {name: one for name, one in made.requests.items() if int(name) < 2}
+    assert drafted(made, 2)[-1] == 3
+    made.requests["new"] = Request(1)
+    plan = made.schedule()
+    plan.scheduled_spec_decode_tokens = {"0": [7, 7, 7], "new": [7, 7, 7]}
+    output = SimpleNamespace(sampled_token_ids=[[5, 5], [5], [5]], req_id_to_index={"0": 0, "1": 1, "new": 2})
+    made.update_from_output(plan, output)
+    text = telemetry.exposition(made._speculative_state)
+    assert 'speculative_payload_gapped_drafted_tokens_total{age="32"} 3\n' in text
+    assert 'speculative_payload_gapped_accepted_tokens_total{age="32"} 1\n' in text
+    assert 'speculative_payload_gapped_accepted_tokens_total{age="+Inf"} 0\n' in text
+
+
 def test_a_release_without_the_hook_looks_k_up_by_scheduled_requests(file: Path) -> None:
     assert file.exists()
     made = start()

@@ -56,7 +56,7 @@ def _unseen(module: Any) -> None:
 def _off(module: Any) -> None:
     if FAULT == "told":
         module.told = fail
-    _methods("Latch", "step", "to_send")(module)
+    _methods("Latch", "step", "to_send", "count_drafts")(module)
 
 
 def _methods(name: str, *methods: str) -> Callable[[Any], None]:
