@@ -55,7 +55,7 @@ SERVED = (
     Ask("tgi", {"engine": {"type": "TGI"}, "speculator": {"method": "ngram"}}),
 )
 REFUSED = (
-    Ask("mlp-heads", {"speculator": {"method": "mlp_speculator", "model": "hf://example/heads"}}),
+    Ask("medusa-on-sglang", {"engine": {"type": "SGLang"}, "speculator": {"method": "medusa", "model": "hf://example/heads"}}),
     Ask("eagle-on-tgi", {"engine": {"type": "TGI"}, "speculator": _HEAD}),
     Ask(
         "trt-on-amd",

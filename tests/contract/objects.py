@@ -129,7 +129,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "medusa-heads": {"speculator": {"method": "medusa", "model": DRAFT}},
     "eagle": {"speculator.method": "eagle"},
     "dflash": {"speculator.method": "dflash"},
-    "mlp": {"speculator.method": "mlp_speculator"},
     "eagle3-tp1": {**EAGLE, "verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 1},
     "eagle3-tp-same": {**EAGLE, "verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 4},
     "draft-model-tp-same": {"verifier.tensorParallelSize": 2, "speculator.tensorParallelSize": 2},

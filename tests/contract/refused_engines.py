@@ -52,7 +52,6 @@ CPU = {"accelerator.perReplica": 0}
 
 COMBINATIONS: tuple[Combination, ...] = (
     # vLLM: methods, releases, runners
-    Combination("mlp", TICK, drafted("mlp_speculator"), "speculator.method", ("mlp_speculator", "use eagle3 or mtp")),
     Combination(
         "dspark-early",
         WITHOUT,

@@ -83,7 +83,7 @@ PAIR: tuple[Bad, ...] = (
             "set model, such as hf://ORGANISATION/MODEL",
             rule="method-needs-model",
         )
-        for method in ("draft_model", "eagle", "eagle3", "dflash", "mlp_speculator")
+        for method in ("draft_model", "eagle", "eagle3", "dflash")
     ),
     *(
         Bad(

@@ -207,14 +207,6 @@ SPECULATION: tuple[Bad, ...] = (
         for method in ("suffix", "ngram_gpu", "medusa")
     ),
     Bad(
-        "schedule-mlp",
-        scheduled([1, 256, 3], speculator__method="mlp_speculator"),
-        "spec.speculation.schedule",
-        "1 row(s) but K of mlp_speculator",
-        FIXED_K,
-        rule="schedule-method",
-    ),
-    Bad(
         "schedule-data-parallel",
         scheduled([1, 256, 3], verifier__dataParallelSize=2),
         "spec.speculation.schedule",

@@ -15,7 +15,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
 
-METHODS = [None, *(method for method in Method if method is not Method.MLP_SPECULATOR)]
+METHODS = [None, *Method]
 
 
 def deployment(method: Method | None, mode: Mode) -> DeploymentSpec:

@@ -21,7 +21,7 @@ NAME_LIMIT = 53
 """Characters of metadata.name: children add up to ten more, and names of Services end at 63."""
 OWN_WEIGHTS = tuple(m for m in Method if not m.draft_free and not m.may_sit_in_verifier)
 DRAFT_FREE = tuple(m for m in Method if m.draft_free)
-NO_TABLE = (Method.SUFFIX, Method.MEDUSA, Method.NGRAM_GPU, Method.MLP_SPECULATOR)
+NO_TABLE = (Method.SUFFIX, Method.MEDUSA, Method.NGRAM_GPU)
 """Methods whose K vLLM fixes when it starts. Source: vLLM 0.32, model runners (assertion on a changed K)."""
 LOOKS_UP = (Method.NGRAM, Method.NGRAM_GPU)
 """Methods that look up runs of tokens whose length can be chosen."""

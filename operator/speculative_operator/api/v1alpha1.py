@@ -128,8 +128,8 @@ class Speculator(Wire):
     knows none, the engine serves the verifier alone. Default: false."""
     method: Method | None = None
     """Method of drafting in the engines' spelling. Without weights: ngram, ngram_gpu, suffix. With separate weights:
-    draft_model, eagle, eagle3, dflash, mlp_speculator. With weights that may be part of the verifier: mtp, dspark,
-    medusa. Required unless auto is true."""
+    draft_model, eagle, eagle3, dflash. With weights that may be part of the verifier: mtp, dspark, medusa. Required
+    unless auto is true."""
     model: scalars.ModelUri | None = None
     """Address of the speculator's weights, as for the verifier. Leave it out for ngram, ngram_gpu and suffix, and if
     the weights are part of the verifier. With vLLM, verifier and speculator may name the same checkpoint in speculators

@@ -27,7 +27,6 @@ class Method(StrEnum):
     MEDUSA = "medusa"
     DFLASH = "dflash"
     DSPARK = "dspark"
-    MLP_SPECULATOR = "mlp_speculator"
 
     @property
     def draft_free(self) -> bool:

@@ -28,7 +28,6 @@ ones. Layers with a window keep so much beyond it."""
 _LARGE_MEMORY = 70 * 2**30
 _MOST_TOKENS = 1 << 26
 _BLOCK = 16
-_WITHOUT_CACHE = (Method.MEDUSA, Method.MLP_SPECULATOR)
 _SHARING_FAMILIES = ("gemma4_assistant", "gemma4_unified_assistant")
 """Speculators that attend to the verifier's cache and keep none (vLLM, speculative_decoding/mtp.md)."""
 
@@ -143,7 +142,7 @@ def speculator_holding(verifier: ModelFacts, speculator: ModelFacts | None, spec
     own = weights(speculator, spec.verifier.dtype, requested.quantization) if speculator is not None else None
     if speculator is None or own is None:
         return None
-    keeps = requested.method not in _WITHOUT_CACHE and speculator.config.get("model_type") not in _SHARING_FAMILIES
+    keeps = requested.method is not Method.MEDUSA and speculator.config.get("model_type") not in _SHARING_FAMILIES
     groups = caches(config, size) if keeps else ()
     return Holding(own.files / ranks, groups, ranks) if groups is not None else None
 

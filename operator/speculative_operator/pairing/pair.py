@@ -11,7 +11,7 @@ from speculative_operator.pairing.findings import Finding, Level
 from speculative_operator.pairing.rules import EngineRules
 from speculative_operator.pairing.speculator_files import Nature
 
-HEADS = frozenset({Method.EAGLE, Method.EAGLE3, Method.DFLASH, Method.DSPARK, Method.MEDUSA, Method.MLP_SPECULATOR})
+HEADS = frozenset({Method.EAGLE, Method.EAGLE3, Method.DFLASH, Method.DSPARK, Method.MEDUSA})
 """Methods whose weights were trained on one verifier's hidden states."""
 BLOCKS = frozenset({Method.DFLASH, Method.DSPARK})
 INNER = frozenset({Method.EAGLE3, Method.DFLASH, Method.DSPARK})

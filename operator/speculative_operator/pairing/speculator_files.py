@@ -26,7 +26,6 @@ _SPECULATORS = {
     "dflash2": Method.DFLASH,
     "dspark": Method.DSPARK,
     "mtp": Method.MTP,
-    "mlp": Method.MLP_SPECULATOR,
 }
 _ARCHITECTURES: tuple[tuple[str, Method], ...] = (
     (r"dspark", Method.DSPARK),
@@ -34,14 +33,12 @@ _ARCHITECTURES: tuple[tuple[str, Method], ...] = (
     (r"eagle3|peagle", Method.EAGLE3),
     (r"eagle", Method.EAGLE),
     (r"medusa", Method.MEDUSA),
-    (r"mlpspeculator", Method.MLP_SPECULATOR),
     (r"mtp|nextn|gemma4.*assistant", Method.MTP),
 )
 """What an architecture's name contains, in lower case -> method; the first that matches counts."""
 _TYPES = {
     "eagle": Method.EAGLE,
     "medusa": Method.MEDUSA,
-    "mlp_speculator": Method.MLP_SPECULATOR,
     "dflash": Method.DFLASH,
     "gemma4_assistant": Method.MTP,
     "gemma4_unified_assistant": Method.MTP,
@@ -66,6 +63,13 @@ def nature(facts: ModelFacts) -> Nature:
     """Method of a checkpoint, by its format, its architecture, its keys, its tensors, in this order."""
     config = facts.config
     return _by_format(config) or _by_architecture(config) or _by_keys(config) or _by_tensors(facts) or _whole(facts)
+
+
+def mlp_heads(facts: ModelFacts) -> str:
+    """Architecture or type by which a checkpoint has MLP heads, with which no engine drafts; empty for any other."""
+    types = (reading.text(facts.config, key) for key in ("speculators_model_type", "model_type"))
+    named = (*reading.texts(facts.config, "architectures"), *types)
+    return next((one for one in named if one == "mlp" or "mlpspeculator" in one.lower().replace("_", "")), "")
 
 
 def target_hidden_size(facts: ModelFacts) -> tuple[str, int] | None:

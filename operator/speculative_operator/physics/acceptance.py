@@ -27,7 +27,6 @@ _FAMILIES = {
     Method.EAGLE3: "eagle",
     Method.MTP: "eagle",
     Method.MEDUSA: "eagle",
-    Method.MLP_SPECULATOR: "eagle",
     Method.DFLASH: "block",
     Method.DSPARK: "block",
 }

@@ -8,7 +8,7 @@ passes a step makes is `step_time.draft_passes`. Shapes that are not given are d
 | draft_model | the given model; unknown: 1/13 of the verifier's weights (Qwen3-0.6B to Qwen3-8B), bf16 |
 | eagle, eagle3 | one dense layer (13 h^2) and a head over the whole vocabulary, EAGLE-3: over 32k tokens |
 | mtp | one layer of the verifier: its attention and as many experts as eight tokens reach; and the head |
-| medusa, mlp_speculator | per draft one h x h layer and the head: all heads in one pass, or one head a pass |
+| medusa | per draft one h x h layer and the head: all heads in one pass |
 | dflash, dspark | five dense layers and the head, one pass for the whole block |
 | ngram, suffix | looked up in the text: 0.6 % of a verification step, no pass at K = 0 |
 """
@@ -81,9 +81,8 @@ def speculator_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape
     if method in (Method.DFLASH, Method.DSPARK):
         weights = BLOCK_LAYERS * _DENSE_LAYER * h * h + head
         return _shape(verifier, "block drafter", BLOCK_LAYERS, weights, weights, 2.0)
-    if method in (Method.MEDUSA, Method.MLP_SPECULATOR):
-        heads = max(k, 1) if method is Method.MEDUSA else 1
-        weights = heads * (h * h + head)
+    if method is Method.MEDUSA:
+        weights = max(k, 1) * (h * h + head)
         return _shape(verifier, "heads", 0, weights, weights, 2.0)
     weights = _DENSE_LAYER * h * h + (head if method is Method.EAGLE else h * DRAFT_VOCABULARY)
     return _shape(verifier, "head", 1, weights, weights, 2.0)

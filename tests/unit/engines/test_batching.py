@@ -66,7 +66,7 @@ def test_what_is_asked_for(subject: DeploymentSpec, value: str | None) -> None:
 
 
 @given(
-    st.sampled_from([method for method in Method if method is not Method.MLP_SPECULATOR]), st.integers(1, 2000),
+    st.sampled_from(Method), st.integers(1, 2000),
     st.integers(1, 31), st.sampled_from(["", "L4", "A100-80GB", "H100-SXM", "B200-SXM"]),
 )  # fmt: skip
 def test_a_full_batch_of_drafts_always_fits(method: Method, seqs: int, top: int, product: str) -> None:

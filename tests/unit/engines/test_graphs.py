@@ -126,7 +126,7 @@ def test_when_the_ceiling_is_raised(subject: DeploymentSpec, value: str | None) 
 
 
 @given(
-    st.sampled_from([method for method in Method if method is not Method.MLP_SPECULATOR]), st.integers(1, 16),
+    st.sampled_from(Method), st.integers(1, 16),
     st.integers(1, 600), st.sampled_from(["L4", "H100-SXM", "B200-SXM"]),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)

@@ -36,7 +36,6 @@ WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
         "SpecInvalid",
         ("perReplica 2", "perReplica: 4"),
     ),
-    ({"method": Method.MLP_SPECULATOR}, "spec.speculator.method", "UnsupportedByEngine", ("mlp_speculator", "eagle3")),
     (
         {"method": Method.DRAFT_MODEL, "version": "0.13.0"},
         "spec.speculator.method",
@@ -147,7 +146,7 @@ def test_flags_are_recognised_as_the_engine_would(argument: str, flag: str) -> N
     [
         {"args": ("--enable-prefix-caching", "--swap-space", "4", "--api-key=x")},
         {"args": ("--disable-log-stats",), "mode": Mode.STATIC, "num_speculative_tokens": 3},
-        {"method": Method.MLP_SPECULATOR, "mode": Mode.DISABLED},
+        {"method": Method.DRAFT_MODEL, "version": "0.13.0", "mode": Mode.DISABLED},
         {"method": Method.DRAFT_MODEL, "draft_tp": 4, "verifier": {"tensor_parallel_size": 4}},
         {"draft_tp": 1, "verifier": {"tensor_parallel_size": 4}},
         {"per_replica": 0},

@@ -63,9 +63,7 @@ def test_a_length_alone_gives_a_survival_of_that_length(length: float, k: int) -
     assert list(survival) == sorted(survival, reverse=True)
 
 
-@pytest.mark.parametrize(
-    "method", [Method.DRAFT_MODEL, Method.MEDUSA, Method.SUFFIX, Method.MLP_SPECULATOR, Method.MTP]
-)
+@pytest.mark.parametrize("method", [Method.DRAFT_MODEL, Method.MEDUSA, Method.SUFFIX, Method.MTP])
 def test_what_was_not_published_is_not_promised(method: Method) -> None:
     assert expect(Speculator(method), Workload.MIXED, 3) is None
 

@@ -315,7 +315,7 @@ def test_modules_may_lie_in_another_copy_of_the_verifier() -> None:
         ({"architectures": ["Gemma4DSparkModel"]}, {}, Method.DSPARK),
         ({"architectures": ["Gemma4AssistantForCausalLM"]}, {}, Method.MTP),
         ({"architectures": ["DeepSeekMTPModel"]}, {}, Method.MTP),
-        ({"model_type": "mlp_speculator"}, {}, Method.MLP_SPECULATOR),
+        ({"model_type": "mlp_speculator"}, {}, None),
         ({"medusa_num_heads": 5}, {}, Method.MEDUSA),
         ({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "draft_vocab_size": 8}, {}, Method.EAGLE3),
         ({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1}, {"fc.weight": (8, 16)}, Method.EAGLE),

@@ -84,7 +84,6 @@ def test_drafters_differ_by_kind() -> None:
         speculator_shape(verifier, Method.MEDUSA, 5).parameters
         > speculator_shape(verifier, Method.MEDUSA, 2).parameters
     )
-    assert speculator_shape(verifier, Method.MLP_SPECULATOR, 5) == speculator_shape(verifier, Method.MLP_SPECULATOR, 2)
 
 
 def test_one_mtp_layer_of_a_mixture_reads_a_few_experts() -> None:

@@ -134,7 +134,7 @@ def test_a_schedule_gets_no_method_whose_k_is_fixed() -> None:
     from speculative_operator.domain.table import KTable
 
     scheduled = Speculation(mode=Mode.STATIC, schedule=KTable.from_rows([(1, 16, 4), (17, 256, 0)]))
-    fixed = row("me/mlp", "mlp_speculator")
+    fixed = row("me/medusa", "medusa")
     cluster = Choosing(spec=replace(UNREAD, speculation=scheduled), catalogue=rows(fixed, GOOD))
     cluster.tick()
     assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")

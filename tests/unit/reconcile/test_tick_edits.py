@@ -212,6 +212,7 @@ def test_pods_never_mount_a_strangers_config() -> None:
     assert "belongs to Thing boss" in outcome.status["conditions"][0]["message"]
 
 
+V2 = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}
 HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-speculator.eagle3"))
 
 
@@ -219,7 +220,6 @@ HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-specu
     ("change", "reason"),
     [
         ({"target": Target.INFERENCE_SERVICE}, Reason.UNSUPPORTED_TARGET),
-        ({"speculator": replace(HEAD, method=Method.MLP_SPECULATOR)}, Reason.UNSUPPORTED_BY_ENGINE),
         *(
             ({"speculator": replace(HEAD, method=method), "engine": EngineSettings(engine, version)}, reason)
             for engine, version, method, reason in (
@@ -282,9 +282,9 @@ def test_pods_that_speculate_stay_when_the_release_is_edited_to_one_older_than_t
     [
         {"engine": EngineSettings(version="0.10.0", version_named=True)},
         {"engine": EngineSettings(version="0.11.0", version_named=True, args=("--model=x",))},
-        {"speculator": replace(HEAD, method=Method.MLP_SPECULATOR)},
+        {"speculator": Speculator(Method.MEDUSA, HEAD.source), "engine": EngineSettings(env=(V2,))},
     ],
-    ids=["the release cannot serve at all", "something else is wrong too", "no release has the method"],
+    ids=["the release cannot serve at all", "something else is wrong too", "no release has the method on that runner"],
 )
 def test_what_a_newer_release_would_not_mend_is_refused(change: dict[str, Any]) -> None:
     assert Cluster(spec=replace(SPEC, **{"speculator": DRAFT_MODEL, **change})).look().actions == ()
@@ -295,7 +295,6 @@ def test_what_a_newer_release_would_not_mend_is_refused(change: dict[str, Any]) 
     [
         ({"engine": EngineSettings(EngineType.TGI, "3.3.6")}, "UnsupportedByEngine"),
         ({"engine": EngineSettings(version="0.9.0")}, "UnsupportedByEngine"),
-        ({"speculator": replace(HEAD, method=Method.MLP_SPECULATOR)}, "UnsupportedByEngine"),
     ],
 )
 def test_a_refused_edit_leaves_the_serving_pods_alone(change: dict[str, Any], reason: str) -> None:

@@ -90,7 +90,7 @@ def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) 
     return Cell(EngineType.SGLANG, method, OLDEST, Actuator.NONE, _HOOK, variant=variant, refused=remedy)
 
 
-_MEDUSA = "SGLang has no Medusa or MLP heads; use eagle3 or mtp"
+_MEDUSA = "SGLang has no Medusa heads; use eagle3 or mtp"
 _LOOKUP = "SGLang has one lookup; use ngram"
 _PARALLEL = "SGLang drafts token after token; use dflash, or remove speculator.parallelDrafting"
 CELLS: tuple[Cell, ...] = (
@@ -104,7 +104,6 @@ CELLS: tuple[Cell, ...] = (
     _refusal_row(Method.NGRAM_GPU, _LOOKUP),
     _refusal_row(Method.SUFFIX, _LOOKUP),
     _refusal_row(Method.MEDUSA, _MEDUSA),
-    _refusal_row(Method.MLP_SPECULATOR, _MEDUSA),
     _refusal_row(Method.EAGLE, _PARALLEL, Variant.PARALLEL),
     _refusal_row(Method.EAGLE3, _PARALLEL, Variant.PARALLEL),
     _refusal_row(Method.DRAFT_MODEL, _PARALLEL, Variant.PARALLEL),

@@ -80,7 +80,7 @@ def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) 
     )  # fmt: skip
 
 
-_HEADS = "the PyTorch backend has no Medusa or MLP heads; use eagle3 or mtp"
+_HEADS = "the PyTorch backend has no Medusa heads; use eagle3 or mtp"
 _P_EAGLE = "TensorRT-LLM drafts Eagle tokens one by one; remove speculator.parallelDrafting, or use dflash"
 CELLS: tuple[Cell, ...] = (
     *_both(Method.EAGLE3),
@@ -97,7 +97,6 @@ CELLS: tuple[Cell, ...] = (
     _refusal_row(Method.EAGLE3, _P_EAGLE, Variant.PARALLEL),
     _refusal_row(Method.NGRAM_GPU, "TensorRT-LLM has no such lookup; use suffix (suffix automaton) or ngram"),
     _refusal_row(Method.MEDUSA, _HEADS),
-    _refusal_row(Method.MLP_SPECULATOR, _HEADS),
     _refusal_row(
         Method.DRAFT_MODEL,
         "TensorRT-LLM compares token ids, so verifier and drafter need one vocabulary; use engine.type: vLLM",

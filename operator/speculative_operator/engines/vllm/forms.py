@@ -64,7 +64,6 @@ _ONLY_V1 = "the V2 model runner does not have it; remove VLLM_USE_V2_MODEL_RUNNE
 _ONLY_V2 = "the V1 model runner does not have it; remove VLLM_USE_V2_MODEL_RUNNER from engine.env"
 _PARALLEL_V1 = "vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py: inputs laid out for the largest K"
 _MISPLACED = "With another K than the largest, drafts would land at other requests, so K is fixed at start."
-_NO_RUNNER = "no model runner of vLLM implements it; use eagle3 or mtp"
 _MODULES = "With several modules in the checkpoint the V2 runner drafts in full at every K."
 _FILLER = "Requests without a match verify filler drafts, which dilutes the acceptance rate."
 _NOTHING_TO_SKIP = (
@@ -128,10 +127,6 @@ FORMS: tuple[Form, ...] = (
     Form(Method.SUFFIX, _V2, (0, 12, 0), refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(Method.MEDUSA, _V1, _FIRST, False, source=_ASSERTED),
     Form(Method.MEDUSA, _V2, _FIRST, refused=_ONLY_V1, source=_NOT_ON_V2),
-    Form(
-        Method.MLP_SPECULATOR, _V1, _FIRST, refused=_NO_RUNNER, source="vLLM 0.32.0 v1/worker: no proposer of that name"
-    ),
-    Form(Method.MLP_SPECULATOR, _V2, _FIRST, refused=_NO_RUNNER, source=_NOT_ON_V2),
 )
 """How each method drafts on each runner."""
 

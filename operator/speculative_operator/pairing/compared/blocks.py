@@ -1,4 +1,4 @@
-"""Does K go with what the speculator was trained to draft: blocks of DFlash and DSpark, heads of Medusa and MLP?"""
+"""Does K go with what the speculator was trained to draft: blocks of DFlash and DSpark, heads of Medusa?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OMNI = "qwen3_omni_moe"
 def findings(pair: Pair) -> Iterator[Finding]:
     if pair.method in BLOCKS:
         yield from _block(pair)
-    elif pair.method in (Method.MEDUSA, Method.MLP_SPECULATOR):
+    elif pair.method is Method.MEDUSA:
         yield from _heads(pair)
 
 

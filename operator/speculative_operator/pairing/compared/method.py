@@ -25,6 +25,10 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 
 def _method(pair: Pair) -> Iterator[Finding]:
+    if named := speculator_files.mlp_heads(pair.speculator):
+        message = f"the speculator has MLP heads, by its type {named}: no engine drafts with them"
+        values = (f"asked: {pair.method}", f"MLP heads ({named})")
+        yield error(Code.METHOD_DIFFERS, _FIELD, values, message, "use a speculator of another method")
     found = pair.nature.method
     if found is None or found is pair.method or _either_block(pair, found) or _holds_modules(pair):
         return

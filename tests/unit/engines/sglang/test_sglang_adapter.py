@@ -223,7 +223,6 @@ def test_weights_may_come_from_a_claim() -> None:
 
 REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
     ("medusa", {"method": Method.MEDUSA}, ("medusa", "use eagle3 or mtp")),
-    ("mlp", {"method": Method.MLP_SPECULATOR}, ("mlp_speculator", "use eagle3 or mtp")),
     ("suffix", {"method": Method.SUFFIX}, ("suffix", "use ngram")),
     ("ngram_gpu", {"method": Method.NGRAM_GPU}, ("ngram_gpu", "use ngram")),
     ("old", {"version": "0.5.9"}, ("0.5.9", "use 0.5.23 or newer")),

@@ -191,7 +191,6 @@ RISING = KTable.from_rows([[1, 4, 2], [5, 256, 3]])
 REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
     ("eagle", {"method": Method.EAGLE}, ("eagle", "Eagle3")),
     ("medusa", {"method": Method.MEDUSA}, ("medusa", "use eagle3 or mtp")),
-    ("mlp", {"method": Method.MLP_SPECULATOR}, ("mlp_speculator", "use eagle3 or mtp")),
     ("ngram_gpu", {"method": Method.NGRAM_GPU}, ("ngram_gpu", "use suffix")),
     ("suffix early", {"method": Method.SUFFIX, "version": "1.2.0"}, ("suffix", "1.3.0", "1.2.0")),
     ("dspark early", {"method": Method.DSPARK, "version": "1.3.0"}, ("dspark", "1.4.0")),
