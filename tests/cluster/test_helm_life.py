@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,14 +92,19 @@ def reports_again(cluster: Cluster, replicas: int) -> None:
     scene.wait_ready(cluster, SERVED, 180)
 
 
-def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) -> None:
-    helm(cluster, "install", str(STORED), "--create-namespace", *VALUES)
+def serve(cluster: Cluster) -> None:
+    """Apply the example, and wait for its pod."""
     operator_runs(cluster)
-    cluster.kubectl("create", "namespace", MODELS)
+    cluster.kubectl("create", "namespace", MODELS, check=False)
     example = yaml.safe_load(scene.EXAMPLE.read_text())
     example["spec"] |= AS_BEFORE
     cluster.kubectl("apply", "-n", MODELS, "-f", "-", input=json.dumps(example))
     scene.wait_ready(cluster, SERVED, 180)
+
+
+def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) -> None:
+    helm(cluster, "install", str(STORED), "--create-namespace", *VALUES)
+    serve(cluster)
     before, old_columns = serving(cluster), columns(cluster)
 
     helm(cluster, "upgrade", str(CHART), "--reset-then-reuse-values", "--set", "logLevel=DEBUG")
@@ -134,3 +140,31 @@ def _answers(cluster: Cluster) -> bool:
 def _current() -> dict[str, Any]:
     (version,) = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())["spec"]["versions"]
     return dict(version)
+
+
+def test_what_uninstall_leaves_goes_by_the_commands_of_the_readme(cluster: Cluster) -> None:
+    """Until then it is there, weights included."""
+    helm(cluster, "upgrade", str(CHART), "--install", "--create-namespace", *VALUES)
+    serve(cluster)
+    labels = {"app.kubernetes.io/managed-by": "speculative-operator"}
+    claim = {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "weights", "labels": labels},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    }  # fmt: skip
+    cluster.kubectl("apply", "-n", MODELS, "-f", "-", input=json.dumps(claim))
+    helm(cluster, "uninstall", "--wait")
+    assert shown(cluster, "pods", "-n", MODELS)["items"]
+    assert _answers(cluster)
+    section = (CHART / "README.md").read_text().partition("## What uninstall leaves")[2]
+    commands = section.partition("```bash\n")[2].partition("```")[0].splitlines()
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "kubectl"
+        cluster.kubectl(*arguments)
+    until("no pod serves", lambda: shown(cluster, "pods", "-n", MODELS)["items"] == [])
+    kinds = "deployments,services,configmaps,networkpolicies,poddisruptionbudgets,persistentvolumeclaims,jobs"
+    left = cluster.kubectl("get", kinds, "-A", "-l", "app.kubernetes.io/managed-by=speculative-operator", "-o", "name")
+    assert left.stdout.split() == []
+    wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,customresourcedefinitions,namespaces"
+    left = cluster.kubectl("get", wide, "-o", "name")
+    assert [one for one in left.stdout.split() if "speculative" in one] == []
