@@ -319,7 +319,7 @@ def test_explains(bare_cluster: Cluster, installed: dict[str, Any]) -> None:
         if shown.returncode == 0:
             break
         time.sleep(0.2)
-    assert "enum: Auto, Recommend, Static, Off" in shown.stdout
+    assert "enum: Auto, Recommend, Static, Disabled" in shown.stdout
     assert "Draft tokens per request and step" in shown.stdout
     tree = bare_cluster.kubectl("explain", "specdep", "--recursive").stdout
     assert "gpuMemoryUtilizationPercent\t<integer>" in tree
