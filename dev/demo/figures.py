@@ -16,6 +16,7 @@ from speculative_operator.domain.observation import PodWindow
 TABLE_ROW = re.compile(r"(\d+)(?:-(\d+))?:(\d+)")
 """Requests and K of a table as status tells it, such as 1-8:4."""
 ADOPTED = re.compile(r"table version (\d+) in force since (\S+): ")
+GAVE_UP = re.compile(r"the engine clock gave up (\S+) s;")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,18 @@ def mean_k(sights: Sequence[Sight]) -> float | None:
     return round(drafted / steps, 2) if steps else None
 
 
-def mean_tpot_ms(sights: Sequence[Sight]) -> float | None:
-    """Milliseconds per output token over all windows, every token counted once."""
-    seconds = sum(sight.window.step_seconds for sight in sights)
-    tokens = sum(sight.window.generated_tokens - sight.window.first_tokens for sight in sights)
+def mean_tpot_ms(sights: Sequence[Sight], span: tuple[float, float] = (-math.inf, math.inf)) -> float | None:
+    """Milliseconds per output token in `span`, every token counted once. A window that lies in it in part counts in
+    part: each pod is scraped at moments of its own."""
+    shares = [(sight.window, _share(sight, span)) for sight in sights]
+    seconds = sum(share * window.step_seconds for window, share in shares)
+    tokens = sum(share * (window.generated_tokens - window.first_tokens) for window, share in shares)
     return round(1000.0 * seconds / tokens, 3) if tokens else None
+
+
+def _share(sight: Sight, span: tuple[float, float]) -> float:
+    length = sight.window.seconds
+    return max(0.0, min(sight.at, span[1]) - max(sight.at - length, span[0])) / length
 
 
 def slowdowns(
@@ -63,7 +71,7 @@ def slowdowns(
     found = []
     for number in range(int((last - first) // seconds)):
         stretch = (first + number * seconds, first + (number + 1) * seconds)
-        mine, other = (mean_tpot_ms(within(seen, stretch)) for seen in (ours, theirs))
+        mine, other = (mean_tpot_ms(seen, stretch) for seen in (ours, theirs))
         if mine and other:
             found.append(round(100.0 * (mine / other - 1.0), 1))
     return found
@@ -117,6 +125,11 @@ def _k_of(text: str, load: int) -> int | None:
 def adoptions(log: str) -> dict[int, float]:
     """Table version -> unix seconds at which the engine said that it is in force."""
     return {int(version): unix(moment) for version, moment in ADOPTED.findall(log)}
+
+
+def lost_seconds(log: str) -> float:
+    """Seconds that an emulator could not keep up with its own clock, because this machine was too busy."""
+    return sum(float(seconds) for seconds in GAVE_UP.findall(log))
 
 
 def table_latencies(decisions: Iterable[Mapping[str, Any]], adopted: Mapping[int, float]) -> list[float]:

@@ -12,12 +12,12 @@ from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from demo.figures import Phases
-from demo.scene import AUTO, OFF, STATIC
+from demo.scene import AGAIN, AUTO, OFF, STATIC
 from demo.screen import TITLES
 from demo.watch import Sight, Timeline
 from speculative_operator.domain.observation import PodWindow
 
-COLOURS = {AUTO: "#0b7a4b", STATIC: "#c2571a", OFF: "#5b6470"}
+COLOURS = {AUTO: "#0b7a4b", STATIC: "#c2571a", OFF: "#5b6470", AGAIN: "#a3abb5"}
 TEMPLATES = Path(__file__).parent
 
 Figure = Callable[[PodWindow], float | None]
@@ -40,7 +40,7 @@ def plots(
     figure = make_subplots(rows=len(ROWS), cols=1, shared_xaxes=True, vertical_spacing=0.045)
     for row, (title, value) in enumerate(ROWS, start=1):
         for role, sights in timeline.sights.items():
-            if role == OFF and row in (2, 4):
+            if role in (OFF, AGAIN) and row in (2, 4):
                 continue
             figure.add_trace(_line(role, sights, value, legend=row == 1), row=row, col=1)
         figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)

@@ -16,10 +16,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from demo.scene import AUTO, OFF, STATIC
+from demo.scene import AGAIN, AUTO, OFF, STATIC
 from speculative_operator.domain.observation import PodWindow
 
-TITLES = {AUTO: "tuned by the operator", STATIC: "Static K=5", OFF: "no speculation"}
+TITLES = {AUTO: "tuned by the operator", STATIC: "Static K=5", OFF: "no speculation", AGAIN: "no speculation again"}
 COLUMNS = ("", "Requests", "K", "Accept", "TPOT", "vs off", "Tokens/s")
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_EVERY_SECONDS = 10.0
@@ -81,7 +81,7 @@ def picture(scene: Scene) -> Group:
     curves.add_row("K", Text(spark(scene.ks), style="green"), f"{scene.ks[-1]:.1f}" if scene.ks else "")
     counts = f"{scene.elapsed:.0f} of {scene.total:.0f} s · {scene.sent} answers · {scene.failed} failed"
     return Group(
-        Panel(table, title="three copies of one model, the same requests", subtitle=counts, border_style="dim"),
+        Panel(table, title="copies of one model, the same requests", subtitle=counts, border_style="dim"),
         Panel(curves, title="tuned by the operator, over time", border_style="dim"),
         Panel(decisions(scene), title="decisions", border_style="dim"),
     )

@@ -9,6 +9,7 @@ from demo.figures import (
     adoptions,
     asked_ks,
     compared_blocks,
+    lost_seconds,
     mean_k,
     mean_tpot_ms,
     mean_ttft_ms,
@@ -54,8 +55,14 @@ def test_stretches_of_ten_seconds_are_compared_each() -> None:
     theirs = [sight(at, 100, 1.0, 100, 0) for at in (5, 10, 15, 20, 25, 30)]
     ours = [sight(at, 100, 1.0 if at < 20 else 1.2, 100, 0) for at in (5, 15, 20, 25)]
     assert slowdowns(ours, theirs, (0, 29)) == [0.0, 10.0]
-    assert slowdowns(ours, theirs, (12, 40)) == [10.0, 20.0], "each from the span's first second; the last saw nothing"
+    assert slowdowns(ours, theirs, (13, 40)) == [16.0, 20.0], "windows that begin or end elsewhere count in part"
     assert slowdowns([], theirs, (0, 29)) == []
+
+
+def test_what_an_emulator_could_not_keep_up_with_is_added_up() -> None:
+    log = "WARNING 01-01 [reporter] This machine is overloaded: the engine clock gave up %s s; its speed is too low\n"
+    assert lost_seconds(log % "0.4" + "INFO 01-01 [reporter] Engine 000\n" + log % "1.5") == 1.9
+    assert lost_seconds("") == 0.0
 
 
 def test_k_moves_by_the_load_and_by_decisions() -> None:
