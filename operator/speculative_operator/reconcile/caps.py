@@ -22,16 +22,14 @@ def per_request(spec: DeploymentSpec, knobs: KnobSpace) -> bool:
 
 def unused_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
     """One notice for each that is asked for in vain; none where pods run without a speculator."""
-    asks = spec.speculation
-    rows = (
-        (asks.per_request is PerRequest.AUTO, knobs.per_request, Reason.PER_REQUEST_UNUSED, _NO_EFFECT, _why_no_caps),
-        (asks.off_policy is OffPolicy.LIVE, knobs.rests, Reason.LIVE_OFF_UNUSED, _AS_SOFT, _why_soft),
-    )
-    return tuple(
-        Notice(reason, f"{effect}: {why(spec, knobs)}")
-        for asked, works, reason, effect, why in rows
-        if spec.speculates and asked and not works
-    )
+    if not spec.speculates:
+        return ()
+    found = []
+    if spec.speculation.per_request is PerRequest.AUTO and not knobs.per_request:
+        found.append(Notice(Reason.PER_REQUEST_UNUSED, f"{_NO_EFFECT}: {_why_no_caps(spec, knobs)}"))
+    if spec.speculation.off_policy is OffPolicy.LIVE and not knobs.rests:
+        found.append(Notice(Reason.LIVE_OFF_UNUSED, f"{_AS_SOFT}: {_why_soft(spec, knobs)}"))
+    return tuple(found)
 
 
 def _why_no_caps(spec: DeploymentSpec, knobs: KnobSpace) -> str:
