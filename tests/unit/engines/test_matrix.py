@@ -185,4 +185,4 @@ def test_what_accelerators_leave_of_vllm(vendor: Vendor, version: Version, serve
 
 def test_forms_are_listed_once() -> None:
     listed = forms(EngineType.VLLM)
-    assert len(listed) == len(set(listed)) == 15
+    assert len(listed) == len(set(listed)) == 14
