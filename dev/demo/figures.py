@@ -122,6 +122,19 @@ def _k_of(text: str, load: int) -> int | None:
     return next((k for first, last, k in rows if first <= load <= last), None)
 
 
+def decision_row(decision: Mapping[str, Any], started: float, adopted: Mapping[int, float]) -> dict[str, str]:
+    """A decision as the report tells it."""
+    moment = unix(decision["time"])
+    since = adopted.get(int(decision.get("tableVersion", -1)))
+    return {
+        "at": f"{moment - started:.0f} s",
+        "reason": decision["reason"],
+        "message": decision["message"],
+        "table": decision["to"],
+        "latency": f"{since - moment:.2f} s" if since is not None else "–",
+    }
+
+
 def adoptions(log: str) -> dict[int, float]:
     """Table version -> unix seconds at which the engine said that it is in force."""
     return {int(version): unix(moment) for version, moment in ADOPTED.findall(log)}

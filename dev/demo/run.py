@@ -19,6 +19,7 @@ from demo.figures import (
     adoptions,
     asked_ks,
     compared_blocks,
+    decision_row,
     lost_seconds,
     most_concurrent,
     spread,
@@ -388,18 +389,6 @@ class Demo:
                 f"{blocks:.0f} at K {k}" for k, blocks in compared_blocks(played.timeline.whole.get(AUTO)).items()
             ),
             "ks": ["–" if one.k is None else f"{one.k:.1f}" for one in phases.values()],
-            "decisions": [self._decision_row(entry, played) for entry in played.decisions],
+            "decisions": [decision_row(entry, played.started, played.adopted) for entry in played.decisions],
             "command": f"make demo ARGS='--seconds {self.settings.seconds:g} --peak {self.settings.peak:g}'",
-        }
-
-    @staticmethod
-    def _decision_row(entry: dict[str, Any], played: Played) -> dict[str, str]:
-        moment = unix(entry["time"])
-        latency = played.adopted.get(int(entry.get("tableVersion", -1)))
-        return {
-            "at": f"{moment - played.started:.0f} s",
-            "reason": entry["reason"],
-            "message": entry["message"],
-            "table": entry["to"],
-            "latency": f"{latency - moment:.2f} s" if latency is not None else "–",
         }

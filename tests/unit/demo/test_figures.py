@@ -9,6 +9,7 @@ from demo.figures import (
     adoptions,
     asked_ks,
     compared_blocks,
+    decision_row,
     lost_seconds,
     mean_k,
     mean_tpot_ms,
@@ -57,6 +58,14 @@ def test_stretches_of_ten_seconds_are_compared_each() -> None:
     assert slowdowns(ours, theirs, (0, 29)) == [0.0, 10.0]
     assert slowdowns(ours, theirs, (13, 40)) == [16.0, 20.0], "windows that begin or end elsewhere count in part"
     assert slowdowns([], theirs, (0, 29)) == []
+
+
+def test_a_decision_is_told_with_the_seconds_until_its_table_was_in_force() -> None:
+    decision = {"time": "2026-01-01T00:00:07Z", "reason": "Why", "message": "so", "to": "1-9:3", "tableVersion": 2}
+    start = unix("2026-01-01T00:00:00Z")
+    told = {"at": "7 s", "reason": "Why", "message": "so", "table": "1-9:3"}
+    assert decision_row(decision, start, {2: start + 7.5}) == {**told, "latency": "0.50 s"}
+    assert decision_row(decision, start, {}) == {**told, "latency": "–"}
 
 
 def test_what_an_emulator_could_not_keep_up_with_is_added_up() -> None:
