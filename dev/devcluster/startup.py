@@ -45,8 +45,8 @@ def launch(options: ClusterOptions, place: state.Place, tools: Toolchain, report
     if lock is None:
         raise DevClusterError(
             f"cluster {options.name!r} is running already",
-            f"end it (python -m devcluster down --name {options.name}; for the demo's also: make down), or choose another "
-            'name (make demo ARGS="--name other")',
+            f"end it (python -m devcluster down --name {options.name}; for the demo's also: make down), or choose "
+            'another name (make demo ARGS="--name other")',
         )
     try:
         living = _enclose(options, tools, place, lock, stays=stays)

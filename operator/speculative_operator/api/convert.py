@@ -144,7 +144,7 @@ def _speculation(given: wire.Speculation) -> spec.Speculation:
     return _as(
         spec.Speculation,
         given,
-        mode=given.mode.current,
+        mode=spec.Mode.DISABLED if given.mode is spec.Mode.OFF else given.mode,
         schedule=KTable.from_rows(given.schedule) if given.schedule else None,
         objective=spec.Objective(
             goal=objective.goal,
@@ -200,7 +200,7 @@ def _weights(given: Weights, repin: str) -> spec.Weights:
     return _as(
         spec.Weights,
         given,
-        check=(given.check or spec.Check.AUTO).current,
+        check=spec.Check.DISABLED if given.check is spec.Check.OFF else given.check or spec.Check.AUTO,
         cache=_cache(given.cache) if given.cache else None,
         env=tuple(_plain(variable) for variable in given.env or ()),
         repin=repin[:_LONGEST_REPIN],

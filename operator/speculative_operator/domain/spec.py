@@ -44,12 +44,7 @@ class Mode(StrEnum):
     RECOMMEND = "Recommend"
     STATIC = "Static"
     DISABLED = "Disabled"
-    OFF = "Off"
-    """Disabled, as objects of release 0.1 say it: read for one release more (`current`)."""
-
-    @property
-    def current(self) -> Mode:
-        return Mode.DISABLED if self is Mode.OFF else self
+    OFF = "Off"  # in specs of release 0.1, read as Disabled for one release more (api/convert.py)
 
 
 class OffPolicy(StrEnum):
@@ -234,12 +229,7 @@ class Check(StrEnum):
 
     AUTO = "Auto"
     DISABLED = "Disabled"
-    OFF = "Off"
-    """Disabled, as objects of release 0.1 say it: read for one release more (`current`)."""
-
-    @property
-    def current(self) -> Check:
-        return Check.DISABLED if self is Check.OFF else self
+    OFF = "Off"  # in specs of release 0.1, read as Disabled for one release more (api/convert.py)
 
 
 class AccessMode(StrEnum):
@@ -399,9 +389,7 @@ class DeploymentSpec:
 
     def without_speculator(self) -> DeploymentSpec:
         """As it would be with mode Disabled: what pods are made of while the tuner has them run without a speculator.
-
-        The same pods, labels included, so that a user who then sets mode Disabled replaces none.
-        """
+        The same pods, labels included, so that a user who then sets mode Disabled replaces none."""
         weights = replace(self.weights, bytes=self.weights.verifier_bytes)
         return replace(self, speculation=replace(self.speculation, mode=Mode.DISABLED), weights=weights)
 
