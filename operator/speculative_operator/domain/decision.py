@@ -81,6 +81,8 @@ class Estimate:
     load_within_target: float | None = None
     """Scheduled requests per replica up to which the target of TPOT is predicted to be kept, as far as that can be told
     from the load seen."""
+    throughput_within_target: float | None = None
+    """Tokens per second at that load over those at the load seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ FAMILIES = {
     "object_load_k": "K at the current load.",
     "object_load_requests": "Scheduled requests per step and replica.",
     "object_load_within_target_requests": "Scheduled requests per replica up to which the TPOT target holds.",
+    "object_requests_per_second": "Requests per second of all pods that get their first token.",
+    "object_headroom_requests_per_second": "Further requests per second of all pods up to the TPOT target.",
     "object_running_requests": "Running requests of all pods.",
     "object_waiting_requests": "Waiting requests of all pods.",
     "object_kv_cache_usage_ratio": "Share of the KV cache in use, of the fullest pod.",
@@ -62,6 +64,8 @@ class PodFigures:
     kv_usage: float | None
     ttft_seconds: float
     first_tokens: float
+    seconds: float
+    """Length of the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,9 @@ class Recent:
 def _figures(window: PodWindow) -> PodFigures:
     rate = window.generated_tokens / window.seconds
     return PodFigures(
-        window.end, window.running, window.waiting, rate, window.kv_usage, window.ttft_seconds, window.first_tokens
-    )
+        window.end, window.running, window.waiting, rate, window.kv_usage, window.ttft_seconds, window.first_tokens,
+        window.seconds,
+    )  # fmt: skip
 
 
 def steady(spec: DeploymentSpec | None, status: Mapping[str, Any], room: bool | None) -> Iterator[Sample]:
@@ -136,8 +141,9 @@ def measured(status: Mapping[str, Any], recent: Recent, now: float, limit: float
     fresh = {pod: one for pod, one in recent.pods.items() if abs(now - one.end) <= limit}
     if not fresh or not whole(status, "readyReplicas"):
         return
+    estimate = recent.estimate if abs(now - recent.estimated_at) <= limit else Estimate()
     if recent.expected <= fresh.keys():
-        yield from _of_all(fresh.values())
+        yield from _of_all(fresh.values(), estimate.throughput_within_target)
     first = math.fsum(one.first_tokens for one in fresh.values())
     if first > 0:
         yield from _sample("object_ttft_seconds", math.fsum(one.ttft_seconds for one in fresh.values()) / first)
@@ -146,12 +152,15 @@ def measured(status: Mapping[str, Any], recent: Recent, now: float, limit: float
         if bounds.low > 0:
             yield from _sample("object_p99_seconds", bounds.low, ("latency", latency), ("bound", "low"))
         yield from _sample("object_p99_seconds", bounds.high, ("latency", latency), ("bound", "high"))
-    if abs(now - recent.estimated_at) <= limit:
-        yield from _estimated(recent.estimate, mapping(status, "speculation"))
+    yield from _estimated(estimate, mapping(status, "speculation"))
 
 
-def _of_all(pods: Iterable[PodFigures]) -> Iterator[Sample]:
+def _of_all(pods: Iterable[PodFigures], throughput_within_target: float | None) -> Iterator[Sample]:
     known_pods = tuple(pods)
+    requests = math.fsum(one.first_tokens / one.seconds for one in known_pods)
+    yield from _sample("object_requests_per_second", requests)
+    if requests > 0 and throughput_within_target is not None:
+        yield from _sample("object_headroom_requests_per_second", requests * (throughput_within_target - 1.0))
     yield from _sample("object_running_requests", math.fsum(one.running for one in known_pods))
     yield from _sample("object_waiting_requests", math.fsum(one.waiting for one in known_pods))
     yield from _sample("object_tokens_per_second", math.fsum(one.rate for one in known_pods))

@@ -36,7 +36,7 @@ from speculative_operator.tuner.answers import (
 )
 from speculative_operator.tuner.awaiting import awaiting, late_pods, waits
 from speculative_operator.tuner.grid import nearest
-from speculative_operator.tuner.headroom import load_within_target
+from speculative_operator.tuner.headroom import headroom
 from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, least_bad, propose
 from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
@@ -115,9 +115,12 @@ def _decide_on_figures(
     view = outlook(
         policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells, compares=compares
     )
-    load = None if memory.hard_off else load_within_target(view, look, memory.table, memory.targets)
+    found = None if memory.hard_off else headroom(view, look, memory.table, memory.targets)
     memory, decision = _decide_on_evidence(memory, seen, late, view, look, now)
-    return memory, replace(decision, estimate=replace(decision.estimate, load_within_target=load))
+    if found is None:
+        return memory, decision
+    within = replace(decision.estimate, load_within_target=found.load, throughput_within_target=found.throughput)
+    return memory, replace(decision, estimate=within)
 
 
 def _decide_on_evidence(

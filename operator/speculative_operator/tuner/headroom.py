@@ -7,6 +7,7 @@ of predicted times per token, so that an error which is the same at both loads c
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.grid import choices
@@ -18,9 +19,19 @@ FURTHEST_LOAD = 2.0
 """Times the load that was seen: nobody can tell the P99 of a larger one."""
 
 
-def load_within_target(view: Outlook, look: Look, table: KTable, targets: Targets) -> float | None:
-    """Scheduled requests per replica, at most `FURTHEST_LOAD` times those seen. None where no target of TPOT is set, no
-    P99 was measured since the last change of K, or no load keeps the target: more replicas would not help."""
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """The largest load within the target."""
+
+    load: float
+    """Scheduled requests per replica, at most `FURTHEST_LOAD` times those seen."""
+    throughput: float
+    """Tokens per second at that load over those at the load that was seen."""
+
+
+def headroom(view: Outlook, look: Look, table: KTable, targets: Targets) -> Headroom | None:
+    """None where no target of TPOT is set, no P99 was measured since the last change of K, or no load keeps the target:
+    more replicas would not help."""
     asked, worst = targets.asked[0], targets.tails[0].high
     k = table.k_at(targets.load)
     if asked is None or not math.isfinite(worst) or k not in view.ks:
@@ -34,5 +45,5 @@ def load_within_target(view: Outlook, look: Look, table: KTable, targets: Target
         speed = float(view.speed[row, view.ks.index(chosen)]) if chosen in view.ks else INFEASIBLE
         if load > most or speed <= INFEASIBLE / 2 or here - speed > slack:
             break
-        found = float(load)
+        found = Headroom(float(load), float(load) / targets.load * math.exp(speed - here))
     return found

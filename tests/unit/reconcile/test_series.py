@@ -26,6 +26,7 @@ ESTIMATE = Estimate(
     tpot_seconds=0.008,
     cost_per_thousand_tokens=0.002,
     load_within_target=20.0,
+    throughput_within_target=1.5,
 )
 STATUS: dict[str, Any] = {
     "conditions": [
@@ -126,6 +127,8 @@ def test_a_table_of_any_size_has_a_bounded_number_of_series() -> None:
 def test_what_pods_did() -> None:
     assert seen(BOTH) == pytest.approx(
         {
+            "object_requests_per_second": 0.8,
+            "object_headroom_requests_per_second": 0.4,
             "object_running_requests": 6.0,
             "object_waiting_requests": 4.0,
             "object_tokens_per_second": 160.0,
@@ -181,6 +184,7 @@ def test_idle_pods_say_0_so_that_an_autoscaler_may_remove_them() -> None:
         tpot_histogram=(), kv_usage=None,
     )  # fmt: skip
     assert seen(look({"a": idle}), Estimate()) == {
+        "object_requests_per_second": 0.0,
         "object_running_requests": 0.0,
         "object_waiting_requests": 0.0,
         "object_tokens_per_second": 0.0,
