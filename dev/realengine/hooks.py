@@ -129,7 +129,7 @@ class Source:
     def __init__(self, name: str, files: Mapping[str, str]) -> None:
         self.name, self._files = name, files
 
-    def found(self, hooks: Hooks) -> tuple[str, ast.ClassDef] | None:
+    def find(self, hooks: Hooks) -> tuple[str, ast.ClassDef] | None:
         """File and definition of the class: where it was, else wherever one of its name is."""
         begins = re.compile(rf"^class {hooks.name}\b", re.MULTILINE)
         for file in sorted(self._files, key=lambda one: (one != hooks.file, one)):
@@ -168,7 +168,7 @@ class Class:
 def moved(before: Source, after: Source, hooks: tuple[Hooks, ...] = HOOKS) -> Iterator[tuple[str, str]]:
     """What the payload rests on and `after` has otherwise than `before`: a line for each, and the difference."""
     for one in hooks:
-        old, new = (None if (found := side.found(one)) is None else Class(*found) for side in (before, after))
+        old, new = (None if (found := side.find(one)) is None else Class(*found) for side in (before, after))
         if old is None:
             yield f"{one.name}: not in {before.name}", ""
         elif new is None:

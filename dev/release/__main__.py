@@ -162,7 +162,7 @@ def _resolved(base: str) -> str:
 
 
 def _version() -> str:
-    return next(number for path, number in versions.found(ROOT) if path == versions.SOURCE)
+    return next(number for path, number in versions.list_versions(ROOT) if path == versions.SOURCE)
 
 
 def _sha256(path: Path) -> str:

@@ -20,7 +20,7 @@ PATTERNS = {
 """File, or pattern of files, to what of a line is the version, in its only group."""
 
 
-def found(root: Path) -> Iterator[tuple[str, str]]:
+def list_versions(root: Path) -> Iterator[tuple[str, str]]:
     """Each file with the version that it bears, once for every place in it."""
     for path, pattern in _files(root):
         for version in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE):

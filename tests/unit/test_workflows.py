@@ -141,7 +141,7 @@ def test_an_image_is_built_into_the_archive_that_is_scanned(tmp_path: Path, monk
 def test_everything_bears_one_version() -> None:
     (csv,) = (ROOT / "manifests" / "olm" / "manifests").glob("*.clusterserviceversion.yaml")
     found = [
-        *versions.found(ROOT),
+        *versions.list_versions(ROOT),
         ("package", __version__),
         ("bundle", yaml.safe_load(csv.read_text())["spec"]["version"]),
         *(("install", one) for one in re.findall(r"speculative-operator:(\d+\.\d+\.\d+)", INSTALL.read_text())),
@@ -153,13 +153,13 @@ def test_everything_bears_one_version() -> None:
 
 
 def test_one_command_changes_the_version_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = list(versions.found(ROOT))
+    before = list(versions.list_versions(ROOT))
     for path, _ in before:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     monkeypatch.setattr(release, "ROOT", tmp_path)
     assert release.main(["version", "1.20.3-rc.1"]) == 0
-    assert list(versions.found(tmp_path)) == [(path, "1.20.3-rc.1") for path, _ in before]
+    assert list(versions.list_versions(tmp_path)) == [(path, "1.20.3-rc.1") for path, _ in before]
     for path in {path for path, _ in before}:
         assert (tmp_path / path).read_text().replace("1.20.3-rc.1", __version__) == (ROOT / path).read_text()
     chart = yaml.safe_load((tmp_path / "charts" / "speculative-operator" / "Chart.yaml").read_text())

@@ -27,9 +27,9 @@ def objects(look: Look) -> Iterator[Found]:
         if not body.get("status"):
             message = f"{named(body)} has no status: the operator has not looked at it"
             yield Found(message, "name its namespace in watchNamespaces of the chart")
-    for body, one in look.told():
+    for body, one in look.findings():
         if one.source != "warning" and one.reason not in apart:
-            yield scraped.said(body, one)
+            yield scraped.finding_of(body, one)
     if look.narrow:
         only = f"only objects of namespace {look.at.namespace} were looked at: you may not list those of all namespaces"
         yield Found(only, "", UNKNOWN)
@@ -42,7 +42,7 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
     "selectors": ("every PodMonitor is selected, or nothing selects by label", scraped.selectors),
     "prometheus": ("the operator reports no trouble with it", scraped.prometheus),
     "freshness": ("figures are new", scraped.freshness),
-    "labels": ("figures bear the labels of their pods", scraped.told(scraped.LABELS)),
+    "labels": ("figures bear the labels of their pods", scraped.check_for(scraped.LABELS)),
     "figures": ("engines' figures are there", scraped.figures),
     "tables": ("pods follow the active table", scraped.tables),
     "accelerators": ("no object asks for any", spare.accelerators),
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what was found; the exit status. Raises CommandError."""
     look = Look(Cluster(arguments))
-    found = [(check, one) for check in CHECKS for one in made(check, look)]
+    found = [(check, one) for check in CHECKS for one in make_check(check, look)]
     results = {one.result for _, one in found}
     if arguments.output == output.TEXT:
         for check, one in found:
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if WRONG in results else OK
 
 
-def made(check: str, look: Look) -> list[Found]:
+def make_check(check: str, look: Look) -> list[Found]:
     """What one check finds; that all is well, or that it could not be made, where it finds nothing."""
     well, find = CHECKS[check]
     found: list[Found] = []

@@ -97,7 +97,7 @@ def rights(look: Look) -> Iterator[Found]:
     for one in look.operators:
         space, pod = one["metadata"]["namespace"], one["spec"]["template"]["spec"]
         user = f"system:serviceaccount:{space}:{pod.get('serviceAccountName') or 'default'}"
-        for namespace in _served(pod):
+        for namespace in _served_namespaces(pod):
             lacking = [
                 f"{verb} {resource}"
                 for resource, group, verbs in needed()
@@ -111,7 +111,7 @@ def rights(look: Look) -> Iterator[Found]:
                 yield Found(f"{user} may not {', '.join(lacking[:MOST_NAMED])}{more} {where}", grant)
 
 
-def _served(pod: Object) -> list[str]:
+def _served_namespaces(pod: Object) -> list[str]:
     """Namespaces that an operator with this pod serves; an empty name: all."""
     env = (pod.get("containers") or [{}])[0].get("env") or ()
     named = next((one.get("value") for one in env if one.get("name") == "SPECULATIVE_NAMESPACES"), "")

@@ -81,7 +81,7 @@ class Look:
             and wanted <= (pod["metadata"].get("labels") or {}).items()
         ]
 
-    def told(self) -> Iterator[tuple[Object, Finding]]:
+    def findings(self) -> Iterator[tuple[Object, Finding]]:
         """Every object with each thing that its status says is wrong, or to be known."""
         for body in self.objects:
             for one in (*faults_of(body), *warnings_of(body)):

@@ -56,23 +56,23 @@ def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
     }.get(str(one.get("operator")), False)
 
 
-def told(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
+def check_for(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
     """The check that finds what the operator reports with one of these reasons."""
 
     def check(look: Look) -> Iterator[Found]:
-        return (said(body, one) for body, one in look.told() if one.reason in reasons)
+        return (finding_of(body, one) for body, one in look.findings() if one.reason in reasons)
 
     return check
 
 
-def said(body: Object, one: Finding) -> Found:
+def finding_of(body: Object, one: Finding) -> Found:
     """What the operator reports of an object."""
     return Found(f"{named(body)}: {one.reason}: {one.message}. {one.means}".rstrip(), one.next)
 
 
 def prometheus(look: Look) -> Iterator[Found]:
     """Whether the operator gets answers; where it reads the pods itself, why."""
-    yield from told(PROMETHEUS)(look)
+    yield from check_for(PROMETHEUS)(look)
     for body in look.objects:
         message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
         if _BY_ITSELF in message:
@@ -83,7 +83,7 @@ def prometheus(look: Look) -> Iterator[Found]:
 
 def freshness(look: Look) -> Iterator[Found]:
     """Objects of which the operator has no figures of the last minute, though it says that there are some."""
-    yield from told(FRESHNESS)(look)
+    yield from check_for(FRESHNESS)(look)
     running = {key for labels in look.figures.get("object_running_requests", {}) if (key := _key(dict(labels)))}
     known = {key for labels in look.figures.get("object_info", {}) if (key := _key(dict(labels)))}
     for body in look.objects:
@@ -100,7 +100,7 @@ def _key(labels: Mapping[str, str]) -> str:
 def tables(look: Look) -> Iterator[Found]:
     """Pods that the operator knows to follow another table than the active one; a difference that it does not judge
     is no fault: a pod without requests reads no table."""
-    yield from told(TABLES)(look)
+    yield from check_for(TABLES)(look)
     for body in look.objects:
         held = ((body.get("status") or {}).get("engine") or {}).get("tableVersionInPods")
         seen = speculation(body)
@@ -111,9 +111,9 @@ def tables(look: Look) -> Iterator[Found]:
 
 def figures(look: Look) -> Iterator[Found]:
     """Pods without figures, and whether they export any: what is missing then lies with the scraping."""
-    for body, one in look.told():
+    for body, one in look.findings():
         if one.reason in FIGURES:
-            found = said(body, one)
+            found = finding_of(body, one)
             yield Found(f"{found.message} {_exported(look, body)}".rstrip(), found.next)
 
 

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     at, began, shown = Cluster(arguments), time.time(), None
     while True:
         body, pods = at.object(arguments.name), at.pods(arguments.name)
-        known = _known(body, pods, began)
+        known = _text_of(body, pods, began)
         if shown != known or (arguments.watch and sys.stdout.isatty()):
             sys.stdout.write(_separator(arguments.watch, first=shown is None))
             _write(body, pods, arguments)
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         time.sleep(WATCH_SECONDS)
 
 
-def _known(body: Object, pods: Sequence[Object], began: float) -> object:
+def _text_of(body: Object, pods: Sequence[Object], began: float) -> object:
     """What must differ for the view to be printed once more: not the time, nor how old something is."""
     return view(body, pods, began, wide=True)
 

@@ -113,7 +113,7 @@ def release(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_where_a_source_comes_from(release: Path) -> None:
-    found = hooks.source(str(release)).found(USED)
+    found = hooks.source(str(release)).find(USED)
     assert found is not None
     assert found[0] == "vllm/runner.py"
 

@@ -16,7 +16,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.sglang.capability import ALGORITHMS
-from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, given, share
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, flag_arguments, share
 from speculative_operator.engines.shared.plan import Plan
 from speculative_operator.engines.shared.sources import locate
 
@@ -47,7 +47,7 @@ def first_steps(table: KTable) -> int:
 
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
-    yield from given(("--model-path", source.model), ("--revision", source.revision))
+    yield from flag_arguments(("--model-path", source.model), ("--revision", source.revision))
     yield from ("--served-model-name", spec.verifier.served_name)
     yield from ("--host", ALL_INTERFACES, "--port", str(spec.port))
     yield from ("--max-running-requests", str(plan.max_batch))
@@ -55,7 +55,7 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:
-    yield from given(
+    yield from flag_arguments(
         ("--tp-size", verifier.tensor_parallel_size),
         ("--pp-size", above_one(verifier.pipeline_parallel_size)),
         ("--disable-overlap-schedule", verifier.pipeline_parallel_size > 1),
@@ -78,9 +78,9 @@ def _speculation(speculator: Speculator, plan: Plan, table: KTable) -> Iterator[
     yield from ("--speculative-algorithm", ALGORITHMS[speculator.method])
     if speculator.source is not None:
         source = locate(speculator.source, "speculator")
-        yield from given(("--speculative-draft-model-path", source.model))
-        yield from given(("--speculative-draft-model-revision", source.revision))
-    yield from given(("--speculative-draft-model-quantization", speculator.quantization))
+        yield from flag_arguments(("--speculative-draft-model-path", source.model))
+        yield from flag_arguments(("--speculative-draft-model-revision", source.revision))
+    yield from flag_arguments(("--speculative-draft-model-quantization", speculator.quantization))
     yield from _draft_length(speculator.method, plan, table)
 
 

@@ -88,7 +88,7 @@ class Flags:
                 yield Refusal(FIELD, Reason.SPEC_INVALID, message)
 
 
-def given(*rows: tuple[str, object]) -> Iterator[str]:
+def flag_arguments(*rows: tuple[str, object]) -> Iterator[str]:
     """Arguments of rows (flag, value): the flag alone for True, nothing for None, False and an empty text."""
     for flag, value in rows:
         if value is True:

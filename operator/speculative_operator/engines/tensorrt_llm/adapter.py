@@ -15,7 +15,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
-from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, given
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, flag_arguments
 from speculative_operator.engines.shared.plan import Plan, knobs, plan
 from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.tensorrt_llm import checks, reading
@@ -51,7 +51,7 @@ def _arguments(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     verifier = spec.verifier
     yield locate(verifier.source, "verifier").model
     yield from ("--host", ALL_INTERFACES, "--port", str(spec.port), "--backend", "pytorch")
-    yield from given(
+    yield from flag_arguments(
         ("--tp_size", verifier.tensor_parallel_size),
         ("--pp_size", above_one(verifier.pipeline_parallel_size)),
         ("--ep_size", verifier.tensor_parallel_size if verifier.expert_parallel else None),

@@ -18,7 +18,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
-from speculative_operator.engines.shared.flags import ALL_INTERFACES, given, share
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, flag_arguments, share
 from speculative_operator.engines.shared.plan import Plan, knobs, plan
 from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.tgi import checks
@@ -63,7 +63,7 @@ def _arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ..
 
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
-    yield from given(("--model-id", source.model), ("--revision", source.revision))
+    yield from flag_arguments(("--model-id", source.model), ("--revision", source.revision))
     # Left out, the launcher takes the variable HOSTNAME, which in a pod is its name.
     yield from ("--hostname", ALL_INTERFACES, "--port", str(spec.port))
     yield from ("--max-concurrent-requests", str(plan.max_batch), "--max-batch-size", str(plan.max_batch))
@@ -71,7 +71,7 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:
-    return given(
+    return flag_arguments(
         ("--num-shard", verifier.tensor_parallel_size),
         ("--max-total-tokens", verifier.max_model_len),
         ("--max-batch-prefill-tokens", verifier.max_num_batched_tokens),

@@ -14,7 +14,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.images import API_SERVER, command_of
-from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, given, share
+from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, flag_arguments, share
 from speculative_operator.engines.shared.sources import locate
 from speculative_operator.engines.vllm.batching import budget_flag
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
@@ -48,13 +48,13 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     # By its own name a speculator is served with its verifier's weights, of which the revision is not one.
     if source.revision and not serves_itself(spec):
         yield from ("--revision", source.revision)
-    yield from given(("--max-num-seqs", plan.max_batch), ("--max-num-batched-tokens", budget_flag(spec, plan)))
+    yield from flag_arguments(("--max-num-seqs", plan.max_batch), ("--max-num-batched-tokens", budget_flag(spec, plan)))
     if plan.version >= SHUTDOWN_TIMEOUT_SINCE:
         yield from ("--shutdown-timeout", str(SHUTDOWN_SECONDS))
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:
-    yield from given(
+    yield from flag_arguments(
         ("--tensor-parallel-size", verifier.tensor_parallel_size),
         ("--pipeline-parallel-size", above_one(verifier.pipeline_parallel_size)),
         ("--data-parallel-size", above_one(verifier.data_parallel_size)),
@@ -66,7 +66,7 @@ def _verifier(verifier: Verifier) -> Iterator[str]:
         ("--gpu-memory-utilization", share(verifier.gpu_memory_utilization_percent)),
     )
     if (lora := verifier.lora) is not None:
-        yield from given(
+        yield from flag_arguments(
             ("--enable-lora", True), ("--max-loras", lora.max_adapters), ("--max-lora-rank", lora.max_rank)
         )
 
@@ -87,7 +87,7 @@ def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[st
         yield from ("--scheduler-cls", SCHEDULER_CLASS)
     if leaves_out(spec, plan):
         yield from ("--worker-extension-cls", WORKER_EXTENSION)
-    yield from given(("--max-cudagraph-capture-size", raised_ceiling(spec, plan)))
+    yield from flag_arguments(("--max-cudagraph-capture-size", raised_ceiling(spec, plan)))
 
 
 def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan, table: KTable) -> dict[str, Any]:
