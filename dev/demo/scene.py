@@ -31,6 +31,9 @@ UNREAD = {"weights": {"check": "Disabled"}}
 STEP_NOISE = {"name": "EMULATOR_STEP_NOISE", "value": "0.01"}
 """In the engines' environment: by how much a step varies by itself. At the emulator's own 0.05 two copies without
 speculation differ by up to 6 % in ten seconds of the peak, where who runs slower has more to run; at 0.01 by 1.6 %."""
+OTHER_CHANCE = {"name": "EMULATOR_SEED", "value": "1"}
+"""For the second copy without speculation: with one seed both would take the same steps where nothing disturbs them,
+and tell too little of what chance does to a queue. Lengths of answers come with the requests."""
 AUTO, STATIC, OFF, AGAIN = "auto", "static5", "off", "again"
 """Roles. The last is a second copy without speculation: what it differs by from the first is chance."""
 STATIC_K = 5
@@ -85,11 +88,13 @@ def variants() -> list[Variant]:
         manifest["spec"]["speculation"] = (manifest["spec"].get("speculation") or {}) | speculation
         return Variant(role, name + suffix, manifest)
 
+    again = variant(AGAIN, "-off-again", mode="Disabled")
+    again.manifest["spec"]["engine"]["env"].append(OTHER_CHANCE)
     return [
         Variant(AUTO, name, example),
         variant(STATIC, "-static5", mode="Static", numSpeculativeTokens=STATIC_K, maxSpeculativeTokens=STATIC_K),
         variant(OFF, "-off", mode="Disabled"),
-        variant(AGAIN, "-off-again", mode="Disabled"),
+        again,
     ]
 
 
