@@ -33,7 +33,7 @@ _MAKERS: Mapping[str | None, Callable[[str], str]] = {
     Target.INFERENCE_SERVICE: names.made_by_kserve,
     Target.LLM_INFERENCE_SERVICE: names.made_by_kserve_for_llm,
 }
-"""Of targets with another Deployment than the object's own: its name."""
+"""For each target with another Deployment than the object's own: the function that names this Deployment."""
 _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
 
 
@@ -45,7 +45,7 @@ class Snapshot:
     children: Mapping[tuple[str, str], Body]
     """(kind, name) -> object."""
     pods: tuple[Body, ...]
-    """Serving pods, those of old templates included: what `is_serving` says is one."""
+    """Serving pods, those of old templates included; `is_serving` decides which pods serve."""
     workers: Mapping[str, tuple[Body, ...]] = field(default_factory=dict)
     """Name of a Job -> its pods."""
     claims: Mapping[str, Body] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Cache:
         self._workers: dict[Key, dict[str, Body]] = {}
         self._claims: dict[Key, dict[str, Body]] = {}
         self._inspections: dict[Key, Body] = {}
-        """Object -> its Job that reads, until that has ended."""
+        """Object -> its inspect Job, until that Job has ended."""
         self._for_whom: dict[Key, Key] = {}
         """(namespace, name) of a Job -> the object that it is for."""
         self._home: dict[str, Key] = {}
@@ -75,7 +75,8 @@ class Cache:
         self._loads = Loads()
 
     def put(self, body: Body) -> Key | None:
-        """Take a version of an object. The key to reconcile, or None when nothing changed that could matter."""
+        """Store a version of an object; returns the key to reconcile, or None when nothing changed that could
+        matter."""
         kind = body["kind"]
         home = home_of(body)
         if home is None:
@@ -104,7 +105,7 @@ class Cache:
         return self._woken(home, body) if held is None or _differs(kind, held, slim) else None
 
     def remove(self, body: Body) -> Key | None:
-        """The object is gone. The key to reconcile, or None when it was not held or has been replaced since."""
+        """Remove an object that is gone; returns the key to reconcile, or None when it was not held or was replaced."""
         home = self._home.get(body["metadata"]["uid"])
         if home is None:
             return None
@@ -165,8 +166,8 @@ class Cache:
         return {body["metadata"]["uid"]: body for shelf in shelves for body in shelf.values() if body["kind"] == kind}
 
     def kept(self, key: Key) -> frozenset[str]:
-        """What a Job of this object must not tidy away: folders of caches that other objects of the namespace use, and
-        those that any pod there loads from. Status may have lost them, and its object may be gone before its pods."""
+        """Folders of caches that a Job of this object must keep: other objects of the namespace use them, or a pod or
+        Deployment there loads from them. Status may have lost them, and its object may be gone before its pods."""
         others = self._folders.get(key[0], {}).items()
         used = (folder for name, found in others if name != key[1] for folder in found)
         return frozenset((*used, *self._loads.within(key[0])))
@@ -206,7 +207,7 @@ class Cache:
             del self._inspections[home]
 
     def _woken(self, home: Key, body: Body) -> Key | None:
-        """Whom news of `body` concerns. Of a claim, nobody: its Job waits for it, and tells."""
+        """The key to reconcile after news of `body`; None for a claim: its Job waits for it, and tells."""
         if body["kind"] == CLAIM.kind:
             return None
         return self._for_whom.get(home) if is_worker(body) else home
@@ -242,7 +243,8 @@ class Cache:
 
 
 def owner_key(body: Body) -> Key | None:
-    """The SpeculativeDeployment that an object is or belongs to: by owner reference, else by label; None: no one's."""
+    """The SpeculativeDeployment that an object is or belongs to: by owner reference, else by label; None without
+    one."""
     meta = body["metadata"]
     if body["kind"] == OWNER.kind:
         return meta["namespace"], meta["name"]
@@ -256,7 +258,7 @@ def owner_key(body: Body) -> Key | None:
 
 
 def home_of(body: Body) -> Key | None:
-    """What an object is filed under; None: it is no one's."""
+    """The key under which the cache files an object; None for an object that is not the operator's."""
     meta = body["metadata"]
     if body["kind"] == CLAIM.kind:
         ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.OPERATOR
@@ -293,10 +295,9 @@ def is_serving(pod: Body, makers: Iterable[str]) -> bool:
 
 
 def is_of_group(pod: Body, name: str, *, leaders: bool = False) -> bool:
-    """True for a pod of the LeaderWorkerSet of the object `name`; with `leaders`, only for one that serves.
+    """True for a pod of the LeaderWorkerSet of the object `name`; with `leaders`, only for a leader, which serves.
 
-    Leaders are of the StatefulSet that is called like the LeaderWorkerSet; workers of one that is called like their
-    leader.
+    The StatefulSet of leaders is called like the LeaderWorkerSet; that of workers is called like their leader.
     """
     group = names.group(name)
     return any(
@@ -355,13 +356,13 @@ def addresses_of(pod: Body) -> tuple[str, ...]:
 
 
 def reached(pod: Body) -> Reached:
-    """Where the pod's engine is reached, as its template says for whoever reads metrics."""
+    """Address and port of the pod's engine, and whether it speaks TLS, by the annotation for Prometheus."""
     scheme = (pod["metadata"].get("annotations") or {}).get("prometheus.io/scheme")
     return Reached.at_port(addresses_of(pod), port_of(pod), encrypted=scheme == "https")
 
 
 def port_of(pod: Body) -> int:
-    """Port of the pod's engine."""
+    """Port of the pod's engine; the usual one where no container names it."""
     for container in (pod.get("spec") or {}).get("containers") or ():
         for port in container.get("ports") or ():
             if port.get("name") == names.SERVING_PORT_NAME and isinstance(port.get("containerPort"), int):
@@ -370,8 +371,8 @@ def port_of(pod: Body) -> int:
 
 
 def trimmed(body: Body) -> Body:
-    """Without what nobody reads and what weighs most: who manages which field, but for who scales, and equal texts
-    more than once."""
+    """The body without parts that nobody reads: managed fields except those of scaling, templates of Jobs, specs of
+    Jobs' pods. Equal texts of ConfigMaps share memory."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
     scaling = [entry for entry in body["metadata"].get("managedFields") or () if entry.get("subresource") == "scale"]
     if scaling:
@@ -390,7 +391,7 @@ def trimmed(body: Body) -> Body:
 
 
 def _differs(kind: str, held: Body, body: Body) -> bool:
-    """True when a version says something new. Of a SpeculativeDeployment the status is ours: its change is no news."""
+    """True when `body` says something new; a SpeculativeDeployment's status does not count: the operator writes it."""
     ours = ("metadata", "status") if kind == OWNER.kind else ("metadata",)
     if any(held.get(part) != body.get(part) for part in {*held, *body} - set(ours)):
         return True

@@ -1,5 +1,5 @@
-"""What is seen of the objects that `spec.route.canary` names, and who is to look again when that changes. Used by
-`visit`; `informer` asks whom to wake."""
+"""The observed canaries that `spec.route.canary` names, and the objects that must look again when one changes. Used by
+`visit`; `informer` asks which objects to wake."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from speculative_operator.shell.cache import Body, Cache, Key, is_ready
 from speculative_operator.shell.resources import CHILD_BY_KIND
 
 _SERVED_NAME = "--served-model-name"
-"""How vLLM and SGLang are told a name; the other engines are told none."""
+"""The option by which vLLM and SGLang are told the name of their model; the other engines are told none."""
 
 
 class Canaries:
-    """Objects that lead requests to another object, as they were when they were looked at last."""
+    """Which objects lead requests to a canary, as of the last look at each object."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -27,7 +27,7 @@ class Canaries:
         """Object -> its canary."""
 
     def look(self, spec: DeploymentSpec) -> CanarySeen | None:
-        """The canary of an object as the cache has it; None where there is none."""
+        """The canary of an object as the cache has it; None where the spec names none, or where it is gone."""
         own = (spec.namespace, spec.name)
         if spec.route is None or spec.route.canary is None:
             self.forget(own)
@@ -40,7 +40,7 @@ class Canaries:
         return (own for own, canary in tuple(self._of.items()) if canary == key)
 
     def forget(self, own: Key) -> None:
-        """The object has no canary, or is gone."""
+        """Forget the canary of an object that has none any more, or that is gone."""
         self._of.pop(own, None)
 
 
@@ -61,7 +61,7 @@ def _seen(cache: Cache, key: Key, model: str) -> CanarySeen | None:
 
 
 def _answers(pod: Body, model: str) -> bool:
-    """True unless a pod's engine was told to answer for another model: pods may be of an earlier spec."""
+    """True unless the pod's engine was told to answer for another model: pods may be of an earlier spec."""
     for container in mappings(pod, "spec", "containers"):
         args = items(container, "args")
         if _SERVED_NAME in args:

@@ -1,7 +1,8 @@
-"""The rows that objects are picked from: the package's, and those of a file that the chart mounts. Asked by `visit`.
+"""The catalogue's rows, from which the operator picks speculators: the package's rows, and those of a file that the
+chart mounts. Asked by `visit`.
 
-The file is looked at again now and then, for a ConfigMap reaches it while the operator runs. Rows that cannot be read
-change nothing: the last good ones stay, and the log says what is wrong with which.
+The file is read again every few seconds, because its ConfigMap may change while the operator runs. A file that cannot
+be read changes nothing: the last good rows stay, and the log names the fault.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 5.0
 """seconds between looks at the file."""
 LARGEST = 1 << 20
-"""Bytes of the file; a ConfigMap holds no more."""
+"""Most bytes of the file; a ConfigMap holds no more."""
 
 
 class CatalogueFile:
-    """Rows with those of the file at `path` first; empty: the package's alone."""
+    """The catalogue with the rows of the file at `path` first; where `path` is empty, the package's rows alone."""
 
     def __init__(self, path: str, telemetry: Telemetry, clock: Callable[[], float]) -> None:
         self._path = Path(path) if path else None
@@ -33,7 +34,7 @@ class CatalogueFile:
         self._rows = packaged()
 
     def current(self) -> Catalogue:
-        """The rows in force: one object as long as they do not change."""
+        """The catalogue that applies now: the same Python object as long as its rows do not change."""
         now = self._clock()
         if self._path is not None and (self._looked is None or now - self._looked >= LOOK_EVERY):
             self._looked = now
@@ -58,7 +59,7 @@ class CatalogueFile:
         self._telemetry.catalogue(sum(one.added for one in self._rows.entries), bad=bool(problem))
 
     def _take(self, path: Path, content: bytes) -> str:
-        """Puts the rows in force; why not, where they cannot be read."""
+        """Take over the rows in `content`; returns why they cannot be read, or an empty text."""
         if len(content) > LARGEST:
             return f"{path}: the file has more than {LARGEST} bytes: remove rows"
         try:

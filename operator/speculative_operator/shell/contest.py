@@ -1,4 +1,4 @@
-"""A Deployment that somebody else keeps changing back: each repair would replace pods, so it is not repaired for ever.
+"""Ends the repairs of a Deployment that another writer keeps changing back, because each repair would replace pods.
 Used by `writes`."""
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 MOST_REPAIRS = 5
-"""Equal applies of a Deployment in a row, the last a repair: whoever undoes them does not stop by himself."""
+"""Most equal applies of a Deployment in a row, the last one a repair: a writer who undid so many does not stop by
+himself."""
 
 
 def condition(action: ApplyChild, found: Mapping[str, Any]) -> Condition:
-    """What is told once repairs have ended. `found`: the Deployment with its managed fields."""
+    """The condition that tells that the repairs have ended. `found`: the Deployment with its managed fields."""
     kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
     message = (
         f"{action.why}. The operator restored it {MOST_REPAIRS} times, and each time it was changed again, by "
@@ -28,7 +29,8 @@ def condition(action: ApplyChild, found: Mapping[str, Any]) -> Condition:
 
 
 def _writers(found: Mapping[str, Any]) -> str:
-    """Who else has written what is no status, the latest first."""
+    """Names of the last three other managers that wrote the Deployment, writes of its status aside, the latest
+    first."""
     entries = [
         one
         for one in found["metadata"].get("managedFields") or ()

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 
 class _Clock:
-    """The time left, which does not run while any request of the reconcile waits."""
+    """The remaining time of a reconcile, which does not run while any of its requests waits for its turn."""
 
     def __init__(self, timeout: asyncio.Timeout) -> None:
         self._timeout = timeout
@@ -49,7 +49,7 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """Within the block the time of the reconcile under way, if there is one, does not run."""
+    """Stop the clock of the present reconcile, if there is one, within the block."""
     clock = _CLOCK.get()
     if clock is None:
         yield

@@ -32,11 +32,11 @@ class ConflictError(ApiError):
 
 
 class OutdatedError(ApiError):
-    """Not sent: while it waited for its turn, what it was decided on changed, or another replica took over."""
+    """The request was not sent: while it waited for its turn, its grounds changed, or another replica took over."""
 
 
 class ForbiddenError(ApiError):
-    """The ServiceAccount may not; verb and resource are in the message."""
+    """The ServiceAccount may not do this; verb and resource are in the message."""
 
 
 class NamespaceTerminatingError(ApiError):
@@ -52,11 +52,11 @@ class InvalidError(ApiError):
 
 
 class ThrottledError(ApiError):
-    """The API server asked for patience."""
+    """The API server asked the operator to wait."""
 
 
 class UnauthorizedError(ApiError):
-    """The credentials are not, or no longer, good."""
+    """The API server does not accept the credentials, or no longer."""
 
 
 class UnavailableError(ApiError):
@@ -115,7 +115,8 @@ def _status_object(body: bytes) -> Mapping[str, Any]:
 
 
 def _seconds(value: str | None) -> float | None:
-    """`Retry-After` in its form of seconds; the form of a date is not used by Kubernetes."""
+    """Seconds of `Retry-After`, at most 300; None without them, or for the form of a date, which Kubernetes does not
+    use."""
     try:
         return max(0.0, min(float(value), 300.0)) if value is not None else None
     except ValueError:

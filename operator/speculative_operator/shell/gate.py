@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 _Waiter = tuple[int, int, asyncio.Future[None]]
-"""Rank, number of arrival, and what is set when its turn comes."""
+"""Rank, number of arrival, and the future that is set when the waiter's turn comes."""
 
 
 @dataclass(slots=True)
@@ -26,10 +26,11 @@ class _Stay:
 
 
 class Gate:
-    """`slots` holders at once; waiters enter by rank, then by arrival. Lower ranks first.
+    """At most `slots` holders at once; waiters enter by rank, lower ranks first, then by arrival.
 
-    Whoever holds a slot for longer than `slow` seconds lends it to others: it waits for somebody else, and costs us
-    little. At most `lendable` slots are lent. A group holds at most `most`, and a quarter of that while it lends any.
+    A holder that keeps a slot for longer than `slow` seconds lends it to others: it waits for somebody else, and costs
+    us little. At most `lendable` slots are lent. A group holds at most `most` slots, and a quarter of that while it
+    lends any.
     """
 
     def __init__(self, slots: int, *, most: int, lendable: int, slow: float) -> None:
@@ -56,7 +57,7 @@ class Gate:
 
     @property
     def waiting(self) -> int:
-        """Waiters that still want a slot."""
+        """Number of waiters that still want a slot."""
         return sum(not turn.done() for queue in self._waiting.values() for _, _, turn in queue)
 
     async def _enter(self, rank: int, group: str) -> None:
@@ -72,7 +73,7 @@ class Gate:
             raise
 
     def _admit(self) -> None:
-        """Hand free slots to those who wait."""
+        """Hand free slots to waiters, the most urgent first."""
         while self._free > 0 and (fronts := [front for group in list(self._waiting) if (front := self._front(group))]):
             (_, _, turn), group = min(fronts, key=lambda front: front[0][:2])
             heapq.heappop(self._waiting[group])
@@ -81,7 +82,8 @@ class Gate:
             turn.set_result(None)
 
     def _front(self, group: str) -> tuple[_Waiter, str] | None:
-        """The first waiter of a group; None where none waits or the group holds what it may."""
+        """The first waiter of a group, with the group; None where none waits or the group already holds its most
+        slots."""
         queue = self._waiting[group]
         while queue and queue[0][2].done():
             heapq.heappop(queue)

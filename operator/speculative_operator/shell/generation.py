@@ -16,7 +16,8 @@ Body = Mapping[str, Any]
 
 
 def of_same_spec(body: Body, held: Body | None) -> Body:
-    """`body`; a Deployment as seen by its controller, where `held`, the version before, was and has the same spec."""
+    """`body`; a Deployment counts as seen by its controller where `held`, the version before, was seen and has the same
+    spec."""
     if body["kind"] != DEPLOYMENT.kind or held is None or held["metadata"]["uid"] != body["metadata"]["uid"]:
         return body
     if not _is_seen(held) or _is_seen(body) or held.get("spec") != body.get("spec"):

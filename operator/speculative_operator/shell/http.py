@@ -10,10 +10,10 @@ from aiohttp import web
 from speculative_operator.shell.telemetry import Telemetry
 
 METRICS_SECONDS = 1.0
-"""How long one text of the metrics is given out: whoever asks more often takes no time from the loop that keeps the
+"""Seconds for which one text of the metrics is given out: frequent scrapes take no time from the loop that keeps the
 Lease."""
 Check = Callable[[], str]
-"""Empty when all is well, else what is wrong."""
+"""Returns an empty text when all is well, else what is wrong."""
 
 
 class Endpoints:
@@ -38,7 +38,7 @@ class Endpoints:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Listen. Raises OSError when the port is taken."""
+        """Listen on the port. Raises OSError when the port is taken."""
         app = web.Application()
         app.router.add_get("/healthz", self._answer(self._healthy))
         app.router.add_get("/readyz", self._answer(self._ready))

@@ -1,4 +1,4 @@
-"""Whether the API server keeps image volumes, in which oci:// models come to pods. Used by `writes`."""
+"""Tells whether the API server keeps image volumes, in which oci:// models come to pods. Used by `writes`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ NO_IMAGES = (
 
 
 async def keeps_images(kube: Kube, resource: Resource, manifest: Mapping[str, Any], uid: str | None) -> bool:
-    """False where the API server would store the manifest without its image volumes, and say nothing: pods would
-    take an accelerator and look for their model in vain. What a trial does not tell, the apply does."""
+    """False where a dry run shows that the API server would silently drop image volumes of the manifest: pods would
+    take an accelerator and not find their model. True where the dry run fails, because the apply then tells the
+    error."""
     try:
         tried = await kube.apply(resource, manifest, uid=uid, dry=True)
     except ApiError:

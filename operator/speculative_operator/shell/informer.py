@@ -35,7 +35,8 @@ class Backoffs:
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Keeps and compares nothing: kopf would copy each object twice per event for change handlers that we lack."""
+    """A storage that keeps and compares nothing: kopf would copy each object twice per event for handlers that we
+    lack."""
 
     def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -44,7 +45,7 @@ class NoDiffs(kopf.DiffBaseStorage):
         return None
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing."""
+        """Store nothing."""
 
 
 class Informer:
@@ -109,7 +110,7 @@ class Informer:
         self.take(event["type"], body)
 
     def take(self, event: str | None, body: dict[str, Any]) -> None:
-        """One watch event; `event` None is an object that was there before the watch began."""
+        """Handle one watch event; `event` None is an object that was there before the watch began."""
         if event is None:
             self._relisted()
         if event == "DELETED":
@@ -142,7 +143,7 @@ def _same_generation(known: Any, body: dict[str, Any]) -> bool:
 
 
 def kopf_settings(settings: Settings, resources: Iterable[Resource]) -> kopf.OperatorSettings:
-    """kopf, set up to watch and do nothing else."""
+    """Settings with which kopf watches and does nothing else."""
     made = kopf.OperatorSettings()
     made.posting.enabled = False
     # Which kinds exist is asked by resync; scanning would list definitions and namespaces of the whole cluster.

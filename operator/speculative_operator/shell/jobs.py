@@ -1,5 +1,6 @@
-"""Jobs that read and fetch models, as `domain.jobs.JobSeen`: of a Job, its pods, their last words and their last line.
-Of serving pods that fetch their weights themselves the last line alone: the rest is in their status.
+"""Looks at the Jobs that inspect and fetch models (`domain.jobs.JobSeen`): at the Job, its pods, their termination
+messages and the last lines of their logs. Of serving pods that fetch their weights themselves it reads the last line
+alone: the rest is in their status.
 
 Asked by `visit` before each tick. Only the last line of a running download is read from the API server, and not often;
 without the permission for it a download merely shows no progress.
@@ -36,7 +37,7 @@ NO_POD_AFTER = 15.0
 SETTLES = 30.0
 """seconds that the end of a Job's pod may be seen later than the Job's own: they come by two watches."""
 LONGEST = 400
-"""characters of what a kubelet or a controller says."""
+"""Most characters of a message of a kubelet or a controller."""
 
 _ENDS = {"Complete": Phase.SUCCEEDED, "Failed": Phase.FAILED}
 _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -44,7 +45,7 @@ _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 @dataclass(slots=True)
 class _Line:
-    """What the last look at a pod's log brought."""
+    """The result of the last look at a pod's log."""
 
     at: float
     progress: Progress | None
@@ -60,12 +61,13 @@ class Jobs:
         self._not_before = 0.0
 
     async def seen(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]:
-        """The object's Jobs by name; `now` in unix seconds. Raises nothing: what cannot be read is left out."""
+        """The state of the object's Jobs, by name; `now` in unix seconds. Raises nothing: Jobs that cannot be read are
+        left out."""
         found = [body for (kind, _), body in sorted(snapshot.children.items()) if kind == JOB.kind and purpose_of(body)]
         return tuple([await self._one(job, snapshot.workers.get(job["metadata"]["name"], ()), now) for job in found])
 
     async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]:
-        """How far one serving pod is that brings its weights itself, by its name. Raises nothing."""
+        """Name and progress of one serving pod that fetches its weights itself; empty without one. Raises nothing."""
         bringing = [(pod, runs) for pod in snapshot.pods if (runs := _brings(pod)) is not None]
         for pod, runs in sorted(bringing, key=lambda one: str(one[0]["metadata"]["name"]))[:1]:
             progress = await self._progress(pod, runs)
@@ -80,8 +82,8 @@ class Jobs:
         return replace(seen, progress=await self._progress(running))
 
     async def _progress(self, pod: Body, runs: int = 0) -> Progress | None:
-        """What the pod last said of its download in its run number `runs`; None where it has not said anything, or
-        nobody may listen."""
+        """The download progress that the pod's log told last in run number `runs`; None where it told none, or where
+        the operator may not read logs."""
         meta, now = pod["metadata"], self._clock()
         key = f"{meta['uid']}/{runs}"
         line = self._lines.get(key)
@@ -109,7 +111,7 @@ def purpose_of(job: Body) -> Purpose | None:
 
 
 def _brings(pod: Body) -> int | None:
-    """Restarts of the init container that brings a pod's weights, while it runs; None while it does not."""
+    """Restarts of the init container that fetches the pod's weights, while it runs; None while it does not."""
     for one in (pod.get("status") or {}).get("initContainerStatuses") or ():
         if one.get("name") == names.JOB_CONTAINER and (one.get("state") or {}).get("running"):
             return int(one.get("restartCount") or 0)
@@ -117,7 +119,8 @@ def _brings(pod: Body) -> int | None:
 
 
 def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
-    """A Job of ours and its pods, but for its progress; `now` in unix seconds. Raises ValueError for another Job."""
+    """The state of a Job of ours and its pods, without its progress; `now` in unix seconds. Raises ValueError for
+    another Job."""
     meta, purpose = job["metadata"], purpose_of(job)
     if purpose is None:
         raise ValueError(f"Job {meta['name']} has no label {names.LABEL_JOB}")
@@ -135,7 +138,8 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
 
 
 def _ended(job: Body, newest: Sequence[Body], now: float) -> Phase:
-    """How the Job ended; Running, too, until its last pod is seen to have ended: only then are its last words there."""
+    """Phase of the Job; Running until its last pod is seen to have ended: only then its termination message is
+    there."""
     condition = _end(job)
     if condition is None:
         return Phase.RUNNING
@@ -146,13 +150,13 @@ def _ended(job: Body, newest: Sequence[Body], now: float) -> Phase:
 
 
 def _end(job: Body) -> Mapping[str, Any] | None:
-    """The condition that says that the Job is over."""
+    """The condition that says that the Job is over; None where it is not."""
     conditions: Sequence[Mapping[str, Any]] = (job.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") in _ENDS and one.get("status") == "True"), None)
 
 
 def _result(pod: Body) -> Mapping[str, Any] | None:
-    """What a container of the pod left as its last words; None where it left none that can be read."""
+    """The result that a container of the pod left as its termination message; None where none can be read."""
     words = (str(end.get("message") or "") for end in _terminated(pod))
     return next((found for text in words if text and (found := decode(text)) is not None), None)
 
@@ -168,7 +172,7 @@ def _terminated(pod: Body) -> Iterable[Mapping[str, Any]]:
 
 
 def _trouble(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str:
-    """Why there is no result, or none coming; empty where all goes its way."""
+    """Why the Job has no result, or will have none; empty where nothing is wrong."""
     if newest and phase is Phase.RUNNING and _phase(newest[0]) in ("Pending", "Running"):
         return _waiting(newest[0])
     if newest and (told := _failure(newest[0])):
@@ -182,7 +186,7 @@ def _trouble(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str
 
 
 def _unmade(job: Body, now: float) -> str:
-    """Why a Job has no pod; empty while that is nothing unusual."""
+    """Why the Job has no pod; empty while that is normal."""
     meta = job["metadata"]
     if (job.get("spec") or {}).get("suspend"):
         return f"Job {meta['name']} is suspended"
@@ -192,7 +196,7 @@ def _unmade(job: Body, now: float) -> str:
 
 
 def _waiting(pod: Body) -> str:
-    """Why a pod that should run does not."""
+    """Why a pod that should run does not; empty where its status names no reason."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -205,7 +209,7 @@ def _waiting(pod: Body) -> str:
 
 
 def _failure(pod: Body) -> str:
-    """How a pod ended badly; empty where it did not."""
+    """How the pod or one of its containers failed; empty where none failed."""
     status = pod.get("status") or {}
     for end in _terminated(pod):
         if end.get("exitCode"):
@@ -225,7 +229,7 @@ def _phase(pod: Body) -> str:
 
 
 def _unix(moment: Any, otherwise: float) -> float:
-    """Unix seconds of an RFC 3339 moment."""
+    """Unix seconds of an RFC 3339 moment; `otherwise` for anything else."""
     try:
         return datetime.fromisoformat(moment).timestamp()
     except (TypeError, ValueError):

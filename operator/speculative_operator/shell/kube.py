@@ -39,25 +39,25 @@ CHUNK = 500
 SLOW = 2.0
 """seconds after which a write lends its slot: a healthy API server takes some hundredths, so a webhook holds it."""
 LENDABLE = 16
-"""Slots that may be lent, in multiples of those there are: each is a request that the API server keeps waiting."""
+"""Number of slots that may be lent, as a multiple of all slots: each is a request that the API server keeps waiting."""
 LINE_BYTES = 4096
-"""What is read of a line of a log."""
+"""Most bytes that are read of a line of a log."""
 APPLY = "application/apply-patch+yaml; charset=utf-8"
-"""With its parameter, by which the client sends our text instead of making its own."""
+"""Media type of an apply, with its parameter: with it the client sends our text instead of making its own."""
 MERGE = "application/merge-patch+json"
 CONTENT = {"apply": APPLY, "patch": MERGE}
-"""Media type of what a verb sends, where it is not plain JSON."""
+"""Media type of the body that a verb sends, where it is not plain JSON."""
 NEVER_A_VERSION = "1"
 """A resourceVersion that no object has: an apply that carries it creates, or fails with a conflict."""
 
 Json = dict[str, Any]
 Still = Callable[[], bool]
-"""Asked at the last moment, once a write has its slot, for it may have waited long: False, and it is not sent."""
+"""Asked at the last moment, once a write has its slot, for it may have waited long: on False the write is not sent."""
 
 
 class Kube:
-    """A client for one API server. Every method raises ApiError or one of its kinds, nothing else; those with `still`
-    OutdatedError where that says no."""
+    """A client for one API server. Every method raises ApiError or one of its kinds, nothing else; methods with `still`
+    raise OutdatedError where `still` returns False."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self._timeout = aiohttp.ClientTimeout(
@@ -80,7 +80,7 @@ class Kube:
 
     @property
     def waiting(self) -> int:
-        """Writes that wait for a slot."""
+        """Number of writes that wait for a slot."""
         return self._gate.waiting
 
     async def connection(self) -> Any:
@@ -95,7 +95,8 @@ class Kube:
     async def list(
         self, resource: Resource, namespace: str = "", selector: str = "", fields: str = ""
     ) -> AsyncIterator[Json]:
-        """Every object, page by page. ExpiredListError half-way: the caller starts again."""
+        """Yield every object, page by page. Raises ExpiredListError when the list grows too old: the caller starts
+        again."""
         following = ""
         while True:
             query = {
@@ -133,7 +134,8 @@ class Kube:
         return frozenset(entry.get("name", "") for entry in answer.get("groups") or ())
 
     async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
-        """Whether the operator's roles allow it. Everybody may ask that of himself; nothing is stored."""
+        """True where the operator's roles allow the verb. Every ServiceAccount may ask this of itself; nothing is
+        stored."""
         asked = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
         body = {"apiVersion": REVIEW.api_version, "kind": REVIEW.kind, "spec": {"resourceAttributes": asked}}
         answer = await self._send("create", REVIEW.path(), REVIEW.plural, {}, body, "application/json")
@@ -151,11 +153,11 @@ class Kube:
         dry: bool = False,
         still: Still | None = None,
     ) -> Json:
-        """Server-side apply of the whole intent; fields of other managers that are in it are taken over.
+        """Apply the whole intent server-side; fields of other managers that are in it are taken over.
 
-        With `uid` the object must still be that one; without, it must not exist yet, so that an object of somebody
-        else by the same name is never touched. Either way a ConflictError says that it was not so. `dry`: nothing is
-        stored; what would be is returned.
+        With `uid` the object must still be that one; without, it must not exist yet, so that an object of somebody else
+        by the same name is never touched. Raises ConflictError otherwise. With `dry` nothing is stored, and the object
+        that would be stored is returned.
         """
         metadata = dict(manifest["metadata"])
         metadata |= {"uid": uid} if uid else {"resourceVersion": NEVER_A_VERSION}
@@ -168,7 +170,7 @@ class Kube:
     async def apply_status(
         self, owner: Mapping[str, Any], status: Mapping[str, Any], *, still: Still | None = None
     ) -> Json:
-        """Server-side apply of the whole status of a SpeculativeDeployment, only if its uid is still the same."""
+        """Apply the whole status of a SpeculativeDeployment server-side, only if its uid is still the same."""
         meta = owner["metadata"]
         body = {
             "apiVersion": OWNER.api_version,
@@ -184,15 +186,15 @@ class Kube:
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, still: Still | None = None
     ) -> Json:
-        """Merge patch; a `metadata.uid` in it is a precondition."""
+        """Send a merge patch; a `metadata.uid` in it is a precondition."""
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._request("patch", resource, namespace, name, query=query, body=patch, still=still)
 
     async def merge_status(
         self, owner: Mapping[str, Any], patch: Mapping[str, Any], *, dry: bool = False, still: Still | None = None
     ) -> Json:
-        """Merge patch of the status of a SpeculativeDeployment, only if its uid is still the same. `dry`: nothing is
-        stored; what would be is returned."""
+        """Send a merge patch of the status of a SpeculativeDeployment, only if its uid is still the same. With `dry`
+        nothing is stored, and the object that would be stored is returned."""
         meta = owner["metadata"]
         body = {"metadata": {"uid": meta["uid"]}, "status": patch}
         query = {"fieldManager": names.STATUS_MANAGER} | ({"dryRun": "All"} if dry else {})

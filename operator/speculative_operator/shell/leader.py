@@ -30,7 +30,8 @@ class LostLeadershipError(Exception):
 
 
 def identity() -> str:
-    """`POD_NAME` where it is set: a restarted container of the same pod is the same holder. Else unique."""
+    """Name of this holder of the Lease: `POD_NAME` where it is set, so that a restarted container stays the holder;
+    else unique."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
@@ -90,7 +91,7 @@ class Leader:
                 log.warning("could not renew the Lease (%.1f s)", self._clock() - started)
 
     async def release(self) -> None:
-        """Give the Lease back, so that a successor need not wait. Failing is no harm."""
+        """Give the Lease back, so that a successor need not wait. An error is logged, not raised."""
         if self._renewed_at is None:
             return
         self._renewed_at = None
@@ -105,7 +106,7 @@ class Leader:
             log.info("cannot release the Lease: %s", error)
 
     async def _attempt(self) -> bool:
-        """One try to take or renew; False when somebody else holds the Lease or it could not be asked."""
+        """Take or renew the Lease once; False when somebody else holds it, or it could not be read or written."""
         started = self._clock()
         try:
             # While it is ours nobody else writes it: no need to read it first, a Conflict would tell.

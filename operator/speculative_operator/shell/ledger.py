@@ -13,15 +13,15 @@ from speculative_operator.shell.cache import Body
 Slot = tuple[str, str]
 """(kind, name) of a child."""
 PATIENCE = 3
-"""Equal applies in a row before they are spaced out: somebody keeps changing the child back. Failures in a row before
-they are shown as a condition."""
+"""Equal applies in a row before they are spaced out, because somebody keeps changing the child back. Failures in a row
+before they are shown as a condition."""
 QUIET = 600.0
 """seconds without an apply after which a child counts as undisturbed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a child is not as wanted."""
+    """Why a child could not be written as wanted."""
 
     condition: Condition
     digest: str
@@ -38,15 +38,15 @@ class Ledger:
     applied: dict[Slot, tuple[str, int, float]] = field(default_factory=dict)
     """Digest of the manifest last applied, how often in a row, and when."""
     failures: dict[Slot, int] = field(default_factory=dict)
-    """Applies in a row that failed in a way that may pass by itself."""
+    """Number of applies in a row that failed in a way that may pass by itself."""
     made: dict[Slot, Body] = field(default_factory=dict)
-    """What the API server made of it: what it normalises is no drift."""
+    """The children as the API server stored them: what it normalises is no drift."""
 
     def conditions(self) -> tuple[Condition, ...]:
         return tuple(problem.condition for _, problem in sorted(self.problems.items()))
 
     def strangers(self, now: float) -> dict[Slot, Body]:
-        """Objects of others by the names of our children, as long as they are remembered."""
+        """Objects of others that bear the names of our children, as long as they are remembered."""
         self.foreign = {slot: held for slot, held in self.foreign.items() if held[1] > now}
         return {slot: body for slot, (body, _) in self.foreign.items()}
 
@@ -61,8 +61,8 @@ class Ledger:
         return not 0 <= now - at < min(5.0 * 2.0 ** min(times - PATIENCE, 16), 300.0)
 
     def forget(self, wanted: Collection[Slot]) -> bool:
-        """Drop what was refused and is not to be applied any more; True where there was any: an edit that was taken
-        back, a child that is as wanted by now, a Deployment that waits for its next pair."""
+        """Drop the problems of children that are not in `wanted`; True where there were any: an edit was taken back, a
+        child is as wanted by now, or a Deployment waits for its next pair."""
         past = self.problems.keys() - set(wanted)
         for slot in past:
             del self.problems[slot]
@@ -74,7 +74,7 @@ class Ledger:
         return self.failures[slot]
 
     def repeated(self, slot: Slot, digest: str, now: float) -> bool:
-        """True where the same manifest was applied as often in a row as repairs go on."""
+        """True where the same manifest was lately applied MOST_REPAIRS times in a row."""
         last, times, at = self.applied.get(slot, ("", 0, -inf))
         return last == digest and times >= contest.MOST_REPAIRS and now - at < QUIET
 

@@ -21,11 +21,11 @@ class Loads:
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, frozenset[str]]] = {}
-        """uid -> namespace and folders, where there are any."""
+        """uid -> namespace and folders, for pods and Deployments that use any."""
         self._count: dict[str, Counter[str]] = {}
 
     def note(self, body: Mapping[str, Any]) -> None:
-        """A version of a serving pod or of a Deployment."""
+        """Count the folders that this version of a serving pod or Deployment loads from."""
         meta = body["metadata"]
         if body["kind"] == DEPLOYMENT.kind:
             found = folders((body.get("spec") or {}).get("template") or {})
@@ -40,7 +40,7 @@ class Loads:
             self._count.setdefault(meta["namespace"], Counter()).update(found)
 
     def forget(self, uid: str) -> None:
-        """It is gone."""
+        """Forget the folders of a pod or Deployment that is gone."""
         namespace, found = self._of.pop(uid, _NOTHING)
         if found:
             count = self._count[namespace]
@@ -48,5 +48,5 @@ class Loads:
             self._count[namespace] = +count
 
     def within(self, namespace: str) -> Collection[str]:
-        """Folders that something there loads from."""
+        """Folders of caches that a pod or Deployment of the namespace loads from."""
         return self._count.get(namespace, Counter()).keys()

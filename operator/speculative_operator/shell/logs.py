@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """The same for people."""
+    """The same fields as text for people."""
 
     def format(self, record: logging.LogRecord) -> str:
         extra = " ".join(f"{name}={value}" for name, value in vars(record).items() if name not in _PLAIN)
@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
 
 class CalmFilter(logging.Filter):
-    """kopf calls each request that it will retry an error; until it gives up that is a warning."""
+    """Turns kopf's errors about requests that it will retry into warnings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("kopf") and record.levelno == logging.ERROR and "will retry" in record.getMessage():

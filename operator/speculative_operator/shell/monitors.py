@@ -38,9 +38,9 @@ _NOT_FOR_US = frozenset((403, 404, 405))
 
 
 async def servers_of(kube: Kube, namespace: str, *, everywhere: bool) -> list[Mapping[str, Any]]:
-    """The Prometheus and PrometheusAgent objects of the cluster, or of `namespace` where no more may be read; none
-    where nobody may ask. Not `everywhere`: the roles of an operator of some namespaces are asked for first, because
-    they mostly allow nothing of the kind. Raises ApiError where the answer is not known."""
+    """The Prometheus and PrometheusAgent objects of the cluster, or of `namespace` where the roles allow no more; empty
+    where they allow none. Without `everywhere` the roles are asked for first, because those of an operator of some
+    namespaces mostly allow nothing of the kind. Raises ApiError where the answer is not known."""
     found: list[Mapping[str, Any]] = []
     for server in SERVERS:
         try:
@@ -57,7 +57,7 @@ async def servers_of(kube: Kube, namespace: str, *, everywhere: bool) -> list[Ma
 
 
 async def _readable(kube: Kube, server: Resource, namespace: str) -> str | None:
-    """The namespace in which the roles let them be listed, empty for all; None for none."""
+    """The namespace in which the roles allow listing `server`: empty for all namespaces, None for none."""
     for within in ("", namespace):
         if await kube.may("list", server, within):
             return within
@@ -71,8 +71,8 @@ def namespace_of(url: str) -> str:
 
 
 def labels_of(servers: Iterable[Mapping[str, Any]], namespace: str = "") -> dict[str, str]:
-    """What the selectors of the servers in `namespace` ask for together, or of all where none is there. A label of
-    which two servers want other values is left out: which of them is to be obeyed is for the settings to say."""
+    """The labels that the selectors of the servers in `namespace` ask for together, or of all servers where it has
+    none. A label for which two servers want other values is left out: the settings must say which of them counts."""
     every = list(servers)
     ours = [one for one in every if (one.get("metadata") or {}).get("namespace") == namespace] or every
     wanted: dict[str, set[str]] = {}
@@ -86,8 +86,8 @@ def labels_of(servers: Iterable[Mapping[str, Any]], namespace: str = "") -> dict
 
 
 def address_of(servers: Iterable[Mapping[str, Any]]) -> Address:
-    """Where the one server answers that there is; the default where there is none. Of several the one in the namespace
-    of the default; else it is for the settings to say, for each has other pods."""
+    """Address of the only Prometheus server; the default address where there is none. Of several servers the one in the
+    default's namespace; else the settings must choose, because each server has other pods, and `fault` says so."""
     found = [one for one in servers if one.get("kind") == "Prometheus"]
     ours = [one for one in found if not _place(one)[0].startswith(_OF_OPENSHIFT)]
     default = [one for one in ours if _place(one)[0] == namespace_of(DEFAULT_URL)]
@@ -106,7 +106,7 @@ def _place(server: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _url(server: Mapping[str, Any]) -> str:
-    """Of the Service that prometheus-operator makes for the server."""
+    """URL of the Service that prometheus-operator makes for the server."""
     spec = server.get("spec") or {}
     scheme = "https" if (spec.get("web") or {}).get("tlsConfig") else "http"
     service, prefix = spec.get("serviceName") or "prometheus-operated", str(spec.get("routePrefix") or "").strip("/")
@@ -123,6 +123,6 @@ def _asked(selector: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def _allowed(key: Any, value: Any) -> bool:
-    """False for what is no label, and for one with a prefix: these belong to other programs, which act by them."""
+    """False for a text that is no label, and for a label with a prefix: other programs own those, and act by them."""
     texts = isinstance(key, str) and isinstance(value, str)
     return texts and bool(_KEY.fullmatch(key) and _VALUE.fullmatch(value))

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 DEEPEST = 128
-"""Levels that are read."""
+"""Most levels of nesting that are read."""
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TOKEN = re.compile(_STRING.pattern + rb"|[\[\]{}]", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))

@@ -1,4 +1,4 @@
-"""Which Events are posted now: none twice, and of a tuner that decides often not one for each decision. Asked by
+"""Chooses the Events that are posted now: none twice, and at most one a minute for decisions of one reason. Asked by
 `report`."""
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from speculative_operator.reconcile.world import Event
 
 REMEMBERED = 4096
-"""Events remembered so that none is posted twice: a status write that fails makes the next tick tell it again."""
+"""Most Events that are remembered so that none is posted twice: a status write that fails makes the next tick tell it
+again."""
 REPEAT_AFTER = 600.0
 """seconds after which an equal event is news again."""
 LIMIT_SECONDS = 60.0
-"""Between two Events for decisions of one reason on one object."""
+"""Seconds between two Events for decisions of one reason on one object."""
 OBJECTS = 4096
-"""Objects of which decisions are remembered."""
+"""Most objects whose decisions are remembered."""
 
 
 @dataclass(slots=True)
@@ -26,20 +27,20 @@ class _Told:
 
     last: Event
     count: int = 0
-    """Of those since the last Event was posted."""
+    """Number of decisions since the last Event was posted."""
     at: float = -math.inf
-    """When that was."""
+    """Unix seconds at which the last Event was posted."""
 
 
 class News:
-    """What was posted lately, of all objects. Times are unix seconds."""
+    """Remembers the Events that were posted lately, for all objects. Times are unix seconds."""
 
     def __init__(self) -> None:
         self._posted: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._decided: OrderedDict[str, dict[str, _Told]] = OrderedDict()
 
     def due(self, uid: str, events: Sequence[Event], now: float) -> Iterator[Event]:
-        """What is to be posted of `events`, and of earlier decisions on the object that had to wait."""
+        """The Events to post now: new ones of `events`, and earlier decisions on the object that had to wait."""
         for event in events:
             if self._is_known(uid, event, now):
                 continue
@@ -71,7 +72,7 @@ class News:
 
 
 def _joined(told: _Told, now: float) -> Event:
-    """The latest decision, and of how many."""
+    """One Event for the decisions that waited: the latest decision, with their number."""
     if told.count == 1:
         return told.last
     span = f" in {now - told.at:.0f} s" if math.isfinite(told.at) else ""

@@ -15,7 +15,7 @@ from speculative_operator.shell.cache import Key
 
 DECISIONS = "object_decisions_total"
 Lines = Mapping[str, str]
-"""Name of a family -> its lines of one object."""
+"""Name of a metric family -> its lines for one object."""
 
 
 @dataclass(slots=True)
@@ -23,14 +23,15 @@ class _Object:
     steady: Lines = field(default_factory=dict)
     measured: Lines = field(default_factory=dict)
     until: float = 0.0
-    """Unix seconds from which `measured` is too old."""
+    """Unix seconds after which `measured` is too old."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Decisions by reason."""
+    """Number of decisions by reason."""
     decisions: Lines = field(default_factory=dict)
 
 
 class ObjectMetrics:
-    """Of all objects of one process. `prefix` begins every name; `clock` gives unix seconds."""
+    """The metrics of all objects that one process reconciles. `prefix` begins every name; `clock` gives unix
+    seconds."""
 
     def __init__(self, prefix: str, clock: Callable[[], float]) -> None:
         self._prefix = prefix
@@ -43,18 +44,18 @@ class ObjectMetrics:
         one.steady, one.measured, one.until = self._lines(key, steady), self._lines(key, measured), until
 
     def count(self, key: Key, reason: str) -> None:
-        """One decision more."""
+        """Count one more decision with this reason."""
         one = self._objects[key]
         one.counts[reason] += 1
         samples = ((DECISIONS, (("reason", reason),), float(count)) for reason, count in sorted(one.counts.items()))
         one.decisions = self._lines(key, samples)
 
     def forget(self, key: Key) -> None:
-        """The object is gone."""
+        """Remove the metrics of an object that is gone."""
         self._objects.pop(key, None)
 
     def render(self) -> bytes:
-        """Text exposition, format 0.0.4."""
+        """All metrics of all objects as text exposition, format 0.0.4."""
         now, parts = self._clock(), []
         objects = [self._objects[key] for key in sorted(self._objects)]
         for name, text in FAMILIES.items():
@@ -64,7 +65,7 @@ class ObjectMetrics:
         return "".join([*parts, *self._family(DECISIONS, "Decisions of the tuner.", "counter", lines)]).encode()
 
     def _family(self, name: str, text: str, kind: str, lines: Iterable[str | None]) -> list[str]:
-        """A family with its lines; nothing without any."""
+        """The lines of a metric family with their header; empty where there are none."""
         full = [line for line in lines if line]
         head = f"# HELP {self._prefix}_{name} {text}\n# TYPE {self._prefix}_{name} {kind}\n"
         return [head, *full] if full else []
@@ -79,5 +80,5 @@ class ObjectMetrics:
 
 
 def _escaped(value: str) -> str:
-    """As text exposition has values of labels: one bad value would spoil the page of all objects."""
+    """A label's value as text exposition wants it: one bad value would spoil the page of all objects."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

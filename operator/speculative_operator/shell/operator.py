@@ -81,7 +81,7 @@ class Operator:
         return f"objects are due, but no reconcile has ended for {stalled:.0f} s" if stalled > limit else ""
 
     def ready(self) -> str:
-        """What is not up yet, empty when the watches run and, for a leader, everything was listed once."""
+        """What has not started yet; empty when the watches run and, for a leader, everything was listed once."""
         if not self.informer.started.is_set():
             return "the watches have not started yet"
         if self.leads() and not self._synced.is_set():
@@ -155,7 +155,7 @@ class Operator:
             log.info("restarting watches: %s", ", ".join(resource.plural for resource in self.resync.resources()))
 
     async def _lead(self) -> None:
-        """Become leader, list everything, let the workers go; keep the Lease until the end."""
+        """Become leader, which lets the listing and then the workers begin; keep the Lease until the end."""
         await self._listening.wait()
         if self.leader is not None:
             await self.leader.acquire()
@@ -169,8 +169,8 @@ class Operator:
     # -- work
 
     async def _look_around(self) -> None:
-        """The first listing, then one every `resync_seconds`, and soon after somebody asked for one; in between of the
-        kinds that could not be listed or watched."""
+        """List everything at the start, then every `resync_seconds`, and soon after somebody asked for it; in between
+        list the kinds that could not be listed or watched."""
         await self._leading.wait()
         clock = asyncio.get_running_loop().time
         whole_at, pause = clock(), PATIENCE
@@ -230,7 +230,7 @@ class Operator:
             visit.add_done_callback(self._visits.discard)
 
     async def _visit(self, key: Key) -> None:
-        """One reconcile, when a worker is free for its namespace; every end of it is told to the queue."""
+        """Reconcile one object when a worker is free for its namespace; the queue is told of every end."""
         tags = {"namespace": key[0], "object": key[1]}
         limit = self.settings.visit_seconds
         try:
@@ -277,7 +277,8 @@ class Operator:
             loop.add_signal_handler(number, self.stop.set)
 
     async def _watching(self) -> None:
-        """kopf takes the signals at its start; its end would drop requests under way, ours lets them finish."""
+        """Once the watches run, ask for one more listing and take the signals back from kopf: its end would drop
+        requests under way, ours lets them finish."""
         await self.informer.started.wait()
         # What is deleted between our listing and kopf's is told by neither: list once more when the watches run.
         self.resync.asked.set()

@@ -26,19 +26,19 @@ class Reached(tuple[str, ...]):
 
     @classmethod
     def at_port(cls, addresses: Iterable[str], port: int, *, encrypted: bool = False) -> Reached:
-        """Where a pod is reached."""
+        """The place of a pod with these addresses, whose engine listens at `port`."""
         found = cls(addresses)
         found.port, found.encrypted = port, encrypted
         return found
 
 
 Addresses = Mapping[str, tuple[str, ...]]
-"""Pod -> its IP addresses; `Reached` where another port than the usual one is to be read."""
+"""Pod -> its IP addresses; a `Reached` where another port than the usual one is to be read."""
 SERIES_OF_A_POD = 2000
 """What an engine and its payload export under the names asked for is 40 series, 40 to 90 of its latencies, with step
 telemetry 200 to 700 more, and fifteen for each of at most 64 label sets of tried blocks."""
 SAMPLES_OF_A_UNIT = 16
-"""A series with so many samples takes about 2 KiB: what is held is counted in these."""
+"""A series with so many samples takes about 2 KiB, which is one unit of the bounds on what is held."""
 _HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*|[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*))(?::\d+)?")
 
 
@@ -49,11 +49,11 @@ class Answer:
     series: Mapping[str, tuple[Series, ...]] = field(default_factory=dict)
     """Pod -> its series."""
     gaps: Mapping[str, Gap] = field(default_factory=dict)
-    """Pod -> why it has none."""
+    """Pod -> why it has no series."""
     time: float | None = None
-    """Unix time of the newest sample, where the operator itself has taken it."""
+    """Unix time of the newest sample, where the operator itself took it; else None."""
     direct: str = ""
-    """Why pods were read themselves; empty where Prometheus told of them."""
+    """Why the operator read the pods itself; empty where Prometheus told of them."""
 
 
 def host_of(address: str) -> str:
@@ -63,13 +63,13 @@ def host_of(address: str) -> str:
 
 
 def units(series: Iterable[Series]) -> int:
-    """About how much series take, in 2 KiB."""
+    """Approximate memory that the series take, in units of 2 KiB."""
     return sum(1 + len(one.samples) // SAMPLES_OF_A_UNIT for one in series)
 
 
 class PodSeries:
-    """Series of `pods`; `label` names the one that holds the address of their target, empty: it is not looked at.
-    `pod_label` holds the pod's name."""
+    """Collects the series of `pods`. `label` names the label with the address of the scrape's target; where it is
+    empty, no address is compared. `pod_label` names the label with the pod's name."""
 
     def __init__(self, pods: Addresses, label: str, most: int, pod_label: str = "pod") -> None:
         self.gaps: dict[str, Gap] = {}
@@ -82,7 +82,7 @@ class PodSeries:
         """Label sets are shared: all counters of an engine have the same one."""
 
     def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Keep what is ours. Raises TooLargeError above `most` units, and what reading the answer raises."""
+        """Keep the series of our pods. Raises TooLargeError above `most` units, and what reading the answer raises."""
         for entry in entries:
             labels = labels_of(entry)
             pod = labels["pod"] = labels.get(self._pod_label, "")
@@ -102,11 +102,12 @@ class PodSeries:
 
     @property
     def silent(self) -> list[str]:
-        """Pods of which nothing was found, nor why."""
+        """Pods of which neither series nor gap was found."""
         return [pod for pod in self._pods if pod not in self._series and pod not in self.gaps]
 
     def answer(self) -> Answer:
-        """What was found. A pod with a gap has no series: they may be a part of its own."""
+        """The series and gaps that were found. A pod with a gap has no series, because they may be a part of its
+        own."""
         return Answer({pod: tuple(own) for pod, own in self._series.items() if pod not in self.gaps}, self.gaps)
 
     def _comes_from(self, pod: str, labels: Mapping[str, str]) -> bool:

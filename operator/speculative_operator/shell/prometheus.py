@@ -43,11 +43,11 @@ LONGEST_URL = 4300
 """bytes that the pods of one query take in its URL: with the rest it stays below the 8 KiB that proxies take. Not POST:
 proxies that ask the API server for permission want another one for it."""
 PLAIN_SECONDS = 3600.0
-"""How long a namespace whose answers were too large is asked for without step telemetry."""
+"""Seconds for which a namespace whose answers were too large is asked without step telemetry."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
-"""How long a namespace whose answers are too large even so is not asked for: doubled each time."""
+"""Seconds for which a namespace whose answers are too large even so is not asked; doubled each time."""
 LOOK_SECONDS = 60.0
-"""How often it is looked up where the series of silent pods come from."""
+"""Seconds between two look-ups of where the series of silent pods come from."""
 FEW_BYTES, FEW_PODS = 2**18, 20
 PIECE = 64 * 1024
 
@@ -115,7 +115,7 @@ def _pieces(response: requests.Response, until: float, limit: int) -> Iterator[b
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """A namespace is not asked for until then (monotonic seconds), after `seconds` without."""
+    """A namespace is not asked before `until` (monotonic seconds); `seconds` is the length of this pause."""
 
     until: float
     seconds: float
@@ -132,7 +132,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where Prometheus is asked; `fault` says why nowhere."""
+    """The address at which Prometheus is asked; `fault` says why there is none."""
 
     url: str
     fault: str = ""
@@ -154,7 +154,7 @@ class Prometheus:
         self._auth = credentials_of(settings)
         self._local = threading.local()
         self._plain_until: dict[str, float] = {}
-        """Namespaces whose step telemetry was too much, and until when (monotonic seconds) it is not asked for."""
+        """Namespace -> monotonic seconds until which its step telemetry, which was too much, is not asked for."""
         self._pauses: dict[str, _Pause] = {}
         self._looks: dict[str, _Look] = {}
 
@@ -182,7 +182,7 @@ class Prometheus:
         return found
 
     def forget(self, namespace: str) -> None:
-        """Nobody asks for the namespace any more."""
+        """Drop what is remembered of a namespace that nobody asks for any more."""
         for known in (self._plain_until, self._pauses, self._looks):
             known.pop(namespace, None)
 
@@ -195,7 +195,8 @@ class Prometheus:
         return gap
 
     def _fetch(self, namespace: str, pods: Addresses, now: float, most: int, *, cells: bool) -> Answer | Gap:
-        """Raises TooLargeError."""
+        """Fetch the series of the pods, batch by batch; the first failure where no batch brought any. Raises
+        TooLargeError."""
         label = self._settings.prometheus_address_label
         found = PodSeries(pods, label, most, self._settings.prometheus_pod_label)
         until = self._clock() + self._settings.tick_seconds
@@ -227,8 +228,8 @@ class Prometheus:
         limit: int | None = None,
         named: bool = True,
     ) -> Gap | None:
-        """One query, its answer given to `read`. Raises TooLargeError; every other failure is a gap. Not `named`: the
-        labels of namespace and pod are left out of it."""
+        """Send one query and give its answer to `read`; returns None, or the gap of a failure. Raises TooLargeError.
+        Without `named` the query leaves out the labels of namespace and pod."""
         text = query(
             namespace,
             pods,
@@ -248,7 +249,8 @@ class Prometheus:
         return found if isinstance(found, Gap) else None
 
     def _foreign(self, namespace: str, pods: Addresses, now: float) -> Mapping[str, Gap]:
-        """Why pods are silent that Prometheus has series of, from elsewhere. Looked up now and then, for some."""
+        """Gaps of silent pods of which Prometheus has series from elsewhere, or with other labels. Looked up now and
+        then, for a few pods at a time."""
         known = self._looks.get(namespace)
         if not pods:
             self._looks.pop(namespace, None)
@@ -275,7 +277,7 @@ class Prometheus:
         return {pod: gap for pod, gap in known.gaps.items() if pod in pods}
 
     def _relabelled(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
-        """Pods whose series bear their name, or namespace, in another label than the settings say."""
+        """Gaps of the pods whose series bear their name, or namespace, in another label than the settings say."""
         label, found = self._settings.prometheus_address_label, dict[str, Gap]()
 
         def read(series: Iterable[Mapping[str, Any]]) -> None:
@@ -295,7 +297,7 @@ class Prometheus:
 
     @property
     def _labels(self) -> tuple[str, str]:
-        """Of the namespace and of the pod."""
+        """Names of the labels that hold the namespace and the pod's name."""
         return self._settings.prometheus_namespace_label, self._settings.prometheus_pod_label
 
     def history(self, selector: str, namespace: str, start: int, end: int, step: int) -> tuple[Series, ...] | Gap:
@@ -316,7 +318,7 @@ class Prometheus:
         return found if isinstance(found, Gap | tuple) else ()
 
     def _read(self, ask: Callable[[Any], object], read: Callable[[Iterable[bytes]], object], limit: int) -> object:
-        """What `read` makes of the answer. Raises TooLargeError above `limit` bytes; every other failure is a gap."""
+        """What `read` makes of the answer, or the gap of a failure. Raises TooLargeError above `limit` bytes."""
         try:
             connect = self._connect()
             self._local.session.limit, self._local.session.read = limit, read
@@ -355,7 +357,7 @@ class Prometheus:
 
 
 def batches(pods: Addresses) -> Iterator[Addresses]:
-    """`pods` in their order, so many at a time as a URL takes."""
+    """Yield `pods` in their order, in batches whose queries fit into a URL."""
     batch: dict[str, tuple[str, ...]] = {}
     size = 0
     for pod, addresses in pods.items():

@@ -15,7 +15,8 @@ from speculative_operator.settings import Settings
 from speculative_operator.shell.matrix import BadAnswerError
 
 SHORTEST_HIDDEN = 6
-"""bytes: a shorter password may be a word of the answer, which would tell it by what is missing."""
+"""Least bytes of a password that is taken out of answers: a shorter one may be a word of the answer, and its absence
+would tell it."""
 
 
 class TokenFile(AuthBase):
@@ -56,7 +57,7 @@ def _text(path: Path, what: str) -> str:
 
 
 def credentials_of(settings: Settings) -> TokenFile | BasicAuthFolder | None:
-    """What goes with each query, as far as the settings name any."""
+    """The credentials that go with each query; None where the settings name none."""
     if settings.prometheus_token_file:
         return TokenFile(settings.prometheus_token_file)
     folder = settings.prometheus_basic_auth_folder

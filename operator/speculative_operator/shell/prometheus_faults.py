@@ -32,13 +32,13 @@ _OF_STATUS: Mapping[int, str] = {
 
 
 def remedy(status: int) -> str:
-    """What to do about an HTTP status, as the end of a sentence; empty where the answer itself must do."""
+    """What to do about an HTTP status, as the end of a sentence; empty where the text of the answer must suffice."""
     found = _OF_STATUS.get(status)
     return f"; {found}" if found else ""
 
 
 def unreachable(error: requests.ConnectionError) -> str:
-    """Why no connection came about."""
+    """Why no connection could be made."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return (
@@ -56,7 +56,7 @@ def unreachable(error: requests.ConnectionError) -> str:
 
 
 def from_elsewhere(label: str, address: str, addresses: Iterable[str]) -> Gap:
-    """The series of a pod come from another address."""
+    """The gap of a pod whose series come from another address."""
     message = (
         f"Prometheus has series of this pod with {label} {address[:80]!r}, but the pod's address is "
         f"{' or '.join(addresses)}; if Prometheus rewrites that label, set {PREFIX}PROMETHEUS_ADDRESS_LABEL to the "
@@ -66,8 +66,8 @@ def from_elsewhere(label: str, address: str, addresses: Iterable[str]) -> Gap:
 
 
 def relabelled(labels: Mapping[str, str], wanted: Mapping[str, tuple[str, str]]) -> Gap | None:
-    """A series from a pod's address that bears its name or namespace in another label than expected; None where it
-    does not. `wanted`: setting -> label and value."""
+    """The gap of a pod whose series bears its name or namespace in another label than expected; None where it does not.
+    `wanted`: setting -> label and value."""
     for setting, (label, value) in wanted.items():
         others = [name for name in sorted(labels) if labels[name] == value]
         if labels.get(label) != value and others:

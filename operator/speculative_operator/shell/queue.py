@@ -22,7 +22,7 @@ LAST_BACKOFF = 300.0
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one key."""
+    """The state of one key."""
 
     due: float | None = None
     """When the key wants to be reconciled; None: not waiting."""
@@ -54,7 +54,8 @@ class Queue(Generic[K]):
         """When a reconcile last ended, well or not."""
 
     def add(self, key: K, delay: float = 0.0, *, urgent: bool = False) -> None:
-        """Want `key` reconciled within `delay` seconds. `urgent` ends a back-off: what made it fail may be gone."""
+        """Want `key` reconciled within `delay` seconds. `urgent` ends a back-off: the cause of the failure may be
+        gone."""
         entry = self._entries.setdefault(key, _Entry())
         now = self._clock()
         entry.gone = False
@@ -80,13 +81,13 @@ class Queue(Generic[K]):
         return None
 
     def begin(self, key: K) -> None:
-        """The reconcile begins only now: what was asked for since `pop`, it sees."""
+        """Note that the reconcile begins only now, and so sees everything that was asked for since `pop`."""
         entry = self._entries.get(key)
         if entry is not None and entry.visiting:
             entry.due = None
 
     def done(self, key: K, again: float | None = None) -> None:
-        """The reconcile went well; reconcile again after `again` seconds, or earlier if asked meanwhile."""
+        """Note that the reconcile went well; reconcile again after `again` seconds, or earlier if asked meanwhile."""
         entry = self._finished(key)
         if entry is None:
             return
@@ -95,7 +96,8 @@ class Queue(Generic[K]):
         self._reschedule(key, entry, again)
 
     def failed(self, key: K, at_least: float = 0.0) -> float:
-        """The reconcile failed; the seconds until the next one: 1, 2, 4 ... 300, +-20 %, not below `at_least`."""
+        """Note that the reconcile failed; returns the seconds until the next: 1, 2, 4 ... 300, +-20 %, not below
+        `at_least`."""
         entry = self._finished(key)
         if entry is None:
             return 0.0
@@ -107,7 +109,7 @@ class Queue(Generic[K]):
         return wait
 
     def forget(self, key: K) -> None:
-        """The key is gone; a reconcile under way simply ends."""
+        """Forget a key that is gone; a reconcile under way simply ends."""
         entry = self._entries.get(key)
         if entry is not None and entry.visiting:
             entry.due, entry.gone = None, True
@@ -133,13 +135,13 @@ class Queue(Generic[K]):
 
     @property
     def waiting(self) -> int:
-        """Keys that are due already and wait for a worker."""
+        """Number of keys that are due already and wait for a worker."""
         now = self._clock()
         return sum(entry.due is not None and entry.due <= now for entry in self._entries.values())
 
     @property
     def visiting(self) -> int:
-        """Reconciles under way."""
+        """Number of reconciles under way."""
         return sum(entry.visiting for entry in self._entries.values())
 
     @property

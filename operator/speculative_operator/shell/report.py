@@ -22,7 +22,7 @@ from speculative_operator.shell.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 NOTE_BYTES = 1024
-"""Longest note of an Event that the API server takes."""
+"""Most bytes of an Event's note that the API server takes."""
 
 
 class Reporter:
@@ -55,8 +55,8 @@ class Reporter:
         return True
 
     async def notes(self, manifest: Mapping[str, Any], uid: str | None) -> bool:
-        """Write the ConfigMap of an object's notes, where it is still `uid` (None: not there yet). One that cannot be
-        written is lost with this process: the tuner learns again, and the pair is inspected again."""
+        """Write the ConfigMap of an object's notes, where its uid is still `uid` (None: not there yet); True where it
+        was written. Other notes are lost with this process: the tuner learns again, and the pair is inspected again."""
         try:
             body = await self._kube.apply(CONFIG_MAP, manifest, uid=uid, still=self._leading)
         except ApiError as error:
@@ -68,9 +68,9 @@ class Reporter:
         return True
 
     async def _written(self, owner: Body, status: Mapping[str, Any]) -> Body:
-        """An apply leaves what somebody else has written into status, as a restore from a backup does: it would stand
-        there for ever, or even make what is applied beside it invalid. And an API server whose CRD does not declare a
-        field refuses the whole apply."""
+        """Apply the status, then remove what somebody else has written into it, as a restore from a backup does: it
+        would stand there for ever, or even make the applied status invalid. Where the API server refuses the status for
+        a field that its CRD does not declare, apply it without such fields. Returns the object."""
         try:
             body = await self._kube.apply_status(owner, status, still=self._leading)
             self._undeclared = {}
@@ -99,7 +99,7 @@ class Reporter:
         self._undeclared = found
 
     async def events(self, owner: Body, events: Sequence[Event], now: float) -> None:
-        """Post what is news. An Event that cannot be posted is lost: it is news, not state."""
+        """Post the Events that are news. An Event that cannot be posted is lost: it is news, not state."""
         for event in self._news.due(owner["metadata"]["uid"], events, now):
             await self._post(owner, event)
 
@@ -114,8 +114,8 @@ class Reporter:
 
 
 def surplus(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that takes from `found` what `wanted` has not. Lists are left alone: among conditions others may
-    have theirs."""
+    """The merge patch that takes from `found` the fields that `wanted` lacks. Lists are left alone: among conditions
+    others may have theirs."""
     rest: dict[str, Any] = {}
     for name, value in found.items():
         if name not in wanted:
@@ -127,8 +127,8 @@ def surplus(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
 
 
 def undeclared(sent: Any, stored: Any) -> dict[str, Any]:
-    """Names of the fields that were sent and are not stored, each with None, or with such names within it. Items of a
-    list share their names."""
+    """Names of the fields of `sent` that `stored` lacks, each with None, or with such names within it. Items of a list
+    share their names."""
     if isinstance(sent, list) and isinstance(stored, list):
         missing: dict[str, Any] = {}
         for one, other in zip(sent, stored, strict=False):

@@ -19,9 +19,9 @@ class Resource:
     optional: bool = False
     """True when the kind comes with a definition that a cluster may lack."""
     vital: bool = False
-    """True when nothing may be decided without knowing what there is of it."""
+    """True when nothing may be decided before every object of the kind is known."""
     last: bool = False
-    """True when it is written after the other children: what it names must be there."""
+    """True when it is written after the other children: the objects that it names must exist."""
 
     @property
     def group(self) -> str:
@@ -33,11 +33,12 @@ class Resource:
 
     @property
     def root(self) -> str:
-        """Path of the group version."""
+        """API path of the group and version."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Path of the collection (no name), of one object, or of its subresource; no namespace: all of them."""
+        """API path of the collection (no name), of one object, or of its subresource; without namespace, of all
+        namespaces."""
         parts = [self.root]
         if namespace:
             parts.append(f"namespaces/{quote(namespace, safe='')}")

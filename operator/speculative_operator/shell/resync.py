@@ -1,7 +1,7 @@
-"""The truth list: what exists, asked at start and every few minutes, because watches never tell what they missed.
+"""Lists what exists at the start and every few minutes, because watches never tell what they missed.
 
-An object that was known before the list began and is not in it is gone. Also finds out which optional kinds exist.
-Run by `operator`.
+An object that was known before the list began and is not in it is gone. Also finds out which optional kinds exist. Run
+by `operator`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from speculative_operator.shell.resources import (
 log = logging.getLogger(__name__)
 
 SERVERS_ASKED = 3
-"""Times that the Prometheus servers are asked for at the start."""
+"""Most requests for the list of Prometheus servers at the start."""
 
 OPENSHIFT = "security.openshift.io"
 """API group whose presence says that each namespace has user ids of its own."""
 
 
 class Resync:
-    """`stale` is told each SpeculativeDeployment of which something had not been known; `unwatched` says of which kinds
-    no watch tells."""
+    """Completes the cache by lists. `stale` is told each SpeculativeDeployment of which something had not been known;
+    `unwatched` returns the kinds of which no watch tells."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Resync:
         self._unlisted: set[Resource] = set()
         """Kinds whose last listing failed."""
         self.optional: frozenset[Resource] = frozenset()
-        """Optional kinds that exist."""
+        """Optional kinds that the cluster has."""
         self.asked = asyncio.Event()
         """Set by whoever has reason to think that the cache is not the truth: a watch that listed anew, an optional
         kind that is gone."""
         self.monitor_labels: dict[str, str] = {}
-        """By which the cluster's Prometheus servers choose PodMonitors."""
+        """Labels by which the cluster's Prometheus servers choose PodMonitors."""
         self.prometheus = Address(settings.prometheus_url)
         self._servers_asked = 0
         self.assigns_uids = True
@@ -88,8 +88,9 @@ class Resync:
         return changed
 
     async def _find_servers(self) -> None:
-        """What PodMonitors must bear, and which Prometheus is asked. An answer that is not known changes nothing; at
-        the start it is asked for again a few times before PodMonitors are written without any label."""
+        """Find the labels that PodMonitors must bear, and the Prometheus that is asked. An answer that is not known
+        changes nothing; at the start it is asked for again a few times before PodMonitors are written without any
+        label."""
         namespace = namespace_of(self._settings.prometheus_url)
         try:
             found = await servers_of(self._kube, namespace, everywhere=not self._namespaces)
@@ -112,7 +113,7 @@ class Resync:
             return resource in self.optional
 
     def capabilities(self) -> Capabilities:
-        """The same for render."""
+        """What the cluster and the settings offer, in the form that render takes."""
         return Capabilities(
             pod_monitor=POD_MONITOR in self.optional,
             inference_service={SERVING_RUNTIME, INFERENCE_SERVICE} <= self.optional,
@@ -141,7 +142,7 @@ class Resync:
         return (OWNER, *children, POD)
 
     def unsure(self) -> frozenset[Resource]:
-        """Kinds of which the cache may hold less than there is: those not listed, or not watched."""
+        """Kinds of which the cache may lack objects: kinds that were not listed, or are not watched."""
         listed, unwatched = self._listed - self._unlisted, self._unwatched()
         return frozenset(one for one in self.resources() if one not in listed or one.plural in unwatched)
 
@@ -176,7 +177,7 @@ class Resync:
         self._prune(resource, known, found)
 
     async def _take(self, resource: Resource, namespace: str, selector: str) -> set[str]:
-        """Put what is listed into the cache, object by object, so that no whole list is held; returns the uids."""
+        """Put listed objects into the cache one by one, so that no whole list is held; returns the uids."""
         for attempt in (1, 2):
             found: set[str] = set()
             try:

@@ -22,25 +22,25 @@ from speculative_operator.shell.resources import NODE, POD
 log = logging.getLogger(__name__)
 
 GOOD_SECONDS = 10.0
-"""So long an answer may be acted on: longer, and it is looked again."""
+"""Seconds for which an answer may be acted on; after them the operator looks again."""
 SET_ASIDE_SECONDS = 60.0
-"""For so long room that was found is another object's: its pod counts by itself then."""
+"""Seconds for which room that was found is set aside for its object; after them the new pod counts by itself."""
 AGAIN_SECONDS = 300.0
-"""Between looks for one object for which there was no room, where nothing waits for the answer."""
+"""Seconds between looks for one object for which there was no room, where nothing waits for the answer."""
 FORBIDDEN_SECONDS = 600.0
-"""Between tries where the ServiceAccount may not look: permissions change by hand."""
+"""Seconds without a look after one was forbidden: permissions change by hand."""
 PATIENCE = 10.0
-"""seconds that a look may take, its turn included."""
+"""seconds that a look may take, the wait for its turn included."""
 MOST_NODES = 50
-"""Nodes whose pods are listed for one answer."""
+"""Most nodes whose pods are listed for one answer."""
 MOST_PODS = 1000
-"""Pods of one LIST: each is some kilobytes while the answer is worked out."""
+"""Most pods of one LIST: each takes some kilobytes while the answer is worked out."""
 WAITING = "spec.nodeName=,status.phase=Pending"
 
 
 class Room:
-    """One for the process: one look at a time. `everywhere`: the operator serves all namespaces, else it may not see
-    what others run, and nothing can be told."""
+    """Looks for room, one look at a time in the process. `everywhere`: the operator serves all namespaces; otherwise it
+    may not see the pods of others, and every answer is None."""
 
     def __init__(self, kube: Kube, clock: Callable[[], float], *, everywhere: bool) -> None:
         self._kube = kube
@@ -52,8 +52,8 @@ class Room:
         self._forbidden_until = 0.0
 
     async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int = 1) -> Found | None:
-        """What room there is now for one more replica of `pods` pods of `template`; None where that cannot be told.
-        `waits`: pods are about to be replaced whatever the answer, which therefore is worth waiting for."""
+        """The room that there is now for one more replica of `pods` pods of `template`; None where that cannot be told.
+        `waits`: pods are about to be replaced whatever the answer, so it is worth waiting for."""
         need, now = need_of(template), self._clock()
         if not self._everywhere or need is None or now < self._forbidden_until:
             return None
@@ -74,7 +74,7 @@ class Room:
         return found
 
     def forget(self, key: Key) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._next.pop(key, None)
 
     async def _look(self, key: Key, need: Need, count: int) -> Found | None:
@@ -115,7 +115,7 @@ class Room:
                 self._aside.setdefault(name, {})[key] = (need, count, until)
 
     async def _pods(self, fields: str) -> list[Json] | None:
-        """What of the pods matters here; None where there are too many to be held."""
+        """The pods that `fields` selects; None where there are too many to be held."""
         found: list[Json] = []
         async for one in self._kube.list(POD, fields=fields):
             if len(found) == MOST_PODS:

@@ -27,20 +27,20 @@ from speculative_operator.shell.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 FEWEST_THREADS, MOST_THREADS = 4, 16
-"""Queries at once, of namespaces that answer quickly."""
+"""Fewest and most queries at once for namespaces that answer quickly."""
 NAMESPACES_OF_A_THREAD = 10
 SLOW_THREADS = 2
-"""Queries at once, of namespaces that were slow lately."""
+"""Most queries at once for namespaces that were slow lately."""
 SLOW_SHARE = 0.25
 """An answer that took more than this share of the time allowed is slow."""
 QUICK_ROUNDS = 3
-"""So many quick answers in a row make a slow namespace a quick one."""
+"""Number of quick answers in a row that make a slow namespace a quick one."""
 PODS_OF_A_QUERY = 50
 SHARE_OF_A_NAMESPACE = 0.4
 DIRECT_SHARE = 0.25
-"""Of a tick, that pods are read themselves after Prometheus has brought nothing."""
+"""Share of a tick for which pods are read themselves after Prometheus has brought nothing."""
 FEW = 2 * SERIES_OF_A_POD
-"""Units that a namespace is granted however much others hold."""
+"""Units of series that a namespace is granted however much others hold."""
 
 
 @dataclass
@@ -51,12 +51,12 @@ class Room:
 
 
 class Round:
-    """What the queries for a namespace brought. `time` is the instant that they ask about, unix seconds."""
+    """The result of the queries for a namespace. `time` is the instant that they ask about, in unix seconds."""
 
     def __init__(self, time: float, result: Answer | Gap, room: Room | None = None) -> None:
         self.time = time
         self.gap = result if isinstance(result, Gap) else None
-        """Why nothing is known of any pod."""
+        """Why nothing is known of any pod; None where the queries brought an answer."""
         self.gaps: Mapping[str, Gap] = {} if isinstance(result, Gap) else result.gaps
         """Pod -> why nothing is known of it."""
         self.direct = "" if isinstance(result, Gap) else result.direct
@@ -67,14 +67,15 @@ class Round:
             room.free -= sum(map(units, self._series.values()))
 
     def take(self, pods: Iterable[str]) -> tuple[Series, ...]:
-        """Series of these pods, once: what was taken is no longer held. Empty when nothing was seen."""
+        """The series of these pods, given out once: series that were taken are no longer held. Empty when nothing was
+        seen."""
         found = tuple(series for pod in pods for series in self._series.pop(pod, ()))
         if self._room is not None:
             self._room.free += units(found)
         return found
 
     def drop(self) -> None:
-        """Let go of what nobody took."""
+        """Drop the series that nobody took."""
         self.take(list(self._series))
 
 
@@ -128,7 +129,7 @@ class Rounds:
         self._threads = ThreadPoolExecutor(MOST_THREADS + SLOW_THREADS, thread_name_prefix="prometheus")
 
     def latest(self, namespace: str) -> Round | None:
-        """The newest finished round of a namespace."""
+        """The newest finished round of a namespace; None before the first."""
         return self._latest.get(namespace)
 
     async def run(self) -> None:
@@ -143,7 +144,8 @@ class Rounds:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def start_due(self, now: float, wanted: Mapping[str, Sequence[Key]]) -> None:
-        """Have each namespace asked for whose turn has come; one that is still waiting or being asked is told so."""
+        """Start the rounds of namespaces whose turn has come; a namespace that still waits or is being asked is told
+        so."""
         self._keys = wanted
         self._quick.size = min(max(FEWEST_THREADS, len(wanted) // NAMESPACES_OF_A_THREAD), MOST_THREADS)
         waiting = {*self._quick.waiting, *self._late.waiting, *self._running}
@@ -173,7 +175,8 @@ class Rounds:
                 self._latest.pop(namespace).drop()
 
     def _fill(self) -> None:
-        """Give free threads to those who wait. One that needs much memory waits until there is room for it."""
+        """Give free threads to waiting namespaces. A namespace that needs much memory waits until there is room for
+        it."""
         for lane in (self._quick, self._late):
             for _ in range(len(lane.waiting)):
                 if lane.busy >= lane.size:
@@ -212,7 +215,8 @@ class Rounds:
         self._fill()
 
     async def _ask(self, namespace: str, pods: Addresses, now: float, most: int, seconds: float) -> None:
-        """The clock starts with the thread, and the thread is not given to others before it is free."""
+        """Ask for the series of a namespace. Its time starts with its thread, which nobody else gets before it is
+        free."""
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._source.fetch, namespace, pods, now, most)
         done, _ = await asyncio.wait({work}, timeout=seconds)
         if not done:

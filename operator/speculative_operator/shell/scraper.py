@@ -32,27 +32,27 @@ from speculative_operator.shell.rounds import DIRECT_SHARE, Source
 log = logging.getLogger(__name__)
 
 MOST_PODS = 32
-"""Pods that are read at once, over all namespaces: more are work for a Prometheus."""
+"""Most pods that are read, over all namespaces: more are work for a Prometheus."""
 MOST_SCRAPES = 12
-"""Kept of a pod."""
+"""Most scrapes that are kept of a pod."""
 LARGEST_PAGE = 4 * 2**20
-"""bytes of one exposition."""
+"""Most bytes of one exposition."""
 MOST_LINES = 3000
-"""Lines of a pod's exposition that are remembered; vLLM's has half as many."""
+"""Most lines of a pod's exposition that are remembered; vLLM's has half as many."""
 PAGE_SECONDS = 2.0
-"""For one whole exposition, connection included."""
+"""Seconds for one whole exposition, connection included."""
 WITHOUT_SECONDS = 60.0
-"""Prometheus must have had nothing for so long before pods are asked: a restart of it is over by then."""
+"""Seconds for which Prometheus must have had nothing before pods are asked: a restart of it is over by then."""
 ASK_SECONDS = 300.0
-"""Between two questions to a Prometheus that had nothing: one that hangs takes half of the tick."""
+"""Seconds between two questions to a Prometheus that had nothing: one that hangs takes half of the tick."""
 MOST_FAILURES = 3
 """Ticks in a row in which no pod could be read; after them pods rest for REST_SECONDS."""
 REST_SECONDS = 60.0
 REFUSED_SECONDS = 300.0
-"""For so long a port on which nobody listened is not asked again."""
+"""Seconds for which a port on which nobody listened is not asked again."""
 _LATE = "no whole answer in time"
 _ENGINES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Pods are asked at their addresses, which the certificate of a Service does not name; and they are not trusted."""
+"""TLS without verification: the certificate of a Service does not name the addresses of pods, which are not trusted."""
 _ENGINES.check_hostname, _ENGINES.verify_mode = False, ssl.CERT_NONE
 _BLIND = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
 
@@ -63,14 +63,14 @@ class PageError(Exception):
 
 @dataclass
 class _Pod:
-    """What is kept of one pod."""
+    """The scrapes and the exposition of one pod."""
 
     scrapes: Ring
     exposition: Exposition = field(default_factory=lambda: Exposition(NAMES, MOST_LINES))
     last: float = -math.inf
     """Unix time of the last scrape."""
     quiet_until: float = -math.inf
-    """Until then the port of step telemetry is not asked, monotonic seconds."""
+    """Monotonic seconds until which the port of step telemetry is not asked."""
 
 
 class Scraper:
@@ -84,8 +84,8 @@ class Scraper:
         self._turn = 0
 
     def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer:
-        """Series of these pods of the namespace, in `most` units at most: what was read of each within the last minute.
-        It is unix time `now` when this is called."""
+        """Read these pods of the namespace; returns their series of the last minute, in `most` units at most. It is
+        unix time `now` when this is called."""
         self._forget_others(namespace, pods)
         series, gaps = dict[str, tuple[Series, ...]](), dict[str, Gap]()
         began, room = self._clock(), most
@@ -106,11 +106,12 @@ class Scraper:
         return Answer(series, gaps, time=now + self._clock() - began)
 
     def forget(self, namespace: str) -> None:
-        """Nobody asks for the namespace any more."""
+        """Drop the pods of a namespace that nobody asks for any more."""
         self._forget_others(namespace, {})
 
     def _in_turn(self, pods: Addresses) -> list[str]:
-        """Another one first each time, so that slow ones do not always take the time of the same others."""
+        """Names of the pods, beginning with another one each time, so that slow pods do not always take the time of the
+        same others."""
         order = sorted(pods)
         self._turn += 1
         first = self._turn % len(order) if order else 0
@@ -121,7 +122,7 @@ class Scraper:
             self._pods.pop(key, None)
 
     def _read(self, namespace: str, name: str, addresses: tuple[str, ...], offset: float) -> _Pod:
-        """The pod with what it says now; `offset`: from monotonic to unix seconds. Raises PageError."""
+        """The pod with a scrape of now; `offset`: from monotonic to unix seconds. Raises PageError."""
         key = (namespace, name)
         pod = self._pods.get(key) or _Pod(self._ring(name))
         if key not in self._pods and len(self._pods) >= MOST_PODS:
@@ -141,7 +142,7 @@ class Scraper:
         return Ring(name, self._horizon)
 
     def _values(self, pod: _Pod, reached: Reached) -> Mapping[SeriesKey, float]:
-        """Of the engine's own series and of step telemetry, where there is any. Raises PageError."""
+        """Values of the engine's own series, and of step telemetry where there is any. Raises PageError."""
         found = dict(self._page(pod, reached[0], reached.port, encrypted=reached.encrypted))
         if self._clock() >= pod.quiet_until:
             try:
@@ -186,8 +187,8 @@ class Scraper:
 
 @contextmanager
 def _ended_after(connection: socket.socket, seconds: float, ended: threading.Event) -> Iterator[None]:
-    """End the connection after so long, however its other side goes on: a timeout of a socket is one of each read.
-    Then `ended` is set, and what was read is no whole answer."""
+    """End the connection after `seconds`, however its other side goes on: a socket's timeout is one of each read. Then
+    `ended` is set, and the text read so far is no whole answer."""
 
     def end() -> None:
         ended.set()
@@ -205,7 +206,7 @@ def _ended_after(connection: socket.socket, seconds: float, ended: threading.Eve
 
 @dataclass
 class _Without:
-    """A namespace of which Prometheus has nothing. Monotonic seconds."""
+    """A namespace of which Prometheus has nothing. Times are monotonic seconds."""
 
     since: float
     asked: float = -math.inf
@@ -214,7 +215,7 @@ class _Without:
     """When its pods were read last."""
     why: str = ""
     failures: int = MOST_FAILURES
-    """Reads in a row that brought nothing; as many as rest where none was made yet."""
+    """Reads in a row that brought nothing; MOST_FAILURES before the first read."""
 
     @property
     def works(self) -> bool:
@@ -222,15 +223,15 @@ class _Without:
 
 
 class WithPods:
-    """Prometheus, and the pods themselves where it had nothing of a namespace for a while."""
+    """Reads from Prometheus, and from the pods themselves where Prometheus had nothing of a namespace for a while."""
 
     def __init__(self, prometheus: Source, scraper: Scraper, clock: Callable[[], float] = time.monotonic) -> None:
         self._prometheus, self._scraper, self._clock = prometheus, scraper, clock
         self._without: dict[str, _Without] = {}
 
     def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
-        """As `Prometheus.fetch`; of pods that were read themselves the answer says why (`Answer.direct`). Where they
-        cannot be read either, it is that of Prometheus."""
+        """Fetch like `Prometheus.fetch`; where the pods were read themselves the answer says why (`Answer.direct`).
+        Where they cannot be read either, the answer is that of Prometheus."""
         known, began = self._without.get(namespace), self._clock()
         if known is not None and known.works and began - known.asked < ASK_SECONDS:
             direct = self._read(namespace, pods, now, most, known)
@@ -252,13 +253,13 @@ class WithPods:
         return self._read(namespace, pods, now + self._clock() - began, most, known) or found
 
     def forget(self, namespace: str) -> None:
-        """Nobody asks for the namespace any more."""
+        """Drop what is remembered of a namespace that nobody asks for any more."""
         self._without.pop(namespace, None)
         self._prometheus.forget(namespace)
         self._scraper.forget(namespace)
 
     def _read(self, namespace: str, pods: Addresses, now: float, most: int, known: _Without) -> Answer | None:
-        """What the pods say at unix time `now`; None where none says anything."""
+        """The answer of the pods at unix time `now`; None where no pod gave any series."""
         found = self._scraper.fetch(namespace, pods, now, most)
         known.tried = self._clock()
         if not found.series:
@@ -272,7 +273,7 @@ class WithPods:
 
 
 def _nothing(found: Answer | Gap) -> str:
-    """Why Prometheus tells nothing of any pod; empty where it does, or where what it tells must not be believed."""
+    """Why Prometheus tells nothing of any pod; empty where it does, or where pods must not be read in its place."""
     if isinstance(found, Gap):
         return found.message if found.reason in _BLIND else ""
     if found.series or any(gap.reason is not Reason.METRICS_MISSING for gap in found.gaps.values()):

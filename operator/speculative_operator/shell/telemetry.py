@@ -51,7 +51,7 @@ class Telemetry:
         self.of_objects = ObjectMetrics(PREFIX, time.time)
 
     def render(self) -> bytes:
-        """Text exposition, format 0.0.4."""
+        """All metrics of the operator as text exposition, format 0.0.4."""
         return generate_latest(self.registry) + self.of_objects.render()
 
     def tick(self, outcome: str, reason: str = "") -> None:
@@ -85,7 +85,7 @@ class Telemetry:
         self._events.labels(kind, reason).inc()
 
     def catalogue(self, rows: int, *, bad: bool) -> None:
-        """Rows of the user's own in force; `bad`: newer ones cannot be read."""
+        """Record the number of the user's own catalogue rows; `bad`: newer rows cannot be read."""
         self._own_rows.set(rows)
         self._bad_rows.set(1 if bad else 0)
 
@@ -93,17 +93,17 @@ class Telemetry:
         self._leader.set(1 if leader else 0)
 
     def seen(self, kind: str, now: float) -> None:
-        """A watch brought an event of `kind` at monotonic time `now`."""
+        """Record that a watch brought an event of `kind` at monotonic time `now`."""
         if kind not in self._seen:
             self._age.labels(kind).set_function(lambda: time.monotonic() - self._seen[kind])
         self._seen[kind] = now
 
     def unwatched(self, plural: str, *, fails: bool) -> None:
-        """Lists or watches of a kind began to fail, or work again."""
+        """Record that lists or watches of a kind began to fail, or work again."""
         self._unwatched.labels(plural).set(1 if fails else 0)
 
     def depths(self, queue: Callable[[], int], objects: Callable[[], int]) -> None:
-        """Read these when asked, so that nobody has to keep gauges up to date."""
+        """Register functions that each scrape calls, so that nobody has to keep these gauges up to date."""
         self._queue.set_function(lambda: float(queue()))
         self._objects.set_function(lambda: float(objects()))
 

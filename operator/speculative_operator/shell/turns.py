@@ -22,7 +22,7 @@ from speculative_operator.shell.cache import Body, Key
 from speculative_operator.shell.resources import JOB
 
 YIELDS = 600.0
-"""seconds that an object whose pods run lets those go first that ask after it: then nobody overtakes it any more."""
+"""seconds for which an object whose pods run lets later objects go first; after them nobody overtakes it any more."""
 LONGEST = 600.0
 """seconds that an object without pods waits for its turn; then its pods are made unread, as when a source is silent."""
 FORGOTTEN = 60.0
@@ -41,7 +41,7 @@ class _Place:
 
 
 class Turns:
-    """At most `most` Jobs that read, over all objects. `clock` gives monotonic seconds."""
+    """Gives turns to at most `most` inspect Jobs, over all objects. `clock` gives monotonic seconds."""
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._most = most
@@ -64,11 +64,11 @@ class Turns:
         return True
 
     def made(self, key: Key) -> None:
-        """The Job was made, and is among those that run; or it was not, and another object may go on."""
+        """Note that the Job was made, and is among those that run; or that it was not, and another object may go on."""
         self._making.discard(key)
 
     def leave(self, key: Key) -> None:
-        """The object wants no Job."""
+        """Remove an object that wants no Job from those that wait."""
         place = self._places.pop(key, None)
         if place is not None:
             del self._order[bisect_left(self._order, (place.rank, key))]
@@ -101,22 +101,23 @@ class Turns:
 
 
 def wants(actions: Sequence[Action]) -> bool:
-    """True where one of `actions` makes a Job that reads."""
+    """True where one of `actions` makes an inspect Job."""
     return any(_reads(action) for action in actions)
 
 
 def without(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """The others."""
+    """`actions` without those that make an inspect Job."""
     return tuple(action for action in actions if not _reads(action))
 
 
 def reading(jobs: Mapping[Key, Body], now: float) -> set[Key]:
-    """Of Jobs that read and have not ended, by object, those that count. `now` in unix seconds."""
+    """Objects whose inspect Job takes up a turn; `jobs` are the inspect Jobs that have not ended. `now` in unix
+    seconds."""
     return {key for key, job in jobs.items() if _counts(job, now)}
 
 
 def queued(name: str, waited: float | None) -> tuple[JobSeen, ...]:
-    """What object `name` is to know of a Job that it may not have yet."""
+    """The state of the inspect Job for which object `name` still waits; empty where it does not wait."""
     if waited is None:
         return ()
     job = names.child(name, Purpose.INSPECT.value)
@@ -124,7 +125,7 @@ def queued(name: str, waited: float | None) -> tuple[JobSeen, ...]:
 
 
 def late(name: str, waited: float | None, *, at_ease: bool) -> tuple[Condition, ...]:
-    """What stands in the way of a Job whose turn has not come for too long, where pods wait for it."""
+    """The condition that an inspect Job's turn has not come for too long while pods wait for it; empty otherwise."""
     if waited is None or at_ease or waited < LONGEST:
         return ()
     job = names.child(name, Purpose.INSPECT.value)

@@ -53,11 +53,11 @@ SOON = 0.3
 """Seconds until an object is looked at again after something was changed in the cluster for it: pods are told of a new
 table then, once it has come back by a watch. Sooner, a kubelet might be told before its own watch brought the table."""
 NEW_SECONDS = 60.0
-"""So long after it has become ready a pod may lack figures: Prometheus has to find it, and to scrape it twice."""
+"""Seconds for which a pod that became ready may lack figures: Prometheus has to find it, and to scrape it twice."""
 FIGURES_SECONDS = 60.0
-"""So long, and at least two ticks, what pods did is told in metrics: scrapes and rounds do not keep step."""
+"""Seconds, and at least two ticks, for which a pod's figures stay in metrics: scrapes and rounds do not keep step."""
 ROOM_SECONDS = 600.0
-"""The same of a look for a place for one more pod, which is made before rollouts only."""
+"""Seconds for which metrics tell of room for one more pod, which is looked for before rollouts only."""
 
 
 class Tick(Protocol):
@@ -84,18 +84,18 @@ class FindsRoom(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a reconcile looks at, or shares with others, beside the cache."""
+    """What a reconcile reads, or shares with others, beside the cache."""
 
     latest: Callable[[str], Round | None]
-    """A namespace's newest Prometheus round."""
+    """Returns a namespace's newest Prometheus round."""
     capabilities: Callable[[], Capabilities]
-    """What the cluster offers."""
+    """Returns what the cluster offers."""
     jobs: SeesJobs
     turns: Turns
     budget: Budget
-    """For writes of figures."""
+    """Limits the writes of figures."""
     catalogue: Callable[[], Catalogue] = packaged
-    """Rows that speculators are picked from."""
+    """Returns the rows from which speculators are picked."""
     room: FindsRoom | None = None
     """Looks whether one more pod fits; None: nothing is known of that."""
 
@@ -109,7 +109,7 @@ class _State:
     """unix seconds of the last write of status."""
     memory: Memory | None = None
     leaving: Mapping[str, Memory] = field(default_factory=dict)
-    """Of pairs whose pods are being replaced, by label."""
+    """Label of a pair whose pods are being replaced -> the tuner's memory of it."""
     ledger: Ledger = field(default_factory=Ledger)
     consumed: dict[str, float] = field(default_factory=dict)
     """Pod -> time of the last sample used."""
@@ -119,7 +119,7 @@ class _State:
     """unix seconds of the last write of notes, or of the first look."""
     memo: Memo = field(default_factory=Memo)
     recent: Recent = field(default_factory=Recent)
-    """For the object's metrics, as are the next two."""
+    """Kept for the object's metrics, as are the next two."""
     room: Room | None = None
     room_at: float = 0.0
     """monotonic seconds."""
@@ -149,7 +149,7 @@ class Visitor:
         self.canaries = Canaries(cache)
 
     def forget(self, key: Key) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._sources.turns.leave(key)
         self.canaries.forget(key)
         if self._sources.room is not None:
@@ -158,7 +158,7 @@ class Visitor:
         self._telemetry.of_objects.forget(key)
 
     async def visit(self, key: Key) -> float | None:
-        """Look at one object and do what it needs; returns seconds until the next look, None when it is gone.
+        """Reconcile one object; returns seconds until its next reconcile, None when it is gone.
 
         Raises ApiError when the reconcile should be tried again later.
         """
@@ -214,7 +214,7 @@ class Visitor:
         arriving: Mapping[str, Progress],
         now: float,
     ) -> tuple[Outcome, float]:
-        """What is to be done, and until when (monotonic seconds) it may be: what rests on room that was found must not
+        """The outcome of the tick, and until when (monotonic seconds) it may be acted on: room that was found must not
         wait."""
         with self._telemetry.phase("observe"):
             observation = self._observe(spec, snapshot, state)
@@ -259,7 +259,7 @@ class Visitor:
         return outcome, until
 
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
-        """The object in the operator's own metrics."""
+        """Show the object in the operator's own metrics."""
         limit = max(FIGURES_SECONDS, 2.0 * self._settings.tick_seconds)
         known = state.room is not None and time.monotonic() - state.room_at <= ROOM_SECONDS
         room = state.room is Room.FREE if known else None
@@ -280,7 +280,7 @@ class Visitor:
         return actions if may else without(actions)
 
     def _observe(self, spec: DeploymentSpec, snapshot: Snapshot, state: _State) -> Observation | None:
-        """A look at the ready pods, once for each round; None when there is nothing to see or nothing new."""
+        """An observation of the ready pods, once for each round; None when no pod is ready or the round is known."""
         ready = [pod["metadata"]["name"] for pod in snapshot.pods if is_ready(pod)]
         found = self._sources.latest(spec.namespace)
         # Another one, not a later one: a clock that was set back must not blind us until it has caught up.
@@ -333,7 +333,7 @@ class Visitor:
             state.notes_at = now
 
     async def _refuse(self, snapshot: Snapshot, state: _State, problem: SpecError, now: float) -> float:
-        """The object cannot be served as it is: say so, and touch nothing that already runs."""
+        """Tell why the object cannot be served, and leave what runs; returns seconds until the next reconcile."""
         owner = snapshot.owner
         self._telemetry.tick("invalid", Reason.SPEC_INVALID)
         outcome = invalid(owner, str(problem), now)
@@ -365,7 +365,7 @@ def _at_ease(snapshot: Snapshot) -> bool:
 
 
 def downloading(jobs: Iterable[JobSeen]) -> bool:
-    """True while there is progress to be shown."""
+    """True while a download has progress to show."""
     return any(job.purpose is Purpose.FETCH and job.phase is Phase.RUNNING for job in jobs)
 
 
@@ -375,7 +375,7 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | None:
-    """The memory after a tick whose actions failed: one that holds for done what was not would wait for its effect."""
+    """The memory after a tick whose actions failed: one that recorded a change as made would wait for its effect."""
     if before is None or after is None or after.changed_at == before.changed_at:
         return after
     return before

@@ -32,7 +32,7 @@ _ERROR = b'"type":"ERROR"'
 
 
 class Watches:
-    """Which kinds cannot be watched. `changed` is told a plural and whether it fails, when that changes."""
+    """Knows which kinds cannot be watched. `changed` is told a plural and whether it fails, when that changes."""
 
     def __init__(self, changed: Callable[[str, bool], None]) -> None:
         self._changed = changed
@@ -77,7 +77,7 @@ class Watches:
         return answer
 
     def _line(self, key: tuple[str, str], line: bytes) -> bytes:
-        """A line of a stream as kopf is to have it."""
+        """A line of a stream in a form that kopf can take."""
         if not line.endswith(b"}"):
             raise aiohttp.ClientPayloadError(f"{key[1]}: an event is not JSON")
         if _ERROR not in line[:32]:
@@ -123,7 +123,7 @@ class _Lines:
         self._told = told
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Whole lines; what a cut connection leaves of one is no event."""
+        """Yield whole lines; the part of a line that a cut connection leaves is no event."""
         rest = bytearray()
         async for chunk in self._content.iter_chunked(size):
             *lines, tail = (rest + chunk).split(b"\n")

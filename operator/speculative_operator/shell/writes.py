@@ -61,7 +61,8 @@ class Report:
 
 
 class Writer:
-    """Writes for all objects. `leading` is asked before each write, `rediscover` when an optional kind is gone."""
+    """Writes the children of all objects. `leading` is asked before each write, `rediscover` when an optional kind is
+    gone."""
 
     def __init__(
         self,
@@ -86,8 +87,8 @@ class Writer:
         now: float,
         until: float = inf,
     ) -> Report:
-        """Children all at once, then pods are poked, so that what they are poked for is there. No Deployment is written
-        after `until` (monotonic seconds): a write may wait for its slot, and its reasons grow old.
+        """Apply all children at once, then poke pods, which need those children. No Deployment is written after `until`
+        (monotonic seconds): a write may wait for its slot, and its reasons grow old.
 
         Raises the worst ApiError when one says to try the whole reconcile again later.
         """
@@ -112,8 +113,8 @@ class Writer:
         return _joined([result for result in results if isinstance(result, Report)])
 
     async def _of_others(self, key: Key, snapshot: Snapshot, slot: Slot, ledger: Ledger, now: float) -> bool:
-        """True where a claim that is to be made exists and is somebody else's. It is found by a read, not by a write
-        that fails: it is asked for as long as the object lives."""
+        """True where a claim that is to be made exists and belongs to somebody else. A read finds it, not a write that
+        fails, because it is asked for as long as the object lives."""
         if slot[0] != CLAIM.kind or slot[1] in snapshot.claims:
             return False
         await self._look(slot, key, ledger, now)
@@ -179,9 +180,9 @@ class Writer:
         self, resource: Resource, manifest: Mapping[str, Any], held: Body | None, uid: str | None, still: Still
     ) -> Body:
         """Apply `manifest`, to a workload only as it was decided upon: an autoscaler, or the leader before us, may have
-        written it since. Where nothing but the status of a rollout's second object was written, it is applied once
-        more: the first is written, so the next tick would take the second for a repair and lose what to go back to.
-        Returns what became of it."""
+        written it since. Where only the status of a rollout's second object was written, apply it once more: the first
+        is written, so the next tick would take the second for a repair and lose what to go back to. Returns the stored
+        object."""
         version = held["metadata"].get("resourceVersion") if held is not None and resource.kind in WORKLOADS else None
         apply = partial(self._kube.apply, resource, manifest, uid=uid, still=still)
         try:
@@ -198,7 +199,7 @@ class Writer:
     async def _foreseen(
         self, key: Key, action: ApplyChild, ledger: Ledger, uid: str | None, now: float
     ) -> tuple[Condition, float] | None:
-        """Why the manifest is not sent, and until when; None where it is."""
+        """The condition that says why the manifest is not sent, and until when; None where it is sent."""
         manifest, (kind, name) = action.manifest, slot_of(action.manifest)
         if kind not in WORKLOADS:
             return None
@@ -215,8 +216,8 @@ class Writer:
         return None
 
     async def _refusal(self, error: ApiError, slot: Slot, key: Key, ledger: Ledger, now: float) -> ApiError | None:
-        """What is to be shown as a problem; None where the next tick only has to see the child as it is. Raises what
-        may pass by itself, as long as it has not come again and again."""
+        """The error that is shown as a problem; None where the next tick only has to see the child as it is. Raises
+        errors that may pass by themselves, until they have come PATIENCE times in a row."""
         if isinstance(error, UnavailableError) and ledger.note_failed(slot) < PATIENCE:
             raise error
         if not isinstance(error, ConflictError):
@@ -228,7 +229,7 @@ class Writer:
         return None
 
     async def _look(self, slot: Slot, key: Key, ledger: Ledger, now: float) -> None:
-        """The child is not what the cache says: read it, so that the next tick sees whose it is."""
+        """Read a child that is not what the cache says, so that the next tick sees whose it is."""
         kind, name = slot
         try:
             body = await self._kube.get(CHILD_BY_KIND[kind], key[0], name)
@@ -277,8 +278,8 @@ class Writer:
         return Report(acted=1)
 
     def _still(self, key: Key, snapshot: Snapshot, until: float = inf) -> bool:
-        """True while the object is the one the tick saw, wants what it wanted, we may write, and it is before `until`
-        (monotonic seconds)."""
+        """True while the object is the one the tick saw and wants what it wanted, this replica may write, and it is
+        before `until` (monotonic seconds)."""
         owner = self._cache.owner(key)
         if owner is None or not self._leading() or time.monotonic() > until:
             return False
@@ -326,7 +327,7 @@ def slot_of(manifest: Mapping[str, Any]) -> Slot:
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """The same for equal manifests."""
+    """A digest that is the same for equal manifests."""
     return sha256(json.dumps(manifest, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
