@@ -77,7 +77,7 @@ def _tell(progress: Progress) -> None:
 
 
 def _leave_result(file: Path | None, result: Mapping[str, Any], status: int) -> int:
-    """Write the result where it is wanted: a Job's as a termination message, else in the clear on stdout."""
+    """Write the result: of a Job as its termination message, else on stdout; returns the exit status."""
     file = file or (TERMINATION_LOG if TERMINATION_LOG.exists() else None)
     if file is None:
         sys.stdout.write(json.dumps(result) + "\n")
@@ -146,7 +146,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
-    """`alone`: a speculator may come without its verifier, which lies elsewhere."""
+    """Add the arguments that name both models. `alone`: a speculator may come without its verifier, which lies
+    elsewhere."""
     command.add_argument("--verifier", required=not alone, metavar="URI", help="hf://, oci://, s3:// or pvc://")
     command.add_argument("--verifier-revision", metavar="REVISION", help="branch, tag, commit or digest")
     command.add_argument("--speculator", metavar="URI")

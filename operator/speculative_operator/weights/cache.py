@@ -51,11 +51,11 @@ class Cache:
         return self.root / FOLDER
 
     def model(self, key: str) -> Path:
-        """Where a version lies once it is published."""
+        """Folder of a version once it is published."""
         return self.home / "models" / key
 
     def partial(self, key: str) -> Path:
-        """Where it grows until then: `files/`, `journal/`, `layers/` and `progress`."""
+        """Folder in which a version grows until it is published: `files/`, `journal/`, `layers/` and `progress`."""
         return self.home / "partial" / key
 
     def uses(self, key: str) -> Path:
@@ -63,12 +63,12 @@ class Cache:
 
     @property
     def trash(self) -> Path:
-        """What is no longer to be found, and on its way out."""
+        """Folder of what was removed and is being deleted."""
         return self.home / "trash"
 
     def prepare(self) -> None:
-        """Make the folders. Raises WeightsError where this process may not write, and before anything is written where
-        another's data lies by the name of our folder."""
+        """Make the folders. Raises WeightsError where this process may not write, or, before anything is written, where
+        a folder with the name of ours holds the data of others."""
         with disk.explain_errors(self.root):
             own_folder(self.root, KIND)
             for name in ("models", "partial", "locks", "uses", "trash"):
@@ -79,7 +79,7 @@ class Cache:
 
     def use(self, key: str, user: str, *, expires: bool = False) -> None:
         """Note that `user` wants the version now. A mark holds for ever, unless it `expires`: then collection goes by
-        the newest."""
+        the newest mark."""
         mark = self.uses(key) / _UNFIT.sub("_", user.replace("/", "."))
         with disk.explain_errors(self.root):
             while True:
@@ -116,7 +116,8 @@ class Cache:
         return [path for path in children(self.trash) if _AWAY.fullmatch(path.name) and _is_folder(path)]
 
     def manifest(self, key: str) -> Mapping[str, Any] | None:
-        """That of a published version; None where there is none, or a file of it is missing or has another size."""
+        """The manifest of a published version; None where there is none, or a file of it is missing or has another
+        size."""
         folder = self.model(key)
         try:
             with disk.explain_errors(self.root):
@@ -131,13 +132,13 @@ class Cache:
         return manifest if whole else None
 
     def published(self, key: str) -> Path | None:
-        """The folder of a published version."""
+        """The folder of a published version; None where the version is not published."""
         return self.model(key) if self.manifest(key) is not None else None
 
     @contextmanager
     def lock(self, key: str, waits: Callable[[], None] | None = None) -> Iterator[bool]:
-        """Hold the version's lock. While another process does, `waits` is called every half second (it may raise);
-        without it the answer is False at once."""
+        """Hold the version's lock. While another process holds it, `waits` is called every half second (it may raise);
+        without `waits` the answer is False at once."""
         path = self.home / "locks" / key
         with disk.explain_errors(self.root):
             fd = _lock(path)
@@ -178,7 +179,7 @@ class Cache:
 
 
 def children(folder: Path) -> list[Path]:
-    """What lies in `folder`, where it is there."""
+    """The entries of `folder`; empty where it does not exist."""
     return list(folder.iterdir()) if _is_folder(folder) else []
 
 
@@ -220,7 +221,7 @@ def _same(fd: int, path: Path) -> bool:
 
 
 def _strip(folder: Path, wanted: set[str]) -> None:
-    """Remove files that are not of this version: leftovers of a fetch by another release with other rules."""
+    """Remove files that are not of this version: another release, with other rules, fetched them."""
     for path in [path for path in folder.rglob("*") if not path.is_dir()]:
         if path.relative_to(folder).as_posix() not in wanted:
             path.unlink()

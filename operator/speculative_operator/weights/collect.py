@@ -61,7 +61,7 @@ def _collect(place: Cache, key: str, before: float) -> bool:
 
 
 def _last_use(place: Cache, key: str) -> float:
-    """Newest mark of use; where there is none, when the version was published or its fetch began."""
+    """Unix seconds of the newest mark of use; without a mark, of the publication or the begin of the fetch."""
     marked = place.last_used(key)
     traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]
     return max(_changed_at(path) for path in traces) if marked is None else marked

@@ -39,7 +39,7 @@ class Halt(threading.Event):
     """Set when the process shall end."""
 
     heeded = False
-    """While True somebody looks at the event, and must not be interrupted; at other times an exception may end it."""
+    """True while somebody looks at the event, and must not be interrupted; at other times an exception may end it."""
 
 
 def inspect_pair(options: Namespace) -> dict[str, Any]:
@@ -52,9 +52,8 @@ def inspect_pair(options: Namespace) -> dict[str, Any]:
 
 
 def fetch_pair(options: Namespace, report: Report, stop: Halt) -> dict[str, Any]:
-    """Both sides in the cache. Per side `pin`, `key`, `bytes` and whether it was `cached` before; `seconds` of all;
-    `removed`: keys that collection took away. Raises WeightsError and Stopped.
-    """
+    """Fetch both sides into the cache; returns per side `pin`, `key`, `bytes` and whether it was `cached` before;
+    `seconds` of all; `removed`: keys that collection took away. Raises WeightsError and Stopped."""
     began, place = time.monotonic(), Cache(options.cache)
     with disk.explain_errors(options.cache):
         options.cache.mkdir(parents=True, exist_ok=True)
@@ -85,7 +84,8 @@ def _sources(options: Namespace) -> dict[str, ModelSource]:
 
 
 def _source(uri: str, revision: str) -> ModelSource:
-    """`hf://organisation/model@revision` is the same as the two apart. Raises WeightsError."""
+    """The source of a model; `hf://organisation/model@revision` is the same as URI and revision apart. Raises
+    WeightsError."""
     scheme, _, location = uri.rstrip("/").partition("://")
     if scheme not in SOURCES or not location:
         raise WeightsError(
@@ -99,8 +99,8 @@ def _source(uri: str, revision: str) -> ModelSource:
 
 
 def _sort_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[str, Source]]:
-    """Sides that lie in the cache already, and sources of the others. A pinned side that is cached asks nobody: so a
-    cluster without a way out starts pods as long as its cache holds."""
+    """Pins of the sides that the cache holds already, and sources of the others. A pinned side that is cached needs no
+    network: so a cluster without a way out starts pods as long as its cache holds."""
     known: dict[str, Pin] = {}
     sources: dict[str, Source] = {}
     for side, wanted in _sources(options).items():
@@ -124,7 +124,8 @@ def _take(place: Cache, pin: Pin, options: Namespace) -> bool:
 
 
 def _make_room(options: Namespace, sources: Mapping[str, Source], keep: set[str]) -> tuple[str, ...]:
-    """Look for room for all sides at once, before the first byte; collect where there is too little."""
+    """Check the room for all sides at once, before the first byte; collect where there is too little. Returns removed
+    keys."""
     removed: tuple[str, ...] = ()
     for again in (False, True):
         missing = sum(missing_bytes(source, options.cache) for source in sources.values())
@@ -143,7 +144,8 @@ def _make_room(options: Namespace, sources: Mapping[str, Source], keep: set[str]
 
 
 def _collect(options: Namespace, keep: set[str]) -> tuple[str, ...]:
-    """Keys of what was removed, where removing is asked for. That it fails is no reason to fail: models are there."""
+    """Remove unused versions where that is asked for; returns their keys. A failure does not fail the fetch: models are
+    there."""
     if not options.collect:
         return ()
     if options.listed_at is not None and abs(time.time() - options.listed_at) > LIST_HOLDS_SECONDS:
@@ -157,7 +159,7 @@ def _collect(options: Namespace, keep: set[str]) -> tuple[str, ...]:
 
 
 class _Shown:
-    """Progress of both sides as one."""
+    """Reports the progress of both sides as one."""
 
     def __init__(self, report: Report, cached: Mapping[str, int], sources: Mapping[str, Source]) -> None:
         self._report = report
@@ -166,7 +168,7 @@ class _Shown:
         self._done = sum(cached.values())
 
     def of(self, side: str) -> Report:
-        """Who hears of the progress of `side`; the sides come one after the other."""
+        """The function that takes reports of progress of `side`; the sides are fetched one after the other."""
         before = self._done
         self._done += self._sizes[side]
         return lambda one: self._report(replace(one, bytes=before + one.bytes, total=self._total))
@@ -192,7 +194,7 @@ def _heeding(stop: Halt) -> Iterator[None]:
 
 @contextmanager
 def _of(side: str) -> Iterator[None]:
-    """Errors from within say which side they are of."""
+    """Add the side to errors that the block raises."""
     try:
         yield
     except WeightsError as error:

@@ -17,8 +17,8 @@ else:
     from backports import zstd
 
 MOST_WINDOW = 128 << 20
-"""Bytes: what the tool `zstd`, and its library, take unless told to take more. A fetch holds one for each of four
-layers."""
+"""Most bytes of a window: what the tool `zstd`, and its library, take unless told to take more. A fetch holds one for
+each of four layers."""
 _STEP = 1 << 20
 _PIECE = 1 << 14
 """Bytes that zstd is given at once: what of them belongs to the next frame is given again, and frames may be tiny."""
@@ -30,7 +30,7 @@ _ONE_SEGMENT = 0x20
 
 
 class CompressionError(ValueError):
-    """What came is no whole stream of its format, or one that is not taken."""
+    """The bytes are no whole stream of their format, or of a format that is not taken."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what)
@@ -50,19 +50,19 @@ class Feed:
         return found
 
     def peek(self, least: int, most: int = _PIECE) -> bytes:
-        """The next bytes, `most` at most; fewer than `least` at the end only."""
+        """The next bytes, `most` at most, which stay to be read; fewer than `least` at the end only."""
         while len(self._ready) < least and (block := next(self._blocks, None)) is not None:
             self._ready += block
         with memoryview(self._ready) as ready:
             return bytes(ready[:most])
 
     def drop(self, count: int) -> None:
-        """Go on behind the next `count` bytes."""
+        """Pass over the next `count` bytes."""
         del self._ready[:count]
 
 
 def decompress(compression: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """What `blocks` hold, in blocks of 1 MiB at most. Raises CompressionError."""
+    """Yield the decompressed content of `blocks`, in blocks of 1 MiB at most. Raises CompressionError."""
     try:
         yield from COMPRESSIONS[compression](blocks)
     except (zlib.error, zstd.ZstdError) as error:
@@ -105,7 +105,8 @@ def _zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _check_start(start: bytes) -> None:
-    """Refuses a frame that needs too much memory, and what is too short for one."""
+    """Check the start of a frame. Raises CompressionError where it needs too much memory, or is too short for a
+    frame."""
     if len(start) < len(_MAGIC):
         raise CompressionError("it is not zstd")
     window = _window(start) if start.startswith(_MAGIC) else 0

@@ -47,9 +47,9 @@ class Run:
     claimed: bool = False
     """Claimed by a former run: read from the disk first."""
     crc: int = 0
-    """Of the bytes before `at` in its chunk."""
+    """CRC-32 of the bytes before `at` in its chunk."""
     failures: int = 0
-    """In a row."""
+    """Number of failures in a row."""
 
 
 @dataclass(eq=False)
@@ -203,7 +203,7 @@ class Crew:
                 raise _GivenUp
 
     def _read(self, stream: Stream) -> WeightsError | None:
-        """Bring what the stream brings; the transient error that ended it."""
+        """Store the bytes that the stream brings; returns the transient error that ended it, or None."""
         run, path = stream.run, stream.run.part.entry.path
         blocks: Iterator[bytes] | None = None
         try:
@@ -243,7 +243,7 @@ class Crew:
             stream.last = monotonic()
 
     def _hold_off(self, run: Run, error: WeightsError, gained: int) -> None:
-        """Wait as long as it is worth after a failure; raise it when it is worth no more."""
+        """Wait after a failure for as long as the limits say; raise the error when another attempt is worth no more."""
         run.failures = 1 if gained >= self._limits.progress else run.failures + 1
         seconds = self._limits.wait_after(error, run.failures)
         if error.retry_after is not None or error.reason is Reason.SOURCE_THROTTLED:
@@ -292,7 +292,8 @@ class Crew:
 
 
 def _runs_of(part: Part, longest: int) -> list[Run]:
-    """What is to be done for a file, in the order of its bytes: what a former run claims is looked at first of all."""
+    """The runs that a file needs, in the order of its bytes; chunks that a former run claims are checked first of
+    all."""
     runs: list[Run] = []
     for index in range(part.chunks):
         at, end = part.span(index)

@@ -20,7 +20,7 @@ _SMALLEST_MARGIN = 16 << 20
 
 
 def write_at(fd: int, data: bytes | memoryview, at: int) -> None:
-    """All of `data` at byte `at`."""
+    """Write all of `data` at byte `at`."""
     left = memoryview(data)
     while left:
         written = os.pwrite(fd, left, at)
@@ -29,23 +29,23 @@ def write_at(fd: int, data: bytes | memoryview, at: int) -> None:
 
 
 def append(fd: int, line: bytes) -> None:
-    """`line` at the end of a file opened with O_APPEND, in one call: what a kill leaves of it is a beginning."""
+    """Write `line` at the end of a file opened with O_APPEND, in one call: a kill leaves at most a beginning of it."""
     if os.write(fd, line) != len(line):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def resize(fd: int, count: int) -> None:
-    """The file has `count` bytes; new ones are a hole."""
+    """Give the file `count` bytes; new ones are a hole."""
     os.ftruncate(fd, count)
 
 
 def sync(fd: int) -> None:
-    """Contents and size are on the disk when this returns."""
+    """Bring contents and size of the file to the disk before this returns."""
     os.fsync(fd)
 
 
 def sync_folder(path: Path) -> None:
-    """Names in `path` are on the disk when this returns."""
+    """Bring the names in `path` to the disk before this returns."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -54,7 +54,8 @@ def sync_folder(path: Path) -> None:
 
 
 def read_into(fd: int, buffer: memoryview, at: int) -> int:
-    """Bytes read from `at` on, as many as there are; fewer than the buffer holds only at the end of the file."""
+    """Read into `buffer` from byte `at` on; returns the number of bytes, less than the buffer holds only at the end of
+    the file."""
     total = 0
     while total < len(buffer):
         read = os.preadv(fd, [buffer[total:]], at + total)
@@ -113,7 +114,7 @@ def full(path: Path, needed: int, left: int, reserve: float = 0.0) -> WeightsErr
 
 
 def size(count: int) -> str:
-    """Bytes for people: `15.2 GiB`."""
+    """A number of bytes as text for people: `15.2 GiB`."""
     amount, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if amount < 1024:
@@ -124,7 +125,7 @@ def size(count: int) -> str:
 
 @contextmanager
 def explain_errors(root: Path, file: str = "", missing: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Turns what the volume of the cache at `root` says into WeightsError. `missing` tells the bytes still to come."""
+    """Turn errors of the volume of the cache at `root` into WeightsError. `missing` returns the bytes still to come."""
     try:
         yield
     except OSError as error:

@@ -15,7 +15,7 @@ class WeightsError(Exception):
 
     reason: Reason
     message: str
-    """Names source, value and what happened."""
+    """The text that names source, value and what happened."""
     file: str = ""
     status: int | None = None
     """HTTP status, where there was one."""
@@ -36,8 +36,8 @@ class WeightsError(Exception):
 
     @property
     def final(self) -> bool:
-        """True when all tries are over and another process would fail in the same way, until somebody changes
-        something. A file that was wrong came wrong twice."""
+        """True when all attempts are over and another process would fail in the same way, until somebody changes
+        something: a file that was wrong came wrong twice."""
         return self.reason not in (Reason.SOURCE_THROTTLED, Reason.SOURCE_UNREACHABLE, Reason.UNKNOWN)
 
     def __str__(self) -> str:
@@ -45,6 +45,6 @@ class WeightsError(Exception):
         return f"{self.message}{where}" + (f"; {self.remedy}" if self.remedy else "")
 
     def to_json(self) -> dict[str, Any]:
-        """As in a Job's result under `error`."""
+        """The error as in a Job's result under `error`."""
         block = {"reason": self.reason.value, "message": self.message, "file": self.file, "remedy": self.remedy}
         return {key: value for key, value in {**block, "status": self.status, "side": self.side}.items() if value}

@@ -39,11 +39,12 @@ def fetch(
     limits: Limits = Limits(),  # noqa: B008, immutable
     stop: threading.Event | None = None,
 ) -> Path:
-    """The folder of the published version, fetched by this call or by whoever was first.
+    """Fetch a version into the cache; returns the folder of the published version, fetched by this call or by another
+    process.
 
     `user` is who wants it, for ever or until its mark `expires`. `report` hears of progress every `limits.tell` seconds
-    and at the end.
-    Raises WeightsError, and Stopped when `stop` is set; what has come is kept in both cases.
+    and at the end. Raises WeightsError, and Stopped when `stop` is set; the bytes that have come are kept in both
+    cases.
     """
     place, key, halt = Cache(cache), source.pin.key, stop or threading.Event()
     place.prepare()
@@ -70,14 +71,14 @@ def missing_bytes(source: Source, cache: Path) -> int:
 
 
 def total_bytes(source: Source) -> int:
-    """What has to come in all, in the bytes of progress: of compressed images as they come."""
+    """Bytes that have to come in all, as progress counts them: of compressed images in their compressed form."""
     return source.total if isinstance(source, PackedSource) else sum(entry.size for entry in source.files())
 
 
 def _bring(
     source: Source, place: Cache, parallel: int, report: Report, limits: Limits, stop: threading.Event
 ) -> tuple[Entry, ...]:
-    """Have every file of `source` in `partial/<key>/files`, checked and synced."""
+    """Bring every file of `source` into `partial/<key>/files`, checked and synced; returns the files."""
     folder = place.partial(source.pin.key)
     disk.require_room(place.root, missing_bytes(source, place.root), limits.reserve)
     if isinstance(source, PackedSource):
@@ -109,7 +110,8 @@ def _unpack(
 
 
 def _beat(place: Cache, tell: _Teller, limits: Limits) -> Callable[[], None]:
-    """What is done often while bytes come: tell of them, and stop where the volume is no longer to be written to."""
+    """The function to call often while bytes come: it reports progress, and raises where the volume may no longer be
+    written."""
 
     def beat() -> None:
         tell.sometimes()
@@ -141,7 +143,7 @@ class _Teller:
 
 
 def _waiting(place: Cache, key: str, report: Report, limits: Limits, stop: threading.Event) -> Callable[[], None]:
-    """What to do while another process fetches the same version: pass on its progress."""
+    """The function to call while another process fetches the same version: it passes on that process's progress."""
     file, after = place.partial(key) / "progress", [0.0]
 
     def wait() -> None:

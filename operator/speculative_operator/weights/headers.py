@@ -38,7 +38,7 @@ _FIRST_OF = ("medusa_head", "mtp", "eh_proj")
 
 @dataclass
 class _Sum:
-    """Of the headers read so far."""
+    """The sum of the headers read so far."""
 
     parameters: Counter[str] = field(default_factory=Counter)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class _Sum:
         self.layers = max(self.layers, other.layers)
 
     def few_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Those that judging looks at, not many more than it needs."""
+        """Shapes of the tensors that judging a pair looks at, and few others."""
         named = sorted(self.shapes, key=_natural)
         plain = [name for name in named if _KEPT.search(name) or _NORM.match(name)]
         firsts = (next((name for name in named if word in name and name not in plain), "") for word in _FIRST_OF)
@@ -67,7 +67,8 @@ class _Sum:
 
 
 def facts_of(source: Source, files: Mapping[str, Entry]) -> WeightFacts:
-    """`files`: entries of `source` by path. Raises WeightsError where a header cannot be read or understood."""
+    """What the tensors of a model are. `files`: entries of `source` by path. Raises WeightsError where a header cannot
+    be read or understood."""
     tensors = _tensor_files(source, files)
     if not tensors:
         return _sizes_alone(files)
@@ -85,7 +86,8 @@ def facts_of(source: Source, files: Mapping[str, Entry]) -> WeightFacts:
 
 
 def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
-    """Those that an index names; without an index all, from the top folder if any lie there."""
+    """The files of tensors that an index names; without an index all such files, from the top folder if any lie
+    there."""
     names = [path for path in files if path.endswith(".safetensors")]
     top = [path for path in names if "/" not in path]
     index = next((entry for path, entry in files.items() if "/" not in path and path.endswith(_INDEX)), None)
@@ -137,7 +139,7 @@ def _header(source: Source, entry: Entry) -> _Sum:
 
 
 def _walk(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
-    """What the tensors are, and where the last one ends after the header."""
+    """The sum of the tensors that a header names, and the byte after the header at which the last one ends."""
     total, end = _Sum(), 0
     walk = JsonWalk(blocks)
     for name in walk.members():
@@ -154,5 +156,5 @@ def _walk(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Order in which 2 comes before 10."""
+    """A key for sorting in an order in which 2 comes before 10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

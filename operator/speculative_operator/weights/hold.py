@@ -17,7 +17,7 @@ from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.errors import WeightsError
 
 RENEW_SECONDS = 3600.0
-"""Between two marks: a small part of the grace after which a version may be taken away."""
+"""Seconds between two marks: a small part of the grace after which a version may be taken away."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -30,8 +30,8 @@ def hold(
     expires: bool = False,
     seconds: float = RENEW_SECONDS,
 ) -> None:
-    """Renew the marks of `user` on the versions `keys` until `stop` is set. A volume that cannot be written to for a
-    while is no reason to end: the marks that are there hold for the grace."""
+    """Renew the marks of `user` on the versions `keys` until `stop` is set. A volume that cannot be written for a while
+    does not end this: the marks that are there hold for the grace."""
     place = Cache(cache)
     while True:
         for key in keys:

@@ -29,7 +29,7 @@ from speculative_operator.weights.transport import Answer, Transport, refusal
 
 _ENDPOINT = "https://huggingface.co"
 _LANDING_SECONDS = 300.0
-"""Addresses in the store are signed for an hour or more."""
+"""Seconds for which an address in the store is used; it is signed for an hour or more."""
 _LIMIT = re.compile(r"[;\s]t=(\d+)")
 """Seconds until more may be asked, in the hub's header `RateLimit`."""
 _ADVICE = "put a token under the key HF_TOKEN into the Secret of spec.weights.secretName, or into the environment"
@@ -37,7 +37,7 @@ _ADVICE = "put a token under the key HF_TOKEN into the Secret of spec.weights.se
 
 @dataclass
 class HubSource:
-    """One commit."""
+    """One commit of a model of the hub."""
 
     pin: Pin
     entries: tuple[Entry, ...] = field(repr=False)
@@ -90,7 +90,7 @@ class _LandingExpiredError(Exception):
 
 
 def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource:
-    """`hf://organisation/model` at a branch, tag or commit. Raises WeightsError."""
+    """A model of the hub, `hf://organisation/model`, at a branch, tag or commit. Raises WeightsError."""
     patience = patience or Patience.from_environment()
     endpoint = (os.environ.get("HF_ENDPOINT") or _ENDPOINT).rstrip("/")
     transport = Transport(source.uri, lambda answer, file: _explain_refusal(source, answer, file), patience)
@@ -141,7 +141,7 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
 
 
 def _explain_refusal(source: ModelSource, answer: Answer, file: str) -> WeightsError:
-    """What a refusal of the hub means, by its header `X-Error-Code`, which says more than the status."""
+    """The error that stands for a refusal of the hub, by its header `X-Error-Code`, which says more than the status."""
     error = refusal(source.uri, answer, file)
     has_token, code = get_token() is not None, answer.headers.get("X-Error-Code", "")
     host = answer.host

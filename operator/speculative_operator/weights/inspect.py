@@ -70,7 +70,7 @@ drafting layers inside a verifier; quantization; tokens; speculators as their tr
 `speculators` writes them; those of others."""
 
 _GROUPS = "config_groups"
-"""Its keys are names that a quantizer chose: all are kept, their contents cut as elsewhere."""
+"""The key whose own keys are names that a quantizer chose: all are kept, their contents cut as elsewhere."""
 _GENERATION = ("bos_token_id", "eos_token_id", "pad_token_id", "do_sample", "temperature", "top_p", "top_k", "min_p")
 _MOST_CONFIG = 16 << 20
 _MOST_CARD = 64 << 10
@@ -80,7 +80,7 @@ _WITHOUT_CONFIG = ("params.json",)
 
 
 def inspect(source: Source) -> ModelFacts:
-    """Everything that judging needs of one model. Raises WeightsError, with the file that could not be read."""
+    """All facts of one model that judging needs. Raises WeightsError, with the file that could not be read."""
     entries = source.files()
     files = {entry.path: entry for entry in entries}
     weights = headers.facts_of(source, files)
@@ -98,7 +98,7 @@ def inspect(source: Source) -> ModelFacts:
 
 
 def cut(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` without what nobody judges by; long lists and texts are no settings and go, too."""
+    """`config` without keys that nobody judges by, and without long lists and texts, which are no settings."""
     content = {key: _cut(value, key) for key, value in config.items() if key in CONFIG_KEYS}
     return {key: value for key, value in content.items() if value is not None and value != {}}
 

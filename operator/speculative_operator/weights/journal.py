@@ -31,7 +31,7 @@ _WHOLE = re.compile(r"whole ([0-9a-f]{64}|-)")
 
 @dataclass
 class Claims:
-    """What a journal says of one file."""
+    """The claims of a journal about one file."""
 
     chunk: int
     """Bytes per chunk; the last one may be shorter."""
@@ -48,7 +48,8 @@ def header(entry: Entry, chunk: int) -> bytes:
 
 
 def parse(text: bytes, entry: Entry) -> tuple[Claims | None, int]:
-    """What `text` says of `entry`, and how many of its bytes are good. None: it speaks of another file or version."""
+    """The claims that `text` makes of `entry`, and the number of its good bytes. None: it speaks of another file or
+    version."""
     lines = text.split(b"\n")[:-1]
     claims = _open_claims(lines[0], entry) if lines else None
     if claims is None:
@@ -88,7 +89,8 @@ class Journal:
     """The journal at `path`, open for appending. One process at a time: the lock of the pin sees to that."""
 
     def __init__(self, path: Path, entry: Entry, chunk: int) -> None:
-        """Of a new file with chunks of `chunk` bytes, or the one that is there with those it was begun with."""
+        """Open the journal that is there, with the chunks it was begun with, or begin a new one with chunks of `chunk`
+        bytes."""
         self._entry = entry
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o664)
         with os.fdopen(os.dup(self._fd), "rb") as file:
@@ -108,12 +110,12 @@ class Journal:
         disk.sync(self._fd)
 
     def claim(self, index: int, crc: int) -> None:
-        """Chunk `index` was written, with this CRC-32. Called after its last byte was."""
+        """Claim that chunk `index` was written, with this CRC-32. Called after its last byte was."""
         disk.append(self._fd, f"chunk {index} {crc:08x}\n".encode())
         self.claims.crcs[index] = crc
 
     def finish(self) -> None:
-        """The file is whole, checked, and on the disk."""
+        """Claim that the file is whole, checked, and on the disk."""
         whole = self._entry.sha256 or "-"
         disk.append(self._fd, f"whole {whole}\n".encode())
         self.claims.whole = whole

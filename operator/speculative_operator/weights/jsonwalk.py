@@ -21,7 +21,7 @@ _SCORED = re.compile(rf"\s*\[\s*{_STRING}\s*,\s*[-+.\deE]+\s*\]\s*([,\]])", re.D
 _NESTING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^"\[\]{}]+', re.DOTALL)
 _DECODER = json.JSONDecoder()
 _LARGEST = 64 << 20
-"""Characters that a single value, taken whole, may have."""
+"""Most characters of a single value that is taken whole."""
 
 
 class JsonWalk:
@@ -66,7 +66,7 @@ class JsonWalk:
             self._fill(wanted)
 
     def skip(self) -> None:
-        """Past the value that begins here, whatever its size."""
+        """Pass over the value that begins here, whatever its size."""
         if self._next() not in "[{":
             self.value()
             return
@@ -81,7 +81,7 @@ class JsonWalk:
                     return
 
     def numbered(self) -> Iterator[tuple[str, int]]:
-        """Of an object of whole numbers: `{"token": 17, ...}`."""
+        """Yield names and numbers of the object of whole numbers that begins here: `{"token": 17, ...}`."""
         self._expect("{")
         if self._next() == "}":
             self._at += 1
@@ -98,7 +98,7 @@ class JsonWalk:
                 return
 
     def scored(self) -> Iterator[tuple[str, int]]:
-        """Of an array of pairs: `[["token", -3.5], ...]` gives tokens with their positions."""
+        """Yield tokens with their positions from the array of pairs that begins here: `[["token", -3.5], ...]`."""
         self._expect("[")
         if self._next() == "]":
             self._at += 1
@@ -146,7 +146,7 @@ class JsonWalk:
             self._fill(wanted)
 
     def _fill(self, wanted: int) -> None:
-        """Have `wanted` characters ahead, or all that remain."""
+        """Read until `wanted` characters are ahead, or all that remain."""
         parts = [self._text[self._at :]]
         ahead = len(parts[0])
         while ahead < wanted and not self._ended:

@@ -23,23 +23,23 @@ from speculative_operator.weights.needed import check_path, select_needed
 from speculative_operator.weights.source import Entry
 
 MOST_INSPECTED = 2 << 30
-"""Bytes of all layers together, as they come: a minute or two. Larger images are not inspected."""
+"""Most bytes of all layers together, compressed, of an image that is inspected: they take a minute or two."""
 _LONGEST_LOOK = 120.0
-"""Seconds for an image: the Job that reads both sides of a pair has five minutes."""
+"""Most seconds for inspecting an image: the Job that reads both sides of a pair has five minutes."""
 _MOST_INFLATED = 16 << 30
 _MOST_KEPT = 64 << 20
-"""Of an inspection, in memory; texts keep a fifth of their size, compressed."""
+"""Most bytes of memory that an inspection keeps; texts keep a fifth of their size, compressed."""
 _LARGEST_TEXT = 64 << 20
 _LARGEST_HEADER = 100_000_008
 _FIRST = 64 << 10
-"""What an inspection asks for first of a file of tensors."""
+"""Bytes that an inspection asks for first of a file of tensors."""
 _TEXTS = {".json", ".jinja", ".model", ".tiktoken", ".txt", ".md"}
 _STEP = 1 << 20
 _PACKING = "push the files as layers of their own (`oras push`), or build the image with uncompressed layers"
 
 Read = Callable[[int], bytes]
 Visit = Callable[[str, int, Read], None]
-"""Path, size, and what reads the file forward; what is not read is passed over."""
+"""Called with path, size, and a function that reads the file forward; bytes that are not read are passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Layer:
     digest: str
     size: int
     packing: str
-    """`gzip`, `zstd`: a tar compressed so; `tar`; `file`: the file `name` itself."""
+    """`gzip` or `zstd` for a compressed tar, `tar`, or `file` where the blob is the file `name` itself."""
     name: str = ""
     content: str = ""
-    """Digest of what is packed; empty where nobody tells."""
+    """Digest of the unpacked content; empty where nobody tells it."""
 
     @property
     def entry(self) -> Entry:
@@ -77,7 +77,7 @@ class _PackedStart:
         return cls(at, b"".join([*packed, packing.flush()]))
 
     def blocks(self) -> Iterator[bytes]:
-        """What was kept, in blocks."""
+        """Yield the bytes that were kept, in blocks."""
         unpacking, packed = zlib.decompressobj(), self.packed
         while block := unpacking.decompress(packed, _STEP):
             packed = unpacking.unconsumed_tail
@@ -89,12 +89,12 @@ _NOTHING = _PackedStart(0, zlib.compress(b""))
 
 @dataclass
 class PackedSource:
-    """One image of which a layer is compressed at least. Its files are known only once all layers have passed."""
+    """One image of which at least one layer is compressed. Its files are known only once all layers have passed."""
 
     pin: Pin
     layers: tuple[Layer, ...] = field(repr=False)
     blob: Callable[[str, int, int, str], Iterator[bytes]] = field(repr=False)
-    """Digest, first byte, the one after the last, name for errors."""
+    """Yields bytes of a blob; takes digest, first byte, the byte after the last, and a name for errors."""
     most: int = MOST_INSPECTED
     seconds: float = _LONGEST_LOOK
     _entries: tuple[Entry, ...] = field(default=(), repr=False)
@@ -103,17 +103,18 @@ class PackedSource:
 
     @property
     def total(self) -> int:
-        """Of all layers, as they come."""
+        """Bytes of all layers, compressed as they come."""
         return sum(layer.size for layer in {layer.digest: layer for layer in self.layers}.values())
 
     def files(self) -> tuple[Entry, ...]:
-        """For inspections: the first call reads the image. Who fetches has `unpack`."""
+        """The files of the image, for inspections: the first call reads the image. Fetches use `unpack` instead."""
         if not self._entries:
             self._look()
         return self._entries
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-        """Of a layer anything; of a file what an inspection kept."""
+        """Yield bytes of a layer, or of the beginning of a file that the inspection kept. Raises WeightsError beyond
+        that."""
         if not entry.path:
             yield from self.blob(entry.etag, start, end, "")
             return
@@ -163,7 +164,7 @@ class PackedSource:
 
 
 def _keep(path: str, size: int, read: Read) -> _PackedStart:
-    """What an inspection may ask of a file."""
+    """The beginning of a file that an inspection may ask for; nothing of files that it never reads."""
     suffix = PurePosixPath(path).suffix
     if suffix == ".safetensors":
         start = read(8)
@@ -173,7 +174,8 @@ def _keep(path: str, size: int, read: Read) -> _PackedStart:
 
 
 def choose_model(pin: Pin, sizes: Mapping[str, int]) -> tuple[str, tuple[Entry, ...]]:
-    """The folder of the model within an image (empty, or with a slash at its end), and what a server needs of it."""
+    """The folder of the model within an image (empty, or with a slash at its end), and the files in it that a server
+    needs."""
     home = home_of(sizes)
     entries = select_needed(
         Entry(path.removeprefix(home), size) for path, size in sizes.items() if path.startswith(home)
@@ -231,7 +233,7 @@ class _Stream:
         self.read = Feed(self._unpacked).read
 
     def finish(self) -> None:
-        """Take what follows the last file, and hold the whole against its digests."""
+        """Read past the last file to the end, and check the whole against its digests."""
         for _ in self._unpacked:
             pass
         self.check()
@@ -240,7 +242,7 @@ class _Stream:
             raise self._mismatch(f"its unpacked content has the digest {content} instead of {self._layer.content}")
 
     def check(self) -> None:
-        """Take the rest as it comes, and hold the layer against its digest."""
+        """Read the rest of the blob, and check the layer against its digest."""
         for _ in self._packed:
             pass
         digest = f"sha256:{self._came.hexdigest()}"
@@ -270,7 +272,7 @@ class _Stream:
         )
 
     def odd(self, what: str, remedy: str) -> WeightsError:
-        """The error of a layer that is what was pushed, and no tar of a model."""
+        """The error of a layer that has its right digest and yet is no tar of a model."""
         where = f"{self._pin.source.uri}: layer {self._layer.digest[:19]}"
         return WeightsError(Reason.UNSUPPORTED_SOURCE, f"{where} {what}", remedy=remedy)
 

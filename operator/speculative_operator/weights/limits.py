@@ -16,17 +16,17 @@ class Limits:
     """Sizes in bytes, times in seconds."""
 
     chunk: int = 8 << 20
-    """What a kill loses at most of each stream."""
+    """Most bytes of each stream that a kill loses."""
     longest_run: int = 128 << 20
-    """Asked for in one request: the more, the fewer requests; a run is journalled chunk by chunk."""
+    """Most bytes asked for in one request: the more, the fewer requests; a run is journalled chunk by chunk."""
     runs_per_stream: int = 16
     """Smaller models get shorter runs, so that every stream has about this many and none is left with a long tail."""
     attempts: int = 8
     """Failures in a row of one run before the fetch fails with the last one's reason: about two minutes of pauses."""
     progress: int = 256 << 10
-    """A run that brought this much before it failed starts counting again."""
+    """Bytes that a run must bring before it fails, so that its failures are counted anew."""
     pause: float = 1.0
-    """After the first failure; doubled after each further one."""
+    """Seconds to wait after the first failure; doubled after each further one."""
     longest_pause: float = 60.0
     longest_wait: float = 600.0
     """A source that asks for a longer pause than this (`Retry-After`) fails the fetch."""
@@ -35,7 +35,7 @@ class Limits:
     slowest: float = 1024.0
     """Bytes per second over `stall`; less is a stall too: a source that drips keeps every read time-out from firing."""
     tell: float = 2.0
-    """Between reports of progress."""
+    """Seconds between reports of progress."""
     reserve: float = 0.0
     """Share of the volume that stays free, whoever else writes to it."""
 

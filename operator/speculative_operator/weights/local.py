@@ -57,7 +57,8 @@ class FolderSource:
 
 
 def open_claim(source: ModelSource, claims_at: Path | None) -> FolderSource:
-    """`pvc://claim/path` below `claims_at`; links may not leave the claim. Raises WeightsError."""
+    """The folder that `pvc://claim/path` names below `claims_at`; links may not leave the claim. Raises
+    WeightsError."""
     claim, _, path = source.location.partition("/")
     check_path(source.location)
     if claims_at is None:
@@ -70,7 +71,7 @@ def open_claim(source: ModelSource, claims_at: Path | None) -> FolderSource:
 
 
 def open_folder(folder: Path) -> FolderSource:
-    """Any folder of this machine; links are followed wherever they lead. Raises WeightsError."""
+    """A folder of this machine as a source; links are followed wherever they lead. Raises WeightsError."""
     return _open(ModelSource(Scheme.PVC, folder.absolute().as_posix().lstrip("/")), folder, None)
 
 
@@ -100,8 +101,8 @@ def digest_of(entries: Iterable[Entry]) -> str:
 
 
 def check_version(source: ModelSource, pin: Pin) -> Pin:
-    """`pin`, where the source was asked for that very version, or for none. Raises WeightsError otherwise: what has no
-    versions cannot be had as it was."""
+    """Returns `pin` where the source was asked for that very version, or for none. Raises WeightsError otherwise: a
+    source without versions cannot give an earlier one."""
     if source.revision and source.revision != pin.resolved:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
@@ -112,7 +113,7 @@ def check_version(source: ModelSource, pin: Pin) -> Pin:
 
 
 def _listing(root: Path, within: Path | None) -> Iterator[Entry]:
-    """Regular files below `root`; folders behind links are not entered."""
+    """Yield regular files below `root`; folders behind links are not entered."""
     for folder, _, names in os.walk(root, onerror=_raise):
         for name in names:
             path = Path(folder) / name
@@ -145,7 +146,7 @@ def _hash_file(root: Path, entry: Entry) -> Entry:
 
 @contextmanager
 def _explain_errors(source: ModelSource, file: str) -> Iterator[None]:
-    """Turns what the file system says into WeightsError."""
+    """Turn errors of the file system into WeightsError."""
     try:
         yield
     except OSError as error:

@@ -30,7 +30,7 @@ _LONGEST_PATH = 1024
 
 
 def select_needed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Those that a server of the model reads, sorted by path.
+    """The entries that a server of the model reads, sorted by path.
 
     Raises WeightsError for a path that leaves its folder, whether or not a server would need the file: whoever
     publishes one is not to be trusted with the others.
@@ -48,7 +48,8 @@ def select_needed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def check_path(path: str) -> None:
-    """Raises WeightsError where `path` is no plain relative path that every file system takes as the same name."""
+    """Check a path. Raises WeightsError where it is no plain relative path that every file system takes as the same
+    name."""
     parts = path.split("/")
     wrong = (
         not path

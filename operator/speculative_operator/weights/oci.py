@@ -34,15 +34,15 @@ _NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath", "org.cnai
 _FOLDER = "io.deis.oras.content.unpack"
 _PACKERS = ("application/vnd.cncf.model.", "application/vnd.cnai.model.", "application/vnd.kitops.modelkit.")
 _MOST_MANIFEST = 4 << 20
-"""Bytes; what the distribution specification asks registries to accept."""
+"""Most bytes of a manifest; the distribution specification asks registries to accept as much."""
 _ENDINGS = {"gzip": "gzip", "+gz": "gzip", "zstd": "zstd"}
-"""Of media types of compressed tars -> what they are compressed with."""
+"""Endings of the media types of compressed tars -> the compression."""
 _READ_AHEAD = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a file's bytes lie."""
+    """Where the bytes of a file lie."""
 
     digest: str
     offset: int = 0
@@ -50,7 +50,7 @@ class _Place:
 
 @dataclass
 class RegistrySource:
-    """One manifest."""
+    """One manifest of a registry, whose files are read by range."""
 
     pin: Pin
     reference: Reference
@@ -67,7 +67,7 @@ class RegistrySource:
         yield from self.blob(place.digest, place.offset + start, place.offset + end, entry.path)
 
     def blob(self, digest: str, start: int, end: int, file: str) -> Iterator[bytes]:
-        """Bytes of a blob; a token that has expired is renewed once."""
+        """Yield bytes of a blob; a token that has expired is renewed once."""
         url, at = f"{self.reference.base}/blobs/{digest}", start
         try:
             for block in self.transport.blocks(url, self.login.headers(), (at, end), file, _nothing):
@@ -86,11 +86,11 @@ class RegistrySource:
 
 
 def _nothing(_: str) -> None:
-    """Where a registry redirects is not remembered: a redirect costs less than a token that has expired."""
+    """Ignore where a registry redirects: a further redirect costs less than a token that has expired."""
 
 
 def open_registry(source: ModelSource, patience: Patience | None = None) -> RegistrySource | PackedSource:
-    """`oci://registry/repository` at a tag or digest. Raises WeightsError."""
+    """A model at a tag or digest of `oci://registry/repository`. Raises WeightsError."""
     patience = patience or Patience.from_environment()
     reference = Reference.of(source.location, source.revision)
     login = Login(reference, patience)
@@ -145,7 +145,8 @@ def _manifest(reference: Reference, version: str, transport: Transport, login: L
 
 
 def _of_this_platform(manifests: Any, reference: Reference) -> str:
-    """Weights are the same on all platforms; where an index holds several, that of most clusters."""
+    """Digest of the manifest for amd64, else of the first: weights are the same on all platforms. Raises
+    WeightsError."""
     try:
         real = [one for one in manifests if (one.get("platform") or {}).get("os", "") != "unknown"]
         first = next((one for one in real if (one.get("platform") or {}).get("architecture") == "amd64"), real[0])
@@ -155,7 +156,7 @@ def _of_this_platform(manifests: Any, reference: Reference) -> str:
 
 
 def _blobs(reference: Reference, manifest: Mapping[str, Any]) -> Iterator[Layer]:
-    """Layers that hold files of a model, in their order."""
+    """Yield the layers that hold files of a model, in their order."""
     try:
         layers = [
             (str(one["digest"]), int(one["size"]), str(one.get("mediaType", "")), one) for one in manifest["layers"]
@@ -176,7 +177,7 @@ def _blobs(reference: Reference, manifest: Mapping[str, Any]) -> Iterator[Layer]
 def _contents(
     reference: Reference, manifest: Mapping[str, Any], transport: Transport, login: Login
 ) -> Mapping[str, str]:
-    """Digest of a layer -> digest of what is packed in it, where the image's configuration tells."""
+    """Digest of a layer -> digest of its unpacked content, where the image's configuration tells it."""
     config = manifest.get("config")
     if not isinstance(config, Mapping) or "image" not in str(config.get("mediaType", "")):
         return {}
@@ -216,7 +217,8 @@ def _packed_files(source: RegistrySource, digest: str, size: int) -> Iterator[tu
 
 
 def _at_home(files: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:
-    """The folder that holds the only `config.json` becomes the root, as in images that keep a model below `/models`."""
+    """The files with paths from the folder that holds the only `config.json`, as in images that keep a model below
+    `/models`."""
     root = home_of(files)
     inside = {path.removeprefix(root): one for path, one in files.items() if path.startswith(root)}
     return {path: (Entry(path, entry.size, entry.sha256, entry.etag), place) for path, (entry, place) in inside.items()}

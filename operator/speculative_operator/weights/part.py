@@ -34,7 +34,7 @@ class Part:
     """A file below `partial/<key>/`. Safe to use from several threads, each with chunks of its own."""
 
     def __init__(self, entry: Entry, folder: Path, chunk: int) -> None:
-        """Reads what a former run left in `folder`; opens nothing for long. Raises WeightsError and OSError."""
+        """Read what a former run left in `folder`, and keep no file open. Raises WeightsError and OSError."""
         check_path(entry.path)
         self.entry = entry
         self._path = folder / "files" / entry.path
@@ -52,9 +52,9 @@ class Part:
         journal.close()
         self.chunk = journal.claims.chunk
         self.claimed = dict(journal.claims.crcs)
-        """Chunk -> CRC-32, as the former run left them; to be held against the disk."""
+        """Chunk -> CRC-32, as the former run claims them; still to be checked against the disk."""
         self.sealed = journal.claims.whole is not None
-        """Finished: checked, and on the disk."""
+        """True once the file is finished: checked, and on the disk."""
         self.mismatches = 0
         self._forget()
 
@@ -83,7 +83,7 @@ class Part:
             return self._fd
 
     def close(self) -> None:
-        """Close what is open; the next `open` opens it again."""
+        """Close the data file and the journal; the next `open` opens them again."""
         with self._lock:
             if self._fd is not None and self._journal is not None:
                 os.close(self._fd)
@@ -91,7 +91,7 @@ class Part:
                 self._fd = self._journal = None
 
     def verify_chunk(self, index: int) -> bool:
-        """Return whether the disk holds a claimed chunk unchanged; then its bytes count as fetched."""
+        """True where the disk holds a claimed chunk unchanged; then its bytes count as fetched."""
         fd, (at, end) = self.open(), self.span(index)
         block, crc = memoryview(bytearray(min(_BLOCK, end - at))), 0
         while at < end:
@@ -106,7 +106,7 @@ class Part:
         return True
 
     def had(self, index: int, crc: int) -> None:
-        """All bytes of a chunk were written, and have this CRC-32."""
+        """Note that all bytes of a chunk were written, and have this CRC-32."""
         self.open()
         with self._lock:
             assert self._journal is not None
@@ -114,7 +114,8 @@ class Part:
             self._have[index] = 1
 
     def advance(self) -> bool:
-        """Sum up what has come without a gap, unless another thread does; True when that finished the file.
+        """Add to the checksum what has come without a gap, unless another thread does; True when that finished the
+        file.
 
         Raises WeightsError where the file is not what its source announced; everything of it is forgotten then.
         """
@@ -167,7 +168,7 @@ class Part:
         self.close()
 
     def restart(self) -> None:
-        """Forget all that has come."""
+        """Forget all bytes that have come."""
         self.open()
         with self._lock:
             assert self._journal is not None
@@ -177,7 +178,7 @@ class Part:
 
 
 class _Hash(Protocol):
-    """As hashlib makes them."""
+    """A hash object, as hashlib makes them."""
 
     def update(self, data: memoryview, /) -> None: ...
 
@@ -185,7 +186,7 @@ class _Hash(Protocol):
 
 
 def _kind_and_value(entry: Entry) -> tuple[str, str]:
-    """Kind (`SHA-256`, `git object id`, or empty) and value of what the source tells."""
+    """Kind (`SHA-256`, `git object id`, or empty) and value of the checksum that the source tells."""
     if entry.sha256:
         return "SHA-256", entry.sha256.lower()
     if git := _GIT.fullmatch(entry.etag):
@@ -194,7 +195,7 @@ def _kind_and_value(entry: Entry) -> tuple[str, str]:
 
 
 def _begin(entry: Entry) -> _Hash:
-    """A hash of that kind before the first byte of the file."""
+    """A hash of the kind that the source tells, before the first byte of the file."""
     if _kind_and_value(entry)[0] == "git object id":
         return hashlib.sha1(b"blob %d\0" % entry.size, usedforsecurity=False)
     return hashlib.sha256()

@@ -20,26 +20,28 @@ class Patience:
 
     connect: float = 10.0
     read: float = 30.0
-    """Longest silence within an answer."""
+    """Most seconds of silence within an answer."""
     least_rate: float = 1024.0
     """An answer that brings less than this over `read` seconds counts as none: it would take days, and holds a
     connection meanwhile."""
 
     @property
     def listing(self) -> float:
-        """For all that an open takes: metadata of thousands of files come in a few seconds."""
+        """Most seconds for all requests of an open: metadata of thousands of files come in a few seconds."""
         return 4 * self.read
 
     @classmethod
     def from_environment(cls) -> Patience:
-        """`SPECULATIVE_SOURCE_TIMEOUT`, seconds, stands for `read`. Raises ValueError for what is no number."""
+        """The patience with `SPECULATIVE_SOURCE_TIMEOUT`, seconds, for `read`. Raises ValueError for what is no
+        number."""
         seconds = os.environ.get("SPECULATIVE_SOURCE_TIMEOUT")
         whole = cls()
         return cls(connect=min(whole.connect, float(seconds)), read=float(seconds)) if seconds else whole
 
 
 def within(seconds: float, uri: str, call: Callable[[], Result]) -> Result:
-    """`call()`, or WeightsError after `seconds`: clients bound each read, but not an answer that comes byte by byte.
+    """The result of `call()`; raises WeightsError after `seconds`: clients bound each read, but not an answer that
+    comes byte by byte.
 
     The call is left to itself then, in a thread that does not keep the process alive.
     """

@@ -18,7 +18,7 @@ _LONGEST_PAUSE_SECONDS = 20.0
 
 
 def whole(source: Source, entry: Entry, most: int) -> bytes:
-    """A whole file of at most `most` bytes. Raises WeightsError for a larger one."""
+    """The content of a file of at most `most` bytes. Raises WeightsError for a larger one."""
     if entry.size > most:
         raise WeightsError(
             Reason.PAIR_UNREAD,
@@ -29,17 +29,17 @@ def whole(source: Source, entry: Entry, most: int) -> bytes:
 
 
 def part(source: Source, entry: Entry, start: int, end: int) -> bytes:
-    """Bytes `start` to `end` (excluded), fewer where the file ends before."""
+    """Bytes `start` to `end` (excluded) of a file, fewer where the file ends before."""
     return b"".join(steadily(source, entry, start, min(end, entry.size)))
 
 
 def stream(source: Source, entry: Entry) -> Iterator[bytes]:
-    """The file from its beginning; closing the iterator ends the transfer."""
+    """Yield the file from its beginning; closing the iterator ends the transfer."""
     yield from steadily(source, entry, 0, entry.size)
 
 
 def steadily(source: Source, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-    """Bytes `start` to `end` (excluded); what breaks on the way is taken up again where it broke, a few times."""
+    """Yield bytes `start` to `end` (excluded); a transfer that breaks is taken up again where it broke, a few times."""
     at, failures = start, 0
     while at < end:
         try:
@@ -55,7 +55,7 @@ def steadily(source: Source, entry: Entry, start: int, end: int) -> Iterator[byt
 
 
 def json_object(source: Source, entry: Entry, most: int) -> Mapping[str, Any]:
-    """A file that holds one JSON object. Raises WeightsError for anything else."""
+    """The content of a file that holds one JSON object. Raises WeightsError for anything else."""
     content = whole(source, entry, most)
     with understood(source, entry):
         content = json.loads(content)
@@ -66,7 +66,7 @@ def json_object(source: Source, entry: Entry, most: int) -> Mapping[str, Any]:
 
 @contextmanager
 def understood(source: Source, entry: Entry) -> Iterator[None]:
-    """Whatever parsing says of a file's content becomes WeightsError."""
+    """Turn errors of parsing the file's content into WeightsError."""
     try:
         yield
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:

@@ -41,7 +41,7 @@ class Reference:
 
     @classmethod
     def of(cls, location: str, revision: str) -> Reference:
-        """A revision goes before what the location names."""
+        """The reference that `location` names; `revision` goes before its tag and digest."""
         rest, _, digest = location.partition("@")
         registry, _, path = rest.partition("/")
         repository, _, tag = path.partition(":")
@@ -90,17 +90,17 @@ class Login:
         self.has_credentials = hasattr(self._auth, "_basic_auth")
 
     def _from_plain_entry(self, entry: Mapping[str, Any]) -> None:
-        """Entries may hold user and password by name, in place of both in one."""
+        """Take user and password from an entry that holds them by name, in place of both in one."""
         if entry.get("username") and entry.get("password"):
             self._auth.set_basic_auth(entry["username"], entry["password"])
 
     def headers(self) -> dict[str, str]:
-        """What to ask with; empty before the registry has asked who we are."""
+        """Headers of a request; empty before the registry has asked who we are."""
         with self._lock:
             return dict(self._headers)
 
     def answer(self, challenge: Answer) -> bool:
-        """Take what a 401 asks for; False where we have nothing to show. Raises WeightsError."""
+        """Log in as a 401 asks; False where we have no credentials to show. Raises WeightsError."""
         challenge_header = challenge.headers.get("WWW-Authenticate", "")
         with self._lock:
             if challenge_header.lower().startswith("basic"):
@@ -130,7 +130,7 @@ def _configurations() -> list[str]:
 
 
 def ask(transport: Transport, login: Login, url: str, accept: str) -> Answer:
-    """A small answer, after a login where one is wanted. Raises WeightsError."""
+    """A small answer of the registry, after a login where it wants one. Raises WeightsError."""
     answer = transport.ask(url, {"Accept": accept, **login.headers()})
     if answer.status in (401, 403) and login.answer(answer):
         answer = transport.ask(url, {"Accept": accept, **login.headers()})
@@ -140,7 +140,7 @@ def ask(transport: Transport, login: Login, url: str, accept: str) -> Answer:
 
 
 def explain_refusal(login: Login, answer: Answer, file: str) -> WeightsError:
-    """What a refusal of the registry means, by the codes of the distribution specification."""
+    """The error that stands for a refusal of the registry, by the codes of the distribution specification."""
     reference = login.reference
     error = refusal(f"oci://{reference.location}", answer, file)
     codes = _codes(answer)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _LONGEST = timedelta(hours=24)
-"""Of one range; what bounds it is the silence in between."""
+"""Most time for one range; the limit on silence in between is what ends it."""
 _CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -53,7 +53,7 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 @dataclass(frozen=True)
 class BucketSource:
-    """A prefix as it was listed."""
+    """The objects below a prefix, as they were listed."""
 
     pin: Pin
     entries: tuple[Entry, ...] = field(repr=False)
@@ -84,7 +84,7 @@ class BucketSource:
 
 
 def open_bucket(source: ModelSource, patience: Patience | None = None) -> BucketSource:
-    """`s3://bucket/prefix`. Raises WeightsError."""
+    """The model below a prefix, `s3://bucket/prefix`. Raises WeightsError."""
     patience = patience or Patience.from_environment()
     bucket, _, path = source.location.partition("/")
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
@@ -138,7 +138,7 @@ def _listing(store: S3Store, prefix: str, uri: str) -> Iterator[Entry]:
 
 @contextmanager
 def _explain_errors(uri: str, file: str) -> Iterator[None]:
-    """Turns what obstore says into WeightsError; it tells the status only in its text."""
+    """Turn errors of obstore into WeightsError; it tells the status only in its text."""
     try:
         yield
     except exceptions.PreconditionError as error:

@@ -21,7 +21,7 @@ class Piece:
 
 
 def pieces(message: bytes) -> Iterator[Piece]:
-    """In the order of their numbers. Raises ValueError for what is no such message."""
+    """Yield the pieces in the order of their numbers. Raises ValueError for what is no such message."""
     for number, content in _fields(message):
         if number == 1 and isinstance(content, bytes):
             inner = dict(_fields(content))

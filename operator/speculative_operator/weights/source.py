@@ -14,10 +14,11 @@ class Entry:
     """One file of a model."""
 
     path: str
-    """Relative, with `/`; never absolute, never with `..`: sources raise WeightsError for those."""
+    """Path relative to the model, with `/`; never absolute, never with `..`: sources raise WeightsError for those."""
     size: int
     sha256: str = ""
-    """Of the whole file, hexadecimal; empty where the source does not tell (then `etag` decides whether it changed)."""
+    """SHA-256 of the whole file, hexadecimal; empty where the source does not tell (then `etag` decides whether it
+    changed)."""
     etag: str = ""
 
 
@@ -32,4 +33,5 @@ class Source(Protocol):
         """Every file of the version, sorted by path."""
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-        """Bytes `start` to `end` (excluded) in blocks as they come, of at most 1 MiB. Ends early only with an error."""
+        """Yield bytes `start` to `end` (excluded) in blocks as they come, of at most 1 MiB. Ends early only with an
+        error."""

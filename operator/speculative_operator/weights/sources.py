@@ -1,6 +1,7 @@
-"""The one way to a model: a source by its scheme, opened and resolved to a pin. Called by inspector, fetcher and CLI.
+"""Opens a model's source by its scheme and resolves it to a pin; the one way to a model. Called by inspector, fetcher
+and CLI.
 
-Clients are imported when their scheme is first asked for: who reads a folder needs none of them.
+Clients are imported when their scheme is first asked for: reading a folder needs none of them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ __all__ = ["open_folder", "open_source", "pin_by_name"]
 
 
 def pin_by_name(source: ModelSource) -> Pin:
-    """The version that `source` names, asking nobody: the same key as of the opened source where it names a commit or
-    digest, and where it names anything else a key that no version has."""
+    """The version that `source` names, without a request: the same key as of the opened source where it names a commit
+    or digest; where it names anything else, a key that no version has."""
     if source.scheme is not Scheme.OCI:
         return Pin(source.scheme, source.location, source.revision, source.revision)
     from speculative_operator.weights.registry import Reference
@@ -27,7 +28,7 @@ def pin_by_name(source: ModelSource) -> Pin:
 
 
 def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:
-    """`source` at one version: revision, tag or present content become a pin here, once.
+    """The source at one version: a revision, tag or present content is resolved to a pin here, once.
 
     `claims_at` is the folder below which claims are mounted, each under its name. Raises WeightsError.
     """

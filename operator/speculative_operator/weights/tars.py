@@ -9,21 +9,21 @@ from typing import Any, Literal
 from speculative_operator.weights.needed import check_path
 
 MISREAD = (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError)
-"""What reading a tar that is none, or is made to harm, may raise beside WeightsError."""
+"""Exceptions that reading may raise beside WeightsError, where a file is no tar or is made to harm."""
 _MOST_FILES = 20_000
 _MOST_NOTES = 1 << 20
-"""Bytes of a long name or of extended attributes, which the reader takes into memory."""
+"""Most bytes of a long name or of extended attributes, which the reader takes into memory."""
 _STEP = 64 << 10
 
 
 def open_tar(file: Any, mode: Literal["r:", "r|"]) -> tarfile.TarFile:
-    """`r:` seeks in `file`, `r|` reads it once, forward. Raises one of MISREAD."""
+    """Open a tar: `r:` seeks in `file`, `r|` reads it once, forward. Raises one of MISREAD."""
     tar: tarfile.TarFile = tarfile.open(fileobj=file, mode=mode, bufsize=_STEP, tarinfo=_Member)  # noqa: SIM115  closed by the caller
     return tar
 
 
 def files(tar: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """Path and place of every regular file, in the order of the tar. Raises WeightsError, or one of MISREAD."""
+    """Yield path and place of every regular file, in the order of the tar. Raises WeightsError, or one of MISREAD."""
     for count, member in enumerate(tar):
         if count > _MOST_FILES:
             raise tarfile.ReadError(f"more than {_MOST_FILES} files")

@@ -1,4 +1,4 @@
-"""What a model's tokenizer is, without loading it: `TokenizerFacts` from whatever files describe it. Called by
+"""Describes a model's tokenizer as `TokenizerFacts` from whatever files there are, without loading it. Called by
 `inspect`.
 
 `tokenizer.json` goes first, as it does for engines. It is read forward and no further than its vocabulary: the merges
@@ -32,11 +32,12 @@ class _Tokens:
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     added: dict[str, int] = field(default_factory=dict)
     summary: tuple[int, str] | None = None
-    """Tokens and hash, where they are not those of `vocabulary`."""
+    """Number of tokens and their hash, where they are not those of `vocabulary`."""
 
 
 def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
-    """`files`: entries of `source` by path. Raises WeightsError where a file cannot be read or understood."""
+    """Facts of a model's tokenizer. `files`: entries of `source` by path. Raises WeightsError where a file cannot be
+    read or understood."""
     config = _object(source, files, "tokenizer_config.json")
     tokens = _tokens(source, files, config)
     summed = tokens.summary or tokens.vocabulary.summed({encode(token) for token in tokens.added})
@@ -87,7 +88,8 @@ def _of_tokenizer_json(source: Source, entry: Entry) -> _Tokens:
 
 
 def _of_section(walk: JsonWalk, tokens: _Tokens, rest_matters: bool) -> bool:
-    """Fills `tokens` from `model` of a `tokenizer.json`. True where it stopped early: all that counts was read."""
+    """Fill `tokens` from `model` of a `tokenizer.json`; True where reading stopped early, because nothing after it
+    matters."""
     for key in walk.members():
         if key == "type":
             tokens.kind = str(walk.value())
@@ -108,7 +110,8 @@ def _of_section(walk: JsonWalk, tokens: _Tokens, rest_matters: bool) -> bool:
 
 
 def _of_model(source: Source, entry: Entry) -> _Tokens:
-    """`tokenizer.model`: sentencepiece's message, or tiktoken's lines of token and rank under the same name."""
+    """Tokens of `tokenizer.model`: sentencepiece's message, or tiktoken's lines of token and rank under the same
+    name."""
     content = reading.whole(source, entry, _MOST_MODEL)
     with reading.understood(source, entry):
         if content[:1] == b"\n":
@@ -128,7 +131,7 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
 
 
 def _of_tekken(source: Source, entry: Entry) -> _Tokens:
-    """Mistral's file, with an object per token; the hash of the file stands for that of its vocabulary."""
+    """Tokens of Mistral's file, with an object per token; the hash of the file stands for that of its vocabulary."""
     content = reading.whole(source, entry, _MOST_MODEL)
     with reading.understood(source, entry):
         walk = JsonWalk([content])
@@ -141,7 +144,7 @@ def _of_tekken(source: Source, entry: Entry) -> _Tokens:
 
 
 def _tokens_added_elsewhere(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> dict[str, int]:
-    """Added tokens of tokenizers without `tokenizer.json`."""
+    """The added tokens of a tokenizer without `tokenizer.json`, with their numbers."""
     added = {str(token): int(number) for token, number in _object(source, files, "added_tokens.json").items()}
     listed = config.get("added_tokens_decoder")
     for number, one in (listed if isinstance(listed, dict) else {}).items():
@@ -161,8 +164,8 @@ def _special(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _template_hash(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> str:
-    """Of `chat_template.jinja`, which goes before the template in `tokenizer_config.json`; spaces at the end do not
-    count."""
+    """Hash of the chat template: of `chat_template.jinja`, which goes before the template in `tokenizer_config.json`;
+    spaces at the end do not count. Empty without a template."""
     if "chat_template.jinja" in files:
         text = reading.whole(source, files["chat_template.jinja"], _MOST_CONFIG).decode("utf-8", "replace")
     else:

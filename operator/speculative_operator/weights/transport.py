@@ -48,11 +48,11 @@ class Answer:
     headers: Mapping[str, str]
     """Names in any case."""
     content: bytes
-    """Of a refusal or of a small answer; empty of a file."""
+    """Content of a refusal or of a small answer; empty for a file."""
 
     @classmethod
     def of(cls, answer: httpx.Response | requests.Response) -> Answer:
-        """Reads the content, where it was not read yet."""
+        """The answer with its content, which is read here where it was not read yet."""
         reason = answer.reason if isinstance(answer, requests.Response) else answer.reason_phrase
         host = urlsplit(str(answer.url)).hostname or ""
         return cls(answer.status_code, reason or "", host, answer.headers, answer.content)
@@ -63,7 +63,7 @@ class Answer:
 
 
 Refusal = Callable[[Answer, str], WeightsError]
-"""What an answer of status 400 or above means: (answer, file) -> error."""
+"""Turns an answer of status 400 or above into an error; takes the answer and the file."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Transport:
     """Connections to one source. Safe to use from several threads."""
 
     uri: str
-    """Of the model, for messages."""
+    """URI of the model, for messages."""
     refused: Refusal
     patience: Patience = field(default_factory=Patience.from_environment)
 
@@ -80,14 +80,14 @@ class Transport:
         weakref.finalize(self, self._session.close)
 
     def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """An answer of whatever status, whole. Raises WeightsError where none comes."""
+        """An answer of whatever status, whole. Raises WeightsError where no answer comes."""
         with self.explain_errors(""):
             return Answer.of(self._get(url, headers, stream=False))
 
     def blocks(
         self, url: str, headers: Mapping[str, str], span: tuple[int, int], file: str, landed: Callable[[str], None]
     ) -> Iterator[bytes]:
-        """Bytes of `span` (end excluded) as they come, 256 KiB at most; `landed` is told where redirects led."""
+        """Yield bytes of `span` (end excluded) as they come, 256 KiB at most; `landed` is told where redirects led."""
         start, end = span
         range_headers = {**headers, "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
         with self.explain_errors(file), self._get(url, range_headers, stream=True) as answer:
@@ -111,7 +111,7 @@ class Transport:
         )
 
     def _check_range(self, answer: requests.Response, start: int, end: int, file: str) -> None:
-        """A server may answer with the whole file; good enough from its beginning."""
+        """Check that an answer has the range; a whole file will do where the range starts at 0. Raises WeightsError."""
         if answer.status_code == requests.codes.ok and start == 0:
             return
         content_range = _RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
@@ -175,7 +175,7 @@ def session(patience: Patience) -> requests.Session:
 
 
 def trusted_authorities() -> str | bool:
-    """Certificate authorities to believe; True for those that come with the client."""
+    """Path of the certificate authorities to trust; True for those that come with the client."""
     return os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR") or True
 
 
@@ -194,13 +194,13 @@ def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedReques
 
 
 def _short(text: str) -> str:
-    """The innermost of errors that quote each other."""
+    """The text of the innermost of errors that quote each other."""
     inner = re.search(r"(?:\[Errno -?\d+\]|\[SSL: \w+\])[^\"'()]*", text)
     return (inner[0] if inner else text)[:200].strip()
 
 
 class _Watch:
-    """Whether bytes still come at a rate worth waiting for."""
+    """Watches whether bytes still come at a rate worth waiting for."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
@@ -217,7 +217,7 @@ class _Watch:
 
 
 def refusal(uri: str, answer: Answer, file: str) -> WeightsError:
-    """What a status means anywhere; `hub` and `oci` say more where they know more."""
+    """The error that stands for a status of any server; `hub` and `oci` say more where they know more."""
     status = answer.status
     where = f"{uri}: {answer.host} answers {status} {answer.reason}".rstrip()
     wait = retry_after(answer.headers)

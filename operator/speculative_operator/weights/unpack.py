@@ -30,11 +30,11 @@ from speculative_operator.weights.watch import Meter
 _LOG = logging.getLogger(__name__)
 _BEAT_SECONDS = 0.25
 _AT_ONCE = 4
-"""Layers; each takes a core for its decompression."""
+"""Number of layers at once; each takes a core for its decompression."""
 _BLOCK = 1 << 20
 _RATIO, _LEAST = 10, 256 << 20
-"""What a layer may unpack to: so many times its size, and at least so many bytes. Weights become smaller by a third in
-gzip or zstd, tokenizers by nine tenths; more is no model, and would fill the disk."""
+"""Most bytes that a layer may unpack to: so many times its size, and at least so many bytes. Weights become smaller by
+a third in gzip or zstd, tokenizers by nine tenths; more is no model, and would fill the disk."""
 _LISTING = "listing.json"
 
 
@@ -45,7 +45,7 @@ def missing(source: PackedSource, folder: Path) -> int:
 
 
 def most_unpacked(layer: Layer) -> int:
-    """Bytes that a layer may unpack to."""
+    """Most bytes that a layer may unpack to."""
     return max(layer.size * _RATIO, _LEAST)
 
 
@@ -67,7 +67,8 @@ class Unpacking:
         self._came: dict[str, int] = {}
 
     def work(self, parallel: int, beat: Callable[[], None]) -> tuple[Entry, ...]:
-        """The files of the model, all in `files`; raises the first failure, or Stopped. `beat` is called often."""
+        """Unpack all layers; returns the files of the model, all in `files`. Raises the first failure, or Stopped.
+        `beat` is called often."""
         for again in (False, True):
             self._all_layers(parallel, beat)
             with disk.explain_errors(self._root):
@@ -176,7 +177,7 @@ class Unpacking:
             os.close(fd)
 
     def _blocks(self, layer: Layer) -> Generator[bytes, None, None]:
-        """The layer from its first byte to its last, whatever breaks on the way."""
+        """Yield the layer from its first byte to its last; a connection that breaks is taken up again."""
         at, failures, name = 0, 0, f"layer {layer.digest[:19]}"
         while at < layer.size:
             began = at
@@ -197,7 +198,8 @@ class Unpacking:
                     raise Stopped from None
 
     def _moved(self, *, last: bool) -> tuple[Entry, ...] | None:
-        """Have the model's files in `files`; None where some did not survive a crash, and their layer is forgotten."""
+        """Move the model's files into `files`; None where some did not survive a crash, and their layer is
+        forgotten."""
         files: dict[str, tuple[int, Layer]] = {}
         for layer in self._source.layers:
             listing = json.loads((self._at(layer) / _LISTING).read_text(encoding="utf-8"))

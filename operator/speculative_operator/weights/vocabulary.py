@@ -27,13 +27,13 @@ class Vocabulary:
         return len(self._numbers)
 
     def add(self, token: bytes, number: int) -> None:
-        """Raises OverflowError for a number beyond 64 bits."""
+        """Add a token with its number. Raises OverflowError for a number beyond 64 bits."""
         self._numbers.append(number)
         self._tokens += token
         self._ends.append(len(self._tokens))
 
     def summed(self, left_out: Collection[bytes] = ()) -> tuple[int, str]:
-        """How many tokens remain without `left_out`, and their hash; empty where none remain."""
+        """Number of tokens that remain without `left_out`, and their hash; an empty hash where none remain."""
         digest, count, numbers = hashlib.sha256(), 0, self._numbers
         ends, tokens = self._ends, bytes(self._tokens)
         order: Iterable[int] = range(len(numbers))
@@ -48,7 +48,7 @@ class Vocabulary:
 
 
 def hash_of(tokens: Mapping[str, int]) -> str:
-    """The same for a few tokens."""
+    """Hash of a few tokens, made as that of a whole vocabulary."""
     few = Vocabulary()
     for token, number in tokens.items():
         few.add(encode(token), number)
@@ -56,7 +56,7 @@ def hash_of(tokens: Mapping[str, int]) -> str:
 
 
 def collect(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
-    """A vocabulary of (token, number)."""
+    """The vocabulary of pairs of token and number."""
     all_of_them = Vocabulary()
     for token, number in pairs:
         all_of_them.add(encode(token), number)
@@ -64,5 +64,5 @@ def collect(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
 
 
 def encode(token: str) -> bytes:
-    """A token as it enters the hash; halves of surrogate pairs, which JSON allows, too."""
+    """The bytes of a token that enter the hash; halves of surrogate pairs, which JSON allows, are taken too."""
     return token.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""How far a fetch is: bytes, rate, stall. Fed by `crew`, read by `fetch` for its reports."""
+"""Measures how far a fetch is: bytes, rate, stall. Fed by `crew`, read by `fetch` for its reports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Meter:
         return self._total - self._bytes
 
     def progress(self) -> Progress:
-        """As of now. The rate is that of the last half minute, or since the start where that is later."""
+        """Progress as of now. The rate is that of the last half minute, or since the start where that is later."""
         with self._lock:
             now = self._clock()
             self._samples.append((now, self._fetched))
