@@ -1,7 +1,8 @@
-"""Beside a serving engine: what it compiled is published once it serves. Called by `__main__` in a side container.
+"""Publishes what a serving engine compiled, once the engine serves. Called by `__main__` in a side container.
 
-The engine's health is the proof: what is published has started an engine. What is seeded and does not lead to a healthy
-engine within `patience` is taken away, here and for all, so that no pod starts from it for ever in vain.
+The engine's health is the proof: code is published only after an engine started with it. Seeded code with which no
+engine becomes healthy within `patience` is removed from the engine's folder and from the volume, so that no pod starts
+from it for ever in vain.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from speculative_operator.compiled.store import Store, TornError, list_files
 
 POLL_SECONDS = 5.0
 QUIET_SECONDS = 60.0
-"""Without a changed file for so long, the engine has compiled what it compiles at its start."""
+"""Seconds without a changed file after which the engine has compiled what it compiles at its start."""
 SECOND_LOOK_SECONDS = 900.0
-"""The first requests may compile more."""
+"""Seconds until the second look: the first requests may compile more."""
 TOUCH_SECONDS = 86400.0
 _TRIES = 10
 _ENGINES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""An engine's certificate names its Service, not 127.0.0.1."""
+"""TLS without verification: an engine's certificate names its Service, not 127.0.0.1."""
 _ENGINES.check_hostname, _ENGINES.verify_mode = False, ssl.CERT_NONE
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Watch:
-    """What is kept, of whom, and how long to wait for it."""
+    """The engine whose compiled code is kept, where it is kept, and how long to wait."""
 
     store: Store
     target: Path
@@ -43,7 +44,7 @@ class Watch:
     """URL that answers 200 once the engine serves."""
     patience: float
     name: str
-    """Tells this pod from others."""
+    """Name of this pod's generations, which tells the pod from others."""
     quiet: float = QUIET_SECONDS
     second_look: float = SECOND_LOOK_SECONDS
     poll: float = POLL_SECONDS
@@ -67,7 +68,7 @@ def keep(watch: Watch, pause: Callable[[float], None] = time.sleep) -> None:
 
 
 def _await(watch: Watch, pause: Callable[[float], None]) -> None:
-    """Until the engine is healthy."""
+    """Wait until the engine is healthy; after `patience` seconds remove the seeded code once."""
     deadline = time.monotonic() + watch.patience
     while not _healthy(watch.health):
         if time.monotonic() > deadline:
@@ -94,7 +95,7 @@ def _give_up(watch: Watch) -> None:
 
 
 def _settle(watch: Watch, pause: Callable[[float], None]) -> None:
-    """Until no file changed for a while."""
+    """Wait until no file has changed for `quiet` seconds."""
     files, since = _seen(watch), time.monotonic()
     while time.monotonic() - since < watch.quiet:
         pause(watch.poll)
@@ -110,7 +111,7 @@ def _seen(watch: Watch) -> object:
 
 
 def _publish(watch: Watch) -> bool:
-    """False where another try is worth it."""
+    """Publish the compiled code as a new generation; False where another attempt is worth it."""
     try:
         generation = watch.store.publish(watch.target, watch.folders, watch.name)
         if generation:
@@ -126,7 +127,7 @@ def _publish(watch: Watch) -> bool:
 
 
 def _collect(watch: Watch) -> bool:
-    """True where something went that nobody uses."""
+    """Remove unused code from the volume; True where any was removed."""
     try:
         gone = watch.store.collect()
     except OSError as error:

@@ -15,13 +15,13 @@ _CPU = ("model name", "flags", "Features", "CPU implementer", "CPU part", "proce
 
 
 def machine(root: Path = Path("/")) -> str:
-    """Eight hexadecimal digits, the same on nodes of one kind."""
+    """Eight hexadecimal digits that are the same on nodes of one kind."""
     told = [platform.machine(), *_processor(root), *_accelerators(root)]
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:8]
 
 
 def _processor(root: Path) -> Iterator[str]:
-    """Lines of the first processor that say what code it runs."""
+    """Yield the lines of the first processor that say what code it runs."""
     for line in _lines(root / "proc/cpuinfo"):
         if not line.strip():
             return

@@ -1,6 +1,7 @@
-"""Before an engine starts: what was published becomes the engine's own copy. Called by `__main__` in an init container.
+"""Copies published code into the engine's own folder before the engine starts. Called by `__main__` in an init
+container.
 
-All of a generation or nothing, and never a failure: an engine without the cache compiles, as it always did.
+It copies a whole generation or nothing, and never fails: an engine without the cache compiles, as it always did.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
-    """Fill `folders` of `target` from the newest generation that is whole; its name, or empty. Never raises."""
+    """Fill `folders` of `target` from the newest whole generation; returns its name, or an empty text. Never raises."""
     try:
         if any((target / folder).exists() for folder in folders):
             _log.info("the engine's cache folders exist already: leaving them unchanged")
@@ -45,7 +46,7 @@ def seed(store: Store, target: Path, folders: tuple[str, ...]) -> str:
 
 
 def _use(store: Store) -> None:
-    """A volume that cannot be written to may be read nevertheless; one that is not ours is not. Raises ForeignError."""
+    """Mark the key as used, on a volume that may be read-only. Raises ForeignError for a volume that is not ours."""
     try:
         store.use()
     except ForeignError:
@@ -55,7 +56,7 @@ def _use(store: Store) -> None:
 
 
 def unseed(target: Path, folders: tuple[str, ...]) -> None:
-    """Take out of the engine's way what it was given."""
+    """Remove the seeded folders from the engine's cache."""
     for folder in folders:
         with contextlib.suppress(OSError):
             aside = target / f"{_STAGE}-{folder.replace('/', '-')}"
@@ -101,7 +102,7 @@ def _place(stage: Path, target: Path, folders: tuple[str, ...]) -> None:
 
 
 def _room(store: Store, generation: str, target: Path) -> None:
-    """Raises OSError where the copy would leave the engine less than as much again."""
+    """Check the room for a copy. Raises OSError where less than twice its size is free."""
     wanted = sum(one.bytes for one in store.entries(generation))
     told = os.statvfs(target)
     if told.f_bavail * told.f_frsize < 2 * wanted:

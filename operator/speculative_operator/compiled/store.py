@@ -31,12 +31,12 @@ from speculative_operator.own_folder import FOLDER, own_folder
 
 KIND = "compiled"
 MOST_BYTES = 4 * 1024**3
-"""Of one generation. Compiled code of one pair takes some 10 to 500 MB; more is no cache of code."""
+"""Most bytes of one generation. Compiled code of one pair takes some 10 to 500 MB; more is no cache of code."""
 MOST_FILES = 50_000
 UNUSED_SECONDS = 7 * 86400.0
-"""A key that no pod ran with for so long is removed."""
+"""Seconds after which a key that no pod ran with is removed."""
 MOST_KEYS = 32
-"""Keys kept in all: beyond it the longest unused go, but for those of the last day."""
+"""Most keys that are kept: beyond it the longest unused go, but for those of the last day."""
 _DAY = 86400.0
 _CHUNK = 1 << 20
 _MANIFEST = "manifest.json"
@@ -46,13 +46,13 @@ _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 _GENERATION = re.compile(r"[0-9]{20}-[a-zA-Z0-9.-]+")
 _PART = re.compile(rf"{_KEY.pattern}\.{_GENERATION.pattern}")
 _TRASH = re.compile(rf"({_KEY.pattern}|{_GENERATION.pattern}|{_PART.pattern})\.[0-9]+")
-"""Names that this program gives."""
+"""Names that this program gives to folders in the trash."""
 _OPEN_FOLDER, _OPEN_FILE = 0o777, 0o666
-"""Whoever runs the engine, or the next one: pods of a namespace may have different user ids."""
+"""Modes for any user: pods of a namespace may run the engine under different user ids."""
 
 
 class TornError(Exception):
-    """What was published is not what was written."""
+    """A published generation differs from what was written, or files changed while they were read."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Entry:
     """One file of a generation."""
 
     path: str
-    """Below the cache folder, with slashes."""
+    """Path below the cache folder, with slashes."""
     bytes: int
     sha256: str
 
@@ -72,11 +72,11 @@ class Found:
     path: str
     bytes: int
     changed: int
-    """ns"""
+    """Time of the last change in nanoseconds."""
 
 
 def list_files(source: Path, folders: tuple[str, ...]) -> tuple[Found, ...]:
-    """Regular files below `folders` of `source`, by path; none of links, locks and files that are being written."""
+    """Regular files below `folders` of `source`, by path, without links, locks and files that are being written."""
     found = []
     for folder in folders:
         for at, _, names in os.walk(source / folder):
@@ -91,21 +91,21 @@ def list_files(source: Path, folders: tuple[str, ...]) -> tuple[Found, ...]:
 
 
 class Store:
-    """One key of the volume `volume`. Every method may raise OSError."""
+    """The generations of one key on the volume `volume`. Every method may raise OSError."""
 
     def __init__(self, volume: Path, key: str) -> None:
         self.volume, self.root, self.key = volume, volume / FOLDER, key
         self._home = self.root / "compiled" / key
 
     def generations(self) -> list[str]:
-        """Those published, newest first."""
+        """Names of the published generations, newest first."""
         try:
             return sorted((one.name for one in self._home.iterdir() if _GENERATION.fullmatch(one.name)), reverse=True)
         except FileNotFoundError:
             return []
 
     def entries(self, generation: str) -> tuple[Entry, ...]:
-        """What a generation holds. Raises TornError."""
+        """The files of a generation, by its manifest. Raises TornError where the manifest cannot be read."""
         try:
             rows = json.loads((self._home / generation / _MANIFEST).read_text(encoding="utf-8"))
             found = tuple(Entry(str(path), int(size), str(digest)) for path, size, digest in rows)
@@ -119,7 +119,7 @@ class Store:
         return found
 
     def copy_out(self, generation: str, target: Path) -> None:
-        """Every file of a generation to `target`, which is empty. Raises TornError where one differs."""
+        """Copy every file of a generation to `target`, which is empty. Raises TornError where a file differs."""
         for one in self.entries(generation):
             file = target / one.path
             _open_folders(target, file.parent)
@@ -137,7 +137,8 @@ class Store:
         return False
 
     def publish(self, source: Path, folders: tuple[str, ...], name: str) -> str:
-        """What lies below `folders` of `source`, as a new generation; its name. Empty where there is nothing new.
+        """Publish the files below `folders` of `source` as a new generation; returns its name, or an empty text where
+        nothing is new.
 
         `name` tells this writer from others. Raises TornError where files changed meanwhile or are too many.
         """
@@ -170,11 +171,11 @@ class Store:
         return Entry(one.path, size, digest)
 
     def discard(self, generation: str) -> None:
-        """Take a generation out of the way of every pod that starts from now on."""
+        """Remove a generation, so that no pod that starts from now on finds it."""
         self._trash(self._home / generation)
 
     def use(self) -> None:
-        """Tell that a pod runs with the key."""
+        """Mark the key as used by a pod now."""
         own_folder(self.volume, KIND, _OPEN_FOLDER)
         mark = self.root / "uses" / self.key
         _open_folders(self.root, mark.parent)
@@ -182,7 +183,8 @@ class Store:
         os.utime(mark)
 
     def collect(self) -> tuple[str, ...]:
-        """Remove what nobody uses; the keys that went. The clock is the volume's own: that of our mark."""
+        """Remove unused keys, old generations and rubbish; returns the removed keys. The clock is the volume's own,
+        taken from our mark."""
         self.use()
         now = (self.root / "uses" / self.key).stat().st_mtime
         for generation in self.generations()[1:]:
@@ -204,7 +206,7 @@ class Store:
         return tuple(gone)
 
     def _others(self) -> Iterator[tuple[str, float]]:
-        """Keys but our own that hold nothing but generations, with when they were last used."""
+        """Yield every other key that holds nothing but generations, with the time of its last use."""
         for folder in _children(self.root / "compiled"):
             if folder.name == self.key or not _KEY.fullmatch(folder.name):
                 continue
@@ -215,7 +217,7 @@ class Store:
                 yield folder.name, (mark if mark.exists() else folder).stat().st_mtime
 
     def _trash(self, folder: Path) -> None:
-        """One rename, so that nobody finds half of it."""
+        """Remove a folder by one rename first, so that nobody finds half of it."""
         trash = self.root / "trash"
         _open_folders(self.root, trash)
         target = trash / f"{folder.name}.{time.time_ns()}"
@@ -232,7 +234,7 @@ def _children(folder: Path) -> list[Path]:
 
 
 def _open_folders(root: Path, folder: Path) -> None:
-    """`folder` and what is missing between it and `root`, for every user id."""
+    """Make `folder` and the missing folders between it and `root`, open for every user id."""
     missing = []
     while folder != root and not folder.exists():
         missing.append(folder)
@@ -244,7 +246,7 @@ def _open_folders(root: Path, folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path, *, sync: bool = False) -> tuple[int, str]:
-    """Bytes and SHA-256 of what was copied."""
+    """Copy a file; returns the bytes and the SHA-256 of its content."""
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as reader, target.open("wb") as writer:
         while chunk := reader.read(_CHUNK):
