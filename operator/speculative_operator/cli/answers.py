@@ -13,7 +13,8 @@ _DIGITS = 6
 
 
 def answer(time: float, decision: Decision, tries: Sequence[Try] = ()) -> dict[str, Any]:
-    """Every field is always there; a figure that is not known is null, and so is `tries` where nothing is tried."""
+    """The JSON object of a decision. Every field is always there; an unknown figure is null, and so is `tries` without
+    a trial."""
     return {
         "time": time,
         "state": decision.state.value,
@@ -29,7 +30,7 @@ def answer(time: float, decision: Decision, tries: Sequence[Try] = ()) -> dict[s
 
 
 def _tries(tries: Sequence[Try]) -> dict[str, Any] | None:
-    """As the key `try` of the table's file has it."""
+    """The trials in the form of the key `try` of the table's file; None without a trial."""
     rows = [[one.first, one.last, list(one.ks), one.share] for one in tries]
     return {"steps": BLOCK_STEPS, "rows": rows} if rows else None
 
@@ -55,7 +56,7 @@ def _interval(interval: Interval | None) -> list[float | None] | None:
 
 
 def _figure(value: float | None, unit: float = 1.0) -> float | None:
-    """Six digits of it; what is not finite is not known."""
+    """The figure in `unit` with six digits; None where it is unknown or not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{unit * value:.{_DIGITS}g}")

@@ -1,4 +1,4 @@
-"""`speculative check` of a spec that leaves its speculator to the operator: picks, reads and passes over as that does.
+"""Picks a speculator for `speculative check` where the spec leaves it to the operator, as the operator would.
 
 Used by `check`. The operator keeps to what it has picked; here nothing was picked before.
 """
@@ -23,24 +23,24 @@ Judge = Callable[[DeploymentSpec, Mapping[str, ModelFacts]], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """What was picked."""
+    """The pick for a spec, and the entries of the catalogue that were passed over."""
 
     spec: DeploymentSpec
-    """With the pick; without a speculator where there is none."""
+    """The spec with the picked speculator; without a speculator where none was picked."""
     sides: dict[str, ModelFacts]
     entry: Entry | None
     reason: str
     passed_over: tuple[tuple[Entry, str], ...] = ()
-    """Entries that do not do, with why."""
+    """Entries of the catalogue that do not fit or cannot be read, each with the reason."""
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """The message for people: each entry that was passed over, with why, and the reason of the pick."""
         over = [f"{'passed over':<12}{entry.named} ({entry.method}): {why}" for entry, why in self.passed_over]
         return [*over, f"{'auto':<12}{self.reason}"]
 
     def to_json(self) -> dict[str, Any]:
-        """`picked`, for the command's object."""
+        """The pick under the key `picked`, for the JSON object that `check` prints."""
         over = [
             {"speculator": one.uri or None, "method": one.method.value, "why": why} for one, why in self.passed_over
         ]
@@ -57,7 +57,8 @@ class Auto:
 
 
 def pick_and_read(spec: DeploymentSpec, rows: Catalogue, read: Read, judge: Judge) -> Auto:
-    """The first entry that fits, with what was read. Raises WeightsError for the verifier."""
+    """The pick: the first entry that fits, with the facts of both models. Raises WeightsError where the verifier cannot
+    be read."""
     verifier = read(spec.verifier.source, "verifier")
     alone = {"verifier": verifier}
     blame = judge(spec, alone).compatible

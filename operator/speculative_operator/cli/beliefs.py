@@ -24,27 +24,27 @@ from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """One K at one load."""
+    """The expected gain and TPOT of one K at one load."""
 
     k: int
     gain: Interval
-    """Tokens per second over those of pods without a speculator, in percent, with its 80 % interval."""
+    """Gain in tokens per second over pods without a speculator, in percent, with its 80 % interval."""
     tpot_ms: float
-    """Expected time per output token."""
+    """Expected time per output token in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """How far the K in force is ahead of the best other one."""
+    """The lead of the active K over the best other one."""
 
     k: int
     """The best other K."""
     percent: Interval
-    """Speed of a request at the K in force over that at the other, in percent, with its 80 % interval."""
+    """Speed of a request at the active K over that at the other, in percent, with its 80 % interval."""
 
 
 def beliefs_at(view: Outlook, load: float) -> list[Belief]:
-    """Every K that a table may hold, ascending; `load` is the number of requests in one step of a pod."""
+    """The belief in every K that a table may hold, ascending; `load` is the number of requests in one step of a pod."""
     row, off = np.array([nearest(load, view.policy.knobs.max_batch)]), view.at(load, None)
     found = []
     for column, k in enumerate(view.ks):
@@ -55,8 +55,8 @@ def beliefs_at(view: Outlook, load: float) -> list[Belief]:
 
 
 def lead_at(view: Outlook, load: float, k: int) -> Lead | None:
-    """The lead of `k` at a load, as the tuner compares K with one another: what both share is no doubt about their
-    order. None for a K that the tuner does not choose from, or that has no other beside it."""
+    """The lead of `k` at a load, as the tuner compares K with one another: an error that both share does not change
+    their order. None for a K that the tuner does not choose from, or that has no other beside it."""
     if k not in view.ks or len(view.ks) < 2:
         return None
     held, row = view.ks.index(k), nearest(load, view.policy.knobs.max_batch)
@@ -68,14 +68,14 @@ def lead_at(view: Outlook, load: float, k: int) -> Lead | None:
 
 
 def _percent(log_ratio: float, wide: float) -> Interval:
-    """In percent, `wide` to both sides in log."""
+    """The interval of a ratio given as logarithm, in percent, `wide` to both sides in log."""
     low, mid, high = (100.0 * math.expm1(min(max(log_ratio + side, -20.0), 20.0)) for side in (-wide, 0.0, wide))
     return Interval(low, mid, high)
 
 
 def outlook_of(body: Any) -> Outlook | None:
-    """What the operator believes of an object, restored from its status as after a restart of the operator. None where
-    it keeps no memory, or one of another release."""
+    """The operator's model of an object, restored from its status as after a restart of the operator. None where the
+    status has no memory of the tuner, or that of another release."""
     status = body.get("status") or {}
     stored = status.get("memory")
     if not isinstance(stored, dict) or not stored:

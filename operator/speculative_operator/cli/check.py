@@ -37,7 +37,7 @@ EPILOG = """examples:
 exit status: 0 compatible (warnings included), 1 an Error was found, 2 something could not be read or wrong use"""
 
 _OF_A_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?")
-"""A model as hubs name it: ORGANISATION/MODEL, and a revision."""
+"""A model as hubs name it: ORGANISATION/MODEL, with or without a revision."""
 _FILES = (".yaml", ".yml", ".json")
 
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, judge, print; the exit status. Raises CommandError."""
+    """Read the models, judge the pair, print the verdict; returns the exit status. Raises CommandError."""
     from speculative_operator.weights.errors import WeightsError
 
     try:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def judge_pair(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict:
-    """Compare what was read of the two models, as the operator does."""
+    """The verdict on the facts of the two models, as the operator judges them."""
     from speculative_operator.engines.pair_rules import rules_of
     from speculative_operator.pairing.judge import judge
 
@@ -94,7 +94,7 @@ def judge_pair(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict
 
 
 def _read(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts], Auto | None]:
-    """The spec, the facts of its models by side, and what was picked where it leaves that open. Raises WeightsError,
+    """The spec, the facts of its models by side, and the pick where the spec leaves it open. Raises WeightsError,
     CommandError."""
     if arguments.first.lower().endswith(_FILES) and not Path(arguments.first).is_dir():
         return _read_file(arguments)
@@ -119,8 +119,8 @@ def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str,
 def read_models(
     spec: DeploymentSpec, rows: Catalogue, claims_at: str = ""
 ) -> tuple[DeploymentSpec, dict[str, ModelFacts], Auto | None]:
-    """The spec with its speculator, the facts of its models by side, and what was picked where the spec leaves that
-    open. Raises WeightsError."""
+    """The spec with its speculator, the facts of its models by side, and the pick where the spec leaves it open. Raises
+    WeightsError."""
 
     def read(source: ModelSource, side: str) -> ModelFacts:
         return _facts(source, side, claims_at)
@@ -145,7 +145,7 @@ def _spec(body: Any) -> DeploymentSpec:
 
 
 def _body(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> dict[str, Any]:
-    """A spec that says what the command line does."""
+    """The spec that the arguments of the command line describe."""
     size = {"tensorParallelSize": arguments.tensor_parallel_size, "maxModelLen": arguments.max_model_len}
     drafts = {"mode": "Static", "numSpeculativeTokens": arguments.k} if arguments.k else {}
     engine = {"type": arguments.engine, "version": arguments.engine_version}
@@ -164,8 +164,8 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uri(facts: ModelFacts | None, mark: str = "") -> str:
-    """The model's URI; for a folder of this machine one that the API takes, and which nothing reads. With `mark` it is
-    another one than without: two folders may hold the same files."""
+    """The model's URI; for a folder of this machine a URI that the API takes, and which nothing reads. `mark` tells two
+    folders apart that hold the same files."""
     if facts is None:
         return ""
     folder = facts.pin.scheme == "pvc"
@@ -189,7 +189,7 @@ def _method(sides: Mapping[str, ModelFacts]) -> str:
 
 
 def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts:
-    """Facts of a folder or a URI."""
+    """Facts of the model in a folder or at a URI. Raises WeightsError."""
     from speculative_operator.domain.reasons import Reason
     from speculative_operator.domain.spec import SOURCES, ModelSource, Scheme
     from speculative_operator.weights.errors import WeightsError
@@ -206,7 +206,7 @@ def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts
 
 
 def _facts(place: Any, side: str, claims_at: str) -> ModelFacts:
-    """Raises WeightsError, which then names the side."""
+    """Facts of the model in a folder or at a source. Raises WeightsError, which then names the side."""
     from speculative_operator.weights.errors import WeightsError
     from speculative_operator.weights.inspect import inspect
     from speculative_operator.weights.sources import open_folder, open_source

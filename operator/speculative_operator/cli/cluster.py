@@ -20,17 +20,17 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 
 Object = Mapping[str, Any]
 SECONDS = 10.0
-"""For one request."""
+"""Seconds that one request may take."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How every command names its cluster."""
+    """Add the arguments by which every command names its cluster."""
     parser.add_argument("-n", "--namespace", metavar="NS", default="", help="namespace (that of the context)")
     parser.add_argument("--context", metavar="C", default="", help="context of the kubeconfig (the current one)")
 
 
 class Cluster:
-    """One cluster. Every method raises CommandError with what the API server said: UnseenError where this user may not
+    """One cluster. Every method raises CommandError with the API server's message: UnseenError where this user may not
     ask."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -49,18 +49,19 @@ class Cluster:
         self.namespace: str = arguments.namespace or named["context"].get("namespace") or "default"
 
     def objects(self, *, everywhere: bool = False) -> list[Object]:
-        """The SpeculativeDeployments of the namespace, or of all."""
+        """The SpeculativeDeployments of the namespace, or of all namespaces."""
         if everywhere:
             return self.listed(names.API_VERSION, names.PLURAL)
         found = self._call(self._api.list_namespaced_custom_object, *self._ours)
         return list(found.get("items") or ())
 
     def object(self, name: str) -> Object:
-        """One of the namespace."""
+        """One SpeculativeDeployment of the namespace."""
         return self._call(self._api.get_namespaced_custom_object, *self._ours, name)
 
     def object_with_notes(self, name: str) -> Object:
-        """The same with the operator's notes in its status; without, where nobody may read them."""
+        """One SpeculativeDeployment with the operator's notes in its status; without notes where this user may not read
+        them."""
         from speculative_operator.reconcile import notes
 
         body = self.object(name)
@@ -72,7 +73,7 @@ class Cluster:
         return {**body, "status": notes.put_in(body.get("status") or {}, found)}
 
     def pods(self, name: str) -> list[Object]:
-        """Serving pods of an object; none where nobody may list them."""
+        """Serving pods of an object; an empty list where this user may not list pods."""
         labels = ",".join(f"{key}={value}" for key, value in names.selector(name).items())
         try:
             found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=labels)
@@ -81,12 +82,13 @@ class Cluster:
         return list(found.get("items") or ())
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
-        """Give an object an annotation, or take it away (None)."""
+        """Set an annotation of an object, or remove it (None)."""
         body = {"metadata": {"annotations": {annotation: value}}}
         self._call(self._api.patch_namespaced_custom_object, *self._ours, name, body)
 
     def listed(self, api_version: str, plural: str, **selectors: str) -> list[Object]:
-        """Objects of all namespaces; none where there is no such kind. `selectors`: label_selector, field_selector."""
+        """Objects of a kind in all namespaces; none where there is no such kind. `selectors`: label_selector,
+        field_selector."""
         group, _, version = api_version.partition("/")
         found = self._call(
             self._api.list_cluster_custom_object, group, version, plural, missing={"items": []}, **selectors
@@ -102,7 +104,8 @@ class Cluster:
         return list(self._call(self._core.list_pod_for_all_namespaces, missing=None, **selectors).get("items") or ())
 
     def page(self, pod: Object, port: str, path: str) -> str:
-        """What a pod answers on a port, asked through the API server. Raises UnseenError where that does not go."""
+        """The page that a pod serves on a port, asked through the API server. Raises UnseenError where it cannot be
+        asked."""
         meta = pod["metadata"]
         where = f"{meta['name']}:{port}", meta["namespace"], path.lstrip("/")
         try:
@@ -111,7 +114,7 @@ class Cluster:
             raise UnseenError(problem.problem) from None
 
     def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
-        """True where `user` may do it in a namespace (empty: in all)."""
+        """True where `user` may use the verb on the resource in a namespace (empty: in all namespaces)."""
         plural, _, part = resource.partition("/")
         what = {"verb": verb, "group": group, "resource": plural, "subresource": part, "namespace": namespace}
         spec = {"user": user, "resourceAttributes": {key: value for key, value in what.items() if value}}
@@ -157,7 +160,7 @@ _REMEDY = {
 
 
 def message_of(problem: Any) -> str:
-    """Return what the API server says of a refused request."""
+    """The message of the API server about a refused request."""
     try:
         return str(json.loads(problem.body)["message"])
     except (ValueError, KeyError, TypeError):
@@ -165,7 +168,7 @@ def message_of(problem: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """Replace what a terminal would take for orders: what pods and servers say may stand in `text`."""
+    """`text` without characters that a terminal would obey: pods and servers may say anything."""
     return "".join(one if one.isprintable() or one == "\n" else "?" for one in text)
 
 
@@ -184,7 +187,7 @@ def mode(body: Object) -> str:
 
 
 def ready(body: Object) -> str:
-    """Ready pods of those wanted, such as `1/2`."""
+    """Number of ready pods of those wanted, such as `1/2`."""
     status = body.get("status") or {}
     return str(status.get("ready") or f"{status.get('readyReplicas', 0)}/{body['spec'].get('replicas', 1)}")
 
@@ -199,12 +202,12 @@ def number(text: object) -> float | None:
 
 
 def speculation(body: Object) -> Object:
-    """`status.speculation`"""
+    """The part `status.speculation` of an object; empty where it has none."""
     return (body.get("status") or {}).get("speculation") or {}
 
 
 def rests(body: Object) -> bool:
-    """Whether nothing of the speculator runs at K = 0, which is then called off: asked for, and not in vain."""
+    """Whether K = 0 is live off for the object: the spec asks for it, and no warning says that it is not used."""
     status = body.get("status") or {}
     if (body["spec"].get("speculation") or {}).get("offPolicy") != OffPolicy.LIVE or speculation(body).get("hardOff"):
         return False

@@ -19,7 +19,7 @@ _STYLES = (
 
 
 def coloured(line: str) -> Text:
-    """One line with its colours. Raises ImportError without rich."""
+    """One line of text with its colours. Raises ImportError without rich."""
     from rich.text import Text
 
     text = Text(line)

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """What can stand in place of the last of `words`, the arguments typed so far."""
+    """The words that can stand in place of the last of `words`, the arguments typed so far."""
     from speculative_operator.cli.main import COMMANDS, command, parser
 
     *before, last = words or [""]
@@ -77,7 +77,7 @@ def _own(root: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
 
 
 def _following(own: argparse.ArgumentParser, name: str, before: Sequence[str], last: str) -> Iterator[str]:
-    """Choices of the option before; else options after a dash; else choices and names of the first argument."""
+    """Yield choices of the option before; else options after a dash; else choices and names of the first argument."""
     options = {option: action for action in own._actions for option in action.option_strings}
     takes = {option for option, action in options.items() if action.nargs != 0}
     if before and before[-1] in takes:
@@ -95,7 +95,7 @@ def _following(own: argparse.ArgumentParser, name: str, before: Sequence[str], l
 
 
 def _names(before: Sequence[str]) -> Iterator[str]:
-    """Names of the cluster's objects; none where it does not answer."""
+    """Yield names of the cluster's objects; none where it does not answer."""
     from speculative_operator.cli.cluster import Cluster
 
     given = argparse.Namespace(namespace="", context="")
@@ -111,7 +111,7 @@ def _names(before: Sequence[str]) -> Iterator[str]:
 
 
 def complete(words: Sequence[str] | None = None) -> int:
-    """`kubectl_complete-speculative`: kubectl asks it what can follow, and reads one word a line and `:0`."""
+    """Print for `kubectl_complete-speculative` what can follow: one word a line and `:0`, as kubectl reads it."""
     for word in candidates(list(sys.argv[1:] if words is None else words)):
         sys.stdout.write(f"{word}\n")
     sys.stdout.write(":0\n")

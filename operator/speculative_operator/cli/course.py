@@ -25,7 +25,7 @@ Scrape = tuple[float, Mapping[str, Mapping[SeriesKey, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One window over all pods; what is not known is None."""
+    """One window over all pods; a figure that is not known is None."""
 
     time: float
     seconds: float
@@ -41,7 +41,7 @@ class Point:
     """Share of draft tokens that the verifier accepted."""
     tokens_per_second: float
     cost: float | None
-    """Of a thousand output tokens."""
+    """Cost of a thousand output tokens."""
 
 
 def course_of(found: Subject, body: Mapping[str, Any], scrapes: Iterable[Scrape], step: int) -> list[Point]:

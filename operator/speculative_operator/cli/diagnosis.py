@@ -16,29 +16,29 @@ WRONG_IF_FALSE = (
     ConditionType.PAIR_COMPATIBLE, ConditionType.MEMORY_FITS, ConditionType.WEIGHTS_READY,
     ConditionType.ROLLOUT_HEALTHY, ConditionType.READY, ConditionType.METRICS_AVAILABLE,
 )  # fmt: skip
-"""Conditions that say that something is wrong, the nearest to the cause first. False of the others is no fault: a
-rollout that is over does not progress, and a table that is still being tuned is not converged."""
+"""Conditions that say by False that something is wrong, the nearest to the cause first. False of other conditions is no
+fault: a rollout that is over does not progress, and a table that is still being tuned is not converged."""
 _BY_MODE = {"Static": Reason.FIXED, "Disabled": Reason.DISABLED}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know: what says so, its reason, and what can be done."""
+    """One thing to know about an object: its source, its reason, and what can be done."""
 
     source: str
-    """A type of condition, or `decision`, `warning`, `annotation`, `mode`, `proposal`."""
+    """A type of condition, or `status`, `decision`, `warning`, `annotation`, `mode`, `proposal`."""
     reason: str
     message: str
     means: str = ""
     next: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """All fields by name."""
+        """All fields of the finding by name."""
         return {name: getattr(self, name) for name in ("source", "reason", "message", "means", "next")}
 
 
 def cause_of(body: Object) -> Finding:
-    """Why K is what it is: what a user has ordered, else what is wrong, else the tuner's last decision."""
+    """The finding that says why K is what it is: a user's order, else a fault, else the tuner's last decision."""
     if not (body.get("status") or {}).get("conditions"):
         message = "the operator has not looked at the object yet; watchNamespaces may leave its namespace out"
         return Finding("status", Reason.UNKNOWN.value, message, "", "speculative doctor")
@@ -78,7 +78,8 @@ def _causes_in_auto(body: Object, faults: list[Finding]) -> Iterator[Finding]:
 
 
 def faults_of(body: Object) -> Iterator[Finding]:
-    """Every condition that says that something is wrong; one message once, though several conditions carry it."""
+    """Yield a finding for each condition that says that something is wrong; one message once, though several conditions
+    carry it."""
     found: set[str] = set()
     for kind in WRONG_IF_FALSE:
         one = condition(body, kind)
@@ -92,7 +93,7 @@ def faults_of(body: Object) -> Iterator[Finding]:
 
 
 def warnings_of(body: Object) -> Iterator[Finding]:
-    """The warnings of the status."""
+    """Yield a finding for each warning of the status."""
     for one in (body.get("status") or {}).get("warnings") or ():
         yield _finding(body, "warning", str(one.get("reason", "")), str(one.get("message", "")))
 

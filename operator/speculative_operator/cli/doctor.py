@@ -21,7 +21,7 @@ use of the command line"""
 
 
 def objects(look: Look) -> Iterator[Found]:
-    """Objects that nobody looks after, and what the operator says of the others that no check before has told."""
+    """Yield the objects that no operator looks after, and what it says of the others that no check before has told."""
     apart = scraped.PROMETHEUS | scraped.FRESHNESS | scraped.LABELS | scraped.FIGURES | scraped.TABLES
     for body in look.objects:
         if not body.get("status"):
@@ -48,7 +48,7 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
     "accelerators": ("no object asks for any", spare.accelerators),
     "objects": ("the operator reports no fault", objects),
 }
-"""Check -> what is so where it finds nothing, and the check."""
+"""Check -> the sentence that holds where it finds nothing, and the check."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was found; the exit status. Raises CommandError."""
+    """Print the findings; returns the exit status. Raises CommandError."""
     look = Look(Cluster(arguments))
     found = [(check, one) for check in CHECKS for one in make_check(check, look)]
     results = {one.result for _, one in found}
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def make_check(check: str, look: Look) -> list[Found]:
-    """What one check finds; that all is well, or that it could not be made, where it finds nothing."""
+    """The findings of one check; one that all is well, or that the check could not be made, where it finds nothing."""
     well, find = CHECKS[check]
     found: list[Found] = []
     try:

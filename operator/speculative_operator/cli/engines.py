@@ -31,19 +31,19 @@ _HEADERS = (
     *("engine", "release", "method", "runner", "K changes", "data parallel", "passes at 0", "smaller K", "proven"),
     *("K live", "off live"),
 )
-"""The last two: how each was shown, where the engine does it without a rollout."""
+"""Column headers; the last two are how each answer was shown, where the engine does it without a rollout."""
 ASSUMED = "Assumed"
-"""In place of a proof, for a release that nobody has looked at."""
+"""The word in place of a proof, for a release that nobody has looked at."""
 
 
 class _Row(NamedTuple):
     release: str
-    """As it was asked for: a release candidate is not the release that it names."""
+    """The release as it was asked for: a release candidate is not the release that it names."""
     alone: Answer
     parallel: Answer
-    """The same under data parallelism."""
+    """The answer for the same method under data parallelism."""
     assumed: bool
-    """True for a release that is newer than all that are known here: nothing of it is proven."""
+    """True for a release that is newer than all known releases: nothing of it is proven."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is asked for; the exit status. Raises UsageError."""
+    """Print the answers that were asked for; returns the exit status. Raises UsageError."""
     engines = (
         [_named(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
     )
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _named(kind: Any, text: str, what: str) -> Any:
-    """The member of an enumeration, in any case."""
+    """The member of an enumeration that `text` names, in any case of letters."""
     for member in kind:
         if member.value.lower() == text.lower():
             return member
@@ -97,13 +97,13 @@ def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method 
 
 
 def _newest(engine: EngineType) -> Version:
-    """The newest release of which something is known here."""
+    """The newest known release of the engine."""
     known = [cell.since for cell in CELLS[engine]] + [cell.before for cell in CELLS[engine] if cell.before]
     return max([*known, *filter(None, [parse(DEFAULT_VERSIONS[engine])])])
 
 
 def _warn_of_assumed(rows: list[_Row]) -> bool:
-    """Say on stderr of a release that no row was written for that nobody has looked at it; True where one was said."""
+    """Warn on stderr of each release that is newer than all known ones; True where there was such a release."""
     found = dict.fromkeys((row.alone.question.engine, row.release) for row in rows if row.assumed)
     for engine, release in found:
         sys.stderr.write(
@@ -136,7 +136,7 @@ def _cells(row: _Row) -> tuple[str, ...]:
 
 
 def _explain(rows: list[_Row]) -> None:
-    """Every field of each answer, one a line."""
+    """Print every field of each answer, one a line."""
     for place, row in enumerate(rows):
         shown = _object(row)
         width = max(map(len, shown))

@@ -1,17 +1,17 @@
-"""What a command says when it cannot go on. Raised by every command, printed by `main`."""
+"""The errors with which a command stops. Raised by every command, printed by `main`."""
 
 from __future__ import annotations
 
 OK = 0
 FAILED = 1
-"""The command did its work and found something wrong, or could not do it."""
+"""Exit status of a command that found something wrong, or could not do its work."""
 USAGE = 2
-"""The command line itself is wrong."""
+"""Exit status of a wrong command line."""
 INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """A command cannot go on. `str()` is the problem and its remedy, in one line."""
+    """A command cannot go on. `str()` gives the problem and its remedy, in one line."""
 
     def __init__(self, problem: str, remedy: str = "", status: int = FAILED) -> None:
         self.problem, self.status = problem, status
@@ -19,7 +19,7 @@ class CommandError(Exception):
 
 
 class UnseenError(CommandError):
-    """The cluster does not let this user see something."""
+    """The user may not see something of the cluster."""
 
 
 class UsageError(CommandError):

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def summary(body: Object) -> dict[str, Any]:
-    """The explanation for programs."""
+    """The explanation of one object, for programs."""
     seen = speculation(body)
     return {
         "name": body["metadata"]["name"],
@@ -83,7 +83,7 @@ def summary(body: Object) -> dict[str, Any]:
 
 
 def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
-    """The lines for one object."""
+    """Yield the lines of the explanation for one object."""
     seen, meta, chosen, cause = speculation(body), body["metadata"], mode(body), cause_of(body)
     yield f"{meta['name']} in {meta['namespace']}: K is {_drafted(body, seen, chosen)}"
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
@@ -107,7 +107,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
 
 
 def _drafted(body: Object, seen: Object, chosen: str) -> str:
-    """K, and what that is."""
+    """K as text, with what it counts."""
     if chosen == "Disabled" or seen.get("hardOff"):
         return "0: the pods have no speculator"
     k = str(seen.get("k") or "")
@@ -128,8 +128,8 @@ def _lines(label: str, one: Finding) -> Iterator[str]:
 
 
 def _belief(body: Object) -> dict[str, Any]:
-    """What each K is believed to give at the load of now, and how far the active one is ahead, and what off gave
-    beside the best other; empty where load or memory are not known."""
+    """The expected gain of each K at the present load, the lead of the active K, and the gain of off over the best
+    other K; empty where load or memory are not known."""
     seen = speculation(body)
     load, k = number(seen.get("concurrency")), number(seen.get("k"))
     if load is None or load <= 0 or not (body.get("status") or {}).get("memory"):
@@ -173,7 +173,7 @@ def _believed(body: Object) -> Iterator[str]:
 
 
 def decision_at(body: Object, when: str) -> dict[str, Any]:
-    """The decision in force at a time, of the ten that status keeps. Raises CommandError."""
+    """The decision that held at a time, of the ten that status keeps. Raises CommandError."""
     import time
 
     then = moment(when, "--at", time.time())
@@ -186,7 +186,7 @@ def decision_at(body: Object, when: str) -> dict[str, Any]:
 
 
 def decision_lines(found: Object) -> Iterator[str]:
-    """One decision with its figures."""
+    """Yield the lines for one decision with its figures."""
     yield f"{found.get('time')}  {found.get('reason')}: {found.get('from', '')} -> {found.get('to', '')}"
     yield f"  why       {found.get('message', '')}"
     means = meaning_of(found.get("reason"))

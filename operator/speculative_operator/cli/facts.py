@@ -42,7 +42,8 @@ _REMEDY = {
     "bytes_per_parameter": "write 2 for 16-bit weights, 1 for 8-bit, 0.5 for 4-bit ones",
 }
 _SAME_SHARE = 0.05
-"""A stated shape this near to the catalogue's is that model: published measurements of it apply."""
+"""Largest difference of a stated shape from the catalogue's at which both are one model, so that published measurements
+of it apply."""
 
 
 def known(spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobSpace) -> tuple[PairFacts, KnobSpace]:
@@ -68,7 +69,7 @@ def known(spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobSpace) -> t
 
 
 def unknown(facts: Mapping[str, Any]) -> list[str]:
-    """Names in `facts` that nothing reads, as paths."""
+    """Names in `facts` that no code reads, as paths."""
     found = [f"facts.{name}" for name in facts if name not in KNOWN]
     for part in ("verifier", "speculator"):
         given = facts.get(part)
@@ -95,7 +96,7 @@ def _name(spec: DeploymentSpec, *, drafts: bool) -> str:
 
 
 def _shape(given: Mapping[str, Any], path: str, base: ModelShape | None, name: str) -> ModelShape | None:
-    """`base` with what is given in place of it; None when neither says enough."""
+    """`base` with the stated counts in place of its own; None when neither says enough. Raises SpecError."""
     stated = {
         field: _count(given[key], field, f"{path}.{key}") for key, field in COUNTS.items() if given.get(key) is not None
     }
@@ -115,7 +116,7 @@ def _shape(given: Mapping[str, Any], path: str, base: ModelShape | None, name: s
 
 
 def _active(parameters: float, base: ModelShape | None) -> float:
-    """The catalogue's share of active parameters; all of them for a model that it does not know."""
+    """The number of active parameters by the catalogue's share; all of them for a model that it does not know."""
     share = base.active_parameters / base.parameters if base is not None else 1.0
     return parameters * share
 

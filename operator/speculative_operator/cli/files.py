@@ -11,7 +11,7 @@ _LARGEST = 16 * 2**20
 
 
 def document(path: str, option: str) -> Any:
-    """What a YAML or JSON file holds: one document. Raises UsageError."""
+    """The document that a YAML or JSON file holds. Raises UsageError."""
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""Findings on a pair, for people. Used by `speculative check` and by the demo.
+"""Prints the findings on a pair for people. Used by `speculative check` and by the demo.
 
 On a terminal a finding has three cells, each of several lines, so that 80 columns hold it without a broken word. In a
 pipe it is one line with a column for each of its parts, to be cut and searched.
@@ -22,7 +22,7 @@ Told = Mapping[str, str]
 
 
 def write(out: TextIO, findings: Sequence[Told]) -> None:
-    """All findings, in their order; `-` where one has no value."""
+    """Write all findings, in their order; `-` where a part has no value."""
     if out.isatty():
         try:
             from rich.console import Console
@@ -36,7 +36,7 @@ def write(out: TextIO, findings: Sequence[Told]) -> None:
 
 
 def table(findings: Sequence[Told]) -> Table:
-    """For a `rich` console. Raises ImportError without `rich`."""
+    """The findings as a table for a `rich` console. Raises ImportError without `rich`."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

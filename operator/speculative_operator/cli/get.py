@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what there is; the exit status. Raises CommandError."""
+    """Print the objects; returns the exit status. Raises CommandError."""
     found = Cluster(arguments).objects(everywhere=arguments.all_namespaces)
     if arguments.output in (output.JSON, output.YAML):
         for body in found:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from speculative_operator.shell.prometheus import Prometheus
 
 POINTS = 100
-"""Instants asked for at once: 100 pods of 80 series then answer 25 MB."""
+"""Most instants of one query: 100 pods of 80 series then answer 25 MB."""
 LONGEST_STEP = 900.0
 
 Scrape = tuple[float, dict[str, dict["SeriesKey", float]]]
@@ -30,7 +30,7 @@ class Span:
     step: int
 
     def pieces(self) -> Iterator[Span]:
-        """The same instants, at most POINTS at a time."""
+        """Yield the same instants in pieces of at most POINTS."""
         first = self.start
         while first <= self.end:
             last = min(first + (POINTS - 1) * self.step, self.end)
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def span_of(first: str, last: str, every: str, now: float) -> Span:
-    """What --start, --end and --step say. Raises UsageError."""
+    """The span that --start, --end and --step name. Raises UsageError."""
     start = round(moments.moment(first, "--start", now))
     end = round(moments.moment(last, "--end", now))
     step = moments.seconds(every, "--step")
@@ -61,7 +61,7 @@ def span_of(first: str, last: str, every: str, now: float) -> Span:
 
 
 def client_of(arguments: argparse.Namespace) -> Prometheus:
-    """The server that the options name. Raises UsageError."""
+    """The client of the Prometheus that the options name. Raises UsageError."""
     from speculative_operator.domain.credentials import without_credentials
     from speculative_operator.settings import Settings
     from speculative_operator.shell.prometheus import Prometheus
@@ -84,7 +84,8 @@ def client_of(arguments: argparse.Namespace) -> Prometheus:
 
 
 def selector_of(names: Iterable[str], namespace: str, pods: str = "", more: str = "") -> str:
-    """All series called `names` of a namespace: those of pods by the regular expression `pods`, or with `more`."""
+    """The selector of all series called `names` in a namespace: of pods by the regular expression `pods`, or with
+    `more`."""
     from speculative_operator.domain.promql import quote
 
     matchers = [f'__name__=~"{"|".join(sorted(names))}"', f'namespace="{quote(namespace)}"']
@@ -97,7 +98,7 @@ def selector_of(names: Iterable[str], namespace: str, pods: str = "", more: str 
 
 
 def scrapes(client: Prometheus, selector: str, namespace: str, span: Span) -> Iterator[Scrape]:
-    """Every instant with anything in it, oldest first. Raises CommandError when the server does not answer."""
+    """Yield every instant that has any samples, oldest first. Raises CommandError when the server does not answer."""
     from speculative_operator.domain.observation import Gap
     from speculative_operator.replay.exposition import SeriesKey
 

@@ -18,7 +18,8 @@ MOST_NAMED = 5
 
 
 def definition(look: Look) -> Iterator[Found]:
-    """The CRD, and fields of the status that it lacks: the API server drops what the operator writes there."""
+    """Yield a finding where the CRD is missing, or lacks fields of the status: the API server drops what is written
+    there."""
     from speculative_operator.api.crd import schema
 
     found = look.at.listed(
@@ -46,7 +47,7 @@ def definition(look: Look) -> Iterator[Found]:
 
 
 def undeclared(wanted: Mapping[str, Any], held: Mapping[str, Any], path: str = "status") -> Iterator[str]:
-    """Fields of one schema that another one lacks, the outermost of each."""
+    """Yield the fields of the schema `wanted` that `held` lacks, the outermost of each."""
     if held.get("x-kubernetes-preserve-unknown-fields"):
         return
     if "items" in wanted:
@@ -68,7 +69,7 @@ def _releases(look: Look) -> Iterator[str]:
 
 
 def operator(look: Look) -> Iterator[Found]:
-    """The Deployment, and what its leading pod says of itself."""
+    """Yield findings on the operator's Deployment, and on what its leading pod says of itself."""
     if not look.operators:
         yield Found("no Deployment of the operator was found", _INSTALL)
     for one in look.operators:
@@ -93,7 +94,7 @@ def operator(look: Look) -> Iterator[Found]:
 
 
 def rights(look: Look) -> Iterator[Found]:
-    """What the operator's ServiceAccount may not do though every object needs it."""
+    """Yield a finding for each right that every object needs and the operator's ServiceAccount lacks."""
     for one in look.operators:
         space, pod = one["metadata"]["namespace"], one["spec"]["template"]["spec"]
         user = f"system:serviceaccount:{space}:{pod.get('serviceAccountName') or 'default'}"
@@ -112,14 +113,15 @@ def rights(look: Look) -> Iterator[Found]:
 
 
 def _served_namespaces(pod: Object) -> list[str]:
-    """Namespaces that an operator with this pod serves; an empty name: all."""
+    """Namespaces that an operator with this pod serves; an empty name stands for all."""
     env = (pod.get("containers") or [{}])[0].get("env") or ()
     named = next((one.get("value") for one in env if one.get("name") == "SPECULATIVE_NAMESPACES"), "")
     return str(named).split(",") if named else [""]
 
 
 def needed() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """(resource, group, verbs) of the kinds without which no object is served. A test holds them to the chart's."""
+    """Yield (resource, group, verbs) of the kinds without which no object is served. A test holds them to the
+    chart's."""
     from speculative_operator.shell.resources import CHILDREN, EVENT, OWNER, POD
 
     yield OWNER.plural, OWNER.group, ("list", "watch")

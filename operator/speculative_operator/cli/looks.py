@@ -1,4 +1,4 @@
-"""What `doctor` looks at, asked of the cluster once for all its checks, and what a check finds."""
+"""The things of a cluster that `doctor` looks at, asked once for all its checks, and the findings of a check."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Found:
 
 
 class Look:
-    """One look at a cluster. Everything raises UnseenError where this user may not ask."""
+    """One look at a cluster. Every member raises UnseenError where this user may not ask."""
 
     def __init__(self, at: Cluster) -> None:
         self.at = at
@@ -82,7 +82,7 @@ class Look:
         ]
 
     def findings(self) -> Iterator[tuple[Object, Finding]]:
-        """Every object with each thing that its status says is wrong, or to be known."""
+        """Yield every object with each finding that its status gives."""
         for body in self.objects:
             for one in (*faults_of(body), *warnings_of(body)):
                 yield body, one

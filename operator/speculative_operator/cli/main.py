@@ -66,14 +66,14 @@ exit status: 0 all is well, 1 failed or found something, 2 wrong use of the comm
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors in one line, as every command writes them."""
+    """A parser that writes errors in one line, as every command does."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"error: {message}; see {self.prog} --help\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
+    """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["__complete"]:
         from speculative_operator.cli.completion import candidates
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser(name: str = "", module: ModuleType | None = None) -> argparse.ArgumentParser:
-    """All commands, with the arguments of `module`, which is the one called `name`."""
+    """The parser of all commands, with the arguments of `module`, which is the command called `name`."""
     formatter = argparse.RawDescriptionHelpFormatter
     root = _Parser(
         prog="speculative",

@@ -50,7 +50,7 @@ def shown(time: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago: `45s`, `12m`, `7h`, `3d`."""
+    """An age as text: `45s`, `12m`, `7h`, `3d`."""
     for unit, one in (("d", 86_400.0), ("h", 3600.0), ("m", 60.0)):
         if seconds >= 2 * one:
             return f"{int(seconds // one)}{unit}"

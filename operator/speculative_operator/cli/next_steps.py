@@ -1,4 +1,4 @@
-"""What to do about each reason: a command or a field. Used by `explain`, `status` and `doctor`.
+"""Tells what to do about each reason: a command or a field. Used by `explain`, `status` and `doctor`.
 
 `domain.reasons` says what a reason means; this says what the reader can do from a terminal. {name} and {namespace} are
 those of the object.
@@ -84,7 +84,7 @@ NEXT: dict[Reason, str] = {
     Reason.DISABLED: "set spec.speculation.mode: Auto to speculate",
     Reason.NO_SPECULATOR: "set spec.speculator.auto: true, or name a speculator: speculative pairs VERIFIER",
 }
-"""Reasons that are not here ask for nothing."""
+"""Reason -> the command or field that helps. A reason that is not here asks for nothing."""
 
 
 def reason_of(word: object) -> Reason | None:

@@ -10,7 +10,7 @@ TEXT, WIDE, JSON, YAML = "text", "wide", "json", "yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser, wide: str = "") -> None:
-    """The option; `wide` says what that form adds, where there is one."""
+    """Add the option `-o`; `wide` says what that form adds, for commands that have it."""
     forms = (TEXT, WIDE, JSON, YAML) if wide else (TEXT, JSON, YAML)
     adds = f"wide: {wide}; " if wide else ""
     parser.add_argument("-o", "--output", choices=forms, default=TEXT, help=f"{adds}json, yaml: for programs")

@@ -13,13 +13,13 @@ from speculative_operator.cli.course import Point
 from speculative_operator.cli.history import Span
 
 WIDTH, HEIGHT, LEFT = 720, 170, 56
-"""Of one plot, and of its scale. The page scales plots to its width, down to that of a phone."""
+"""Size of one plot, and the width of its scale. The page scales plots to its width, down to that of a phone."""
 _TICKS = 6
 Values = Sequence[tuple[float, float | None]]
 
 
 def page(body: Mapping[str, Any], points: Sequence[Point], span: Span, command: str) -> str:
-    """The whole page."""
+    """The whole HTML page."""
     environment = Environment(
         loader=PackageLoader("speculative_operator.cli"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -43,7 +43,7 @@ def page(body: Mapping[str, Any], points: Sequence[Point], span: Span, command: 
 
 
 def figures(points: Sequence[Point]) -> Iterator[tuple[str, str]]:
-    """What the whole time comes to: (label, figure)."""
+    """Yield the figures for the whole time: (label, figure)."""
     tokens = sum(one.tokens_per_second * one.seconds for one in points)
     yield "output tokens", f"{tokens:,.0f}"
     yield "requests in a step of one pod", f"{_mean(points, 'load', 'seconds'):.1f}"
@@ -74,7 +74,7 @@ def figures(points: Sequence[Point]) -> Iterator[tuple[str, str]]:
 
 
 def plots(points: Sequence[Point], span: Span, marks: Sequence[float]) -> Iterator[tuple[str, str]]:
-    """(title, SVG) of each plot."""
+    """Yield (title, SVG) of each plot."""
     rows: tuple[tuple[str, tuple[Values, ...]], ...] = (
         ("Requests in a step of one pod", (_line(points, "load"),)),
         ("K, the tokens drafted per request and step", (_line(points, "k"),)),
@@ -90,7 +90,8 @@ def plots(points: Sequence[Point], span: Span, marks: Sequence[float]) -> Iterat
 
 
 def plot(lines: Sequence[Values], span: Span, marks: Sequence[float]) -> str:
-    """One plot over the span; a gap where a value is not known or windows are missing. Dotted: decisions."""
+    """The SVG of one plot over the span; a gap where a value is not known or windows are missing. Dotted lines:
+    decisions."""
     values = [value for line in lines for _, value in line if value is not None]
     low, high = min(0.0, *values), max(1e-9, *values)
     scale = (HEIGHT - 30) / ((high - low) or 1.0)
@@ -120,7 +121,7 @@ def plot(lines: Sequence[Values], span: Span, marks: Sequence[float]) -> str:
 
 
 def _pieces(line: Values, longest: float) -> Iterator[list[tuple[float, float]]]:
-    """Runs of known values without a gap longer than `longest` seconds."""
+    """Yield runs of known values without a gap longer than `longest` seconds."""
     piece: list[tuple[float, float]] = []
     for time, value in line:
         if piece and (value is None or time - piece[-1][0] > longest):
@@ -144,7 +145,7 @@ def _mean(points: Sequence[Point], name: str, weight: str) -> float:
 
 
 def _weighted(points: Sequence[Point], side: str) -> float:
-    """Mean of one end of the gains, by tokens."""
+    """Mean of one side (`low`, `mid` or `high`) of the gains, weighted by tokens."""
     tokens = [one.tokens_per_second * one.seconds for one in points]
     ends = [float(getattr(one.gain, side)) for one in points]
     return sum(end * share for end, share in zip(ends, tokens, strict=True)) / (sum(tokens) or 1.0)

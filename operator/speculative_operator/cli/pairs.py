@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is asked for; the exit status. Raises UsageError."""
+    """Print the rows that were asked for; returns the exit status. Raises UsageError."""
     rows = rows_of(arguments)
     if arguments.method:
         method = _method(arguments.method)
@@ -66,14 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def add_catalogue(parser: argparse.ArgumentParser) -> None:
-    """The argument that names rows of the user's own; `check` has it, too."""
+    """Add the argument that names a file with the user's own rows; `check` has it, too."""
     parser.add_argument(
         "--catalogue", "--file", dest="catalogue", metavar="FILE", help="CSV file with your own rows, which go first"
     )
 
 
 def rows_of(arguments: argparse.Namespace) -> Catalogue:
-    """The package's rows, with those of --catalogue first. Raises UsageError."""
+    """The rows of the package, with those of --catalogue first. Raises UsageError."""
     if arguments.catalogue is None:
         return catalogue.packaged()
     try:

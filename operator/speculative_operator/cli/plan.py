@@ -77,8 +77,8 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 
 
 def _read(arguments: argparse.Namespace, found: Subject) -> tuple[Subject, str, str]:
-    """With what the models' files say: the subject with their shapes, a sentence on pair and memory, and why the pair
-    cannot be served, where it cannot. Raises CommandError."""
+    """Read the models' files: returns the subject with their shapes, a sentence on pair and memory, and why the pair
+    cannot be served, or an empty text. Raises CommandError."""
     from dataclasses import replace
 
     from speculative_operator.cli.check import judge_pair, read_models

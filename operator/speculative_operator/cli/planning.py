@@ -1,4 +1,5 @@
-"""What is expected of a deployment before it runs, by the models with which the operator starts. Pure. Used by `plan`.
+"""Tells what to expect of a deployment before it runs, by the models with which the operator starts. Pure. Used by
+`plan`.
 
 Every figure comes from `tuner.outlook` on priors alone: that of the spec, and for the advice those of the same spec
 with another speculator, another largest K or another kind of text.
@@ -26,9 +27,9 @@ from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.traffic import Traffic
 
 CLEAR_PERCENT = 50.0
-"""Gain from which a workload is a clear candidate: 1.5 times the tokens per second."""
+"""Gain in percent from which a workload is a clear candidate: 1.5 times the tokens per second."""
 LEAST_PERCENT = 5.0
-"""Gain below which speculation is not worth its memory and its risk."""
+"""Gain in percent below which speculation is not worth its memory and its risk."""
 _BETTER = 5.0
 """Points of gain by which another choice must be better to be named."""
 _MOST_OTHERS = 3
@@ -36,18 +37,18 @@ _MOST_OTHERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is expected at one load: requests in one step of a pod."""
+    """The expectation at one load: requests in one step of a pod."""
 
     load: int
     start_k: int
     best: Belief
     off_ms: float
     cost: float | None
-    """Of a thousand output tokens, with the best K."""
+    """Cost of a thousand output tokens with the best K; None where no price is known."""
     off_cost: float | None
 
     def cells(self, *, priced: bool) -> tuple[str, ...]:
-        """For a table."""
+        """The cells of the row for a table."""
         gain = self.best.gain
         cells = (
             str(self.load), str(self.start_k), str(self.best.k), f"{gain.mid:+.0f} %",
@@ -56,7 +57,7 @@ class Row:
         return (*cells, _price(self.cost), _price(self.off_cost)) if priced else cells
 
     def to_json(self) -> dict[str, Any]:
-        """All figures by name."""
+        """All figures of the row by name."""
         gain = self.best.gain
         return {
             "requests": self.load, "startK": self.start_k, "bestK": self.best.k,
@@ -81,7 +82,7 @@ class Plan:
     pair: str = ""
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Label and text of what is not by load."""
+        """Yield label and text of the facts that hold at every load."""
         yield "pair", self.pair or "not read; --read compares the models' files and counts their bytes"
         yield "memory", self.memory
         yield "basis", self.basis
@@ -89,7 +90,7 @@ class Plan:
             yield "start table", self.table
 
     def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
+        """All facts and rows of the plan by name."""
         return {
             "title": self.title, "pair": self.pair or None, "memory": self.memory, "basis": self.basis,
             "startTable": self.table, "rows": [one.to_json() for one in self.rows], "verdict": self.verdict,
@@ -100,8 +101,8 @@ class Plan:
 def plan_of(
     found: Subject, rows: Catalogue, context: float, prompt_ratio: float, load: float | None, misfit: str = ""
 ) -> Plan:
-    """The plan. `load`: what the verdict is about; None: the load with the largest gain. `misfit`: why the pair cannot
-    be served, where that is known."""
+    """The plan for a deployment. `load`: the load of the verdict; None: the load with the largest gain. `misfit`: why
+    the pair cannot be served, where that is known."""
     spec, policy = found.spec, found.policy
     traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
     plan = Plan(_title(spec), _memory(found, context), "", _basis(found))
@@ -117,7 +118,7 @@ def plan_of(
 
 
 def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: Traffic, load: float | None) -> None:
-    """Add verdict and advice."""
+    """Add verdict and advice to the plan."""
     at = min(load, view.policy.knobs.max_batch) if load else max(plan.rows, key=lambda one: one.best.gain.mid).load
     best = _best(view, at)
     gain = best.gain
@@ -140,7 +141,7 @@ def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: 
 
 
 def _range(rows: list[Row]) -> Iterator[str]:
-    """At which loads speculation pays clearly, and from which on it does not."""
+    """Yield sentences on the loads at which speculation pays clearly, and from which on it does not."""
     clear = [one.load for one in rows if one.best.gain.mid >= CLEAR_PERCENT]
     lost = [one.load for one in rows if one.best.gain.mid < LEAST_PERCENT]
     if clear:
@@ -151,7 +152,7 @@ def _range(rows: list[Row]) -> Iterator[str]:
 
 
 def _helps(found: Subject, rows: Catalogue, traffic: Traffic, load: float, best: Belief) -> Iterator[str]:
-    """Changes that the same model expects to help at that load, the best first."""
+    """Yield the changes that the same model expects to help at that load, the best first."""
     better = []
     for change, policy in _changes(found, rows, best.k):
         belief = _best(outlook(policy, traffic=traffic), load)
@@ -167,7 +168,7 @@ def _helps(found: Subject, rows: Catalogue, traffic: Traffic, load: float, best:
 
 
 def _changes(found: Subject, rows: Catalogue, k: int) -> Iterator[tuple[str, Policy]]:
-    """What could be changed in the spec, and what the tuner would then start from."""
+    """Yield changes of the spec, each with the policy from which the tuner would then start."""
     spec, policy = found.spec, found.policy
     for entry in _other_speculators(spec, rows):
         other = with_entry(spec, entry)
@@ -205,7 +206,7 @@ def _row(view: Outlook, start_k: int, load: int) -> Row:
 
 
 def _loads(most: int) -> list[int]:
-    """1, 2, 4 and so on, and the most that the engine schedules."""
+    """The loads of the plan: 1, 2, 4 and so on, and the most that the engine schedules."""
     return [*(2**power for power in range(20) if 2**power < most), most]
 
 

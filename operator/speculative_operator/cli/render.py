@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
-    """The spec of a file, with the checks of the API. Raises CommandError."""
+    """The spec in a file, checked as the API does. Raises CommandError."""
     from speculative_operator.api.convert import SpecError, to_domain
     from speculative_operator.cli.subject import whole
 
@@ -70,7 +70,7 @@ def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
 
 
 def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outcome:
-    """What the operator would do and say when it first sees the object."""
+    """The outcome of the operator's first reconcile of the object."""
     from speculative_operator.domain.route import CanarySeen
     from speculative_operator.reconcile.tick import tick
     from speculative_operator.reconcile.world import World
@@ -89,7 +89,7 @@ def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outco
 
 
 def manifests_of(outcome: Outcome) -> Iterator[dict[str, Any]]:
-    """What is applied, in its order, without the owner: its uid is known in a cluster only."""
+    """Yield the manifests that are applied, in their order, without the owner, whose uid is known in a cluster only."""
     from speculative_operator.domain.actions import ApplyChild
 
     for one in outcome.actions:
@@ -99,7 +99,7 @@ def manifests_of(outcome: Outcome) -> Iterator[dict[str, Any]]:
 
 
 def left_to_the_cluster(spec: DeploymentSpec, manifests: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
-    """What the operator adds or decides in a cluster, and what it would warn of."""
+    """Yield sentences on what the operator adds or decides in a cluster, and on what it would warn of."""
     kinds = {one["kind"] for one in manifests}
     yield "in a cluster the operator owns these objects, and deletes them with the SpeculativeDeployment"
     if kinds == {"Job"}:

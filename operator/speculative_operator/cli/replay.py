@@ -36,7 +36,7 @@ exit status: 0 replayed, 1 Prometheus failed or has no samples of these pods, 2 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     history.add_arguments(parser)
     add = parser.add_argument
     add("--namespace", metavar="N", required=True, help="namespace of the serving pods")
@@ -59,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay, print; 1 when nothing was found."""
+    """Replay the history and print the decisions; returns the exit status. Raises CommandError when nothing was
+    found."""
     span = history.span_of(arguments.start, arguments.end, arguments.step, time.time())
     subject = _subject(arguments)
     metrics = subject.engine.metric_names
@@ -88,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Report(ABC):
-    """Counts what was decided."""
+    """Counts the decisions of a replay."""
 
     def __init__(self, out: TextIO) -> None:
         self.scrapes = 0
@@ -107,11 +108,11 @@ class _Report(ABC):
 
     @abstractmethod
     def _show(self, moment: float, decision: Decision) -> None:
-        """Write one decision."""
+        """Write one decision at its moment."""
 
     @abstractmethod
     def end(self) -> None:
-        """Write what there is to say in the end."""
+        """Write the end of the report."""
 
     def _summary(self) -> dict[str, Any]:
         return {
@@ -124,7 +125,7 @@ class _Report(ABC):
 
 
 class _Json(_Report):
-    """An object for each scrape, the summary last."""
+    """Writes an object for each scrape, the summary last."""
 
     def _show(self, moment: float, decision: Decision) -> None:
         from speculative_operator.cli.answers import answer
@@ -139,7 +140,8 @@ class _Json(_Report):
 
 
 class _Text(_Report):
-    """A row for each decision that differs from the one before, at the end of the replay; a sentence after it."""
+    """Writes a row for each decision that differs from the one before, at the end of the replay; a sentence after
+    it."""
 
     def __init__(self, out: TextIO, progress: TextIO) -> None:
         super().__init__(out)
@@ -187,7 +189,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 
 
 def _session(subject: Subject, ran: int | None, now: float) -> Session:
-    """A session that proposes, with what ran in force."""
+    """A session that proposes; the K that ran, where it is given, is its active K. Raises UsageError."""
     from speculative_operator.domain.spec import Mode
     from speculative_operator.domain.table import KTable
     from speculative_operator.replay.session import Session

@@ -31,9 +31,9 @@ EPILOG = """examples:
 exit status: 0 written, 1 Prometheus has no samples of these pods, or the cluster refused, 2 wrong use"""
 
 POINTS = 480
-"""Instants of a page, at most: more than it has columns to draw."""
+"""Most instants of a page: more than it has columns to draw."""
 LEAST_STEP, LONGEST_STEP = 15, 300
-"""Seconds between two of them; windows of more than ten minutes count as none."""
+"""Fewest and most seconds between two instants; windows of more than ten minutes count as none."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the page; the exit status. Raises CommandError."""
+    """Write the page; returns the exit status. Raises CommandError."""
     from speculative_operator.cli.course import course_of
     from speculative_operator.cli.page import page
 
@@ -94,7 +94,7 @@ def _subject(body: Object) -> Subject:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    """What makes the page again, without credentials."""
+    """The command that makes the page again, without credentials."""
     from speculative_operator.domain.credentials import without_credentials
 
     words = ["speculative", "report", arguments.name, "--prometheus", without_credentials(arguments.prometheus)]

@@ -19,7 +19,7 @@ _BY_ITSELF = "The operator reads them from the pods: "
 
 
 def selectors(look: Look) -> Iterator[Found]:
-    """PodMonitors that no Prometheus of the cluster selects."""
+    """Yield the PodMonitors that no Prometheus of the cluster selects."""
     from speculative_operator.shell.monitors import SERVERS
     from speculative_operator.shell.resources import POD_MONITOR
 
@@ -57,7 +57,7 @@ def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
 
 
 def check_for(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
-    """The check that finds what the operator reports with one of these reasons."""
+    """A check that finds what the operator reports with one of these reasons."""
 
     def check(look: Look) -> Iterator[Found]:
         return (finding_of(body, one) for body, one in look.findings() if one.reason in reasons)
@@ -66,12 +66,12 @@ def check_for(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
 
 
 def finding_of(body: Object, one: Finding) -> Found:
-    """What the operator reports of an object."""
+    """A status's finding on an object as a finding of `doctor`."""
     return Found(f"{named(body)}: {one.reason}: {one.message}. {one.means}".rstrip(), one.next)
 
 
 def prometheus(look: Look) -> Iterator[Found]:
-    """Whether the operator gets answers; where it reads the pods itself, why."""
+    """Yield findings on whether the operator gets answers of Prometheus, and where it reads the pods itself, why."""
     yield from check_for(PROMETHEUS)(look)
     for body in look.objects:
         message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
@@ -82,7 +82,7 @@ def prometheus(look: Look) -> Iterator[Found]:
 
 
 def freshness(look: Look) -> Iterator[Found]:
-    """Objects of which the operator has no figures of the last minute, though it says that there are some."""
+    """Yield objects of which the operator has no figures of the last minute, though it says that there are some."""
     yield from check_for(FRESHNESS)(look)
     running = {key for labels in look.figures.get("object_running_requests", {}) if (key := _key(dict(labels)))}
     known = {key for labels in look.figures.get("object_info", {}) if (key := _key(dict(labels)))}
@@ -98,8 +98,8 @@ def _key(labels: Mapping[str, str]) -> str:
 
 
 def tables(look: Look) -> Iterator[Found]:
-    """Pods that the operator knows to follow another table than the active one; a difference that it does not judge
-    is no fault: a pod without requests reads no table."""
+    """Yield pods that the operator knows to follow another table than the active one; a difference that it does not
+    judge is no fault: a pod without requests reads no table."""
     yield from check_for(TABLES)(look)
     for body in look.objects:
         held = ((body.get("status") or {}).get("engine") or {}).get("tableVersionInPods")
@@ -110,7 +110,7 @@ def tables(look: Look) -> Iterator[Found]:
 
 
 def figures(look: Look) -> Iterator[Found]:
-    """Pods without figures, and whether they export any: what is missing then lies with the scraping."""
+    """Yield pods without figures, and whether they export any: if they do, the fault lies with the scraping."""
     for body, one in look.findings():
         if one.reason in FIGURES:
             found = finding_of(body, one)
@@ -118,7 +118,7 @@ def figures(look: Look) -> Iterator[Found]:
 
 
 def _exported(look: Look, body: Object) -> str:
-    """What the first ready pod exports, in a sentence; empty where it cannot be asked."""
+    """A sentence on what the first ready pod exports; empty where it cannot be asked."""
     from speculative_operator.engines.registry import NAMES
     from speculative_operator.replay.exposition import Exposition, ExpositionError
     from speculative_operator.shell.cache import port_of

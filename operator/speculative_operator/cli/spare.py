@@ -12,7 +12,7 @@ from speculative_operator.reconcile.room import request_of
 
 
 def accelerators(look: Look) -> Iterator[Found]:
-    """What is free of each kind; wrong where pods wait and no node has enough."""
+    """Yield the free accelerators of each kind, and a fault where pods wait and no node has enough."""
     asked = {resource for body in look.objects for pod in look.pods_of(body) for resource, _ in _scarce(pod)}
     free = {resource: _free(look, resource) for resource in sorted(asked)}
     for resource, nodes in free.items():
@@ -29,12 +29,12 @@ def accelerators(look: Look) -> Iterator[Found]:
 
 
 def _scarce(pod: Object) -> list[tuple[str, Decimal]]:
-    """Resources other than the node's own that a pod asks for."""
+    """The resources other than the node's own that a pod asks for, with their amounts."""
     return [(name, count) for name, count in (request_of(pod) or {}).items() if "/" in name and count > 0]
 
 
 def _free(look: Look, resource: str) -> dict[str, tuple[Decimal, Decimal]]:
-    """Node -> what is free of a resource and what there is, of the nodes that have any and take pods."""
+    """Node -> the free and the whole amount of a resource, for nodes that have any and take pods."""
     taken: dict[str, Decimal] = {}
     for pod in look.pods:
         node = pod["spec"].get("nodeName") or ""

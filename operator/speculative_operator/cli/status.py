@@ -22,9 +22,9 @@ exit status: 0 shown, 1 there is none of that name, or the cluster refused"""
 
 WATCH_SECONDS = 2.0
 DECISIONS_KEPT = 10
-"""In the status."""
+"""Number of decisions that the status keeps."""
 CLEAR = "\x1b[H\x1b[2J"
-"""Has a terminal begin a new screen."""
+"""The sequence with which a terminal begins a new screen."""
 _WIDTH = 24
 """Characters of the longest bar."""
 
@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text_of(body: Object, pods: Sequence[Object], began: float) -> object:
-    """What must differ for the view to be printed once more: not the time, nor how old something is."""
+    """The part of the view that must differ for it to be printed once more: neither the time, nor the age of
+    anything."""
     return view(body, pods, began, wide=True)
 
 
@@ -75,7 +76,7 @@ def _write(body: Object, pods: Sequence[Object], arguments: argparse.Namespace) 
 
 
 def watched(root: Branch, now: float) -> Branch:
-    """The tree with the time at which it was so."""
+    """The tree with the time at which it was read."""
     return Branch(f"{root.text}, {moments.shown(now)} UTC", root.below)
 
 
@@ -118,7 +119,8 @@ def _pair(body: Object, pods: Sequence[Object], now: float) -> Branch:
 
 
 def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[Branch]:
-    """Each pod with its state and since when, its K at the load of now, and the table that was delivered to it."""
+    """Yield each pod with its state and since when, its K at the present load, and the table that was delivered to
+    it."""
     from speculative_operator.reconcile.pods import read_pods
 
     seen, found = speculation(body), read_pods(pods)
@@ -135,7 +137,7 @@ def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[Branch]:
 
 
 def _since(pod: Object) -> float | None:
-    """Unix seconds since which a pod is as ready as it is; of its creation where it does not say."""
+    """Unix seconds since which a pod is ready or not ready; else of its creation; None where neither is known."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     ready_since = (one.get("lastTransitionTime") for one in conditions if one.get("type") == "Ready")
     told = next(ready_since, None) or pod["metadata"].get("creationTimestamp")
@@ -143,7 +145,7 @@ def _since(pod: Object) -> float | None:
 
 
 def _k(body: Object, version: str) -> str:
-    """K of a pod that follows this version of the table, at the load of now; empty where that is not known."""
+    """K at the present load of a pod that follows this version of the table; empty where that is not known."""
     seen = speculation(body)
     if version.isdecimal() and int(version) >= (seen.get("rowsVersion") or seen.get("tableVersion") or 0):
         return str(seen.get("k") or "")
@@ -166,7 +168,7 @@ def _speed(seen: Object) -> str:
 
 
 def _table(seen: Object, live: bool) -> Iterator[Branch]:
-    """The table as a bar for each range of loads, and where the load of now is; `live`: K = 0 is off."""
+    """Yield the table as a bar for each range of loads, with the present load; `live`: K = 0 is off."""
     rows = [row for row in seen.get("table") or () if isinstance(row, list) and len(row) == 3]
     load = f", {seen['concurrency']} requests a step and pod now" if seen.get("concurrency") else ""
     if not rows:
@@ -199,7 +201,7 @@ def _decision(one: Mapping[str, str]) -> Branch:
 
 
 def _waits(body: Object) -> Iterator[Branch]:
-    """What is wrong, proposals and warnings: each with what the operator says of it, and what to do."""
+    """Yield faults, proposals and warnings, each with the operator's message and what to do."""
     for one in faults_of(body):
         yield Branch(f"waits  {one.source} {one.reason}: {one.message}", _next(one.next))
     proposal = ((body.get("status") or {}).get("rollout") or {}).get("proposal")

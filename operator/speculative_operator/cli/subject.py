@@ -1,4 +1,5 @@
-"""What a command works on: a SpeculativeDeployment with facts of it -> engine, policy and a session that decides.
+"""Prepares what a command works on: a SpeculativeDeployment with facts of it -> engine, policy and a session that
+decides.
 
 Used by `tune`, `replay`, `simulate` and `plan`. Reads what the operator would, refuses what the operator would refuse,
 but for where the weights lie and what the cluster makes of them: nothing is served here.
@@ -31,16 +32,16 @@ NAME = "deployment"
 
 @dataclass(frozen=True)
 class Subject:
-    """One deployment, ready to be decided for."""
+    """One deployment with the engine and the policy for decisions on it."""
 
     spec: DeploymentSpec
     engine: Engine
     policy: Policy
     ignored: tuple[str, ...] = ()
-    """Facts that were stated and that nothing reads, as paths."""
+    """Paths of the stated facts that no code reads."""
 
     def session(self) -> Session:
-        """A new session, with nothing seen."""
+        """A new session, with nothing measured."""
         return Session(self.engine, self.policy)
 
 
@@ -58,8 +59,8 @@ def subject(body: Any, facts: Any = None, rows: Catalogue | None = None) -> Subj
 
 
 def _picked(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
-    """Where the spec leaves its speculator to the operator: with what the rows have for the verifier's name.
-    Raises SpecError where they have nothing."""
+    """The spec; where it leaves its speculator to the operator, with the pick from the rows for the verifier's name.
+    Raises SpecError where the rows have none."""
     if not spec.auto_speculator:
         return spec
     choice = choose(spec, rows)
@@ -69,7 +70,7 @@ def _picked(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
 
 
 def whole(body: Any) -> dict[str, Any]:
-    """An object with metadata, of whatever part of one was given."""
+    """A whole object with metadata, made of an object or of its spec alone. Raises SpecError."""
     if not isinstance(body, Mapping):
         raise SpecError("spec", body, "use a SpeculativeDeployment, or its spec")
     if not body:
@@ -93,8 +94,8 @@ _READ = ("name", "namespace", "annotations")
 
 
 def check_fields(value: Any, definition: Mapping[str, Any], path: str) -> None:
-    """Raises SpecError for the first field that the definition does not have. The API server would drop it, and say
-    no more than that another one is missing."""
+    """Check the fields of a value. Raises SpecError for the first field that the definition does not have: the API
+    server would drop it, and say no more than that another one is missing."""
     if isinstance(value, list):
         for index, one in enumerate(value):
             check_fields(one, definition.get("items") or {}, f"{path}[{index}]")
@@ -120,7 +121,7 @@ def _facts(facts: Any) -> Mapping[str, Any]:
 
 
 class _RefusedError(SpecError):
-    """What the engine cannot do; its message is complete."""
+    """The engine refuses something; the message is complete."""
 
     def __str__(self) -> str:
         return self.remedy

@@ -16,12 +16,12 @@ _NOTHING = ("", "-")
 
 
 def write(out: TextIO, headers: Row, rows: Sequence[Row], numbers: frozenset[int] = frozenset()) -> None:
-    """A table with its headers; columns `numbers` are flush right.
+    """Write a table with its headers; columns `numbers` are flush right.
 
-    On a terminal, where `rich` is installed, with its lines and as wide as that is; otherwise aligned by spaces, so
-    that it can be cut and searched. On a terminal that would break words, cells that have no place in the row stand
-    below it, each whole on a line, so that names and addresses can be copied. Cells are printed as they are, never as
-    markup.
+    On a terminal, where `rich` is installed, the table has lines and the terminal's width; otherwise it is aligned by
+    spaces, so that it can be cut and searched. Where a terminal would break words, cells that have no place in the row
+    stand below it, each whole on a line, so that names and addresses can be copied. Cells are printed as they are,
+    never as markup.
     """
     widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     shown, room = len(headers), shutil.get_terminal_size().columns
@@ -41,7 +41,7 @@ def write(out: TextIO, headers: Row, rows: Sequence[Row], numbers: frozenset[int
 
 
 def _below(headers: Row, cells: Row, room: int) -> Iterator[str]:
-    """Cells with their headers, as many on a line as fit; those without a value are left out."""
+    """Yield lines of cells with their headers, as many on a line as fit; cells without a value are left out."""
     line = ""
     for told in (f"{header}: {cell}" for header, cell in zip(headers, cells, strict=True) if cell not in _NOTHING):
         if line and len(line) + len(told) + 6 > room:
@@ -53,7 +53,7 @@ def _below(headers: Row, cells: Row, room: int) -> Iterator[str]:
 
 
 def _least(headers: Row, rows: Sequence[Row]) -> int:
-    """Columns of a terminal in which no word of the table is broken."""
+    """Least columns of a terminal in which no word of the table is broken."""
     words = ([word for row in (headers, *rows) for word in row[column].split()] for column in range(len(headers)))
     return sum(max(map(len, found), default=0) for found in words) + 3 * len(headers)
 

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 _LONGEST = 10_000
-"""Columns of a pipe: lines are never broken there."""
+"""Columns of a pipe, so many that lines are never broken there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line, and what hangs below it."""
+    """A line, and the branches below it."""
 
     text: str
     below: list[Branch] = field(default_factory=list)
 
 
 def write(out: TextIO, root: Branch) -> None:
-    """Draw a tree; indented alone where rich is not installed."""
+    """Draw a tree; only indented where rich is not installed."""
     try:
         from rich.console import Console
 
@@ -49,7 +49,7 @@ def drawn(branch: Branch) -> Tree:
 
 
 def lines(branch: Branch, depth: int = 0) -> Iterator[str]:
-    """The lines, each as far to the right as it lies deep."""
+    """Yield the lines of the tree, each indented by its depth."""
     yield "  " * depth + plain(branch.text)
     for one in branch.below:
         yield from lines(one, depth + 1)

@@ -26,7 +26,7 @@ _SHOWN = 60
 
 
 class LineError(Exception):
-    """A line that cannot be used; `field` is where in it."""
+    """A line that cannot be used; `field` is the faulty place in it."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class LineError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments: everything comes on stdin."""
+    """Add no arguments: all input comes on stdin."""
 
 
 def run(_: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def run(_: argparse.Namespace) -> int:
 
 
 def converse(lines: BinaryIO, out: TextIO, hints: TextIO) -> int:
-    """One answer to `out`, flushed, for each of `lines` that wants one; `hints` gets what helps a human only."""
+    """Write one answer to `out`, flushed, for each of `lines` that wants one; `hints` gets messages for people only."""
     for answer in _answers(lines, hints):
         out.write(json.dumps(answer, allow_nan=False) + "\n")
         out.flush()
@@ -92,7 +92,8 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 def _begin(given: Mapping[str, Any], hints: TextIO) -> Any:
-    """A session for the first line. The imports wait for it, so that help and errors of usage need none of them."""
+    """A session for the first line. The imports wait for it, so that help and errors of usage need none of them. Raises
+    LineError."""
     from speculative_operator.api.errors import SpecError
     from speculative_operator.cli.subject import subject
 

@@ -19,7 +19,7 @@ EPILOG = """examples:
 exit status: 0 the time of --for is over, 1 the cluster refused or cannot be reached, 130 interrupted"""
 
 WATCH_SECONDS = 5.0
-"""Between two looks: one list of the objects each."""
+"""Seconds between two looks: one list of the objects each."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print until the time is over; the exit status. Raises CommandError."""
+    """Print decisions until the time is over; returns the exit status. Raises CommandError."""
     at = Cluster(arguments)
     began = moments.moment(arguments.since, "--since", time.time())
     ends = time.monotonic() + moments.seconds(arguments.length, "--for") if arguments.length else None
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 def new_decisions(
     bodies: list[Object], began: float, printed: set[tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], Object, Object]]:
-    """(key, object, decision) of every decision since `began` that was not printed, the oldest first."""
+    """Yield (key, object, decision) of every decision since `began` that was not printed, the oldest first."""
     found = []
     for body in bodies:
         meta = body["metadata"]
@@ -71,7 +71,7 @@ def _time(found: Object) -> float:
 
 
 def line(body: Object, found: Object, form: str) -> str:
-    """One decision for people, or for programs."""
+    """The line for one decision: text for people, or JSON for programs."""
     meta = body["metadata"]
     if form == "json":
         return json.dumps({"namespace": meta.get("namespace"), "name": meta["name"], **found})
