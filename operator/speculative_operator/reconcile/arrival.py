@@ -1,8 +1,8 @@
-"""What becomes of weights that pods bring themselves (`render.bringing`), by what their init containers say. Used by
-`pairing`; `stages` puts it into words.
+"""Tells how far pods are that fetch their weights themselves (`render.bringing`), as their init containers report it.
+Used by `pairing`; `stages` writes the messages.
 
-A pod's first container says by its end how it went, as a Job's does, and is started again by the kubelet until it goes
-well. So a failure stands until bytes come.
+The init container reports its result when it ends, as a Job does, and the kubelet restarts it until it succeeds. So a
+failure is reported until the next download makes progress.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from speculative_operator.reconcile.jobs import explain_error
 from speculative_operator.reconcile.quantities import quantity
 
 MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
-"""What must be free beside the weights, as `weights.disk` demands: a hundredth of them, and at least so many bytes."""
+"""Free space that a cache needs beside the weights, as `weights.disk` demands: a hundredth of their size, and at least
+this many bytes."""
 _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 _CANNOT_START = frozenset({"CreateContainerConfigError", "CreateContainerError"})
 RESTARTS = 2
-"""Of an engine that is not ready; one may be chance."""
+"""Restarts from which on an engine that is not ready counts as not starting; a single one may be chance."""
 _POD_NAME = re.compile(r'pods? "[^"]*"')
 
 
@@ -39,12 +40,12 @@ class Arrival:
     """`Cache.place`"""
     pods: int = 0
     there: int = 0
-    """Pods that have theirs."""
+    """Number of pods that have their weights."""
     progress: Progress | None = None
-    """Of one that has not."""
+    """Progress of the first pod that still fetches its weights; None where no pod reports any."""
     reason: Reason | None = None
     message: str = ""
-    """Why those of one do not come."""
+    """Why the weights of one pod do not arrive; empty while no pod reports a failure."""
 
 
 def arrival(
@@ -54,8 +55,9 @@ def arrival(
     progress: Mapping[str, Progress],
     before: Mapping[str, Any],
 ) -> Arrival:
-    """Of the pods that were made of one of `pairs` (hashes). `progress` by name of a pod; `before` is the condition as
-    it was: what was said of a pod's failure is not said anew with each try, though figures in it may change."""
+    """The arrival of the weights in the pods that were made of one of `pairs` (hashes). `progress` by name of the pod.
+    `before` is the condition WeightsReady as it was: the same failure of the same pod keeps its message, so that a
+    retry does not change the status."""
     ours = [pod for pod in pods if text(pod, "metadata", "labels", names.LABEL_PAIR) in pairs]
     ours = [pod for pod in ours if not text(pod, "metadata", "deletionTimestamp") and _alive(pod)]
     states = {text(pod, "metadata", "name"): _state(pod) for pod in ours}
@@ -76,8 +78,8 @@ def arrival(
 
 
 def stuck(pods: Iterable[Mapping[str, Any]], pairs: Collection[str]) -> str:
-    """Which of the pods made of one of `pairs` does not start, and how that shows; empty where all do. Whatever the
-    reason is: only a look into the cache tells whether it is that."""
+    """A sentence about the first pod made of one of `pairs` that does not start; empty where all start. It tells no
+    cause: only a look into the cache shows whether weights are missing."""
     for pod in sorted(pods, key=lambda one: text(one, "metadata", "name")):
         name, ours = text(pod, "metadata", "name"), text(pod, "metadata", "labels", names.LABEL_PAIR) in pairs
         if not ours or text(pod, "metadata", "deletionTimestamp") or not _alive(pod):
@@ -93,7 +95,8 @@ def stuck(pods: Iterable[Mapping[str, Any]], pairs: Collection[str]) -> str:
 
 
 def refusal_of_pods(cache: Cache, why: str) -> tuple[Reason, str] | None:
-    """What is said where no pod can be made, for a reason that the kind of cache has; None for any other."""
+    """Reason and message where Kubernetes refuses to create pods (`why`) because of the cache's hostPath; None for any
+    other refusal."""
     if not cache.node_path or "hostPath" not in why:
         return None
     message = (
@@ -104,7 +107,8 @@ def refusal_of_pods(cache: Cache, why: str) -> tuple[Reason, str] | None:
 
 
 def too_small(cache: Cache, models: tuple[ModelFacts, ...]) -> str:
-    """Why the weights cannot fit into an emptyDir; empty where they do, or where nothing is known."""
+    """Why the weights of `models` do not fit into the cache's emptyDir; empty where they fit, or where its limit or
+    their size is unknown."""
     limit = quantity(cache.empty_dir.size_limit) if cache.empty_dir is not None else None
     size = sum(facts.weights.bytes for facts in models if facts.pin.scheme is not Scheme.PVC)
     needed = size + max(size // MARGIN_SHARE, LEAST_MARGIN)
@@ -117,7 +121,7 @@ def too_small(cache: Cache, models: tuple[ModelFacts, ...]) -> str:
 
 
 def place_text(place: str) -> str:
-    """The place of a cache, for people."""
+    """The place of a cache in words, for messages."""
     if place.startswith("/"):
         return f"folder {place} on the node"
     return "the emptyDir of each pod" if place == EMPTY_DIR else f"claim {place}"
@@ -138,7 +142,7 @@ def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _failure(cache: Cache, state: Mapping[str, Any]) -> tuple[Reason, str] | None:
-    """Why the pod's last download failed, or why the pod has begun none."""
+    """Why the pod's last download failed, or why the pod has begun none; None without a failure."""
     waiting = mapping(state, "state", "waiting")
     if text(waiting, "reason") not in (*_ON_ITS_WAY, "CrashLoopBackOff"):
         return Reason.PODS_NOT_READY, f"{text(waiting, 'reason')}: {text(waiting, 'message')}".removesuffix(": ")
@@ -154,7 +158,8 @@ def _failure(cache: Cache, state: Mapping[str, Any]) -> tuple[Reason, str] | Non
 
 
 def _remedy(cache: Cache, reason: str) -> dict[str, str]:
-    """The remedy for a cache that is no claim, of which the program speaks."""
+    """The remedy for an error in an emptyDir or a folder of the node, in place of the program's, which speaks of
+    claims; empty for other errors."""
     if reason == Reason.CACHE_FULL.value and cache.empty_dir is not None:
         more = ", or remove medium" if cache.empty_dir.medium is Medium.MEMORY else ", on nodes with that much disk"
         return {"remedy": f"raise spec.weights.cache.emptyDir.sizeLimit{more}"}

@@ -1,5 +1,5 @@
-"""Whether pods may withhold the drafts of single requests (`spec.speculation.perRequest`), and what is said where that,
-or `offPolicy: Live`, is asked for in vain.
+"""Whether pods may withhold the drafts of single requests (`spec.speculation.perRequest`), and the warnings where this
+setting or `offPolicy: Live` has no effect.
 
 Used by `truth`, which lets the table file say so, and by `tick` for the warnings.
 """
@@ -21,7 +21,8 @@ def per_request(spec: DeploymentSpec, knobs: KnobSpace) -> bool:
 
 
 def unused_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
-    """One notice for each that is asked for in vain; none where pods run without a speculator."""
+    """One notice for each of perRequest and `offPolicy: Live` that the spec sets without effect; none where pods run
+    without a speculator."""
     if not spec.speculates:
         return ()
     found = []

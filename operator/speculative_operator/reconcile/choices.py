@@ -1,6 +1,7 @@
-"""What pods may be made of, and what of them may be trusted where nothing is read. Used by `pairing`, which reads.
+"""The specs that pods may be made of, and the versions that can be trusted where no Job reads the models. Used by
+`pairing`.
 
-Pods that run keep their versions where nothing is looked at any more, and where status has lost them.
+Running pods keep their versions where no Job reads the models any more, and where the status has lost the versions.
 """
 
 from __future__ import annotations
@@ -26,41 +27,41 @@ from speculative_operator.render.labels import pair_hash
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What a tick may make pods of, and what is to be said of the pair."""
+    """The specs that a reconcile may make pods of, and what the status says of the pair."""
 
     choices: tuple[Effective, ...]
-    """The last one is what is wanted; an earlier one is kept to as long as it replaces no pod and the last one would.
-    Empty: nothing may be made, and what runs is not known well enough to be kept at."""
+    """The last choice is the one that the spec asks for; an earlier one is used as long as it replaces no pod and the
+    last one would. Empty: no pods may be made, and the running ones are not known well enough to be rendered again."""
     stages: Stages | None = None
-    """How far the pair has come; None where nothing is looked at."""
+    """How far the pair has come; None where no Job reads or fetches its models."""
     record: Record | None = None
     """`status.pair`"""
     coming: Record | None = None
     """`status.nextPair`"""
     conditions: tuple[Condition, ...] = ()
-    """Those of the pair that are not as they would be without this module."""
+    """Conditions of the pair, in place of those that say that nothing was checked."""
     frozen: bool = False
     """True while the pods' template must not change."""
     actions: tuple[Action, ...] = ()
     notices: tuple[Notice, ...] = ()
     same: frozenset[str] = frozenset()
-    """Hashes that stand for the pair wanted: as the spec has it, and with its versions pinned."""
+    """Hashes of the pair that the spec asks for: as written, and with its versions pinned."""
     facts: PairFacts | None = None
-    """What the files tell the tuner."""
+    """Facts from the models' files for the tuner; None where the pair was not compared."""
 
 
 def compares(world: World) -> bool:
-    """True where a Job reads both models before pods are made of them, and they are compared."""
+    """True where a Job reads both models and the operator compares them before it makes pods of them."""
     able = world.capabilities
     return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
 
 
 def unread_pairing(world: World) -> Pairing:
-    """Nothing is read: pods are made of what the spec says. Those that run keep the versions that they were made of
+    """The pairing where no Job reads models: pods are made of the spec as written. Running pods keep their versions
     until they are replaced for another reason."""
     actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
     spec, current, plain = world.spec, trusted_record(world), as_written(world.spec)
-    # Another value of the annotation asks nobody here: there is no version to be looked up.
+    # Another value of `repin` asks for nothing here: no Job could look up a version.
     wanted = replace(wanted_of(spec), repin=current.repin)
     same = current.covers(wanted)
     cache, pair = spec.weights.cache, running_pair(world)
@@ -78,7 +79,7 @@ def unread_pairing(world: World) -> Pairing:
 
 
 def homes(cache: Cache | None) -> tuple[str, ...]:
-    """What `Record.cache` may say of models that lie in `cache`, what this release writes first."""
+    """The values that `Record.cache` may have for models in `cache`; the first is the one that this release writes."""
     return (cache.home, cache.place) if cache is not None else ("",)
 
 
@@ -87,9 +88,9 @@ def is_of(effective: Effective, pair: str) -> bool:
 
 
 def from_template(world: World, current: Record, place: str = "") -> Effective | None:
-    """The spec at the versions that pods run, where status does not tell them: it was lost, or nothing was read of the
-    same sources since these pods were made. Pods of other sources or revisions are another edit's, and so are those
-    that load from elsewhere than the cache at `place` (empty: none)."""
+    """The spec at the versions that the pods run, as their template names them, where the status has lost or never had
+    these versions. None where pods have other sources or revisions than the spec, or load from elsewhere than the cache
+    at `place` (empty: no cache)."""
     found = spec_by_template(world, place)
     same = current.covers(replace(wanted_of(world.spec), repin=current.repin))
     if found is None or ((current.asked or current.hash) and not same):
@@ -98,13 +99,14 @@ def from_template(world: World, current: Record, place: str = "") -> Effective |
 
 
 def record(world: World, name: str) -> Record:
-    """`status.pair` or `status.nextPair`, read once."""
+    """The record in `status.pair` or `status.nextPair` (`name`), parsed once and kept in the memo."""
     block = mapping(world.status, name)
     return world.memo.get(("record", digest(block)), lambda: read(block))
 
 
 def trusted_record(world: World) -> Record:
-    """`status.pair`. Where what was read of it cannot be understood any more, nobody knows what pods were made of."""
+    """The record in `status.pair`; without its hash where it names a version but its facts can no longer be read: then
+    nobody knows what pods were made of."""
     current = record(world, "pair")
     unknown = current.known is None and text(world.status, "pair", "verifierPin", "resolved")
     return replace(current, hash="") if unknown else current

@@ -1,4 +1,4 @@
-"""Conditions about serving: Ready, Progressing, Available, RolloutHealthy, and those of pairs that are not looked at.
+"""Conditions about serving: Ready, Progressing, Available, RolloutHealthy, and those of a pair that is not checked.
 
 Called by `status`. Messages hold counts and states, never figures that move by themselves: a condition that changes is
 a write and an event.
@@ -68,7 +68,7 @@ def _ready(view: View) -> Condition:
 
 
 def _hindrance(view: View) -> tuple[Reason, str] | None:
-    """What the pods still lack; None when all is as asked."""
+    """Reason and message of what keeps the pods from being ready; None when they are as the spec asks."""
     rollout = view.rollout
     if not rollout.exists:
         return Reason.NO_PODS, "no pod exists yet"

@@ -1,6 +1,8 @@
-"""Asks the tuner, when there is something to ask and somebody to obey, and says what is in force afterwards.
+"""Asks the tuner when there are observations and pods that can take its decision, and returns the active table
+afterwards.
 
-Called by `tick`. Keeps the memory at one with what is in force, whatever the tuner, a restart or the spec did to it.
+Called by `tick`. Keeps the tuner's memory consistent with the active table, whatever the tuner, a restart or the spec
+changed.
 """
 
 from __future__ import annotations
@@ -43,30 +45,30 @@ _SEEN = (
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What the pods run at this moment."""
+    """The state of the pods' rollout, and whether the operator may begin another."""
 
     rollout: Rollout
     permission: Permission = field(default_factory=Permission)
-    """Whether pods may be replaced without anybody's word."""
+    """Whether pods may be replaced without a user's approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is in force after this tick. `decision` is None when the tuner was not asked."""
+    """The active table and the tuner's memory after this reconcile. `decision` is None when the tuner was not asked."""
 
     memory: Memory | None
     decision: Decision | None
     in_force: InForce
     changed: bool = False
-    """True when the tuner's decision came into force with this tick."""
+    """True when this reconcile carries out the decision."""
     own: OwnRollouts = field(default_factory=OwnRollouts)
-    """Rollouts that nobody asked for: what waits, and what is watched."""
+    """Rollouts that no user asked for: the proposal that waits, and the last rollout, which is watched."""
     asks_room: bool = False
-    """True where it would be another verdict if one more pod were proven to fit."""
+    """True where the verdict would be another if room for one more pod were proven."""
 
 
 def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
-    """What the tuner may do. `known`: what the spec alone cannot tell."""
+    """The tuner's policy for `spec`. `known`: fields of the policy that the spec alone cannot tell."""
     speculation, hourly = spec.speculation, spec.accelerator.hourly_cost
     return Policy(
         mode=speculation.mode,
@@ -81,7 +83,8 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
 
 
 def restore_memory(world: World, memory: Memory | None, policy: Policy, in_force: InForce, now: float) -> Memory | None:
-    """The tuner's memory with what is in force: kept, restored from status after a restart, or fresh."""
+    """The tuner's memory, consistent with the active table: kept, restored from the status after a restart, or fresh.
+    None where pods have no table."""
     table = in_force.table
     if table is None:
         return None
@@ -101,12 +104,12 @@ def consider(
     serving: Serving,
     now: float,
 ) -> Verdict:
-    """The tuner's answer, if it is asked.
+    """The verdict, with the tuner's decision if it is asked.
 
-    It is not asked when nothing was observed; in the tick in which the spec has just changed the table; where no pod
-    reads a table; and, where a new table means a rollout, during a rollout, for a second one would run into the first.
-    `observation` is of pods that the table is for, and of no others: windows of another pair, or without a drafter,
-    would mix with theirs.
+    The tuner is not asked when nothing was observed; in the reconcile in which the spec has just changed the table;
+    where no pod reads a table; and, where a new table means a rollout, during a rollout, for a second one would run
+    into the first. `observation` covers only pods that the table is for: windows of another pair, or without a
+    speculator, would mix with theirs.
     """
     permission = serving.permission
     quiet = Verdict(memory, None, in_force, own=permission.known)
@@ -125,7 +128,8 @@ def consider(
 
 
 def _unread(observation: Observation, policy: Policy) -> bool:
-    """True where no pod re-reads its table: no decision reaches one, and what is seen is not of the table in force."""
+    """True where no pod re-reads its table: no decision reaches the pods, and their windows tell nothing of the active
+    table."""
     windows = observation.windows.values()
     return policy.knobs.actuator is Actuator.LIVE and bool(windows) and all(one.live is False for one in windows)
 
@@ -133,7 +137,7 @@ def _unread(observation: Observation, policy: Policy) -> bool:
 def _ask(
     quiet: Verdict, memory: Memory, observation: Observation, policy: Policy, serving: Serving, now: float
 ) -> Verdict:
-    """The verdict with the tuner's answer; `quiet` is the one without."""
+    """The verdict with the tuner's decision; `quiet` is the verdict without it."""
     in_force, permission = quiet.in_force, serving.permission
     after, decision = decide(memory, observation, policy, now)
     may = _obey(decision, observation, policy, in_force, serving.rollout) and _has_rested(policy, serving.rollout, now)
@@ -143,7 +147,7 @@ def _ask(
         if policy.knobs.actuator is not Actuator.LIVE or in_force.hard_off:
             after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
             return replace(quiet, memory=after, decision=hold_back(decision, in_force, permission.hindrance))
-        # The table of pods that keep their drafter goes on following the load.
+        # The table of pods that keep their speculator goes on following the load.
         policy = replace(policy, off_policy=OffPolicy.SOFT)
         after, decision = decide(memory, observation, policy, now)
         may = _obey(decision, observation, policy, in_force, serving.rollout)
@@ -161,7 +165,7 @@ def _ask(
 def _put_in_force(
     after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float
 ) -> Verdict:
-    """The verdict with which `decision` comes into force: `was` is the one without it, `after` the memory then."""
+    """The verdict that carries out `decision`: `was` is the verdict without it, `after` the memory with it."""
     last, memory = was.in_force, was.memory
     tries = () if decision.hard_off else fit_tries(decision.tries, decision.table, policy)
     changed = InForce(
@@ -177,14 +181,14 @@ def _put_in_force(
 
 
 def _note_change(memory: Memory, order: Decision, now: float) -> Memory:
-    """`memory` that knows of a change which was not the tuner's."""
+    """`memory` with a note of the change by `order`, which the tuner did not decide."""
     off_at = now if order.hard_off != memory.hard_off else memory.hard_off_at
     return replace(memory, changed_at=now, hard_off_at=off_at, wanted_since=None, doomed_since=None)
 
 
 def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
-    """The table that Auto would put in force: in mode Recommend, or by a rollout that waits for somebody's word. None
-    when it is the one in force."""
+    """The table that the tuner proposes: in mode Recommend, or by a rollout that waits for approval. None without a
+    proposal."""
     decision, waits = verdict.decision, verdict.own.proposal
     if waits is not None and waits.hard_off == verdict.in_force.hard_off:
         return waits.table
@@ -194,7 +198,8 @@ def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
 
 
 def _obey(decision: Decision, observation: Observation, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:
-    """A change is carried out only in Auto, only on evidence, and only within what the engine can do."""
+    """True where the decision is carried out: only in mode Auto, only on evidence, and only within what the engine can
+    do."""
     return (
         policy.mode is Mode.AUTO
         and lawful(decision, observation, policy)
@@ -203,22 +208,23 @@ def _obey(decision: Decision, observation: Observation, policy: Policy, in_force
 
 
 def _has_rested(policy: Policy, rollout: Rollout, now: float) -> bool:
-    """False shortly after a rollout where the next table means another one. The tuner counts from its decision: a slow
-    rollout could end when the next is due, and pods would do nothing but restart."""
+    """False shortly after a rollout, where the next table means another rollout. The tuner counts from its decision: a
+    slow rollout could end when the next is due, and pods would do nothing but restart."""
     ended = rollout.completed_at
     return policy.knobs.actuator is Actuator.LIVE or ended is None or not 0.0 <= now - ended < ROLLOUT_DWELL
 
 
 def _is_new(decision: Decision, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:
-    """Another table for pods that have one; or the drafter's removal or return, which begins only when no other rollout
-    is under way, the removal only where the spec allows it. A table that merely waits is not worth a write."""
+    """True for another table for pods with a speculator, and for the removal or return of the speculator, which begins
+    only when no other rollout is under way, the removal only where the spec allows it. False for another table for pods
+    without a speculator: it would merely wait."""
     if decision.hard_off == in_force.hard_off:
         return not in_force.hard_off and decision.table != in_force.table
     return rollout.exists and rollout.complete and (may_hard_off(policy) or not decision.hard_off)
 
 
 def _at_one(memory: Memory, in_force: InForce) -> Memory:
-    """`memory` that holds for in force what is."""
+    """`memory` with the table, the trials and the hard off of `in_force`."""
     change: dict[str, Any] = {}
     if in_force.table is not None and memory.table != in_force.table:
         change["table"] = in_force.table

@@ -26,14 +26,14 @@ from speculative_operator.render import RenderInput, render, table_config
 
 @dataclass(frozen=True, slots=True)
 class ReadBy:
-    """A ConfigMap of a table, and who reads it."""
+    """The ConfigMap of a table, and the pods that read it."""
 
     config: str
     version: int
     pairs: frozenset[str]
-    """Labels of the pods."""
+    """Labels of the pods that read it."""
     reason: Reason | None = None
-    """Why it is another one, where the reason is its own."""
+    """Why the table changed, where its reason is not that of the other children; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Desired:
 
     manifests: tuple[Mapping[str, Any], ...]
     startup_seconds: int = 0
-    """Budget of a start."""
+    """Startup budget of the pods."""
     template: str = ""
-    """What tells the pod template from others, whatever was measured of starts."""
+    """Key of the pod template (`startup.template_key`), which does not depend on measured starts."""
     tables: tuple[ReadBy, ...] = ()
-    """ConfigMaps of tables, that of the pods that are wanted first."""
+    """ConfigMaps of tables; the one for pods as the spec asks for them comes first."""
 
     def find(self, kind: str, name: str) -> Mapping[str, Any] | None:
-        """The manifest of one child."""
+        """The manifest of one child; None without it."""
         wanted = (kind, name)
         return next((one for one in self.manifests if (one["kind"], one["metadata"]["name"]) == wanted), None)
 
@@ -62,8 +62,8 @@ def desired_children(
     own: frozenset[str] = frozenset(),
     leaving: tuple[Leaving, ...] = (),
 ) -> Desired:
-    """Every child for the table in force; `made_of` is borne by the Deployment, `own` are the labels of its pods, and
-    `leaving` the tables of others'. Raises RenderError."""
+    """Every child of the object, with the active table. `made_of` becomes an annotation of the Deployment, `own` are
+    the labels of its pods, `leaving` the tables of pods of former pairs. Raises RenderError."""
     spec = world.spec.without_speculator() if in_force.hard_off else world.spec
     deployment = world.deployment
     config = config_name(world, spec, own)
@@ -88,7 +88,7 @@ def desired_children(
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """What runs, and what renders what could be meant by it."""
+    """The Deployment as it is, with the adapter and the memo that render manifests to compare it with."""
 
     engine: Engine
     deployment: Mapping[str, Any] | None
@@ -129,8 +129,8 @@ def _input(
 
 
 def _strategy(world: World, in_force: InForce, owned: bool) -> Mapping[str, Any]:
-    """How pods are replaced. Back from a rollout that stalled in the same way as it went: Recreate would end those of
-    its pods at once that do serve."""
+    """The Deployment's `spec.strategy`. A stalled rollout goes back by the strategy with which it went: Recreate would
+    end its serving pods at once."""
     if in_force.undone:
         found = mapping(world.deployment, "spec", "strategy")
         return next((one for one in strategy.EVERY if one == found), strategy.NEW_FIRST)
@@ -150,7 +150,7 @@ def _deployment(manifests: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
 
 
 def _with_budget(inp: RenderInput, engine: Engine, seconds: int) -> RenderInput:
-    """`inp` with at least `seconds` for a start."""
+    """`inp` with a startup budget of at least `seconds`."""
     if seconds <= inp.container.startup_seconds:
         return inp
     spec = replace(inp.spec, engine=replace(inp.spec.engine, startup_seconds=seconds))
@@ -159,10 +159,12 @@ def _with_budget(inp: RenderInput, engine: Engine, seconds: int) -> RenderInput:
 
 
 def _budget(world: World, plain: RenderInput, template: str, now: _Now) -> int:
-    """Seconds for a start: what was measured asks for them, but only where the pods' template changes anyway.
+    """The startup budget in seconds: the measured one where the pods' template changes anyway, else the one that pods
+    have.
 
-    Two witnesses say whether it does: the template that runs, and the one that status had last. One is enough to keep
-    the budget: the API server may have normalised the first, the second may be older than the last rollout.
+    Two witnesses say whether the template changes: the template that runs, and the one that status had last. One is
+    enough to keep the budget: the API server may have normalised the first, the second may be older than the last
+    rollout.
     """
     measured = startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
     if now.deployment is None:
@@ -178,7 +180,7 @@ def _budget(world: World, plain: RenderInput, template: str, now: _Now) -> int:
 
 
 def _running_budget(plain: RenderInput, now: _Now) -> int:
-    """Seconds for a start that the pods have which run."""
+    """The startup budget of the running pods in seconds, from the progress deadline of their Deployment."""
     made = _deployment(render_again(plain, now.memo))
     beside = whole(made, "spec", "progressDeadlineSeconds") - plain.container.startup_seconds
     return whole(now.deployment, "spec", "progressDeadlineSeconds") - beside
@@ -223,9 +225,9 @@ def _keep_helper(plain: RenderInput, now: _Now) -> RenderInput:
 def _keep_strategy(
     inp: RenderInput, manifests: tuple[Mapping[str, Any], ...], applied: str, memo: Memo
 ) -> tuple[Mapping[str, Any], ...]:
-    """Keeps the strategy last applied while nothing else changed.
+    """The manifests with the strategy last applied, while nothing else changed.
 
-    It is looked for room only when pods are about to be replaced, and only then does the choice matter.
+    The operator looks for room only when pods are about to be replaced, and only then does the choice matter.
     """
     hashes = {one["metadata"]["annotations"][names.ANNOTATION_HASH] for one in manifests}
     if applied in hashes:

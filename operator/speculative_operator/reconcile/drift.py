@@ -21,19 +21,19 @@ _ABSENT: Any = object()
 
 
 def first_difference(desired: Mapping[str, Any], actual: Mapping[str, Any], applied: Any = None) -> str:
-    """Path of the first field of `desired` that `actual` does not have so; empty when it has all.
+    """Path of the first field of `desired` that `actual` lacks or has with another value; empty without one.
 
-    `applied`: what the API server made of this very manifest when it was last applied, if known. Where that differs
-    from the manifest, the server normalises, and the object is held to it instead.
+    `applied`: the object that the API server returned when this very manifest was last applied, if known. Where it
+    differs from the manifest, the server has normalised it, and `actual` is compared with it instead.
     """
     normalised = applied if _same_render(desired, applied) else _ABSENT
     return _maps(desired, actual, normalised, "", "") or ""
 
 
 def first_surplus(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
-    """Path of the first item that `actual` has in a list told apart by key, and `desired` has not; empty when none.
+    """Path of the first item that a keyed list of `actual` has and that of `desired` has not; empty without one.
 
-    Names what went when a manifest lost an item, which `first_difference` cannot see.
+    Finds an item that the manifest no longer has, which `first_difference` cannot see.
     """
     return _surplus(desired, actual, "", "") or ""
 

@@ -30,7 +30,7 @@ class Effective:
 
 
 def as_written(spec: DeploymentSpec) -> Effective:
-    """Nothing is pinned: the engine resolves what the spec says when a pod starts."""
+    """The spec without pins: the engine resolves branches and tags when a pod starts."""
     return Effective(spec, spec)
 
 
@@ -42,8 +42,9 @@ def in_pods(place: str) -> bool:
 def pin_models(spec: DeploymentSpec, known: Known, home: str) -> Effective:
     """`spec` at the versions of `known`, from the cache with this `home` (`Cache.home`; empty: none).
 
-    An earlier release put versions into the root of a claim, where they are used until another Job fetches. What a pod
-    brings itself comes by an init container of this release."""
+    An earlier release put versions into the root of a claim, where they are used until another Job fetches. Weights
+    that a pod fetches itself always lie in the folder of this release.
+    """
     place = home.removesuffix(f"/{names.CACHE_FOLDER}")
     if in_pods(place):
         home = f"{place}/{names.CACHE_FOLDER}"
@@ -75,8 +76,8 @@ def former_pair(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str]
 
 
 def _with_brought(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
-    """The cache with what each pod brings into it. Where pods have one that the spec no longer names, only its place is
-    known: enough to tell which pair they are of."""
+    """The cache with the folders that each pod fetches into it. Where pods use a cache that the spec no longer names,
+    only its place is known: enough to tell which pair they run."""
     if cache is None or cache.place != place:
         cache = Cache(empty_dir=EmptyDir("")) if place == EMPTY_DIR else Cache(node_path=place)
     brought = {f"{names.CACHE_FOLDER}/{FOLDER}/{pin.key}": pin.source for pin in pins if pin.scheme is not Scheme.PVC}

@@ -1,4 +1,4 @@
-"""What serving pods report of their engine, kept in `status.engine`, and which of them lack the active table.
+"""What serving pods report of their engine, kept in `status.engine`, and which pods lack the active table.
 
 Called by `status` (the block, the warnings), `figures` and `tuning` (pods behind the table). What follows from the
 block is decided in `found`.
@@ -23,13 +23,14 @@ from speculative_operator.reconcile.found import AS_IN_SPEC, engine_as_asked
 from speculative_operator.reconcile.view import View
 
 CERTAIN_SECONDS = 60.0
-"""All pods must have told the same for so long before pods are rolled for it: a restarting engine tells much."""
+"""Seconds for which all pods must have reported the same before pods are replaced for it: a restarting engine reports
+much."""
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
 _KEPT = ("asked", "version", "live", "since", "fallback", "tableVersionInPods")
 
 
 def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """`status.engine`: empty until a pod has told something of its engine."""
+    """`status.engine`: the release and the table that pods report; empty until a pod has reported its engine."""
     before = mapping(old, "engine")
     wanted = engine_as_asked(view.spec)
     if text(before, "asked") != wanted:
@@ -49,12 +50,13 @@ def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, A
 
 
 def acceptance(version: str) -> str:
-    """Value of the annotation `adopt` by which the user has pods served as the release that they report."""
+    """Value of the annotation `adopt` by which the user lets the operator treat pods as the release that they
+    report."""
     return f"engine-{version}" if _VERSION.fullmatch(version) else "engine-unknown"
 
 
 def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
-    """What a user should know of what pods tell, such as another release than the spec's."""
+    """Warnings about the engine that pods report, such as another release than the spec's."""
     version, wanted = text(block, "version"), spec.engine.version
     inert = at(block, "live") is False
     how = f" and do not re-read their table, so {_consequence(spec, block)}" if inert else ""
@@ -88,16 +90,16 @@ def same_release(one: str, other: str) -> bool:
 
 
 def table_since(view: View, old: Mapping[str, Any], now: float) -> float:
-    """Unix seconds since which the version of the table that is in force has been so; `now` where it is new."""
+    """Unix seconds at which the version of the active table became active; `now` where it is new."""
     block = mapping(old, "speculation")
     known = seconds_of(text(block, "tableSince"))
     return known if known is not None and at(block, "tableVersion") == view.in_force.version else now
 
 
 def behind(view: View, old: Mapping[str, Any], now: float) -> str:
-    """Which pod serves without the table in force, in a sentence; empty when none is known to.
+    """A sentence about the first pod that serves without the active table; empty when no such pod is known.
 
-    Only pods that made steps under it for a minute after it came count: an idle engine reads no table.
+    Only pods that made steps for a minute after the table became active count: an idle engine reads no table.
     """
     in_force, observation = view.in_force, view.of_pair
     if observation is None or view.actuator is not Actuator.LIVE or in_force.table is None or in_force.hard_off:
@@ -115,7 +117,8 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
 
 
 def _agreed_engine(view: View) -> tuple[str, bool] | None:
-    """Release and liveness that every ready pod tells alike; None while pods are replaced, disagree or keep silent."""
+    """Release that every ready pod reports, and whether they re-read their table; None while pods are replaced,
+    disagree or report nothing."""
     ready = [pod.name for pod in view.pods if pod.ready]
     if view.observation is None or not ready or view.problems or view.hold or not view.rollout.complete:
         return None
@@ -128,7 +131,7 @@ def _agreed_engine(view: View) -> tuple[str, bool] | None:
 
 
 def _is_certain(view: View, block: Mapping[str, Any], now: float) -> bool:
-    """True when live tables were tried, and every pod has said for long enough that it does not read them."""
+    """True when pods were made for live tables, and all have reported for long enough that they do not re-read them."""
     since = seconds_of(text(block, "since"))
     inert = view.actuator is Actuator.LIVE and at(block, "live") is False
     return inert and since is not None and now - since >= CERTAIN_SECONDS

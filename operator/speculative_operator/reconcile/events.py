@@ -16,11 +16,11 @@ NORMAL, WARNING = "Normal", "Warning"
 _WATCHED = (ConditionType.READY, ConditionType.METRICS_AVAILABLE, ConditionType.ROLLOUT_HEALTHY)
 """Conditions whose transitions are events; the others follow from these or are told by the history."""
 _OF_PAIRS = (ConditionType.PAIR_COMPATIBLE, ConditionType.MEMORY_FITS, ConditionType.WEIGHTS_READY)
-"""Conditions of which every new reason is an event, but for those that say that nothing was looked at."""
+"""Conditions whose every new reason is an event, except reasons that say that nothing was checked."""
 _NOT_LOOKED = frozenset({Reason.NOT_CHECKED, Reason.NO_SPECULATOR, Reason.ENGINE_LOADS})
 _PROGRESS = frozenset({Reason.INSPECTING, Reason.DOWNLOADING})
 _WELL = frozenset({Reason.PAIR_MATCHES, Reason.MEMORY_SUFFICES, Reason.WEIGHTS_CACHED}) | _PROGRESS
-"""Reasons of these that are told as Normal."""
+"""Reasons of the conditions in `_OF_PAIRS` whose events are Normal."""
 _REFUSALS = frozenset(
     {
         Reason.SPEC_INVALID, Reason.RENDER_INVALID, Reason.UNSUPPORTED_BY_ENGINE, Reason.UNSUPPORTED_TARGET,
@@ -39,15 +39,16 @@ _HARMLESS = frozenset(
         Reason.SCALED_ELSEWHERE,
     }
 )
-"""Warnings of the status that harm nobody: told as Normal."""
+"""Warnings of the status that harm nobody: their events are Normal."""
 _PICK = ("verifier", "speculator", "method")
-"""What of `status.picked` makes it another pick."""
+"""Fields of `status.picked`: where one differs, it is another pick."""
 _TOLD = frozenset({Reason.REPAIRED, Reason.SPEC_CHANGED, Reason.ENGINE_VERSION_DIFFERS})
 """Reasons of changes of children that no other event tells."""
 
 
 def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Action]) -> tuple[Event, ...]:
-    """What happened, most important first."""
+    """The events of one reconcile, the most important first: transitions from status `old` to `new`, and the
+    actions."""
     return (
         *_transitions(old, new),
         *_pick_events(old, new),
@@ -76,9 +77,8 @@ def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Eve
 
 
 def _of_pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
-    """One event for each new reason, and for each new way in which a pair does not fit; figures alone are no news.
-
-    The weights are first read, then fetched: that they are read is told with the pair."""
+    """One event for each new reason of a condition of the pair, and for each new way in which a pair does not fit;
+    figures alone make no event. That a Job inspects the pair is told by PairCompatible, not again by WeightsReady."""
     reason = _reason(after)
     if reason is None or reason in _NOT_LOOKED:
         return
@@ -114,7 +114,7 @@ def _transition(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | 
 
 
 def _pick_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
-    """A speculator taken from the catalogue; that there is none is told by a condition."""
+    """The event of a new pick from the catalogue; where nothing was picked, a condition tells it."""
     before, after = (mapping(status, "picked") for status in (old, new))
     if text(after, "method") and any(text(before, name) != text(after, name) for name in _PICK):
         yield Event(NORMAL, Reason.PICKED, text(after, "reason"))
@@ -144,7 +144,7 @@ def _decision_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
 
 
 def _leaving_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
-    """Another table for pods of a former pair."""
+    """One event for each former pair whose pods get another table."""
     before = {text(one, "pair"): whole(one, "tableVersion") for one in mappings(old, "leaving")}
     for one in mappings(new, "leaving"):
         pair, version, reason = text(one, "pair"), whole(one, "tableVersion"), _reason(one)

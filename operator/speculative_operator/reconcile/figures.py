@@ -1,6 +1,6 @@
-"""`status.speculation`: the table in force and the figures at the load seen. Called by `status`.
+"""`status.speculation`: the active table and the figures at the current load. Called by `status`.
 
-A figure that is not known is left out. Without a new look the old figures stand, unless no pod is ready.
+Unknown figures are left out. Without a new observation the old figures stay, unless no pod is ready.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_TRIES = 1000
 
 
 def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """The block, without figures that are unknown."""
+    """The block `status.speculation`, without unknown figures."""
     before = mapping(old, "speculation")
     table, speculator = view.in_force.table, view.spec.speculator
     block: dict[str, Any] = {
@@ -51,7 +51,7 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
 
 
 def _show(tries: tuple[Try, ...]) -> str:
-    """Shows the tries in few words: neighbours with the same K are one, with the larger share."""
+    """The trials in few words: neighbouring loads with the same K become one trial, with the larger share."""
     joined: list[Try] = []
     for one in tries:
         last = joined[-1] if joined else None
@@ -84,7 +84,7 @@ def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def numbers(estimate: Estimate) -> dict[str, str]:
-    """Figures of an estimate, those unknown as empty strings."""
+    """The figures of an estimate as texts; an unknown figure is an empty string."""
     return {
         "acceptanceRate": formats.share(estimate.acceptance_rate),
         "acceptanceLength": formats.number(estimate.acceptance_length, 2),
@@ -107,14 +107,15 @@ def _interval(name: str, percent: Interval | None) -> dict[str, str]:
 
 
 def _table_figures(view: View) -> dict[str, Any]:
-    """Figures that follow from the table alone, where the spec has just changed it."""
+    """Figures that follow from the table alone, where the spec has just changed it; else empty."""
     if view.in_force.why in (None, Reason.TRIES_CHANGED) or view.in_force.table is None:
         return {}
     return {"k": _k(view, None), "state": _resting(view)}
 
 
 def _state(view: View) -> str:
-    """The state as the tuner has it; but whether there is a drafter follows from what the pods are made of."""
+    """The state of speculation as the tuner has it; but whether pods have a speculator follows from what they are made
+    of."""
     if view.decision is None or view.in_force.hard_off:
         return _resting(view)
     state = view.decision.state
@@ -122,7 +123,7 @@ def _state(view: View) -> str:
 
 
 def _resting(view: View) -> str:
-    """The state while the tuner has said nothing."""
+    """The state of speculation while there is no decision of the tuner."""
     table = view.in_force.table
     if table is None or view.in_force.hard_off:
         return State.HARD_OFF.value
@@ -132,7 +133,8 @@ def _resting(view: View) -> str:
 
 
 def _k(view: View, concurrency: float | None) -> str:
-    """K at the load; at one request while none is known, which is what the next request would get."""
+    """K of the active table at the load `concurrency`; at one request while the load is unknown. `0` for hard off,
+    empty without a table."""
     table, load = view.in_force.table, formats.showable(concurrency)
     if view.in_force.hard_off:
         return "0"
@@ -149,14 +151,15 @@ def _constant(view: View) -> bool:
 
 
 def estimate_of(view: View, observation: Observation) -> Estimate:
-    """The tuner's figures; where it was not asked, those that the windows give by themselves. With their cost."""
+    """The tuner's figures, with the cost; where the tuner was not asked, the figures that the windows give by
+    themselves."""
     asked = view.decision is not None and view.in_force.table is not None
     estimate = view.decision.estimate if view.decision is not None and asked else _measure(observation)
     return replace(estimate, cost_per_thousand_tokens=_cost(view.spec, estimate, view.rollout.ready))
 
 
 def _measure(observation: Observation) -> Estimate:
-    """What the windows say by themselves, where no tuner runs: sums over pods."""
+    """The estimate from the windows alone, summed over pods, where no tuner runs."""
     windows = list(observation.windows.values())
     steps, requests = _sum(windows, "steps"), _sum(windows, "decode_request_steps")
     generated, first = _sum(windows, "generated_tokens"), _sum(windows, "first_tokens")

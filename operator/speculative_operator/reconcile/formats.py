@@ -10,34 +10,34 @@ from speculative_operator.domain.decision import Interval
 
 _LARGEST = 1e9
 LONGEST_MESSAGE = 2000
-"""Characters of a message of a condition that are written."""
+"""Most characters of a condition's message that are written."""
 
 
 def showable(value: float | None) -> float | None:
-    """The value, if it is one that can be shown."""
+    """The value; None where it is unknown, infinite or too large to be shown."""
     return value if value is not None and math.isfinite(value) and abs(value) <= _LARGEST else None
 
 
 def share(value: float | None) -> str:
-    """`61.3%` of a share between 0 and 1."""
+    """A share between 0 and 1 as `61.3%`; empty where it is unknown."""
     value = showable(value)
     return f"{100 * value:.1f}%" if value is not None else ""
 
 
 def signed_percent(value: float | None) -> str:
-    """`+38.2%` of percent."""
+    """Percent as `+38.2%`; empty where they are unknown."""
     value = showable(value)
     return f"{value:+.1f}%" if value is not None else ""
 
 
 def between(percent: Interval | None) -> str:
-    """`+22% to +40%`: an interval of percent, in whole ones."""
+    """An interval of percent as `+22% to +40%`; empty where it is unknown."""
     ends = whole_percent(percent)
     return f"{ends['low']:+d}% to {ends['high']:+d}%" if ends is not None else ""
 
 
 def milliseconds(seconds: float | None) -> str:
-    """`9.8ms`; whole seconds from ten on."""
+    """Seconds as `9.8ms`, from ten seconds on as `12s`; empty where they are unknown or not positive."""
     seconds = showable(seconds)
     if seconds is None or seconds <= 0:
         return ""
@@ -45,13 +45,13 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A plain number."""
+    """A number with `digits` decimals; empty where it is unknown."""
     value = showable(value)
     return f"{value:.{digits}f}" if value is not None else ""
 
 
 def money(value: float | None) -> str:
-    """An amount with three digits that count."""
+    """An amount of money with three significant digits; empty where it is unknown or negative."""
     value = showable(value)
     return _significant(value) if value is not None and value >= 0 else ""
 
@@ -68,12 +68,12 @@ def whole_percent(interval: Interval | None) -> dict[str, int] | None:
 
 
 def _significant(value: float) -> str:
-    """Three digits that count, never an exponent."""
+    """The value with three significant digits, never with an exponent."""
     return format(Decimal(f"{value:.3g}"), "f")
 
 
 def size(count: float) -> str:
-    """Bytes as `16.4GB`: decimal units, three digits that count."""
+    """Bytes as `16.4GB`: decimal units, three significant digits."""
     for unit, one in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= 0.9995 * one:
             return f"{_significant(count / one)}{unit}"
@@ -92,7 +92,7 @@ def duration(seconds: float) -> str:
 
 
 def timestamp(now: float) -> str:
-    """Unix seconds as RFC 3339, whole seconds, UTC; empty for what is no time."""
+    """Unix seconds as RFC 3339, whole seconds, UTC; empty for a value that is no time."""
     try:
         return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
@@ -100,7 +100,8 @@ def timestamp(now: float) -> str:
 
 
 def moment(now: float) -> str:
-    """Unix seconds as RFC 3339 with microseconds, UTC: for what is compared with an engine's log. Empty: no time."""
+    """Unix seconds as RFC 3339 with microseconds, UTC, to compare with an engine's log; empty for a value that is no
+    time."""
     try:
         return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     except (ValueError, OverflowError, OSError):

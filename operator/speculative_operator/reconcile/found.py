@@ -1,11 +1,11 @@
 """The adapter for an engine as its pods were found to run it, where that is not what the spec says. Called by `tick`.
 
-A payload that was not proven on the release in the pod leaves the engine alone: it serves on with the table of its
-start, and no other ever reaches it. When all pods have said so for a while (`engine_report`), a warning names the
-annotation by which the user has the spec served as what they are: the adapter then makes the table part of the pod
-template, and one rollout follows. What pods say reaches us by Prometheus, where others may speak for them: it replaces
-no pod by itself. A change of `spec.engine` ends it, or the annotation with the value AS_IN_SPEC: pods that are made
-without the payload have nothing more to say.
+A plug-in that was not proven on the release in the pod leaves the engine alone: the engine serves on with the table of
+its start, and no other table reaches it. When all pods have reported this for a while (`engine_report`), a warning
+names the annotation by which the user accepts it: the adapter then makes the table part of the pod template, and one
+rollout follows. What pods report reaches us by Prometheus, where others may speak for them: it replaces no pod by
+itself. A change of `spec.engine` ends it, or the annotation with the value AS_IN_SPEC: pods that are made without the
+plug-in have nothing more to report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ AS_IN_SPEC = "engine-as-in-spec"
 
 
 def engine_as_asked(spec: DeploymentSpec) -> str:
-    """Version and image as the user has them, an override of the image by the pod template included."""
+    """Type, version and image of the engine as the user set them, an override of the image by the pod template
+    included."""
     containers = mappings(spec.template, "spec", "containers")
     overridden = next((text(one, "image") for one in containers if text(one, "name") == names.CONTAINER), "")
     return f"{spec.engine.type} {spec.engine.version} {overridden or spec.engine.image}".strip()
@@ -45,9 +46,9 @@ def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, A
 
 
 def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine | None:
-    """The adapter that makes pods without a table that they re-read, where those that run have none and could by now.
+    """The adapter that makes pods without a table to re-read, where running pods have no such table but new ones would.
 
-    None where they have one, cannot, are none, or run without a drafter: then there is nothing that they could read.
+    None where running pods have one, new ones would not, there is no Deployment, or pods run without a speculator.
     """
     reads = TABLE_VOLUME in configs_of(mapping(deployment, "spec", "template"))
     without_speculator = (
@@ -59,10 +60,10 @@ def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str
 
 
 def without_live_tables(engine: Engine, version: str) -> Engine:
-    """An adapter that is asked about the release that the pods reported, without tables that are re-read.
+    """An adapter that treats the spec as the release `version` that pods reported, without tables that pods re-read.
 
-    Where the adapter refuses that release, it is asked about the one of the spec. The image stays the spec's, and so do
-    the refusals: what pods report never stops an object from being served.
+    Where the adapter refuses that release, the release of the spec counts. The image stays the spec's, and so do the
+    refusals: what pods report never stops an object from being served.
     """
 
     def as_found(spec: DeploymentSpec) -> DeploymentSpec:
@@ -71,7 +72,7 @@ def without_live_tables(engine: Engine, version: str) -> Engine:
         return written if not version or engine.refusals(found) else found
 
     def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-        """Without what `engine_notices` says better: it has seen the pods."""
+        """The adapter's notices without LiveUnproven: `engine_notices` tells it from what the pods report."""
         return tuple(one for one in engine.notices(as_found(spec)) if one.reason is not Reason.LIVE_UNPROVEN)
 
     def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:

@@ -1,7 +1,7 @@
 """`status.decisions`: the last changes of the table, newest first. Called by `status`.
 
-Only what changed the table, or would have in mode Recommend, is recorded; windows that confirm what is are not, nor are
-other tries with the same table: they change nothing that stays.
+Only decisions that changed the table, or would have in mode Recommend, are recorded; windows that confirm the table are
+not, nor are other trials with the same table: they change nothing that stays.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ KEPT = 10
 
 
 def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
-    """The history with this tick's change in it, if there was one. The newest alone has its figures: with those of ten
-    a status is longer than anybody reads."""
+    """The history with the change of this reconcile, if there was one. Only the newest entry has figures: those of ten
+    entries would make the status longer than anybody reads."""
     before = [dict(entry) for entry in mappings(old, "decisions")]
     entry = _entry(view, before, now)
     if entry is None:

@@ -31,12 +31,12 @@ _OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences"
 
 
 def parts(name: str) -> tuple[tuple[str, str], ...]:
-    """(kind, name) of what `read` looks at."""
+    """(kind, name) of each object that `read` looks at."""
     return ((RUNTIME, name), (SERVICE, name), ("Deployment", names.made_by_kserve(name)))
 
 
 def read(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
-    """The workload; None where there is no InferenceService."""
+    """The workload as a Deployment; None where there is no InferenceService."""
     runtime, service, made = (objects.get(part) for part in parts(spec.name))
     stranger = stranger_among(spec, objects, parts(spec.name)[:2])
     if service is None or stranger is not None:
@@ -46,7 +46,7 @@ def read(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
 
 
 def stranger_among(spec: DeploymentSpec, objects: Objects, keys: Iterable[tuple[str, str]]) -> Body | None:
-    """The first of `keys` whose name is taken by an object of somebody else, with no more than its metadata."""
+    """Kind and metadata of the first object among `keys` that belongs to somebody else; None where there is none."""
     for kind, name in keys:
         found = objects.get((kind, name))
         if found is not None and not is_controlled_by(found, spec.uid):
@@ -55,13 +55,14 @@ def stranger_among(spec: DeploymentSpec, objects: Objects, keys: Iterable[tuple[
 
 
 def workload_of(spec: DeploymentSpec, metadata: Body, body: Body) -> dict[str, Any]:
-    """A Deployment without status; `body` is what its spec has beside what that of every workload has."""
+    """The workload as a Deployment without status; `body` holds the fields of its spec that differ by target."""
     of_all = {"selector": {"matchLabels": names.selector(spec.name)}, "revisionHistoryLimit": 3}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {**of_all, **body}}
 
 
 def metadata_of(service: Body, noted: Body | None) -> dict[str, Any]:
-    """Metadata of the workload of an object of KServe; `noted` is the object that bears the operator's notes."""
+    """Metadata of the workload that stands for `service` of KServe; `noted` is the object with the operator's labels
+    and annotations."""
     own = {key: value for key, value in mapping(service, "metadata").items() if key in _OF_METADATA}
     return {**own, **{part: mapping(noted, "metadata", part) for part in ("labels", "annotations")}, "generation": 1}
 
@@ -95,13 +96,15 @@ def _spec(runtime: Body | None, service: Body) -> dict[str, Any]:
 
 
 def deadline_of(body: Body | None) -> int:
-    """Seconds that pods may take to make progress, as an object bears them that has no field for it; 0 where not."""
+    """Progress deadline of the pods in seconds, from the annotation of an object whose kind has no field for it; 0
+    without one."""
     found = text(body, "metadata", "annotations", names.ANNOTATION_DEADLINE)
     return int(found) if found.isascii() and found.isdecimal() else 0
 
 
 def _status(workload: Body, made: Body | None, service: Body, now: float, follows: bool) -> dict[str, Any]:
-    """That of KServe's Deployment, once its pods are those that the object of KServe asks for (`follows`)."""
+    """The workload's status: that of KServe's Deployment, which counts no pod as updated until it is made of what the
+    object of KServe asks for (`follows`)."""
     said = {"url": _url(service), "platform": _trouble(service)}
     if made is None or not follows:
         message = _trouble(service) or _failure(service)
@@ -128,13 +131,13 @@ def _follows(workload: Body, made: Body) -> bool:
 
 
 def starts_alike(one: Body, other: Body) -> bool:
-    """True where two containers start the same."""
+    """True where two containers have the same image, command and arguments."""
     return all((one.get(key) or None) == (other.get(key) or None) for key in ("image", "command", "args"))
 
 
 def _is_early(condition: Body, more: int, now: float) -> bool:
-    """True for the word that pods made no progress, as long as they may take `more` seconds yet: the deadline of
-    KServe's Deployments is always ten minutes."""
+    """True for the condition that pods made no progress in time, while they have `more` seconds left by the object's
+    own deadline: that of KServe's Deployments is always ten minutes."""
     if text(condition, "reason") != "ProgressDeadlineExceeded":
         return False
     since = seconds_of(text(condition, "lastUpdateTime"))
@@ -157,6 +160,6 @@ def _trouble(service: Body) -> str:
 
 
 def _failure(service: Body) -> str:
-    """What KServe says of the model itself."""
+    """The last failure of the model that KServe reports; empty without one."""
     failure = at(service, "status", "modelStatus", "lastFailureInfo")
     return ": ".join(part for part in (text(failure, key) for key in ("reason", "message")) if part)

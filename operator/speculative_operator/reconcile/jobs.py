@@ -1,8 +1,8 @@
-"""Jobs that read or fetch the models of a pair: when one is made, what it brought, when another is tried. And claims of
-caches. Used by `pairing` and `tick`.
+"""Jobs that read or fetch the models of a pair: when one is made, what its result is, when it is retried; and the
+claims of caches. Used by `pairing` and `tick`.
 
-A Job is never changed. One that was made for something else is deleted, and the next tick makes the one that is wanted.
-One that succeeded is deleted once status holds what it brought; one that failed stays for its log until the next try.
+A Job is never changed. A Job with other inputs is deleted, and the next reconcile makes the right one. A Job that
+succeeded is deleted once the status holds its result; one that failed stays for its log until the next attempt.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, 
 
 KIND = "Job"
 OVERDUE_SECONDS = 600.0
-"""Twice the deadline of a Job that reads."""
+"""Seconds after which a Job that reads models counts as failed: twice its deadline."""
 _COMPILING = frozenset({EngineType.VLLM, EngineType.SGLANG})
-"""Engines that compile at their start, and keep it where another start finds it."""
+"""Engines that compile code at their start, and keep it where another start finds it."""
 _NO_RESULT = "the Job ended without a result; read the log of its pod"
 
 
@@ -41,13 +41,13 @@ class Attempt:
     seen: JobSeen | None = None
     """The Job while it runs; None where there is none yet."""
     result: Mapping[str, Any] | None = None
-    """What it brought, once it has succeeded."""
+    """The result of the Job, once it has succeeded."""
     failure: Failure | None = None
-    """Why it came to nothing, as long as no other is tried."""
+    """Why the last Job failed; None without a failure."""
 
 
 def inspection(world: World, wanted: Wanted, mark: str = "") -> JobInput:
-    """The Job that reads both models. Another `mark` makes it another Job."""
+    """The inputs of the Job that reads both models. Another `mark` makes it another Job."""
     args = ["inspect", *_side("verifier", wanted.verifier)]
     if wanted.speculator is not None:
         args += _side("speculator", wanted.speculator)
@@ -55,8 +55,9 @@ def inspection(world: World, wanted: Wanted, mark: str = "") -> JobInput:
 
 
 def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...], now: float) -> JobInput | None:
-    """The Job that brings `models` into the cache, and where the spec has it collect removes others but for folders
-    `keep`, which hold at `now`; None where nothing is to be brought: what lies in a claim is mounted from there."""
+    """The inputs of the Job that fetches `models` into the cache and, where the cache collects, removes others except
+    the folders `keep`, as listed at `now`. None where nothing is to be fetched: models in a claim are mounted from
+    there."""
     cache = world.spec.weights.cache
     sides = zip(("verifier", "speculator"), (facts.pin for facts in models), strict=False)
     brought = [(side, pin) for side, pin in sides if pin.scheme is not Scheme.PVC]
@@ -75,8 +76,8 @@ def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...]
 
 
 def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: float, now: float) -> Attempt:
-    """The Job `wanted`, made where it is missing, and what became of it. `failure` is what is known of the last one,
-    `pause` the seconds until another is tried after it. Raises RenderError."""
+    """The state of the Job `wanted`, which is made where it is missing. `failure` is the one of the last Job, `pause`
+    the seconds until another is tried after it. Raises RenderError."""
     name = job_name(wanted.spec, wanted.purpose)
     child = world.children.get((KIND, name))
     waits = failure is not None and 0 <= now - failure.at < pause
@@ -97,7 +98,7 @@ def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: floa
 
 
 def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
-    """What removes the object's Job for `purpose`, which nobody waits for any more."""
+    """The action that deletes the object's Job for `purpose`, which nobody waits for any more; empty without a Job."""
     child = world.children.get((KIND, job_name(world.spec, purpose)))
     if child is None or not world.owns(child) or text(child, "metadata", "deletionTimestamp"):
         return ()
@@ -105,7 +106,8 @@ def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
 
 
 def claim(world: World, cache: Cache | None) -> tuple[Action, ...]:
-    """What makes the claim of a cache, where it is to be made and is not there. Raises RenderError."""
+    """The action that creates the claim of a cache, where the operator is to make it and it is missing. Raises
+    RenderError."""
     if cache is None or not cache.size or cache.claim in world.claims | world.foreign_claims:
         return ()
     what = f"PersistentVolumeClaim {cache.claim}"
@@ -113,7 +115,7 @@ def claim(world: World, cache: Cache | None) -> tuple[Action, ...]:
 
 
 def unused_cache_notices(spec: DeploymentSpec, world: World) -> tuple[Notice, ...]:
-    """One notice where a cache of compiled code is asked for in vain."""
+    """One notice where the spec sets `engine.compileCache` without effect; else none."""
     if spec.engine.compile_cache is None:
         return ()
     if spec.engine.type not in _COMPILING:
@@ -149,7 +151,8 @@ def _missing(world: World, wanted: JobInput, failure: Failure | None, now: float
 
 
 def _overdue(child: Mapping[str, Any], purpose: Purpose, seen: JobSeen | None, now: float) -> Failure | None:
-    """Why a Job that reads is waited for no longer: a queue that suspends it stops the clock of its deadline."""
+    """The failure of a Job that reads models and has not ended for too long; else None. A queue that suspends the Job
+    stops the clock of its deadline."""
     made = seconds_of(text(child, "metadata", "creationTimestamp"))
     if purpose is not Purpose.INSPECT or made is None or now - made < OVERDUE_SECONDS:
         return None
@@ -160,7 +163,7 @@ def _overdue(child: Mapping[str, Any], purpose: Purpose, seen: JobSeen | None, n
 
 
 def _end(child: Mapping[str, Any], seen: JobSeen, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
-    """What was known of an earlier failure stands until a Job succeeds: tries come and go, and are no news."""
+    """The attempt with a Job that has ended: its result or its failure, which stands while the Job is retried."""
     if seen.phase is Phase.SUCCEEDED and seen.result is not None and "error" not in seen.result:
         return Attempt(seen=seen, result=seen.result)
     uid = text(child, "metadata", "uid")
@@ -186,7 +189,8 @@ def explain_error(error: Mapping[str, Any]) -> tuple[Reason, str]:
 
 
 def _same(before: Failure | None, after: Failure) -> Failure:
-    """The failure as it was first noticed."""
+    """`before` where it is the same failure of the same Job, so that the time is that of the first notice; else
+    `after`."""
     return before if before is not None and before.job == after.job and before.reason is after.reason else after
 
 
@@ -218,7 +222,7 @@ _NO_MATTER = frozenset({"check", "cache", "bytes", "verifier_bytes"})
 
 
 def _settings(spec: DeploymentSpec) -> dict[str, Any]:
-    """What else decides whether a source can be read: a user who changes it wants another try at once."""
+    """The settings that decide whether a source can be read: where a user changes one, another Job is made at once."""
     settings = asdict(spec.weights)
     kept = {name: value for name, value in settings.items() if name not in _NO_MATTER}
     return kept | {"engine": list(of_engine(spec))}

@@ -21,7 +21,7 @@ Body = Mapping[str, Any]
 
 
 def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | None:
-    """The workload; None where there is no LeaderWorkerSet."""
+    """The workload as a Deployment; None where there is no LeaderWorkerSet."""
     key = (SET, names.group(spec.name))
     found, stranger = objects.get(key), kserve.stranger_among(spec, objects, (key,))
     if found is None or stranger is not None:
@@ -49,7 +49,7 @@ def _status(found: Body, seconds: int, now: float) -> dict[str, Any]:
 
 
 def _conditions(found: Body, seconds: int, now: float) -> Iterator[dict[str, str]]:
-    """In a Deployment's words."""
+    """The conditions of the LeaderWorkerSet in the words of a Deployment."""
     for one in mappings(found, "status", "conditions"):
         stamp = text(one, "lastTransitionTime")
         if text(one, "status") != "True":

@@ -29,12 +29,12 @@ Body = Mapping[str, Any]
 
 
 def parts(name: str) -> tuple[tuple[str, str], ...]:
-    """(kind, name) of what `read` looks at."""
+    """(kind, name) of each object that `read` looks at."""
     return ((KIND, name), ("Deployment", names.made_by_kserve_for_llm(name)))
 
 
 def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | None:
-    """The workload; None where there is no LLMInferenceService."""
+    """The workload as a Deployment; None where there is no LLMInferenceService."""
     service, made = (objects.get(part) for part in parts(spec.name))
     stranger = kserve.stranger_among(spec, objects, parts(spec.name)[:1])
     if service is None or stranger is not None:
@@ -52,7 +52,8 @@ def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | No
 
 
 def _misled(spec: DeploymentSpec, service: Body) -> str:
-    """How KServe says that it calls the pods, where they answer otherwise; empty where it does not say, or rightly."""
+    """A sentence where KServe calls the pods by another scheme than they answer by; empty where it does not, or names
+    no URL."""
     own = f"://{names.made_by_kserve_for_llm(spec.name)}-workload-svc."
     told = spec.inference_service
     urls = [text(one, "url") for one in mappings(service, "status", "addresses")]

@@ -2,7 +2,7 @@
 
 No pod mounts it. Called by `tick`, by the shell, which writes it, and by the command line.
 
-Within a tick the status holds them, as an earlier release wrote them there; they are put in before and taken out
+Within a reconcile the status holds them, as an earlier release wrote them there; they are put in before and taken out
 after. Nothing of them says what pods run: pins and tables stand elsewhere. Where notes are missing, cut off, edited or
 another object's, the pair is inspected again and the tuner begins with its prior.
 """
@@ -22,16 +22,16 @@ from speculative_operator.render import notes_config
 from speculative_operator.render.hashing import canonical, digest
 
 NOTES_SECONDS = 300.0
-"""Between two writes for nothing but what the tuner has learned: it learns that again within minutes."""
+"""Seconds between two writes of nothing but what the tuner has learned: it learns that again within minutes."""
 FIRST_SECONDS = 60.0
-"""The same before the first one, which is what there is to be explained of a new object."""
+"""The same before the first memory is written, so that the tuning of a new object can be explained soon."""
 KEY, DIGEST = "notes.json", "digest"
 _TABLE = ("pair", "table", "hardOff")
-"""What of the notes follows the table."""
+"""Fields of the notes that follow the active table."""
 
 Notes = Mapping[str, Any]
-"""`memory` as `Memory.to_status` writes it, `pair`: hash of the pair that it is of, `facts`: packed, of each pair that
-the status names or named before."""
+"""Keys: `memory` as `Memory.to_status` writes it; `pair`, the hash of the pair of that memory; `facts`, packed, of each
+pair that the status names or named before."""
 
 
 def take_in(world: World) -> World:
@@ -58,7 +58,7 @@ def take_out(outcome: Outcome, world: World) -> Outcome:
 
 
 def put_in(status: Mapping[str, Any], notes: Notes) -> Mapping[str, Any]:
-    """`status` with the notes that are of its pairs; with what an earlier release wrote there, where it did."""
+    """`status` with the notes about its pairs; facts and memory that an earlier release wrote into it stay."""
     whole = {**status}
     known = _known(notes)
     for name in PAIRS:
@@ -73,7 +73,7 @@ def put_in(status: Mapping[str, Any], notes: Notes) -> Mapping[str, Any]:
 
 
 def read(config: Mapping[str, Any] | None, uid: str) -> Notes:
-    """The notes in a ConfigMap of the object `uid`, exactly as they were written; empty where they are not."""
+    """The notes in the ConfigMap of the object `uid`; empty where it is missing, edited or another object's."""
     content = text(config, "data", KEY)
     if config is None or not is_controlled_by(config, uid) or text(config, "data", DIGEST) != _digest(content, uid):
         return {}
@@ -87,8 +87,8 @@ def manifest(spec: DeploymentSpec, notes: Notes) -> dict[str, Any]:
 
 
 def should_write(old: Mapping[str, Any], found: Notes, notes: Notes, last: float, now: float) -> bool:
-    """True where `notes` are worth a write beside one of the status, which was `old` before: they hold facts, or follow
-    a table, that those in the cluster, `found`, do not; or the last write, at `last`, is long ago. Unix seconds."""
+    """True where `notes` are written: they have other facts or another table than `found`, the notes in the cluster, or
+    the last write, at `last`, is long ago; also where `old`, the status before, holds the memory. Unix seconds."""
     if notes == found:
         return False
     if "memory" in old or not set(_known(notes)) <= set(_known(found)):
@@ -107,7 +107,7 @@ def _known(notes: Notes) -> list[str]:
 
 
 def _of_pins(block: Mapping[str, Any], known: Iterable[str]) -> str:
-    """Those of the packed facts that are of the pins in a block of the status; empty where none are."""
+    """The packed facts of the versions that a block of the status pins; empty where `known` has none."""
     keys = pin_keys(block)
     return next((one for one in known if keys and _keys_of(one) == keys), "")
 

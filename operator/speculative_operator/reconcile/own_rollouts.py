@@ -1,9 +1,9 @@
-"""Rollouts that nobody asked for: another K where that takes one, the drafter's removal and its return.
+"""Rollouts that no user asked for: another K where that takes one, the speculator's removal and its return.
 
-Called by `deciding` (may it happen, what waits, what goes back) and `tick`. The tuner weighs speed against speed;
-serving capacity is not its to spend. So such a rollout happens only where a new pod is proven to fit beside the old
-ones, or where the spec allows more. Else it is a proposal, kept in `status.rollout`, that a person may accept. One that
-stalls, or whose pods turn out slower, goes back by itself, and none is tried again for a day.
+Called by `deciding` (whether a rollout may happen, waits or goes back) and `tick`. The tuner weighs speed against
+speed; serving capacity is not its to spend. So such a rollout happens only where a new pod is proven to fit beside the
+old ones, or where the spec allows more. Else it is a proposal, kept in `status.rollout`, that a user may accept. A
+rollout that stalls, or whose pods turn out slower, goes back by itself, and none is made again for a day.
 """
 
 from __future__ import annotations
@@ -34,35 +34,36 @@ from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.speed import ENOUGH, Speed
 
 HELD_SECONDS = 24 * 3600.0
-"""After one that went back, none is made for so long."""
+"""Seconds for which no such rollout is made after one that was undone."""
 STEADY_SECONDS = 3600.0
-"""A proposal stays for so long, whatever else the tuner would propose meanwhile: somebody may be about to accept it."""
+"""Seconds for which a proposal stays, whatever else the tuner would propose meanwhile: a user may be about to accept
+it."""
 STALE_SECONDS = 12 * 3600.0
-"""A proposal that is older is made again, or withdrawn."""
+"""Seconds after which a proposal is made again, or withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A rollout that waits for somebody's word."""
+    """A rollout that waits for a user's approval."""
 
     table: KTable
     hard_off: bool
     version: int
-    """Of the table in force, which it was proposed for. With any other, another table is void; not so the removal or
-    the return of the drafter, which has the table of that time."""
+    """Version of the active table for which it was proposed. With another version the proposal of a table is void; that
+    of the speculator's removal or return is not: it takes the table that is active then."""
     reason: Reason
     message: str
     time: float
 
     @property
     def accept(self) -> str:
-        """What the annotation must say: nothing else is ever done by it."""
+        """Value of the annotation `accept` that approves this rollout and no other."""
         return digest([self.table.rows(), self.hard_off, self.version], 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last such rollout, as long as what it brought is in force: what to go back to."""
+    """The last such rollout, while its table is active, with the table to go back to."""
 
     version: int
     generation: int
@@ -70,9 +71,10 @@ class Last:
     table: KTable
     hard_off: bool
     speed: Speed = field(default_factory=Speed)
-    """Before it."""
+    """Speed of the pods before the rollout."""
     keeps_capacity: bool = False
-    """True where it was made because a new pod was proven to fit: then none goes first, whatever is found later."""
+    """True where it was made because a new pod was proven to fit: then no old pod ends before a new one serves,
+    whatever is found later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +88,10 @@ class OwnRollouts:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What may be done now."""
+    """Whether a rollout that no user asked for may be made now."""
 
     hindrance: str = ""
-    """Why no rollout may be made without anybody's word; empty: one may."""
+    """Why no rollout may be made without a user's approval; empty where one may."""
     asks: bool = False
     """True where the hindrance is that nobody looked whether one more pod fits."""
     known: OwnRollouts = field(default_factory=OwnRollouts)
@@ -100,7 +102,7 @@ class Permission:
 
 
 def permission_of(world: World, rollout: Rollout, policy: Policy, in_force: InForce, now: float) -> Permission:
-    """What may be done for an object now, by its spec, its status and the room that there is."""
+    """The permission for an object now, by its spec, its status and the room for one more pod."""
     spec = world.spec
     known = _standing(read(world.status), policy, in_force, spec.generation, now)
     hindrance, asks = _hindrance(spec, rollout, world.room, known, now)
@@ -129,7 +131,8 @@ def takes_rollout(decision: Decision, policy: Policy, in_force: InForce) -> bool
 
 
 def _standing(known: OwnRollouts, policy: Policy, in_force: InForce, generation: int, now: float) -> OwnRollouts:
-    """`known` without what is over: what was proposed for another table, and what another edit or table came after."""
+    """`known` without the proposal, the last rollout and the pause that no longer hold, as after another edit or
+    table."""
     proposal, last = known.proposal, known.last
     if proposal is not None and (
         policy.mode is not Mode.AUTO
@@ -150,7 +153,8 @@ def _standing(known: OwnRollouts, policy: Policy, in_force: InForce, generation:
 
 
 def find_order(memory: Memory, permission: Permission, in_force: InForce, rollout: Rollout) -> Decision | None:
-    """What is to be done whatever the tuner says: the way back from a rollout that failed, or what was accepted."""
+    """The decision that is carried out whatever the tuner says: the way back from a rollout that failed, or an accepted
+    proposal; None without one."""
     last, proposal = permission.known.last, permission.known.proposal
     if last is not None and rollout.stalled:
         return _back(last, f"the rollout of table {last.version} stalled: {rollout.stalled}")
@@ -159,19 +163,21 @@ def find_order(memory: Memory, permission: Permission, in_force: InForce, rollou
         return _back(last, f"pods with table {last.version} are slower: {rates}")
     if proposal is None or permission.accept != proposal.accept or not (rollout.exists and rollout.complete):
         return None
-    # Without drafter or with it again: the table is then the one that follows the load meanwhile, or that waits.
+    # Without speculator or with it again: the table is then the one that follows the load meanwhile, or that waits.
     table = proposal.table if proposal.hard_off == in_force.hard_off else in_force.table or proposal.table
     return _decision(table, proposal.hard_off, proposal.reason, f"accepted: {proposal.message}")
 
 
 def asks_back(memory: Memory, permission: Permission) -> bool:
-    """True where pods are slower than before, and only room to go back in must be looked for."""
+    """True where pods are slower than before the last rollout, and nobody has looked whether there is room to undo
+    it."""
     last = permission.known.last
     return last is not None and permission.asks and memory.speed.slower_than(last.speed)
 
 
 def note_rollout(permission: Permission, decision: Decision, speed: Speed, before: InForce, now: float) -> OwnRollouts:
-    """What is known once a rollout for `decision` has begun, in place of what was in force `before`."""
+    """The state of own rollouts once the one for `decision` has begun; `before` is the table that was active until
+    then."""
     if decision.reason is Reason.ROLLOUT_UNDONE:
         return OwnRollouts(held_until=now + HELD_SECONDS)
     if before.table is None:
@@ -181,7 +187,7 @@ def note_rollout(permission: Permission, decision: Decision, speed: Speed, befor
 
 
 def propose(known: OwnRollouts, decision: Decision, in_force: InForce, hindrance: str, now: float) -> OwnRollouts:
-    """`known` with a proposal for what `decision` wants; the one that stands stays for a while."""
+    """`known` with a proposal of `decision`; an earlier proposal stays for a while."""
     message = f"{decision.message}. Not done: {hindrance}"[:1000]
     new = Proposal(decision.table, decision.hard_off, in_force.version, decision.reason, message, now)
     old = known.proposal
@@ -202,7 +208,7 @@ def hold_back(decision: Decision, in_force: InForce, hindrance: str) -> Decision
 
 
 def notices(spec: DeploymentSpec, known: OwnRollouts) -> tuple[Notice, ...]:
-    """What waits for somebody's word, with the command that accepts it."""
+    """One notice of the proposal that waits for approval, with the command that accepts it; none without a proposal."""
     proposal = known.proposal
     if proposal is None:
         return ()
@@ -225,7 +231,7 @@ def _decision(table: KTable, hard_off: bool, reason: Reason, message: str) -> De
 
 
 def read(status: Mapping[str, Any]) -> OwnRollouts:
-    """As `status.rollout` has it; what is garbled counts as absent."""
+    """The own rollouts that `status.rollout` names; garbled parts count as absent."""
     block = mapping(status, "rollout")
     return OwnRollouts(_proposal(block), _last(block), seconds_of(text(block, "heldUntil")))
 

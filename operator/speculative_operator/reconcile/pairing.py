@@ -2,11 +2,11 @@
 
     read (a Job)  ->  pin and compare  ->  fetch (a Job, with a claim as cache)  ->  pods  (fetch, with another cache)
 
-Until a pair has come all the way, pods stay as they are: those of the pair before go on, and its table with them. A
-pair that could not be read because a source did not answer is served unread, as without this module; one that a source
-refuses, or whose models do not fit each other, gets no pods at all. Branches and tags are resolved once; that one has
-moved is told, and followed only when asked for. Pods that run keep their versions where those asked for, or lost from
-status, cannot be read, and where nothing is looked at any more.
+Until a pair has come all the way, pods stay as they are: those of the pair before serve on, with their table. A pair
+that could not be read because a source did not answer is served unread, as without this module; a pair that a source
+refuses, or whose models do not fit each other, gets no pods at all. Branches and tags are resolved once; when one has
+moved, a warning tells it, and pods follow only when the user asks for it. Running pods keep their versions where the
+versions that were asked for, or lost from the status, cannot be read, and where no Job reads models any more.
 """
 
 from __future__ import annotations
@@ -56,21 +56,23 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
 
 RECHECK_SECONDS = 6 * 3600.0
-"""Between two looks at whether a branch or a tag has moved, and up to a quarter more: not all at once."""
+"""Least seconds between two looks whether a branch or a tag has moved; up to a quarter more, so that not all objects
+look at once."""
 LOOKS_PER_DAY = 2400.0
-"""Over all objects: each is a Job, with an image to start and a hub to ask."""
+"""Most such looks over all objects: each is a Job, with an image to start and a hub to ask."""
 BLOCKED_SECONDS = 300.0
-"""Until a Job is tried again that pods wait for: what was wrong is often put right by hand, in a Secret."""
+"""Seconds until a failed Job is retried that pods wait for: users often repair the cause by hand, in a Secret."""
 UNREAD_SECONDS = 3600.0
-"""The same where pods were made unread, and nothing waits."""
+"""The same where pods were made of an unread pair, and nothing waits for the Job."""
 LOOK_SECONDS = 900.0
-"""Between two looks into a cache from which pods do not start."""
+"""Seconds between two looks into a cache from which pods do not start."""
 RENEW_SECONDS = 12 * 3600.0
-"""Between two renewals of marks of use in a claim: a sixtieth of what may pass before others go by them."""
+"""Seconds between two renewals of marks of use in a claim: a sixtieth of the time for which other objects go by a
+mark."""
 
 
 _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE"})
-"""Variables of an engine that finds models where no Job looks."""
+"""Environment variables by which an engine finds models where no Job looks."""
 
 
 def pairing_of(world: World, now: float) -> Pairing:
@@ -82,7 +84,7 @@ def pairing_of(world: World, now: float) -> Pairing:
 
 
 class _Way:
-    """One tick's way of one pair, step by step."""
+    """The way of one pair through one reconcile, step by step."""
 
     def __init__(self, world: World, now: float, *, checks: bool) -> None:
         self._world, self._now, self._checks = world, now, checks
@@ -98,7 +100,7 @@ class _Way:
         self._record = next(held, None) or blank(self._wanted, world.spec)
         self._mine = self._record is self._current
         self._coming: Record | None = None
-        """The versions that were asked for, while those of pods that run stand in for them."""
+        """The record of the versions that were asked for, while running pods keep theirs."""
         self._actions: list[Action] = []
 
     def pairing(self) -> Pairing:
@@ -125,15 +127,15 @@ class _Way:
 
     @property
     def _asked_anew(self) -> bool:
-        """True where pods run of the same sources, and the annotation has another value."""
+        """True where running pods have the same sources, and the annotation `repin` has another value."""
         same = self._current.covers(replace(self._wanted, repin=self._current.repin))
         return bool(self._running) and not self._mine and same
 
     # -- steps
 
     def _inspect(self) -> JobSeen | None:
-        """Reads the pair where it is not known, and looks now and then whether its branches have moved. The Job, while
-        one runs that the pair waits for."""
+        """Has a Job read the pair where it is not known, and look now and then whether its branches have moved. Returns
+        the Job as last seen; None without one."""
         record = self._record
         if record.known is not None and not self._due(record):
             self._actions += jobs.leftover(self._world, Purpose.INSPECT)
@@ -158,8 +160,9 @@ class _Way:
         return tried.seen
 
     def _final(self, failure: Failure) -> bool:
-        """True where the engine would be refused like the Job. Images are pulled by the kubelet, with its own secrets;
-        and an engine that the pod template or HF_HUB_OFFLINE gives another way to its weights may well have them."""
+        """True where a source would refuse the engine as it refused the Job. False for images, which the kubelet pulls
+        with its own secrets, and for an engine that the pod template or HF_HUB_OFFLINE gives another way to its
+        weights."""
         if not failure.final or any(source.scheme is Scheme.OCI for source in self._wanted.sources):
             return False
         containers = mappings(self._spec.template, "spec", "containers")
@@ -173,7 +176,7 @@ class _Way:
 
     @property
     def _recheck_seconds(self) -> float:
-        """By how many objects there are, and another for each of them."""
+        """Seconds between two looks at branches: more with more objects, and different for each object."""
         least = max(RECHECK_SECONDS, 86400.0 * self._world.objects / LOOKS_PER_DAY)
         return least * (1.0 + crc32(self._spec.uid.encode()) % 1000 / 4000.0)
 
@@ -188,7 +191,7 @@ class _Way:
         self._record = replace(self._record, checked_at=self._now, newest=newest)
 
     def _fetch(self, known: Known, found: Judged | None) -> Stages:
-        """Brings the pair into the cache, where there is one."""
+        """Brings the pair into the cache, where there is one, and returns how far the pair has come."""
         record, ready = self._record, Stages(Stage.READY, self._place, judged=found, known=known)
         if not self._place:
             self._record = replace(record, cache="")
@@ -198,7 +201,7 @@ class _Way:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return self._fetch_by_pods(self._cache, known, ready)
         lies = record.cache in self._homes
-        # A look goes into our own folder: it would fetch anew what lies where a release before has put it.
+        # A look goes into our own folder: it would fetch anew what lies where an earlier release has put it.
         doubt = stuck(self._world.pods, self._pairs(known)) if record.cache == self._homes[0] else ""
         if lies and not self._looks_again(record, doubt):
             self._record = replace(record, failure=None)
@@ -207,7 +210,7 @@ class _Way:
         return self._fetch_by_job(known, ready, doubt, lies=lies)
 
     def _fetch_by_job(self, known: Known, ready: Stages, doubt: str, *, lies: bool) -> Stages:
-        """A Job brings the pair, or looks whether it `lies` in the cache as status has it."""
+        """Has a Job fetch the pair, or look whether it `lies` in the cache as the status says."""
         record = self._record
         keep = {*self._world.kept, *self._current.keys, *self._current.previous, *record.keys}
         wanted = jobs.fetching(self._world, known.models, tuple(keep), self._now)
@@ -246,12 +249,12 @@ class _Way:
         return renews and bool(self._running) and (since is None or not 0 <= since < RENEW_SECONDS)
 
     def _pairs(self, known: Known) -> set[str]:
-        """Hashes of the pair of `known`, with its drafter and without."""
+        """Hashes of the pair of `known`, with its speculator and without."""
         target = pin_models(self._spec, known, self._homes[0]).told
         return {pair_hash(target), pair_hash(target.without_speculator())}
 
     def _fetch_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
-        """Pods may be made at once, and bring the pair themselves."""
+        """Lets pods be made at once that fetch the pair themselves, unless the cache is too small for it."""
         short = too_small(cache, known.models if self._spec.speculates else (known.verifier,))
         if short:
             failure = Failure(Reason.CACHE_FULL, short, self._now, "")
@@ -311,8 +314,8 @@ class _Way:
         return self._finish(pairing)
 
     def _run_on(self, plain: Effective, target: Effective) -> tuple[Effective, ...]:
-        """What pods run that were made before their pair was read, or whose versions status has lost: no reason to
-        replace them."""
+        """The spec that running pods were made of before their pair was read, or whose versions the status has lost: no
+        reason to replace them. Empty where there is none."""
         if not self._running or self._runs(target):
             return ()
         if not self._place and self._runs(plain):
@@ -326,7 +329,8 @@ class _Way:
         return (*((not_followed_notice(failure),) if failure is not None else ()), *moved_notices(record))
 
     def _hold(self, stages: Stages) -> Pairing:
-        """Pods stay as they are. Where there are none yet, the pair is the one that they will be made of first."""
+        """The pairing by which pods stay as they are. Where there are none yet, its record is the pair that they will
+        be made of first."""
         if not self._running:
             return self._finish(Pairing((), stages, self._record, frozen=True))
         kept = None
@@ -350,12 +354,13 @@ class _Way:
         return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))
 
     def _runs(self, effective: Effective) -> bool:
-        """True where the pods' template was made of this pair, with its drafter or without."""
+        """True where the pods' template was made of this pair, with its speculator or without."""
         return is_of(effective, self._running)
 
 
 def _facts(result: Mapping[str, Any] | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:
-    """What a Job has read of both; None where that is not all that was asked for."""
+    """The facts of both models in the result of a Job; None where a model that was asked for is missing or
+    unreadable."""
     if result is None:
         return None
     try:

@@ -1,6 +1,5 @@
-"""What `speculator: {auto: true}` has picked, as `status.picked` keeps it. Written by `picking`; whatever stands there
-instead reads as nothing picked yet.
-"""
+"""The pick for `speculator: {auto: true}`, as `status.picked` keeps it. Written by `picking`; anything else in that
+field counts as nothing picked yet."""
 
 from __future__ import annotations
 
@@ -19,20 +18,20 @@ from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 
 MOST_PASSED_OVER = 16
 LONGEST_WHY = 400
-"""Characters that are kept of why an entry does not do."""
+"""Most characters that are kept of the reason why an entry was passed over."""
 
 
 class Basis(StrEnum):
-    """What the verifier was found by."""
+    """How the catalogue found the verifier."""
 
     NAME = "Name"
     CARD = "Card"
-    """Its model card was read, too: the models that it is derived from count."""
+    """By its model card, too: the models that it is derived from count."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """An entry of the catalogue that does not do for this verifier."""
+    """An entry of the catalogue that does not work for this verifier."""
 
     uri: str
     method: Method
@@ -44,30 +43,30 @@ class PassedOver:
 
     @property
     def named(self) -> str:
-        """For people."""
+        """Speculator and method of the entry, for messages."""
         return _name(self.uri, self.method)
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """What was picked for one verifier, or that there is nothing."""
+    """The pick for one verifier, or the result that there is nothing to pick."""
 
     verifier: str
-    """URI that it was picked for."""
+    """URI of the verifier that it was picked for."""
     reason: str
     method: Method | None = None
     """None: nothing was picked, the verifier is served alone."""
     uri: str = ""
-    """Of the speculator; empty where its weights are part of the verifier."""
+    """URI of the speculator; empty where its weights are part of the verifier."""
     one_pass: bool = False
     k: int | None = None
     source: str = ""
     basis: Basis = Basis.NAME
     repin: str = ""
     at: float | None = None
-    """unix seconds"""
+    """Time of the pick in unix seconds."""
     generation: int = 0
-    """Of the spec that pods were last made for with it; 0: none were yet."""
+    """Generation of the spec for which pods were last made with the pick; 0 where none were yet."""
     passed_over: tuple[PassedOver, ...] = ()
 
     @property
@@ -76,22 +75,22 @@ class Pick:
 
     @property
     def named(self) -> str:
-        """For people."""
+        """Speculator and method of the pick, or `no speculator`, for messages."""
         return _name(self.uri, self.method) if self.method is not None else "no speculator"
 
     @property
     def drafter(self) -> Speculator | None:
-        """As the spec would have it."""
+        """The picked speculator as a spec would name it; None where nothing was picked."""
         return speculator(self.method, self.uri, one_pass=self.one_pass) if self.method is not None else None
 
     def drawn(self, spec: DeploymentSpec) -> DeploymentSpec:
-        """`spec` with it."""
+        """`spec` with the picked speculator."""
         return with_speculator(spec, self.drafter, self.k)
 
 
 @dataclass(frozen=True, slots=True)
 class PickView:
-    """What is to be said of the speculator that the operator picked for `speculator: {auto: true}`."""
+    """What the status says of the speculator that the operator picked for `speculator: {auto: true}`."""
 
     block: Mapping[str, Any]
     """`status.picked`; empty while nothing was picked."""
@@ -103,7 +102,7 @@ class PickView:
 def pick_of(
     choice: Choice, spec: DeploymentSpec, basis: Basis, now: float, passed_over: tuple[PassedOver, ...] = ()
 ) -> Pick:
-    """What `choice` means for `spec`."""
+    """The pick for `spec` that follows from `choice` of the catalogue."""
     entry, reason, repin = choice.entry, choice.reason, spec.weights.repin
     verifier = spec.verifier.source.uri
     if entry is None:
@@ -125,7 +124,7 @@ def pick_of(
 
 
 def read(block: Mapping[str, Any]) -> Pick | None:
-    """Of `status.picked`; None where nothing stands there that can be gone by."""
+    """The pick in the block `status.picked`; None where the block is empty or invalid."""
     verifier, named = text(block, "verifier"), text(block, "method")
     method, uri = _method(named), text(block, "speculator")
     fits = method is None or bool(uri) or method.may_sit_in_verifier
@@ -150,12 +149,12 @@ def read(block: Mapping[str, Any]) -> Pick | None:
 
 
 def pick_in(status: Mapping[str, Any]) -> Pick | None:
-    """What the status says was picked."""
+    """The pick in a status; None without a valid one."""
     return read(mapping(status, "picked"))
 
 
 def to_status(pick: Pick) -> dict[str, Any]:
-    """The block of `pick`; what is empty is left out."""
+    """The block `status.picked` of `pick`, without empty fields."""
     over = [{"speculator": one.uri, "method": one.method.value, "why": one.why} for one in pick.passed_over]
     block: dict[str, Any] = {
         "verifier": pick.verifier,

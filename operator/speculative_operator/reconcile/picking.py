@@ -1,11 +1,11 @@
-"""From `speculator: {auto: true}` to the speculator that this tick goes by. Called by `tick`.
+"""From `speculator: {auto: true}` to the speculator that this reconcile uses. Called by `tick`.
 
     nothing picked yet  ->  the catalogue's first that the engine serves, by name, then by the verifier's model card
     picked              ->  stays, whatever rows, release or restart bring; a better one is told
 
-It changes only with the verifier or a new value of the annotation `repin`, or where it cannot be served and the spec
-has changed since pods were last made with it: what serves is never replaced because the operator knows something new.
-What does not do is passed over for the next entry, at last for none: a pick holds up nobody.
+The pick changes only with the verifier or a new value of the annotation `repin`, or where it cannot be served and the
+spec has changed since pods were last made with it: what serves is never replaced because the operator knows something
+new. An entry that does not work is passed over for the next one, at last for no speculator: a pick holds up no object.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from speculative_operator.render.labels import pair_hash
 
 @dataclass(frozen=True, slots=True)
 class Picking:
-    """The speculator that the operator picked for one object, as far as one tick has come with it."""
+    """The speculator that the operator picked for one object, as far as one reconcile has come with it."""
 
     asked: World
-    """As it is: its spec has no speculator."""
+    """The object as it is: its spec has no speculator."""
     pick: Pick | None
     """`status.picked`; None while nothing can be said: nothing is known by name and the model card is to be read, or
     drafts are off or the object paused before anything was picked."""
@@ -59,11 +59,11 @@ class Picking:
     """True while the model card decides whether there is anything to pick."""
     notices: tuple[Notice, ...] = ()
     pairing: Pairing | None = None
-    """What pods may be made of with the pick, where the pair check was asked already."""
+    """The pairing with the pick, where the pair check was asked already; else None."""
 
     @property
     def world(self) -> World:
-        """The same with the pick in its spec."""
+        """The object with the pick in its spec."""
         if self.pick is None or self.pick.verifier != self.asked.spec.verifier.source.uri:
             return self.asked
         return replace(self.asked, spec=self.pick.drawn(self.asked.spec))
@@ -92,8 +92,8 @@ def picking_of(world: World, now: float) -> Picking | None:
 
 
 def pass_over_misfits(picking: Picking, now: float) -> Picking:
-    """The first pick that the pair check has nothing against: those before it are passed over. One that pods run by
-    stands, whatever the check finds."""
+    """`picking` with the first pick that the pair check does not refuse; refused ones are passed over. A pick that pods
+    were made with stays, whatever the check finds."""
     while picking.free and picking.pick is not None and picking.pick.method is not None:
         try:
             pairing = pairing_of(picking.world, now)
@@ -110,10 +110,10 @@ def pass_over_misfits(picking: Picking, now: float) -> Picking:
 
 
 def settle(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pairing]:
-    """The pick with what this tick makes of it, and what pods may be made of.
+    """The pick after this reconcile, and the pairing with it.
 
-    A pick that could not be read may be of another model than is thought, or lie where engines cannot reach it: pods
-    that would be made unread are made of the verifier alone until it was.
+    A pick that could not be read may belong to another model than the catalogue says, or lie where engines cannot reach
+    it: until a Job has read it, pods are made of the verifier alone.
     """
     spec, stages, pick = picking.world.spec, pairing.stages, picking.pick
     pairing = _alone_while_unread(picking, pairing)
@@ -128,7 +128,7 @@ def settle(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pai
 
 
 def pick_view(picking: Picking) -> PickView:
-    """What status says of the pick."""
+    """What the status says of the pick."""
     pick = picking.pick
     if pick is None:
         return PickView({}, notices=picking.notices)
@@ -143,7 +143,8 @@ def pick_view(picking: Picking) -> PickView:
 
 
 def _still_holds(held: Pick, spec: DeploymentSpec) -> bool:
-    """True where the pick is of this verifier, and not asked for anew. A revision is another state of one model."""
+    """True where the pick is for this verifier, and the user asks for no new one. A revision is another state of one
+    model."""
     return held.verifier == spec.verifier.source.uri and spec.weights.repin in ("", held.repin)
 
 
@@ -178,8 +179,8 @@ def _basis(card: tuple[str, ...] | None) -> Basis:
 
 
 def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
-    """The pick as it was, but where nothing was made of it yet and the model card knows better, or the engine that the
-    spec now names does not serve it."""
+    """The pick as it was; another one where no pods were made with it yet and the model card names a better one, or
+    where the engine that the spec now names does not serve it."""
     spec = world.spec
     if held.method is None:
         return held
@@ -197,7 +198,7 @@ def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
 
 
 def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
-    """What comes after those that were passed over."""
+    """The pick after the entries `over` that were passed over; no speculator where none is left."""
     spec = world.spec
     why = "; ".join(f"passed over {one.named}: {one.why}" for one in over)
     choice = _choose(world, card, over)
@@ -208,7 +209,8 @@ def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ..
 
 
 def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Notice, ...]:
-    """Told, not followed: what the catalogue would pick now."""
+    """One notice where the catalogue would pick another speculator now, which the operator does not follow; else
+    none."""
     spec = world.spec
     if spec.speculation.mode is Mode.DISABLED or (pick.basis is Basis.CARD and card is None):
         return ()
@@ -226,7 +228,7 @@ def _again() -> str:
 def _choose(
     world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...] = (), only: Key | None = None
 ) -> Choice:
-    """The catalogue's choice for the object, but for what was passed over."""
+    """The catalogue's choice for the object, without the entries that were passed over."""
     without = frozenset(one.key for one in over)
     return choose(world.spec, world.catalogue, card or (), without=without, only=only, memo=world.memo)
 
@@ -235,7 +237,7 @@ def _choose(
 
 
 def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
-    """What the verifier is derived from by its model card; None while that was not read."""
+    """The models that the verifier is derived from by its model card; None while the card was not read."""
     source = world.spec.verifier.source
     for name in ("pair", "nextPair"):
         found = record(world, name)
@@ -245,7 +247,8 @@ def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
 
 
 def _just_read(world: World, held: Pick | None) -> tuple[str, ...] | None:
-    """Of a Job that has ended, before the pair check takes it over: pods of the verifier alone would be made else."""
+    """The same from a Job that has just ended, before the pair check takes over its result: otherwise pods would first
+    be made of the verifier alone."""
     specs = (world.spec, held.drawn(world.spec) if held is not None else world.spec)
     ours = {jobs.inspection(replace(world, spec=spec), records.wanted_of(spec)).wanted for spec in specs}
     for seen in world.jobs:
@@ -277,7 +280,8 @@ def _misfit(world: World, pairing: Pairing) -> str:
 
 
 def _alone_while_unread(picking: Picking, pairing: Pairing) -> Pairing:
-    """Pods of the verifier alone in place of pods with a pick that nobody has read; those of another pair stay."""
+    """The pairing with pods of the verifier alone in place of pods with a pick that nobody has read; pods of another
+    pair stay."""
     world, stages, spec = picking.world, pairing.stages, picking.world.spec
     if stages is None or not stages.goes_on or spec.speculator is None or not spec.speculates:
         return pairing

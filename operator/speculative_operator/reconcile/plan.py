@@ -32,21 +32,22 @@ DELETED = frozenset({"ConfigMap", "PodDisruptionBudget", "HTTPRoute"})
 
 _AGAIN = "-again"
 _HASHES = names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE, names.ANNOTATION_SIZED_FOR
-"""They tell people less than what they are of."""
+"""Annotations with hashes: as the reason of a change they tell people less than the field behind them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Actions, and what stands in the way of others."""
+    """The actions to carry out, and the problems that prevent others."""
 
     actions: tuple[Action, ...]
     problems: tuple[Condition, ...] = ()
     held: tuple[ApplyChild, ...] = ()
-    """To be done once the actions are: a Deployment whose new pods would look for a ConfigMap in vain."""
+    """Actions to carry out after the others: a Deployment whose new pods would look for a ConfigMap in vain."""
 
 
 def plan(world: World, desired: Desired, pods: tuple[Pod, ...], rollout: Rollout, changed: Reason) -> Plan:
-    """What is to be done. `changed` is the reason given for children whose manifest is a new one."""
+    """The actions that bring the children to `desired`. `changed` is the reason given for children whose manifest is a
+    new one."""
     conflicts = {key: problem for one in desired.manifests for key, problem in _conflicts(world, one)}
     why = {one.config: one.reason for one in desired.tables if one.reason is not None}
     actions: list[Action] = []
@@ -77,12 +78,12 @@ def rolls(world: World, actions: Sequence[Action]) -> bool:
 
 
 def replaces(world: World, actions: Sequence[Action]) -> bool:
-    """True when an action makes other pods of those that run. Scaling does not."""
+    """True when an action replaces running pods. Scaling does not."""
     return any(_differ(wanted["template"], mapping(found, "template")) for wanted, found in _specs(world, actions))
 
 
 def _specs(world: World, actions: Sequence[Action]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Of each Deployment that is applied: as it is to be, and as it is."""
+    """The spec of each Deployment that is applied: as it is to be, and as it is."""
     for action in actions:
         if isinstance(action, ApplyChild) and action.manifest["kind"] == "Deployment":
             yield action.manifest["spec"], mapping(world.children.get(_key(action.manifest)), "spec")
@@ -93,8 +94,8 @@ def _differ(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
 
 
 def follow_route(world: World) -> tuple[Action, ...]:
-    """What a route that is there needs while nothing else is done: no request may be led to a canary that is gone, nor
-    to a model whose route was taken back."""
+    """The actions that an existing route needs while nothing else is done: no request may be led to a canary that is
+    gone, nor to a model whose route was taken back."""
     route, key = world.spec.route, (HTTP_ROUTE, names.child(world.spec.name))
     found = world.children.get(key)
     if found is None or not world.owns(found):
@@ -106,9 +107,9 @@ def follow_route(world: World) -> tuple[Action, ...]:
 
 
 def keep_pods(world: World, planned: Plan, *, repairs: bool) -> Plan:
-    """Keeps of a plan what leaves pods as they are: their table, where they re-read it, and the word that it has
-    changed; their number, which an autoscaler may set at any time; the route; and children that are missing beside
-    them. `repairs`: also what somebody else has changed, so that pods stay as they were made."""
+    """The plan with only the actions that leave pods as they are: their table, where they re-read it, and the poke that
+    tells them; their number, which an autoscaler may set at any time; the route; and missing children. `repairs`: also
+    fields that somebody else has changed, so that pods stay as they were made."""
     kept: list[Action] = []
     for action in planned.actions:
         if repairs and isinstance(action, ApplyChild) and action.manifest["kind"] == "Deployment":
@@ -119,7 +120,8 @@ def keep_pods(world: World, planned: Plan, *, repairs: bool) -> Plan:
 
 
 def _spares(world: World, action: Action, repairs: bool) -> bool:
-    """True for what pods that stay have use for, or know nothing of: no request may be led to a canary that is gone."""
+    """True for an action that pods which stay can use, or do not notice: no request may be led to a canary that is
+    gone."""
     if not isinstance(action, ApplyChild):
         return isinstance(action, PokePod) or action.kind == HTTP_ROUTE
     key = kind, name = _key(action.manifest)
@@ -196,8 +198,8 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
 def repairs_of_group(
     world: World, manifests: Sequence[Mapping[str, Any]], actions: Sequence[Action]
 ) -> Iterator[Action]:
-    """What puts right a LeaderWorkerSet that others have changed where the workload, which is made of the leader's
-    template alone, does not show it; nothing where the workload itself is written."""
+    """The actions that repair a LeaderWorkerSet that others have changed where the workload, which is made of the
+    leader's template alone, does not show it; none where the workload itself is written."""
     workload = next((one for one in manifests if one["kind"] == "Deployment"), None)
     written = any(isinstance(one, ApplyChild) and one.manifest["kind"] == "Deployment" for one in actions)
     if world.spec.target is not Target.LEADER_WORKER_SET or workload is None or written:
@@ -213,7 +215,7 @@ def repairs_of_group(
 
 
 def _named(world: World, key: tuple[str, str]) -> str:
-    """A child as people know it: for the Deployment, by the kind that stands for it."""
+    """Kind and name of a child for messages; for the workload, the kind of the target in place of Deployment."""
     return f"{target_of(world.spec).kind if key[0] == 'Deployment' else key[0]} {key[1]}"
 
 
@@ -234,7 +236,8 @@ def _was_there(world: World, key: tuple[str, str]) -> bool:
 def _deletions(
     world: World, wanted: Collection[tuple[str, str]], settled: bool, kinds: Collection[str] = DELETED
 ) -> Iterator[DeleteChild]:
-    """Children no longer wanted, once no pod can need them: pods of an old template still mount its ConfigMaps."""
+    """Deletions of children that are no longer wanted, once no pod can need them: pods of an old template still mount
+    its ConfigMaps."""
     bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
     needed = {config for one in bearers for config in configs_of(one).values()}
     for (kind, name), child in sorted(world.children.items()):
@@ -247,8 +250,8 @@ def _deletions(
 
 
 def _pokes(world: World, desired: Desired, pods: tuple[Pod, ...]) -> list[PokePod]:
-    """Pods that may lack their table. Never before the cluster's ConfigMap holds it: a poke would deliver the old
-    one."""
+    """Pokes for pods that may lack their table. None before the ConfigMap in the cluster holds it: a poke would deliver
+    the old one."""
     return [PokePod(pod.name, one.version) for one in desired.tables for pod in _late(world, one, pods)]
 
 
@@ -268,8 +271,8 @@ def _readers(table: ReadBy, pods: tuple[Pod, ...]) -> Iterator[Pod]:
 
 
 def _pokes_again(desired: Desired, pods: tuple[Pod, ...], actions: Sequence[Action]) -> Iterator[PokePod]:
-    """All who read a table that is put back, because somebody had edited or deleted it: they may have read the other
-    one. Pods are poked after children are applied, so this delivers what is put back."""
+    """Pokes for all pods that read a table which is put back because somebody had edited or deleted it: they may have
+    read the edited one. Pods are poked after children are applied, so the poke delivers the table that is put back."""
     repairs = [one for one in actions if isinstance(one, ApplyChild) and one.reason is Reason.REPAIRED]
     repaired = {one.manifest["metadata"]["name"] for one in repairs if is_table(one.manifest)}
     for table in desired.tables:

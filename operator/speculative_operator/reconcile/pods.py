@@ -25,13 +25,13 @@ class Pod:
     poked: str
     """Table version that it was last poked with; empty if never."""
     trouble: str
-    """Why it is not ready, such as `ImagePullBackOff: ...`; empty when nothing is said."""
+    """Why it is not ready, such as `ImagePullBackOff: ...`; empty when its status does not say."""
     outlasted: int = 0
-    """Seconds of its startup probe, where that ended the engine before it was ready; else 0."""
+    """Startup budget in seconds, where the startup probe ended the engine before it was ready; else 0."""
 
 
 def read_pods(pods: Iterable[Mapping[str, Any]]) -> tuple[Pod, ...]:
-    """The pods that have a name, by name."""
+    """The pods that have a name, sorted by name."""
     found = (_pod(pod) for pod in pods)
     return tuple(sorted((pod for pod in found if pod.name), key=lambda pod: pod.name))
 

@@ -38,10 +38,10 @@ _SYSCTLS = frozenset(
         "net.ipv4.tcp_keepalive_probes",
     }
 )
-"""What the level baseline lets pods have (Pod Security Standards of Kubernetes 1.36)."""
+"""Capabilities, SELinux types and sysctls of the level baseline (Pod Security Standards of Kubernetes 1.36)."""
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _RENDERED: Mapping[str, Any] = {"spec": {"automountServiceAccountToken": False}}
-"""Of what the operator renders, what a template may take away to get more."""
+"""Fields that the operator renders and a template may override to gain a privilege."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def refusals(world: World) -> tuple[Condition, ...]:
 
 
 def notices(world: World) -> tuple[Notice, ...]:
-    """What pods keep that no others would be given."""
+    """One notice for each privilege that running pods keep though new pods would not get it."""
     return tuple(
         Notice(Reason.PRIVILEGES_KEPT, f"{_sentence(one)}. Running pods keep it")
         for one in _beyond(world)
@@ -113,7 +113,8 @@ def _sentence(one: Asked) -> str:
 
 
 def _folder(world: World) -> tuple[Condition, ...]:
-    """A folder of nodes that caches may not lie in. Pods that have it keep it."""
+    """The refusal of a cache in a folder of the node that the administrator does not allow; empty where it is allowed,
+    or where pods have it already."""
     cache, allowed = world.spec.weights.cache, world.capabilities.node_folders
     path = cache.node_path if cache is not None else ""
     if not path or not allowed or any(f"{path}/".startswith(f"{one}/") for one in allowed):
@@ -178,7 +179,7 @@ def _of_hook(hook: Mapping[str, Any], where: str) -> Iterator[Asked]:
 
 
 def _of_context(context: Mapping[str, Any], where: str) -> Iterator[Asked]:
-    """What pods and containers both may have."""
+    """The privileges in a securityContext that pods and containers both may have."""
     for privilege in (Privilege.SECCOMP, Privilege.APP_ARMOR):
         if text(context, privilege.value, "type") == "Unconfined":
             yield Asked(privilege, f"{where}.{privilege}.type", "Unconfined")

@@ -18,7 +18,7 @@ _SUFFIX = {
 
 
 def quantity(value: Any) -> Decimal | None:
-    """The number that a quantity stands for; None for what is none."""
+    """The number that a quantity stands for; None for a value that is no quantity."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     form = _FORM.fullmatch(str(value))

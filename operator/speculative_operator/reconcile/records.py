@@ -1,8 +1,8 @@
-"""What is kept of a pair in status: its pins, what was read of it, and why a look at it came to nothing.
+"""The record of a pair in the status: its pins, its facts, and why reading or fetching it failed.
 
 `status.pair` is the pair that pods run or are made of first, `status.nextPair` the one that the spec asks for while
-they run another. Written by `pairing`; whatever stands there instead reads as nothing known. What was read, the facts,
-stands in the status only within a tick (`notes`).
+they run another. Written by `pairing`; anything else in these fields counts as nothing known. The facts stand in the
+status only within a reconcile (`notes`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARK = "z:"
 _LARGEST = 1_000_000
 """Bytes that packed facts may have when unpacked."""
 _PREVIOUS = 2
-"""Models of the pair before, whose folders a cache keeps for a way back."""
+"""Number of models of former pairs whose folders a cache keeps for a way back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Wanted:
 
     verifier: ModelSource
     speculator: ModelSource | None
-    """None where no weights draft, and where they are the verifier's own."""
+    """None where the speculator has no weights, or where they are the verifier's own."""
     repin: str = ""
 
     @property
@@ -47,7 +47,7 @@ class Wanted:
 
 
 def wanted_of(spec: DeploymentSpec) -> Wanted:
-    """What pods of `spec` are made of, in whatever mode of speculation but Off."""
+    """The models that pods of `spec` are made of; in mode Disabled the verifier alone."""
     source = spec.speculator.source if spec.speculator is not None and spec.speculates else None
     apart = source if source is not None and source.uri != spec.verifier.source.uri else None
     return Wanted(spec.verifier.source, apart, spec.weights.repin)
@@ -55,12 +55,12 @@ def wanted_of(spec: DeploymentSpec) -> Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A Job that came to nothing."""
+    """The failure of a Job."""
 
     reason: Reason
     message: str
     at: float
-    """unix seconds"""
+    """Time in unix seconds."""
     job: str
     """uid of the Job; empty where none could be made."""
     side: str = ""
@@ -74,12 +74,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was read of a pair."""
+    """The facts that were read of a pair."""
 
     verifier: ModelFacts
     speculator: ModelFacts | None
     drafter: Speculator | None = None
-    """How pods of this pair draft, once there may be any; the verifier's own weights included."""
+    """The speculator by which pods of this pair draft, once there may be any; also one that is part of the verifier."""
     adopted: bool = False
     """True once pods may be made of the pair: then `drafter` holds."""
 
@@ -93,10 +93,10 @@ class Record:
     """One pair as status has it. Times in unix seconds."""
 
     verifier: str
-    """For people: URI and version."""
+    """URI and version of the verifier, for people."""
     speculator: str
     hash: str = ""
-    """Of what pods were last made of; empty while none were."""
+    """Hash of the pair that pods were last made of; empty while none were."""
     verdict: str = ""
     checked_at: float | None = None
     repin: str = ""
@@ -110,12 +110,12 @@ class Record:
     asked: tuple[tuple[str, str], ...] = ()
     """(URI, revision) of verifier and speculator as the spec had them."""
     newest: tuple[str, ...] = ()
-    """What these have become since; as long as `asked`."""
+    """Versions to which these have moved since, empty where one has not; as long as `asked`."""
     failure: Failure | None = None
 
     @property
     def known(self) -> Known | None:
-        """None where nothing was read yet."""
+        """The facts, unpacked; None where nothing was read yet."""
         return unpack(self.facts) if self.facts else None
 
     @property
@@ -125,8 +125,8 @@ class Record:
         return tuple(facts.pin.key for facts in known.models) if known is not None else ()
 
     def covers(self, wanted: Wanted) -> bool:
-        """True where the record speaks of all models that are wanted, read or not. To take the annotation away asks
-        for no other versions."""
+        """True where the record speaks of all models that are wanted, read or not. Taking the annotation `repin` away
+        asks for no other versions."""
         if wanted.repin not in ("", self.repin):
             return False
         asks = tuple((one.uri, one.revision) for one in wanted.sources)
@@ -174,7 +174,7 @@ def pack(known: Known) -> str:
 
 @lru_cache(maxsize=4096)
 def unpack(facts: str) -> Known | None:
-    """Of `pack`; None for anything else."""
+    """The facts that `pack` has packed; None for any other text."""
     try:
         content = json.loads(
             zlib.decompressobj().decompress(base64.b64decode(facts.removeprefix(_MARK), validate=True), _LARGEST)
@@ -191,7 +191,7 @@ def unpack(facts: str) -> Known | None:
 
 
 def read(block: Mapping[str, Any]) -> Record:
-    """Of `status.pair` or `status.nextPair`."""
+    """The record in the block `status.pair` or `status.nextPair`."""
     pins = list(takewhile(lambda pin: text(pin, "uri"), (mapping(block, f"{side}Pin") for side in SIDES)))
     facts = text(block, "facts")
     return Record(
@@ -212,7 +212,7 @@ def read(block: Mapping[str, Any]) -> Record:
 
 
 def to_status(record: Record) -> dict[str, Any]:
-    """The block of `record`; what is empty is left out, and all of it where nothing says which pair it is."""
+    """The block of `record` in the status, without empty fields; empty where the record names no verifier."""
     if not record.verifier:
         return {}
     known = record.known
@@ -254,7 +254,7 @@ def pin_keys(block: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def following(record: Record, before: Record | None) -> Record:
-    """`record` with what a cache keeps of the pair `before` it."""
+    """`record` with the folders of the pair `before` it that a cache keeps."""
     if before is None or before.facts == record.facts:
         return record
     gone = [key for key in (*before.keys, *before.previous) if key not in record.keys]

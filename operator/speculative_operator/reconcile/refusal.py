@@ -27,7 +27,8 @@ _UNSEEN = "the operator refused the object before it could check this"
 
 
 def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tuple[Condition, ...]:
-    """Why `spec` cannot be served, the first reason first; empty when it can. `jobs`: they can fetch weights."""
+    """Why `spec` cannot be served, the first reason first; empty when it can. `jobs`: whether Jobs can fetch
+    weights."""
     found = [
         Condition(ConditionType.READY, Truth.FALSE, refused.reason, _sentence(refused.field, refused.message))
         for refused in engine.refusals(spec)
@@ -37,7 +38,7 @@ def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tupl
 
 
 def _unfetched(spec: DeploymentSpec) -> list[Condition]:
-    """What only the operator's image could bring, where the operator does not know it."""
+    """The refusals of weights that only the operator's image could fetch, where the operator does not know it."""
     cache = spec.weights.cache
     if cache is not None and cache.in_pods:
         kind = f"nodePath {cache.node_path}" if cache.node_path else "emptyDir"
@@ -56,10 +57,8 @@ def _unfetched(spec: DeploymentSpec) -> list[Condition]:
 
 
 def without_unknown_method(world: World) -> tuple[World, tuple[Notice, ...]]:
-    """`world` with mode Disabled, where the engine's release is older than the method, as those of a platform's images
-    are; and what is to be said of that. As it is where pods speculate: they stay as they are until the spec can be
-    served.
-    """
+    """`world` with mode Disabled and a notice, where the engine's release is older than the method, as in the images of
+    a platform; else `world` as it is. Also as it is where pods speculate: they stay until the spec can be served."""
     spec = world.spec
     if not spec.speculates:
         return world, ()

@@ -1,4 +1,4 @@
-"""What is to be said of versions: that a branch has moved, that newer ones could not be read. Used by `pairing`."""
+"""Notices about versions: a branch has moved, or newer versions could not be read. Used by `pairing`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def moves(source: ModelSource) -> bool:
 
 
 def moved_notices(record: Record) -> Iterator[Notice]:
-    """Tells of each source of the pair whose branch or tag has moved since it was resolved."""
+    """One notice for each source of the pair whose branch or tag has moved since it was resolved."""
     known = record.known
     for (uri, asked), newest, facts in zip(record.asked, record.newest, known.models if known else (), strict=False):
         if newest:
@@ -32,7 +32,7 @@ def moved_notices(record: Record) -> Iterator[Notice]:
 
 
 def not_followed_notice(failure: Failure) -> Notice:
-    """Tells that newer versions were asked for and could not be read."""
+    """The notice that newer versions were asked for and could not be read."""
     message = (
         f"the annotation {names.ANNOTATION_REPIN} asks for new versions, which the operator could not resolve; pods "
         f"keep theirs, and the operator retries every few minutes: {failure.message}"
@@ -41,7 +41,7 @@ def not_followed_notice(failure: Failure) -> Notice:
 
 
 def not_known_notice(failure: Failure) -> Notice:
-    """Tells that the versions of pods stand in their template only."""
+    """The notice that only the pods' template still names their versions."""
     message = (
         "status has lost the versions that pods run; the operator keeps those of the pods' template and inspects the "
         f"pair again: {failure.message}"

@@ -16,7 +16,7 @@ from speculative_operator.engines.base import Notice
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The Deployment's own account of itself."""
+    """The state of the Deployment's rollout, as the Deployment itself reports it."""
 
     exists: bool
     wanted: int
@@ -35,11 +35,11 @@ class Rollout:
     url: str = ""
     """Where the platform says that the model is reached; empty where it says nothing."""
     platform: str = ""
-    """What the platform says of why it does not hold the pods for ready."""
+    """Why the platform does not count the workload as ready, in its words; empty where it says nothing."""
 
 
 def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
-    """The Deployment as it is; `wanted` replicas count where it does not say itself."""
+    """The rollout of the Deployment as it is; `wanted` replicas count where the Deployment names none."""
     if deployment is None:
         return Rollout(exists=False, wanted=wanted)
     asked = at(deployment, "spec", "replicas")
@@ -72,14 +72,14 @@ def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:
 def has_other_scaler(deployment: Mapping[str, Any] | None) -> bool:
     """True when an autoscaler holds the Deployment's replicas through its scale subresource.
 
-    Writing them back would undo it at every tick (kserve#3768). `kubectl scale` is a hand edit and is undone.
+    Writing them back would undo it at every reconcile (kserve#3768). `kubectl scale` is a hand edit and is undone.
     """
     return bool(scaler(deployment))
 
 
 def scaler(deployment: Mapping[str, Any] | None) -> str:
-    """Who that is; empty where nobody does. An autoscaler that was deleted is still named here: nothing takes its word
-    back but another's."""
+    """Name of the writer, other than kubectl, that holds the replicas through the scale subresource; empty without one.
+    A deleted autoscaler is still named: only another writer takes its entry away."""
     for entry in mappings(deployment, "metadata", "managedFields"):
         if text(entry, "subresource") != "scale" or text(entry, "manager").startswith("kubectl"):
             continue
@@ -89,7 +89,7 @@ def scaler(deployment: Mapping[str, Any] | None) -> str:
 
 
 def scaling_notices(deployment: Mapping[str, Any] | None) -> tuple[Notice, ...]:
-    """That spec.replicas is not used, and how to have it used again."""
+    """One notice where spec.replicas is not used, with the way to have it used again; else none."""
     who = scaler(deployment)
     if not who:
         return ()

@@ -1,7 +1,7 @@
-"""How many more pods fit on a node beside all that run, as the scheduler would see it. Asked by `shell.room`.
+"""How many more pods fit on a node beside all running ones, as the scheduler would see it. Asked by `shell.room`.
 
-Only what is certain counts as room: a resource that no figure is readable of, a pod that waits and could take the same
-place, a constraint that cannot be judged from the template alone. A doubt costs a proposal in place of a rollout.
+Only certain room counts: a resource without a readable figure, a pod that waits and could take the same place, or a
+constraint that the template alone does not answer mean no room. A doubt costs a proposal in place of a rollout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from speculative_operator.domain.reading import at, items, mapping, mappings, te
 from speculative_operator.reconcile.quantities import quantity
 
 Amounts = Mapping[str, Decimal]
-"""Resource -> how much of it."""
+"""Name of a resource -> its amount."""
 _PODS = "pods"
 _UNJUDGED = (
     ("affinity", "podAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
@@ -26,7 +26,7 @@ _UNJUDGED = (
     ("hostNetwork",),
     ("schedulingGates",),
 )
-"""Parts of a pod of which the template alone does not tell where it may run."""
+"""Parts of a pod's spec with which the template alone does not tell where the pod may run."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -35,11 +35,11 @@ class Room(Enum):
     """What is known of a place for one more pod."""
 
     FREE = "free"
-    """It fits beside all that run."""
+    """One more pod fits beside all running ones."""
     TAKEN = "taken"
-    """It would fit once one of the object's own pods has ended, and not before."""
+    """One more pod would fit once one of the object's own pods has ended, and not before."""
     NOWHERE = "nowhere"
-    """Nor would it then: no node could run it, or pods of others take the place."""
+    """One more pod would not fit even then: no node could run it, or pods of others take the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Need:
 
     amounts: Amounts
     pod: Mapping[str, Any]
-    """Its spec."""
+    """Spec of the pod."""
 
     @property
     def selector(self) -> str:
-        """Of nodes by label, for a LIST."""
+        """Label selector of the nodes that the pod may run on, for a LIST."""
         return ",".join(f"{key}={value}" for key, value in sorted(mapping(self.pod, "nodeSelector").items()))
 
 
@@ -106,8 +106,8 @@ def may_run_on(need: Need, node: Mapping[str, Any]) -> bool:
 def fits(
     need: Need, node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], waiting: Iterable[Mapping[str, Any]]
 ) -> bool:
-    """True where the node has room for one more beside `pods`, which are all of its own, and beside those of `waiting`
-    that may be put there first. Pods that are being deleted still hold what they have."""
+    """True where the node has room for one more pod beside `pods`, which are all pods of the node, and beside those of
+    `waiting` that may be put there first. Pods that are being deleted still hold their resources."""
     free = _amounts(mapping(node, "status", "allocatable"))
     taken = [request_of(pod) for pod in pods if text(pod, "status", "phase") not in ("Succeeded", "Failed")]
     if free is None or any(one is None for one in taken):
@@ -128,7 +128,7 @@ def places(
     waiting: Iterable[Mapping[str, Any]],
     wanted: int,
 ) -> int:
-    """How many more the node has room for, up to `wanted`; otherwise like `fits`."""
+    """The number of further pods that the node has room for, up to `wanted`; otherwise like `fits`."""
     pods, waiting, found = tuple(pods), tuple(waiting), 0
     while found < wanted and fits(_times(need, found + 1), node, pods, waiting):
         found += 1
@@ -146,14 +146,15 @@ def _may_be_put_on(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
 
 
 def most(node: Mapping[str, Any], need: Need) -> Decimal:
-    """By which nodes are looked at, those with most of the scarcest kind of resource first."""
+    """The node's amount of the scarcest resources of `need`, such as accelerators, else of CPU: nodes with most come
+    first."""
     scarce = [name for name in need.amounts if "/" in name] or ["cpu"]
     free = _amounts(mapping(node, "status", "allocatable")) or {}
     return sum((free.get(name, Decimal(0)) for name in scarce), Decimal(0))
 
 
 def is_large_enough(need: Need, node: Mapping[str, Any]) -> bool:
-    """True where an empty node would do."""
+    """True where the node would have room for the pod if it were empty."""
     free = _amounts(mapping(node, "status", "allocatable"))
     return free is not None and _within(need.amounts, free)
 

@@ -1,4 +1,5 @@
-"""What stands between a Gateway and the Service of `spec.route`. Used by `tick`; `render` makes the HTTPRoute."""
+"""Why a Gateway does not lead requests to the Service of `spec.route`, and whether its canary gets some. Used by
+`tick`; `render` makes the HTTPRoute."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from speculative_operator.reconcile.world import World
 KIND = "HTTPRoute"
 _ASKED = ("Accepted", "ResolvedRefs")
 _LONGEST = 400
-"""characters of what a Gateway says."""
+"""Most characters of a Gateway's message."""
 
 
 def problems(world: World) -> tuple[Condition, ...]:
-    """Why there is no route where one is asked for; all else goes on."""
+    """The condition that says why there is no route where the spec asks for one; else empty. All else goes on."""
     if world.spec.route is None or world.capabilities.http_route:
         return ()
     message = (
@@ -36,7 +37,7 @@ def canary(world: World) -> str:
 
 
 def notices(world: World) -> Iterator[Notice]:
-    """Why the canary gets no requests, and why the Gateway does not take the route as it is now."""
+    """Notices that say why the canary gets no requests, and why the Gateway does not take the route as it is now."""
     asked = world.spec.route.canary if world.spec.route is not None else None
     why = _left_out(world)
     if asked is not None and asked.weight and why and world.capabilities.http_route:

@@ -23,13 +23,14 @@ from speculative_operator.render.labels import pair_hash
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}(?![0-9a-f])")
 _VERSION = re.compile(rf"(?<![0-9a-zA-Z_.-])((?:{re.escape(names.CACHE_FOLDER)}/)?{FOLDER}/[0-9a-f]{{16}})(?![0-9a-f])")
-"""Folder of a version in a cache; in those that an earlier release filled, without the folder of our own."""
+"""Folder of a version in a cache; without our own folder in front where an earlier release filled the cache."""
 _MOST = 8
-"""Versions that are tried of one template, which has two."""
+"""Most versions of one template that are compared with its hash; a template has two."""
 
 
 def running_pair(world: World) -> str:
-    """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without one."""
+    """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without a
+    Deployment."""
     if world.deployment is None:
         return ""
     return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
@@ -52,7 +53,7 @@ def spec_by_template(world: World, place: str = "") -> Effective | None:
     if drawn is not None:
         return Effective(world.spec, drawn)
     for verifier in _at(world.spec.verifier.source, content, place):
-        # Of a drafter that was taken away nothing stands there.
+        # The template names nothing of a speculator that was taken away.
         spec = _with(world.spec, verifier, None)
         if pair_hash(spec.without_speculator()) == pair:
             return Effective(world.spec, spec)
@@ -60,7 +61,7 @@ def spec_by_template(world: World, place: str = "") -> Effective | None:
 
 
 def speculator_by_template(world: World, spec: DeploymentSpec, place: str = "") -> DeploymentSpec | None:
-    """The same of another `spec` of the object, its drafter included."""
+    """Another `spec` of the object at the versions of verifier and speculator that stand in the template; else None."""
     pair = running_pair(world)
     return _version_of_pair(spec, pair, _template(world), place) if pair else None
 
@@ -88,9 +89,9 @@ class _Version:
     """A model at one version."""
 
     told: ModelSource
-    """As the engine is told of it."""
+    """The model as the engine loads it."""
     brought: tuple[tuple[str, ModelSource], ...] = ()
-    """Of `Cache.brought`."""
+    """The entries of `Cache.brought` for the model."""
 
 
 def _with(spec: DeploymentSpec, verifier: _Version, speculator: _Version | None) -> DeploymentSpec:
@@ -104,7 +105,7 @@ def _with(spec: DeploymentSpec, verifier: _Version, speculator: _Version | None)
 
 
 def _at(source: ModelSource, content: str, place: str) -> Iterator[_Version]:
-    """`source` at each version that stands in `content`; what lies in a claim of the user's as the spec has it."""
+    """`source` at each version that stands in `content`; a model in a claim of the user as the spec names it."""
     if not place or source.scheme is Scheme.PVC:
         yield from (_Version(told) for told in _sources(source, content))
     elif not in_pods(place):
@@ -117,7 +118,7 @@ def _at(source: ModelSource, content: str, place: str) -> Iterator[_Version]:
 
 
 def _pins(source: ModelSource, content: str) -> Iterator[Pin]:
-    """Those of `source` that its pods may bring themselves."""
+    """The pins of `source` at the versions in `content`, for weights that pods fetch themselves."""
     for told in _sources(source, content) if source.scheme is not Scheme.S3 else ():
         location, _, digest = told.location.partition("@")
         if digest or told.revision:

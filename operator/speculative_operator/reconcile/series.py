@@ -54,7 +54,7 @@ Sample = tuple[str, tuple[tuple[str, str], ...], float]
 
 @dataclass(frozen=True, slots=True)
 class PodFigures:
-    """What is kept of the last window of one pod."""
+    """Figures of the last window of one pod."""
 
     end: float
     running: float
@@ -81,7 +81,7 @@ class Recent:
     estimated_at: float = -math.inf
 
     def after(self, observation: Observation, estimate: Estimate | None) -> Recent:
-        """With another look. One that brings no figures leaves those that are here, which then become too old."""
+        """The figures after another observation. Without figures in it the old ones stay, which then become too old."""
         if observation.gap is not None:
             return self
         new = {pod: _figures(window) for pod, window in observation.windows.items() if window.seconds > 0}
@@ -98,7 +98,7 @@ class Recent:
 
     @property
     def newest(self) -> float:
-        """Unix seconds of the newest figures."""
+        """Unix seconds of the newest figures; minus infinity without any."""
         return max((one.end for one in self.pods.values()), default=-math.inf)
 
 

@@ -19,37 +19,38 @@ from speculative_operator.reconcile.records import Failure, Known
 from speculative_operator.reconcile.verdicts import Judged
 
 STALLED_SECONDS = 60.0
-"""Without a byte for so long, a download is said to stand still."""
+"""Seconds without a new byte after which a download counts as stalled."""
 
 
 class Stage(StrEnum):
     READING = "Reading"
     """A Job reads both models."""
     UNREAD = "Unread"
-    """It came to nothing."""
+    """The Job that reads both models failed."""
     MISMATCH = "Mismatch"
     """The models do not fit each other."""
     FETCHING = "Fetching"
     NOT_FETCHED = "NotFetched"
-    """The Job that fetches came to nothing."""
+    """The Job that fetches failed, or the cache is too small."""
     READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Where the pair is, and all that is to be said of it."""
+    """How far the pair has come, and what conditions and status say of it."""
 
     stage: Stage
     place: str = ""
-    """Of the cache (`Cache.place`); empty: the engine loads the weights."""
+    """Place of the cache (`Cache.place`); empty where the engine loads the weights itself."""
     judged: Judged | None = None
     known: Known | None = None
     job: JobSeen | None = None
     failure: Failure | None = None
     arrival: Arrival | None = None
-    """Of weights that pods bring themselves, once they may be made."""
+    """Arrival of the weights that pods fetch themselves, once such pods may be made; else None."""
     doubt: str = ""
-    """Which pod does not start from a cache where its weights lie as far as is known."""
+    """A sentence about a pod that does not start although its weights lie in the cache as far as is known; else
+    empty."""
     goes_on: bool = False
     """True where pods are made although nothing is known of the pair yet."""
 
@@ -72,12 +73,13 @@ class Stages:
         return _not_ready(reason, why)
 
     def conditions(self, spec: DeploymentSpec) -> tuple[Condition, ...]:
-        """Those of PairCompatible, MemoryFits and WeightsReady that are not what they are without a look at pairs."""
+        """The conditions PairCompatible, MemoryFits and WeightsReady, each only where the check of the pair has an
+        answer."""
         found = (self._pair(spec), self._memory(), self._weights())
         return tuple(one for one in found if one is not None)
 
     def download(self) -> dict[str, Any]:
-        """`status.weights`"""
+        """The block `status.weights`; empty without a cache, or while nothing is fetched."""
         if not self.place:
             return {}
         if self.arrival is not None and not _whole(self.arrival):

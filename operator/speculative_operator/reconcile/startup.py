@@ -31,11 +31,11 @@ KEPT = 5
 STEP_SECONDS = 60
 """Budgets are whole minutes: the next measure then mostly asks for the same."""
 MOST_SECONDS = 12 * 3600
-"""No budget that was measured is longer."""
+"""Longest startup budget in seconds that measured starts can give."""
 _SLACK_SECONDS = 60.0
 """Between the end of a probe's budget and the end of what it ended, and between what clocks tell."""
 _PERIOD, _FAILURES = 10, 3
-"""Of a probe that does not say."""
+"""Seconds and number of attempts of a probe that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Start:
     """RFC 3339"""
     seconds: int
     bytes: int = 0
-    """Weights that were loaded; 0 where it is not known."""
+    """Bytes of weights that were loaded; 0 where unknown."""
 
     @property
     def at(self) -> float:
@@ -55,7 +55,7 @@ class Start:
 
 
 def starts(status: Mapping[str, Any]) -> tuple[Start, ...]:
-    """Those that `status.startup` tells of; what is no start is left out."""
+    """The starts in `status.startup`; invalid entries are left out."""
     found = []
     for one in mappings(status, "startup", "starts"):
         start = Start(text(one, "pod"), text(one, "started"), whole(one, "seconds"), max(whole(one, "bytes"), 0))
@@ -96,8 +96,8 @@ def budget(known: Iterable[Start], size: int) -> int:
 
 
 def to_status(known: Iterable[Start], seconds: int, template: str) -> dict[str, Any]:
-    """`status.startup`; empty where nothing was measured. `seconds` is the budget that pods have, `template` what tells
-    their template from others."""
+    """`status.startup`; empty where nothing was measured. `seconds` is the budget that pods have, `template` the key of
+    their template."""
     measures = tuple(known)
     if not measures:
         return {}
@@ -117,7 +117,7 @@ def to_status(known: Iterable[Start], seconds: int, template: str) -> dict[str, 
 
 
 def late_notice(pod: str, seconds: int) -> Notice:
-    """What to do about a start that its probe ended."""
+    """The notice of a start that the startup probe ended, with the remedy."""
     failures = math.ceil(MARGIN * seconds / STARTUP_PERIOD_SECONDS)
     probe = f"{{containers: [{{name: {names.CONTAINER}, startupProbe: {{failureThreshold: {failures}}}}}]}}"
     message = (
@@ -130,7 +130,7 @@ def late_notice(pod: str, seconds: int) -> Notice:
 
 
 def template_key(manifest: Mapping[str, Any]) -> str:
-    """What tells a pod template from others, whatever was measured: of the Deployment without any measure."""
+    """Key of the pod template in `manifest`, the Deployment as rendered without measured starts."""
     return digest(at(manifest, "spec", "template"), 12)
 
 
@@ -154,7 +154,7 @@ def outlasted_budget(pod: Mapping[str, Any]) -> int:
 
 
 def _measure(pod: Mapping[str, Any], size: int) -> Start | None:
-    """The start of a ready pod; None where it tells none, or one that its own probe would not have let pass."""
+    """The start of a ready pod; None where its status tells none, or a longer one than its own probe allows."""
     if text(pod, "metadata", "deletionTimestamp"):
         return None
     container = next((one for one in mappings(pod, "status", "containerStatuses") if _is_engine(one)), None)
@@ -176,7 +176,8 @@ def _is_engine(container: Mapping[str, Any]) -> bool:
 
 
 def _budget_of(pod: Mapping[str, Any]) -> tuple[int, float]:
-    """Seconds that the pod's own probe gives its engine, and how long what it ends may have run; zeros without one."""
+    """Startup budget by the pod's own probe, and the longest run of an engine that the probe ends, in seconds; zeros
+    without a probe."""
     container = next((one for one in mappings(pod, "spec", "containers") if _is_engine(one)), None)
     probe = mapping(container, "startupProbe")
     if not probe:

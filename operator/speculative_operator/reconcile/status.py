@@ -27,34 +27,34 @@ from speculative_operator.render.targets import target_of
 from speculative_operator.tuner import Memory
 
 FIGURES_SECONDS = 30.0
-"""Figures are written at most this often, of a large fleet less often (`shell.budget`)."""
+"""Least seconds between two writes of figures; more in a large fleet (`shell.budget`)."""
 FIGURES_SHARE = 0.05
-"""And only when one of them moved by more than this share."""
+"""Figures are written only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16
 PAUSED = "Paused"
-"""In place of the mode while the object is paused."""
+"""Stands in place of the mode while the object is paused."""
 _OF_PODS = (
     "pair", "leaving", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "rollout", "decisions",
     "memory",
 )  # fmt: skip
-"""What stays as it was while pods run on as an earlier spec had them."""
+"""Parts of the status that stay as they were while pods run on as an earlier spec had them."""
 _APART = frozenset({"memory", "speculation", "conditions", "engine", "weights"})
 _UNLOOKED = (
     (ConditionType.PAIR_COMPATIBLE, (Reason.NOT_CHECKED, Reason.NO_SPECULATOR)),
     (ConditionType.MEMORY_FITS, (Reason.NOT_CHECKED,)),
     (ConditionType.WEIGHTS_READY, (Reason.ENGINE_LOADS,)),
 )
-"""Conditions of the pair, with the reasons that say that nothing was looked at."""
+"""Conditions of the pair, with the reasons that say that nothing was checked."""
 _DOWNLOADS = frozenset({Reason.DOWNLOADING.value, Reason.DOWNLOAD_STALLED.value})
 _ACKNOWLEDGED = "tableVersionInPods"
-"""Follows each change of the table by seconds: it goes along, or waits like a figure."""
+"""Field of `status.engine` that follows each change of the table by seconds: it goes along, or waits like a figure."""
 _VERDICT = ConditionType.TUNING_CONVERGED.value
 _SILENT = frozenset({"message", "observedAt"})
 """Figures that never cause a write: they go along with the next one."""
 
 
 def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: float) -> dict[str, Any]:
-    """The complete status after this tick. `old` is the one before."""
+    """The complete status after this reconcile. `old` is the one before."""
     spec, rollout = view.spec, view.rollout
     conditions = [*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now)]
     blocks = {key: old[key] for key in _OF_PODS if key in old} if view.kept else _blocks(view, old, memory, now)
@@ -76,7 +76,7 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
 
 
 def _blocks(view: View, old: Mapping[str, Any], memory: Memory | None, now: float) -> dict[str, Any]:
-    """What the status says of pods made of the spec."""
+    """The parts of the status that speak of pods made of the spec."""
     engine = engine_status(view, old, now)
     warnings = _warnings(dict.fromkeys((*view.notices, *engine_notices(view.spec, engine))))
     if_any = {
@@ -96,13 +96,13 @@ def _blocks(view: View, old: Mapping[str, Any], memory: Memory | None, now: floa
 
 
 def _picked(pick: PickView, blocks: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be said of the pick, in place of what was said of it before."""
+    """The parts `picked` and `warnings` of the status, with the pick as it is now."""
     others = [one for one in items(blocks, "warnings") if text(one, "reason") != Reason.BETTER_KNOWN.value]
     return {"picked": dict(pick.block), "warnings": [*others, *_warnings(pick.notices)][:WARNINGS_KEPT]}
 
 
 def _of_pick(condition: Condition, view: View) -> Condition:
-    """Where the verifier is served alone in spite of `auto: true`, what became of the pick."""
+    """The condition; where the verifier is served alone in spite of `auto: true`, it tells what became of the pick."""
     if condition.reason is not Reason.NO_SPECULATOR or view.pick is None or view.pick.alone is None:
         return condition
     reason, message = view.pick.alone
@@ -114,7 +114,7 @@ def _warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:
 
 
 def _standing(conditions: Sequence[Condition], view: View, old: Mapping[str, Any]) -> Iterator[Condition]:
-    """While nothing is looked at, what was found of the pair before stands."""
+    """The conditions; while the pair is not checked, those that an earlier check of the pair found stay."""
     kinds = dict(_UNLOOKED) if view.kept and view.pairing is None else {}
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
     for condition in conditions:
@@ -164,7 +164,8 @@ def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _still(condition: Any) -> Any:
-    """A condition without what moves all the time: figures of a download, pods that figures are done without."""
+    """The condition, without a message that moves all the time: figures of a download, pods that are left out of the
+    metrics."""
     downloads = text(condition, "type") == ConditionType.WEIGHTS_READY.value
     if not _names_pods(condition) and not (downloads and text(condition, "reason") in _DOWNLOADS):
         return condition
@@ -183,8 +184,8 @@ def _downloads(status: Mapping[str, Any]) -> Any:
 
 
 def _verdict(status: Mapping[str, Any]) -> list[Any]:
-    """The tuner's verdict on the table: at the edge of a margin it may change from window to window. And which pods it
-    rests on."""
+    """The conditions that may change from window to window: the tuner's verdict on the table at the edge of a margin,
+    and the one that names the pods it rests on."""
     return [one for one in items(status, "conditions") if text(one, "type") == _VERDICT or _names_pods(one)]
 
 

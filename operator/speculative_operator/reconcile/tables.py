@@ -1,4 +1,4 @@
-"""Which ConfigMap holds whose table, and what the pods of a former pair are told while they serve on.
+"""Which ConfigMap holds the table of which pods, and which table pods of a former pair read while they serve on.
 
 A table belongs to a pair: while a new one comes up, and for as long as its rollout lasts or stalls, pods of the old one
 read their own table, which is watched by their own figures. Used by `truth` (names, claims), `desired` and `tick`.
@@ -25,14 +25,15 @@ from speculative_operator.render.labels import pair_hash
 from speculative_operator.render.podspec import PAYLOAD_VOLUME, TABLE_VOLUME, table_name
 
 MAX_BATCH = 65_536
-"""Tables that claim to reach further are not read: no engine schedules as many requests."""
+"""Most requests that a table may cover; larger tables are not read: no engine schedules as many requests."""
 LARGEST_VERSION = 2**31
 LONGEST_JUMP = 64
 """Versions by which the cluster may be ahead of status: an operator that is killed loses one or two."""
 MOST_LEAVING = 4
 """Former pairs whose pods are watched: with more edits than that under way the oldest keep their tables."""
 TRYING_FILE = "speculative_blocks.py"
-"""File of the payload that carries out tries: a payload that has it knows the key of the table file that names them."""
+"""File of the plug-in that carries out trials: a plug-in that has it knows the key of the table file that names
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,14 @@ def label_of(spec: DeploymentSpec) -> str:
 
 
 def config_name(world: World, spec: DeploymentSpec, own: Collection[str]) -> str:
-    """Name of the ConfigMap of the table of `spec`, for pods whose label is one of `own`: that which the template that
-    runs mounts, where it is of this pair, for a release before may have called it otherwise."""
+    """Name of the ConfigMap with the table of `spec`, for pods whose label is one of `own`: the one that the running
+    template mounts, where it is of this pair, for an earlier release may have named it otherwise."""
     return _config_of(world, own) or table_name(spec)
 
 
 def _config_of(world: World, own: Collection[str]) -> str:
-    """What the template that runs mounts, where it is of these pairs; else what their pods do that serve on after an
-    edit that was taken back. Empty where none mounts a table."""
+    """Name of the ConfigMap that the running template mounts, where it is of the pairs `own`; else the one that pods of
+    these pairs mount which serve on after an edit was taken back. Empty where none mounts a table."""
     template = mapping(world.deployment, "spec", "template")
     if _label(template) in own:
         return configs_of(template).get(TABLE_VOLUME, "")
@@ -122,13 +123,13 @@ def claim_of(data: Any, known: int) -> Claim | None:
 
 
 def tries_in(world: World, config: str, version: int, table: KTable) -> tuple[Try, ...]:
-    """What the ConfigMap lets pods try with this very table; nothing where it is not as we have rendered it."""
+    """The trials that the ConfigMap names for this very table; none where it is not as we have rendered it."""
     claim = claim_in(world, config, version - 1) if version > 1 else None
     return claim.tries if claim is not None and (claim.version, claim.table) == (version, table) else ()
 
 
 def _tries_of(rows: Any) -> tuple[Try, ...]:
-    """Tries of rows that others may have written; those that are none are left out."""
+    """The trials in rows that others may have written; invalid rows are left out."""
     found = (one for one in rows if isinstance(one, list) and len(one) == 4 and isinstance(one[2], list))
     return tuple(
         Try(first, last, tuple(ks), float(share))
@@ -138,7 +139,7 @@ def _tries_of(rows: Any) -> tuple[Try, ...]:
 
 
 def table_of(rows: Any) -> KTable | None:
-    """The table of rows that others may have written; None where they are none."""
+    """The table of rows that others may have written; None where they are invalid."""
     try:
         table = KTable.from_rows(rows)
     except (TableError, TypeError):
@@ -147,8 +148,8 @@ def table_of(rows: Any) -> KTable | None:
 
 
 def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tuple[Leaving, ...]:
-    """The tables of pods that serve, or are about to, and are of none of the pairs `own`. Pods of a release before that
-    read the table of `own` have none to themselves: two tuners would take turns at it."""
+    """The tables of pods that serve, or are about to, and belong to none of the pairs `own`. Pods of an earlier release
+    that read the table of `own` have none to themselves: two tuners would take turns at it."""
     shared = _config_of(world, own)
     labels = sorted({pod.pair for pod in pods if not pod.terminating} - {"", *own})
     known = {one.pair: one for one in _known_leaving(world)}
@@ -157,7 +158,7 @@ def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tup
 
 
 def last_of(world: World, own: Collection[str]) -> Leaving | None:
-    """The table of a pair that was leaving, and is wanted again."""
+    """The table of a pair that was leaving and is wanted again; None without one."""
     return next((one for one in _known_leaving(world) if one.pair in own), None)
 
 
@@ -185,7 +186,8 @@ def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
 
 
 def _config_read_by(world: World, label: str) -> str:
-    """Name of the ConfigMap that pods of a pair read: as they say, as the template that runs does, or as we call it."""
+    """Name of the ConfigMap that pods of a pair read: the one that they or the running template mount, else the name
+    that we give it."""
     bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
     told = (configs_of(one).get(TABLE_VOLUME) for one in bearers if _label(one) == label)
     return next((one for one in told if one), names.child(world.spec.name, f"table-{label}"))
@@ -196,7 +198,7 @@ def _label(pod: Mapping[str, Any]) -> str:
 
 
 def of_pods(observation: Observation | None, pods: Iterable[Pod], pairs: Collection[str]) -> Observation | None:
-    """What was observed of pods of these pairs, and of those that bear no label; None where there is none of them."""
+    """The observation without pods that are known to be of other pairs than `pairs`; None where no pod is left."""
     if observation is None or observation.gap is not None:
         return observation
     wanted = {pod.name for pod in pods if pod.pair in pairs}
@@ -206,16 +208,16 @@ def of_pods(observation: Observation | None, pods: Iterable[Pod], pairs: Collect
 
 
 def policy_for(leaving: Leaving, policy: Policy) -> Policy:
-    """What may be done to a table of pods that leave: any K that was prepared, at once, and nothing else. Of their
-    models and of what they cost nothing is known any more but what they show."""
+    """The tuner's policy for pods of a former pair: it may use any K that they have prepared, at once, and nothing
+    else. Of their models and costs it knows only what the pods show."""
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
     free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.SOFT, tries=False)
     return replace(free, knobs=knobs, facts=PairFacts())
 
 
 def takes_tries(world: World) -> bool:
-    """True where every pod that reads a table takes a file that names tries. The payload of another release, which pods
-    keep over an upgrade, refuses keys that it does not know, and with them every later table."""
+    """True where every pod that reads a table takes a file that names trials. The plug-in of another release, which
+    pods keep over an upgrade, refuses keys that it does not know, and with them every later table."""
     template = mapping(world.deployment, "spec", "template")
     serving = (pod for pod in world.pods if not text(pod, "metadata", "deletionTimestamp"))
     payloads = {

@@ -1,5 +1,5 @@
-"""Where targets begin and end for a tick: it is given the workload in place of the objects that stand for it, and what
-it wants done with the workload becomes what is done with them. Used by `tick`."""
+"""Translates between `tick` and the targets: `tick` is given the workload as a Deployment in place of the objects that
+stand for it, and its actions on the workload become actions on these objects. Used by `tick`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READERS: Mapping[Target, Callable[[DeploymentSpec, Objects, float], Mapping[str
     Target.LLM_INFERENCE_SERVICE: llm_inference_service.read,
     Target.LEADER_WORKER_SET: leader_worker_set.read,
 }
-"""Of targets whose workload is no object itself."""
+"""The reader of each target whose workload is no object itself."""
 
 
 def with_workload(world: World, now: float) -> World:
@@ -42,7 +42,7 @@ def with_workload(world: World, now: float) -> World:
 
 
 def _with_engine(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
-    """A pod that calls the engine's container as the workload does."""
+    """The pod, with the engine's container under the name that it has in the workload."""
     if container == names.CONTAINER:
         return pod
     parts = (("spec", "containers"), ("status", "containerStatuses"))
@@ -58,7 +58,8 @@ def _named(pod: Mapping[str, Any], part: str, field: str, container: str) -> lis
 
 
 def _elsewhere(world: World) -> str:
-    """Kind of the workload that the object has by a target that is not its own. Its pods must keep their Service."""
+    """Kind of the workload that the object has by a target that is not its own; empty without one. Its pods must keep
+    their Service."""
     kinds = [one.kind for target, one in TARGETS.items() if target is not world.spec.target]
     found = ((kind, world.children.get((kind, _workload_name(world.spec.name, kind)))) for kind in kinds)
     return next((kind for kind, one in found if one is not None and world.owns(one)), "")
@@ -87,7 +88,7 @@ def with_placement(world: World, template: Mapping[str, Any] | None) -> Mapping[
 
 
 def of_objects(spec: DeploymentSpec, actions: Iterable[Action]) -> Iterator[Action]:
-    """`actions` on the workload as those on the objects that stand for it."""
+    """`actions`, with those on the workload turned into actions on the objects that stand for it."""
     target = target_of(spec)
     for action in actions:
         if not isinstance(action, ApplyChild) or action.manifest["kind"] != "Deployment":
@@ -134,7 +135,7 @@ def _missing(world: World) -> str:
 
 
 def notices(spec: DeploymentSpec, rollout: Rollout) -> tuple[Notice, ...]:
-    """What the platform says of pods that are all ready, as where no Route was made for them."""
+    """One notice where all pods are ready but the platform's object is not, as where no Route was made; else none."""
     if not rollout.platform or not rollout.complete:
         return ()
     message = f"all pods are ready, but the {target_of(spec).kind} is not: {rollout.platform}"

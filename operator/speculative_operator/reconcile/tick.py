@@ -145,7 +145,8 @@ def _hold(turn: Turn) -> Outcome | Turn:
 
 
 def _reconcile_choices(turn: Turn) -> Outcome:
-    """The first choice that replaces no pod, else the last one, which is what is wanted."""
+    """The outcome of the last choice, which the spec asks for; where that would replace pods, the outcome of the first
+    choice that replaces none, if there is one."""
     choices = turn.pairing.choices
     wanted, rolls_pods = _reconcile_choice(turn, choices[-1])
     for choice in choices[:-1] if rolls_pods else ():
@@ -156,7 +157,7 @@ def _reconcile_choices(turn: Turn) -> Outcome:
 
 
 def _reconcile_choice(turn: Turn, choice: Effective) -> tuple[Outcome, bool]:
-    """One reconcile with pods made of `choice`, and whether it would replace any."""
+    """The outcome with pods made of `choice`, and whether it would replace any."""
     older = engine_as_made(turn.engine, choice.named, turn.world.deployment)
     if older is None or _asks_for_others(replace(turn, engine=older), choice):
         return _reconcile_with(turn, choice)
@@ -164,8 +165,8 @@ def _reconcile_choice(turn: Turn, choice: Effective) -> tuple[Outcome, bool]:
 
 
 def _asks_for_others(turn: Turn, choice: Effective) -> bool:
-    """True where somebody asks for other pods than those that run. The tuner's rollouts, the way back from them and
-    repairs are nobody's word: they are looked for as if nothing was observed, in the table that is in force."""
+    """True where a user asks for other pods than those that run. The tuner's rollouts, the way back from them and
+    repairs do not count: the check runs as if nothing was observed, with the active table."""
     world = replace(turn.world, spec=choice.told)
     policy = _policy(turn, choice)
     asked = upgrade.made_of(choice, policy, table_in_force(world, policy, turn.pairing.same))
@@ -230,7 +231,8 @@ def _reconcile_with(turn: Turn, choice: Effective, *, as_made: bool = False) -> 
 
 
 def _made_of(turn: Turn, choice: Effective, policy: Policy, in_force: InForce) -> str:
-    """What pods are made of (`upgrade.made_of`); in the words of the release before, where that is what pods bear."""
+    """The hash of what pods are made of (`upgrade.made_of`); as an earlier release computed it, where the Deployment
+    bears that one."""
     asked = upgrade.made_of(choice, policy, in_force)
     knobs = _former_knobs(turn, choice, in_force)
     former = (upgrade.made_of(choice, replace(policy, knobs=one), in_force) for one in knobs)
@@ -238,8 +240,8 @@ def _made_of(turn: Turn, choice: Effective, policy: Policy, in_force: InForce) -
 
 
 def _former_knobs(turn: Turn, choice: Effective, in_force: InForce) -> Iterator[KnobSpace]:
-    """What could be changed in pods under a release before, though nobody asked for another engine: that of another
-    default release, and in pods without a drafter that of a release which could not change K live."""
+    """The knob spaces that pods may have had under an earlier release, though no user asked for another engine: that of
+    another default release, and for pods without a speculator the one without live tables."""
     engine, of_pods = choice.named.engine, upgrade.release_of_pods(turn.world)
     if not engine.version_named and of_pods not in ("", engine.version):
         yield turn.engine.knobs(replace(choice.named, engine=replace(engine, version=of_pods)))
@@ -248,7 +250,7 @@ def _former_knobs(turn: Turn, choice: Effective, in_force: InForce) -> Iterator[
 
 
 def _policy(turn: Turn, choice: Effective) -> Policy:
-    """What the tuner may do with pods that the engine of `turn` makes of `choice`."""
+    """The tuner's policy for pods that the engine of `turn` makes of `choice`."""
     pairing = turn.pairing
     policy = policy_of(
         choice.named,
@@ -262,7 +264,7 @@ def _policy(turn: Turn, choice: Effective) -> Policy:
 
 
 def _template(desired: Desired) -> Mapping[str, Any] | None:
-    """The template of the pods as they should be: what one of them asks of a node."""
+    """The template of the pods as they should be, which tells what a pod asks of a node; None without a Deployment."""
     found = next((one for one in desired.manifests if one["kind"] == "Deployment"), None)
     return mapping(found, "spec", "template") if found is not None else None
 
@@ -278,7 +280,7 @@ def _rereads_table(turn: Turn) -> bool:
 
 
 def _labels(world: World, in_force: InForce, same: frozenset[str]) -> frozenset[str]:
-    """Labels of the pods that the table in force is for."""
+    """Labels of the pods that the active table is for."""
     if in_force.hard_off:
         return frozenset({tables.label_of(world.spec.without_speculator())})
     return same | {tables.label_of(world.spec)}
@@ -287,7 +289,7 @@ def _labels(world: World, in_force: InForce, same: frozenset[str]) -> frozenset[
 def _decide_for_leaving(
     world: World, turn: Turn, policy: Policy, own: frozenset[str]
 ) -> tuple[tuple[tables.Leaving, ...], dict[str, Memory]]:
-    """The tables of pods that are replaced, as the tuner has them after this tick, and what it remembers of each."""
+    """The tables of pods of former pairs after this reconcile, and the tuner's memory of each pair."""
     found, memories = [], {}
     for one in tables.read_leaving(world, turn.look.pods, own):
         seen = tables.of_pods(turn.look.observation, turn.look.pods, {one.pair})
@@ -305,7 +307,7 @@ def _decide_for_leaving(
 
 
 def _startup_status(world: World, desired: Desired, planned: Plan) -> dict[str, Any]:
-    """What was measured of starts. What the template is called, and its budget, are those that pods were made of."""
+    """`status.startup` with the measured starts; key and budget are those of the template that pods were made of."""
     spec = world.spec
     known = startup.collect_starts(world.status, world.pods, pair_hash(spec), spec.weights.bytes)
     seconds, template = desired.startup_seconds, desired.template
@@ -323,7 +325,8 @@ def _plan(world: World, look: Look, engine: Engine, verdict: Verdict, actuator: 
 
 
 def _reason_of_change(world: World, verdict: Verdict) -> Reason:
-    """Why manifests are new ones: the tuner's reason, also where its decision was recorded but not carried out yet."""
+    """The reason given for new manifests: the tuner's, also where its decision was recorded but not carried out yet;
+    else SpecChanged."""
     if verdict.changed and verdict.decision is not None:
         return verdict.decision.reason
     if verdict.in_force.why is Reason.TRIES_CHANGED:

@@ -1,9 +1,8 @@
-"""Which table is in force, its version, and whether pods run a drafter at all.
+"""The active table, its version, and whether pods run a speculator at all: told by the status, by the cluster where
+that is ahead, else by the prior.
 
-Told by status, by the cluster where that is ahead, else by the prior.
-
-Called by `tick`. A change is applied before status is written, so an operator that is killed between the two finds the
-newer one in the cluster. It believes only what itself has rendered: a hand-edited table is put back, not adopted.
+Called by `tick`. A change is applied before the status is written, so an operator that is killed between the two finds
+the newer one in the cluster. It believes only what itself has rendered: a hand-edited table is put back, not adopted.
 """
 
 from __future__ import annotations
@@ -28,38 +27,38 @@ from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.allowed import fit, fit_tries
 
 ON_TRIAL = "Probing"
-"""State that a release before wrote."""
+"""State in `status.speculation` that an earlier release wrote."""
 NO_TABLE = "none"
-"""How a table is shown where there is none: without speculation."""
+"""Stands in place of a table where pods run without speculation."""
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The table that pods run or are about to.
+    """The active table, which pods run or are about to run.
 
-    Its version grows by one with every change, over restarts too: with a new table, with the drafter's removal and
-    with its return, and when requests may no longer, or from now on, go without drafts one by one.
+    Its version grows by one with every change, over restarts too: with a new table, with the speculator's removal and
+    with its return, and when caps by request begin or end.
     """
 
     table: KTable | None
     """None without speculation. While `hard_off`, the table that waits for the pods' return."""
     version: int
     before: KTable | None = None
-    """The table that it replaces in this tick; None where pods ran without a drafter."""
+    """The table that it replaces in this reconcile; None where pods ran without a speculator."""
     why: Reason | None = None
-    """Set when it was changed in this tick, by the spec; or when only its tries were, by whomever."""
+    """The reason, when the spec has changed the table in this reconcile, or when only its trials changed; else None."""
     fresh: bool = False
-    """True when evidence gathered so far speaks of another pair."""
+    """True when the evidence gathered so far belongs to another pair."""
     hard_off: bool = False
-    """True when the tuner has pods run without a drafter."""
+    """True when the tuner has pods run without a speculator."""
     tries: tuple[Try, ...] = ()
-    """What pods may try while the table is in force."""
+    """The trials that pods may run while the table is active."""
     rows_version: int = 0
-    """Version that brought the table, where later ones have changed only what may be tried; else 0."""
+    """Version that brought the table, where later versions have changed only the trials; else 0."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""
     undone: bool = False
-    """True in the tick in which pods go back to what they were before a rollout that failed."""
+    """True in the reconcile in which pods go back to what they were before a rollout that failed."""
 
     @property
     def shown(self) -> str:
@@ -68,7 +67,7 @@ class InForce:
 
     @property
     def least_version(self) -> int:
-        """Pods with an older version run another table."""
+        """The oldest version with this table: pods with an older one run another table."""
         return self.rows_version or self.version
 
     def with_tries(self, tries: tuple[Try, ...]) -> InForce:
@@ -92,13 +91,13 @@ class _Change:
 
 
 def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> InForce:
-    """The table of the last tick, made to fit the spec as it is now.
+    """The table of the last reconcile, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
-    says the table. Everything else keeps it, cut or stretched to the new sizes and with each K lowered to one that may
-    occur: never to more drafts than before. Pods stay without a drafter only while the spec leaves that to the tuner,
-    for the pair that it was found for. While paused nothing changes, whatever the spec says. `same`: hashes that stand
-    for this pair too, such as before its versions were pinned.
+    says the table. Everything else keeps the table, cut or stretched to the new sizes and with each K lowered to one
+    that may occur: never to more drafts than before. Pods stay without a speculator only while the spec leaves that to
+    the tuner, for the pair that it was found for. While the object is paused nothing changes, whatever the spec says.
+    `same`: other hashes that stand for this pair, such as before its versions were pinned.
     """
     spec, own = world.spec, {tables.label_of(world.spec), *same}
     last = _last(world, policy, own)
@@ -129,7 +128,7 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> 
 
 
 def may_hard_off(policy: Policy) -> bool:
-    """True when the spec leaves it to the tuner to remove the drafter from the pods."""
+    """True when the spec leaves it to the tuner to remove the speculator from the pods."""
     return policy.mode is Mode.AUTO and policy.off_policy is OffPolicy.HARD
 
 
@@ -143,7 +142,7 @@ def _wanted_table(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
 
 
 def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
-    """The last change that reached the cluster. Its table is None where none was in force."""
+    """The last change that reached the cluster. Its table is None where none was active."""
     table = tables.table_of(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
     version = version if version < tables.LARGEST_VERSION else 0
@@ -156,8 +155,8 @@ def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
 
 
 def _without_trial(world: World, last: _Change) -> _Change:
-    """`last`; but where a release before had a whole table on trial, the one before that, which its memory names:
-    nobody is left who would end the trial."""
+    """`last`; where an earlier release had a whole table on trial, the table before it, which its memory names: nobody
+    is left who would end the trial."""
     base = tables.table_of(items(world.status, "memory", "table"))
     if text(world.status, "speculation", "state") != ON_TRIAL or last.table is None or last.hard_off or base is None:
         return last
@@ -166,7 +165,7 @@ def _without_trial(world: World, last: _Change) -> _Change:
 
 def _from_config(world: World, last: _Change, own: Collection[str]) -> _Change:
     """`last`, or the table in the ConfigMap that pods of this pair read, if it is newer and exactly as it was rendered;
-    with what they may try. Where pods are of another pair, what they read is no word on the table of this one."""
+    with its trials. Where pods are of another pair, their ConfigMap says nothing of the table of this one."""
     template = mapping(world.deployment, "spec", "template")
     label = text(template, "metadata", "labels", names.LABEL_PAIR)
     if world.deployment is not None and label not in own:

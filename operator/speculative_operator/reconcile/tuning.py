@@ -23,25 +23,26 @@ _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.C
 _CONVERGED = frozenset(
     {Reason.TUNED, Reason.WITHIN_MARGIN, Reason.FIXED, Reason.SLO, Reason.DEAD_WEIGHT, Reason.TARGET_OUT_OF_REACH}
 )
-"""Said without a change: the table in force is the one to keep."""
+"""Reasons of decisions without a change: the active table is the one to keep."""
 _CHANGES = frozenset(
     {
         Reason.FASTER, Reason.HIGH_CONCURRENCY, Reason.LOW_ACCEPTANCE, Reason.GUARD, Reason.SLO, Reason.RESUMED,
         Reason.TARGET_OUT_OF_REACH, Reason.METRICS_LOST, Reason.METRICS_BACK,
     }
 )  # fmt: skip
-"""Reasons of changes of the table, which say why speculation is as it is for as long as that table is in force."""
+"""Reasons of changes of the table, which say why speculation is as it is for as long as that table is active."""
 _NOTHING_TO_TUNE = (Reason.NO_SPECULATOR, Reason.DISABLED, Reason.UNSUPPORTED_BY_ENGINE, Reason.FIXED)
 _MOVING = _CHANGES | {Reason.RECENTLY_CHANGED}
 _OF_TABLES = (ConditionType.SPECULATION_ACTIVE, ConditionType.TUNING_CONVERGED)
-"""Conditions that speak of the table in force, which they may not where a pod is known to run another."""
+"""Conditions that speak of the active table, unless a pod is known to run another."""
 _BEHIND = Reason.TABLE_NOT_IN_FORCE
 MOST_NAMED = 3
 """Pods without figures that a message names."""
 
 
 def tuning_conditions(view: View, old: Mapping[str, Any], now: float) -> tuple[Condition, ...]:
-    """The three conditions; `old` is the status before, of which what nothing contradicts is kept."""
+    """The three conditions about speculation; those in `old`, the status before, stay until something contradicts
+    them."""
     before = {text(one, "type"): one for one in mappings(old, "conditions")}
     if view.kept:
         return _standing(view, before)
@@ -55,7 +56,8 @@ def tuning_conditions(view: View, old: Mapping[str, Any], now: float) -> tuple[C
 
 
 def _late(view: View, old: Mapping[str, Any], now: float, before: Mapping[str, Any]) -> str:
-    """Which pod serves without the table in force; without a new look what was said of this very table stands."""
+    """A sentence about a pod that serves without the active table, or empty; without a new observation the sentence of
+    before stays, if it is about this table."""
     if view.observation is not None:
         return behind(view, old, now)
     same = whole(old, "speculation", "tableVersion") == view.in_force.version and view.in_force.table is not None
@@ -63,12 +65,13 @@ def _late(view: View, old: Mapping[str, Any], now: float, before: Mapping[str, A
 
 
 def _unless_late(before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What was known before, but for pods that were behind: that is over, and says nothing of the table."""
+    """The condition of before; empty where it was about a pod that was behind: that is over, and says nothing of the
+    table."""
     return {} if _reason(before) is _BEHIND else before
 
 
 def metrics_gap(observation: Observation, seen: Sight) -> Gap | None:
-    """What is missing, in one gap; None when enough was seen to tune on."""
+    """The gap that says which metrics are missing; None when there are enough to tune on."""
     if observation.gap is not None:
         return observation.gap
     if seen.windows and seen.enough:
@@ -82,7 +85,7 @@ def metrics_gap(observation: Observation, seen: Sight) -> Gap | None:
 
 
 def _without(seen: Sight) -> str:
-    """The message while enough is seen: which pods, one by one, are done without."""
+    """The message of MetricsAvailable while there are enough metrics, with the pods that are left out."""
     named = [f"{pod} ({gap.reason.value})" for pod, gap in sorted(seen.left_out.items()) if gap.reason not in _HARMLESS]
     if not named:
         return EXPLANATIONS[Reason.METRICS_FOUND]
@@ -91,7 +94,7 @@ def _without(seen: Sight) -> str:
 
 
 def _standing(view: View, before: Mapping[str, Mapping[str, Any]]) -> tuple[Condition, ...]:
-    """While nothing is done: metrics as seen, the rest as it was."""
+    """The conditions while nothing is decided: metrics as observed, the others as they were."""
     reason = view.problems[0].reason if view.problems else Reason.PAUSED
     kept = (_keep(kind, before.get(kind, {}), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
     return (_metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})), *kept)
@@ -131,14 +134,14 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
 
 
 def _off(view: View) -> str:
-    """What K = 0 is, where it is more than no drafts."""
+    """The words on K 0 where it is live off; else empty."""
     in_vain = any(one.reason is Reason.LIVE_OFF_UNUSED for one in view.notices)
     live = view.spec.speculation.off_policy is OffPolicy.LIVE and not in_vain
     return "; at K 0 it is off: nothing of the speculator runs" if live else ""
 
 
 def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:
-    """Why the table in force drafts, or does not: the last change's reason, as long as nothing else is known."""
+    """Why the active table drafts or does not: the reason of the last change, as long as nothing else is known."""
     if view.spec.speculation.mode is Mode.STATIC:
         return Reason.FIXED
     if view.changed and view.decision is not None:
@@ -150,7 +153,7 @@ def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:
 
 
 def _dead_weight(view: View, before: Mapping[str, Any]) -> str:
-    """Why the drafter was removed, in the tuner's words and with the figures it had then: later ones are no news."""
+    """Why the speculator was removed, in the tuner's words and with the figures it had then: later ones are no news."""
     if view.changed and view.decision is not None:
         return view.decision.message
     return text(before, "message") if _reason(before) is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
@@ -170,7 +173,7 @@ def _convergence(view: View, before: Mapping[str, Any]) -> Condition:
 
 
 def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str, Any]) -> Condition:
-    """The tuner's word on the table, where it changed nothing."""
+    """The condition TuningConverged where the tuner's decision, with the reason `said`, changed nothing."""
     if said in _CONVERGED:
         plain = Reason.TARGET_OUT_OF_REACH if said is Reason.TARGET_OUT_OF_REACH else Reason.TUNED
         reason = Reason.DEAD_WEIGHT if view.in_force.hard_off else plain
@@ -189,13 +192,14 @@ def _nothing_to_tune(view: View) -> Reason | None:
 
 
 def _why_disabled(view: View) -> Reason:
-    """The mode, or a release that is older than the method."""
+    """The reason why pods have no table: the mode, or a release of the engine that is older than the method."""
     older = any(one.reason is Reason.UNSUPPORTED_BY_ENGINE for one in view.notices)
     return Reason.UNSUPPORTED_BY_ENGINE if older else Reason.DISABLED
 
 
 def _lack(reason: Reason) -> Reason:
-    """Lack of evidence, in one word of two: which of its kinds it is changes from window to window."""
+    """The reason shown for a lack of evidence: Starting, Collecting, or Holding for all others, which change from
+    window to window."""
     return reason if reason in (Reason.STARTING, Reason.COLLECTING) else Reason.HOLDING
 
 
@@ -208,8 +212,8 @@ def _keep(kind: ConditionType, before: Mapping[str, Any], reason: Reason, messag
 
 
 def _repeat(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
-    """Without a new look what was said last stands, Unknown included: most ticks bring none, and a condition that
-    changed with each of them would be written with each of them."""
+    """The condition of before, Unknown included, where there is no new observation: most reconciles bring none, and a
+    condition that changed with each of them would be written with each of them."""
     known = _reason(before)
     if text(before, "status") == Truth.UNKNOWN.value and known not in (None, Reason.NO_PODS):
         return Condition(kind, Truth.UNKNOWN, known or reason, text(before, "message"))

@@ -30,7 +30,7 @@ from speculative_operator.tuner import Memory
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is there, read once."""
+    """Pods, rollout and observation, read once per reconcile."""
 
     pods: tuple[Pod, ...]
     rollout: Rollout
@@ -49,13 +49,14 @@ class Turn:
     picking: Picking | None = None
     """Where the operator picks the speculator: the pick, which is in the spec of `world`."""
     pairing: Pairing = field(default_factory=lambda: Pairing(()))
-    """What pods may be made of, once that is known."""
+    """The pairing of the object, once it is known."""
     notices: tuple[Notice, ...] = ()
-    """What is to be said of the spec before anything else."""
+    """Notices about the spec, before all others."""
 
 
 def pair_view(world: World, pairing: Pairing, choice: Effective | None) -> PairView | None:
-    """What is to be said of the pair. The hash is that of what pods are made of, once they are."""
+    """What the status says of the pair; None where it is neither checked nor recorded. The hash is that of `choice`,
+    once pods are made of it."""
     record = pairing.record
     if pairing.stages is None and record is None:
         return None
@@ -75,14 +76,14 @@ def unrendered(error: RenderError) -> Condition:
 
 
 def picked_view(turn: Turn) -> PickView | None:
-    """What is to be said of the pick; None where the spec names its speculator itself."""
+    """What the status says of the pick; None where the spec names its speculator itself."""
     return pick_view(turn.picking) if turn.picking is not None else None
 
 
 def stay(
     turn: Turn, problems: Sequence[Condition], pair: PairView | None = None, actions: tuple[Action, ...] = ()
 ) -> Outcome:
-    """Nothing is decided or done to what serves; pods and their table stay as they are, and status keeps what it said
+    """The outcome that leaves pods and their table as they are: nothing is decided, and the status keeps what it said
     of them. `actions` are those of Jobs and of the route."""
     world, look = turn.world, turn.look
     view = View(

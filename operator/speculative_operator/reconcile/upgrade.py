@@ -47,7 +47,8 @@ NOT_OF_PODS = frozenset(
         *("auto_speculator", "target", "route"),
     }
 )
-"""What may be edited without other pods, or makes others by way of the pair, the table or what is prepared."""
+"""Fields that may be edited without replacing pods, or replace them only through the pair, the table or the prepared
+K."""
 FORMER_NAMES: Mapping[str, str] = {}
 """Path of a field that was renamed -> the name that it had before. The hash keeps that name, for pods that run bear it;
 tests/golden/test_made_of.py fails for a field that is renamed without."""
@@ -97,7 +98,7 @@ def release_of_pods(world: World) -> str:
 
 
 def notice(world: World, planned: Plan) -> Notice:
-    """What stays as it was, and how to have it changed."""
+    """The notice that running pods stay though this release would render them differently, and how to replace them."""
     found = mapping(world.deployment, "spec", "template")
     wanted = next(one.manifest["spec"]["template"] for one in _applies(planned) if one.manifest["kind"] == "Deployment")
     where = first_difference(wanted, found) or first_surplus(wanted, found)
@@ -114,7 +115,7 @@ def notice(world: World, planned: Plan) -> Notice:
 
 
 def live_notice(spec: DeploymentSpec) -> Notice:
-    """Tells that K could change without a rollout in pods that were made anew."""
+    """The notice that K could change without a rollout in pods that were made anew."""
     message = (
         f"new pods of {spec.engine.type} {spec.engine.version} would re-read their table, so K would change without a "
         "rollout; the running pods were created before that, and stay. A new value of the annotation "
@@ -151,7 +152,7 @@ def _applies(planned: Plan) -> list[ApplyChild]:
 
 
 def _content_of(value: Any, path: str) -> Any:
-    """`value` as JSON, without what is as by default and what is not of pods."""
+    """`value` as JSON, without fields that have their default and fields in `NOT_OF_PODS`."""
     if is_dataclass(value) and not isinstance(value, type):
         told = {}
         for one in fields(value):

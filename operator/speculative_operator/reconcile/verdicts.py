@@ -33,7 +33,7 @@ class Judged:
 
     @property
     def word(self) -> str:
-        """In one word, for `status.pair.verdict`."""
+        """The verdict in one word, for `status.pair.verdict`."""
         if not self.verdict.compatible:
             return "Incompatible"
         return "Doubtful" if self.verdict.warnings else "Compatible"
@@ -45,7 +45,8 @@ def judge_pair(spec: DeploymentSpec, known: Known, memo: Memo) -> Judged:
 
 
 def tuner_facts(spec: DeploymentSpec, known: PairFacts | None) -> PairFacts:
-    """What the catalogue says of the spec's models, and where it is silent what their files do."""
+    """The facts that the tuner starts from: those of the catalogue, and where it has none those of the models'
+    files."""
     listed = catalogue.pair_facts(spec)
     if known is None:
         return listed
@@ -54,7 +55,7 @@ def tuner_facts(spec: DeploymentSpec, known: PairFacts | None) -> PairFacts:
 
 
 def compatible(found: Judged, spec: DeploymentSpec) -> Condition:
-    """PairCompatible, with every Error, or else every Warning, and what is to be expected."""
+    """The condition PairCompatible, with the Errors, or else with the Warnings and the expected acceptance length."""
     kind, verdict = ConditionType.PAIR_COMPATIBLE, found.verdict
     if not verdict.compatible:
         return mismatch(found)
@@ -67,13 +68,13 @@ def compatible(found: Judged, spec: DeploymentSpec) -> Condition:
 
 
 def mismatch(found: Judged) -> Condition:
-    """PairCompatible=False, with every Error."""
+    """The condition PairCompatible=False, with the Errors."""
     message = _list(found.verdict.errors)
     return Condition(ConditionType.PAIR_COMPATIBLE, Truth.FALSE, Reason.PAIR_MISMATCH, message)
 
 
 def memory(found: Judged) -> Condition:
-    """MemoryFits, with the arithmetic."""
+    """The condition MemoryFits, with the arithmetic."""
     kind, message = ConditionType.MEMORY_FITS, found.fit.message
     if found.fit.fits is None:
         return Condition(kind, Truth.UNKNOWN, Reason.NOT_CHECKED, message)

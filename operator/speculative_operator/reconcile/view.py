@@ -1,4 +1,4 @@
-"""One tick's findings, gathered for those that report them: `conditions`, `tuning`, `figures`, `history`."""
+"""The findings of one reconcile, for the modules that report them: `conditions`, `tuning`, `figures`, `history`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from speculative_operator.tuner.quorum import Sight
 
 @dataclass(frozen=True, slots=True)
 class PairView:
-    """What is to be said of the pair, where it is looked at."""
+    """What the status says of the pair, where it is checked or recorded."""
 
     conditions: tuple[Condition, ...]
-    """In place of those that say that nothing was looked at."""
+    """Conditions in place of those that say that nothing was checked."""
     hold: Condition | None
     """Why pods are not made of the pair that the spec asks for; None when they are."""
     blocks: Mapping[str, Any] = field(default_factory=dict)
@@ -46,28 +46,28 @@ class View:
     """What keeps the object from being as asked, the worst first."""
     observation: Observation | None = None
     sight: Sight | None = None
-    """What of `observation` may be believed, as the tuner has it."""
+    """The part of `observation` that the tuner believes."""
     of_pair: Observation | None = None
-    """What of it is of pods that the table in force is for."""
+    """The part of `observation` about pods that the active table is for."""
     leaving: tuple[Leaving, ...] = ()
     """Tables of pods of former pairs that serve on."""
     decision: Decision | None = None
     changed: bool = False
-    """True when the tuner's decision came into force with this tick."""
+    """True when this reconcile carries out the decision."""
     proposed: KTable | None = None
     own_rollouts: Mapping[str, Any] = field(default_factory=dict)
-    """`status.rollout`: what waits for somebody's word, and what may go back."""
+    """`status.rollout`: the proposal that waits for approval, and the last rollout, which may be undone."""
     notices: tuple[Notice, ...] = ()
-    """What the engine adapter has to say of the spec."""
+    """Warnings for the status."""
     kept: bool = False
     """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""
     startup: Mapping[str, Any] = field(default_factory=dict)
     """`status.startup`: what was measured of starts."""
     pairing: PairView | None = None
-    """None where pairs are not looked at, or not in this tick."""
+    """What the status says of the pair; None where it is not checked, or not in this reconcile."""
 
     pick: PickView | None = None
-    """None where the spec names its speculator itself."""
+    """What the status says of the pick; None where the spec names its speculator itself."""
 
     @property
     def hold(self) -> Condition | None:

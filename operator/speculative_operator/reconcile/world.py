@@ -1,4 +1,4 @@
-"""What one tick is given and what it returns. Made by the shell, taken by `tick` and its parts."""
+"""The input and the outcome of one reconcile. The input is made by the shell and read by `tick` and its parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class World:
 
     spec: DeploymentSpec
     status: Mapping[str, Any]
-    """As the API server has it; empty on the first reconcile."""
+    """The status as the API server has it; empty on the first reconcile."""
     children: Mapping[Child, Mapping[str, Any]]
     """Every object of a kind we own that carries our label or one of our children's names. Jobs too."""
     pods: tuple[Mapping[str, Any], ...]
@@ -54,7 +54,7 @@ class World:
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""
     foreign_claims: frozenset[str] = frozenset()
-    """Names of those that were found where one was to be made, and that others made: they serve as well."""
+    """Names of the claims that others had made where the operator was to make one: they serve as well."""
     catalogue: Catalogue = field(default_factory=packaged)
     """Speculators to pick from, where the spec leaves it to the operator."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class World:
     a Job that tidies up must leave alone."""
     room: Room | None = None
     """What was just proven of a place for one more pod; None: it was not looked at, or cannot be told. The shell looks
-    where an Outcome asks for it, and ticks again."""
+    where an Outcome asks for it, and reconciles again."""
     elsewhere: str = ""
     """Kind of the object's workload by another target than its own; empty where there is none."""
     canary: CanarySeen | None = None
@@ -79,7 +79,7 @@ class World:
 
     @property
     def deployment(self) -> Mapping[str, Any] | None:
-        """The object's own, as the API server has it."""
+        """The Deployment of the object, or the workload in its place; None without one."""
         return self.children.get(("Deployment", names.child(self.spec.name)))
 
     def owns(self, child: Mapping[str, Any]) -> bool:
@@ -96,7 +96,7 @@ class Event:
     reason: Reason
     message: str
     decision: bool = False
-    """True for one of the tuner's, which may come often."""
+    """True for a decision of the tuner, which may come often."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_credentials(self.message))
@@ -104,7 +104,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is to be done, said and remembered."""
+    """The result of one reconcile: what is to be done, said and remembered."""
 
     actions: tuple[Action, ...]
     status: dict[str, Any]
@@ -112,11 +112,12 @@ class Outcome:
     events: tuple[Event, ...]
     memory: Memory | None
     tries_changed: bool = False
-    """True when nothing but what pods may try has changed: counted, but no event and no entry of the history."""
+    """True when nothing but the trials has changed: counted, but no event and no entry of the history."""
     room_for: Mapping[str, Any] | None = None
-    """Template of a pod of which must be known whether one more fits (`World.room`), for pods are to be replaced."""
+    """Template of the pod for which the shell is to look whether one more fits (`World.room`), for pods are to be
+    replaced."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)
-    """As `World.leaving`, after this tick."""
+    """As `World.leaving`, after this reconcile."""
     estimate: Estimate | None = None
     """Figures of the newest look at the pods; None where there was none."""
     notes: Mapping[str, Any] | None = None
