@@ -37,37 +37,37 @@ NEAR = 1.5
 """Batch sizes within this factor of the window's mean are taken to have occurred in it."""
 DRIFT = 0.75
 ALARM = 8.0
-"""CUSUM of accepted drafts, in standard deviations: slack a window, and sum at which a change is believed."""
+"""CUSUM of accepted drafts, in standard deviations: the slack per window, and the sum that counts as a change."""
 KEPT_AFTER_CHANGE = 0.1
 PRIOR_ERRS = 0.5
-"""Where what was seen before is off by less than this share of what the posterior is off, nothing has changed."""
+"""Earlier evidence that errs by less than this share of the posterior's error shows that nothing has changed."""
 FITTED_FROM = 1.5
 """Mean K of the evidence from which run lengths, rather than the prior's shape, say how deeper positions fare."""
 LEAST_FACTOR, MOST_FACTOR = 0.6, 1.6
-"""Limits of what another K may change: the largest published effect is 39 %."""
+"""Limits of the factor by which another K changes the acceptance length: the largest published effect is 39 %."""
 HALVINGS = 24
-"""Of the interval in which a factor is sought: to seven digits."""
+"""Halvings of the interval in which `mean_sample` seeks its factor: they give seven digits."""
 MODEL_SHARE = 0.02
-"""Share of the expected count that the posterior may be off without anything having changed."""
+"""Share of the expected count by which the posterior may err although nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceEvidence:
-    """Effective counts per position: how often it was reached, how often accepted; and raw drafts remembered."""
+    """Effective counts per draft position: how often reached, how often accepted; `drafts`: raw drafts remembered."""
 
     reached: tuple[float, ...] = ()
     accepted: tuple[float, ...] = ()
     drafts: float = 0.0
     mean_k: float = 0.0
-    """K that the evidence was gathered at, the latest counting most."""
+    """Mean K at which the evidence was gathered; the latest windows count most."""
     rising: float = 0.0
     falling: float = 0.0
-    """CUSUM of more, and of fewer, accepted drafts than expected."""
+    """CUSUM of accepted drafts above (`rising`) and below (`falling`) the expected number."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftSample:
-    """What one or more windows tell: per position, how often it was reached and accepted; `drafts` in all."""
+    """Counts from one or more windows: how often each draft position was reached and accepted; `drafts`: all drafts."""
 
     reached: tuple[float, ...]
     accepted: tuple[float, ...]
@@ -89,13 +89,13 @@ class AcceptanceModel:
     variance: Array
 
     def deviation(self, k: NDArray[np.int64], against: NDArray[np.int64]) -> Array:
-        """Log standard deviation of the ratio of the acceptance lengths at `k` and `against` (broadcast)."""
+        """Log standard deviation of the ratio of the acceptance lengths at `k` and `against`; arrays broadcast."""
         apart = self.gradient[k] - self.gradient[against]
         return np.asarray(np.sqrt(np.sum(apart**2 * self.variance, axis=-1)))
 
 
 def usable_positions(mean_k: float, batch: float, tables: tuple[KTable, ...]) -> tuple[int, float]:
-    """(positions drafted in every step, share of steps that drafted one more) of a window of mean K `mean_k`.
+    """(positions that every step drafted, share of steps that drafted one more) of a window of mean K `mean_k`.
 
     Exposure by position is not exported, so only positions that each step surely drafted count as tried: those up to
     the smallest K that the tables hold near `batch`. When they hold two neighbouring K there, the mean tells the share
@@ -117,7 +117,7 @@ def usable_positions(mean_k: float, batch: float, tables: tuple[KTable, ...]) ->
 def draft_sample(
     drafts: float, per_position: tuple[float, ...], certain: int, share: float, mean_k: float = 0.0
 ) -> DraftSample:
-    """Exposures from counters: position j is reached as often as position j-1 was accepted (position 1: each draft)."""
+    """The sample from counters: position j is reached as often as position j-1 was accepted; position 1: each draft."""
     reached, accepted, before = [], [], drafts
     for position, count in enumerate(per_position, start=1):
         exposure = before if position <= certain else share * before if position == certain + 1 else 0.0
@@ -128,8 +128,8 @@ def draft_sample(
 
 
 def exact_sample(tried: tuple[float, ...], accepted: tuple[float, ...], mean_k: float) -> DraftSample:
-    """Exposures where it is known how often each position was drafted: survival is `accepted / tried` whatever K were
-    mixed, and position j is reached by those of its drafts that survive position j - 1."""
+    """The sample where the engine tells how often each position was drafted (`tried`). Survival is `accepted / tried`
+    whatever K were mixed; position j is reached by the share of its drafts that survives position j - 1."""
     reached, survived = [], 1.0
     for drafts, taken in zip(tried, accepted, strict=True):
         reached.append(max(drafts * survived, taken))
@@ -138,8 +138,8 @@ def exact_sample(tried: tuple[float, ...], accepted: tuple[float, ...], mean_k: 
 
 
 def mean_sample(drafts: float, accepted: float, mean_k: float, prior: Array) -> DraftSample:
-    """Exposures where only the number of accepted drafts is told (SGLang): the conditionals of `prior`, scaled by the
-    one factor that explains as many."""
+    """The sample where the engine tells only the number of accepted drafts (SGLang): the conditionals of `prior`,
+    scaled by the one factor that explains this number."""
     whole = min(max(int(mean_k), 0), len(prior))
     tried = np.array([1.0] * whole + ([mean_k - whole] if whole < min(mean_k, len(prior)) else []))
     expected = np.minimum(prior[: len(tried)], LIMIT)
@@ -155,7 +155,7 @@ def mean_sample(drafts: float, accepted: float, mean_k: float, prior: Array) -> 
 def learn_acceptance(
     evidence: AcceptanceEvidence, sample: DraftSample, prior: Array, elapsed: float = math.inf
 ) -> AcceptanceEvidence:
-    """Evidence after `sample` of `elapsed` seconds, over the positions of `prior`; a change makes it forget."""
+    """Evidence after `sample` of `elapsed` seconds, for the positions of `prior`; a change cuts the old counts."""
     positions = len(prior)
     evidence = _cut_on_change(evidence, sample, prior)
     old_reached, old_accepted = _pad(evidence.reached, positions), _pad(evidence.accepted, positions)
@@ -173,12 +173,12 @@ def learn_acceptance(
 
 
 def age(evidence: AcceptanceEvidence, elapsed: float) -> AcceptanceEvidence:
-    """Evidence that nothing has renewed for `elapsed` seconds more: as likely, less certain."""
+    """Evidence that no window has renewed for another `elapsed` seconds: the same rates with smaller counts."""
     return _scale(evidence, math.exp(-max(elapsed, 0.0) / STALE_SECONDS))
 
 
 def _cut_on_change(evidence: AcceptanceEvidence, sample: DraftSample, prior: Array) -> AcceptanceEvidence:
-    """Evidence cut down when accepted drafts have left what it expects: a page's CUSUM in both directions."""
+    """Evidence with its counts cut when accepted drafts leave the expected number: Page's CUSUM in both directions."""
     if evidence.drafts <= 0 or sample.drafts <= 0:
         return evidence
     mean = _conditionals(evidence, prior)[0]
@@ -193,19 +193,19 @@ def _cut_on_change(evidence: AcceptanceEvidence, sample: DraftSample, prior: Arr
     if abs(float(accepted.sum()) - _expected_drafts(evidence, reached, mean)) < PRIOR_ERRS * abs(
         accepted.sum() - expected
     ):
-        # it is the prior that errs, not what was seen before: to forget would only bring the prior back
+        # the prior errs, not the earlier evidence: to forget the evidence would only bring the prior back
         return replace(evidence, rising=0.0, falling=0.0)
     return replace(_scale(evidence, KEPT_AFTER_CHANGE), rising=0.0, falling=0.0)
 
 
 def _expected_drafts(evidence: AcceptanceEvidence, reached: Array, mean: Array) -> float:
-    """Accepted drafts by what was seen alone; positions never reached are taken as believed."""
+    """Accepted drafts expected from the counts alone; positions never reached take their conditional from `mean`."""
     tried, taken = _pad(evidence.reached, len(mean)), _pad(evidence.accepted, len(mean))
     return float(reached @ np.where(tried > 0, taken / np.maximum(tried, 1e-9), mean))
 
 
 def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
-    """Posterior from the prior conditionals `prior[j-1]` = a_j."""
+    """Posterior from `evidence` and the prior conditionals `prior[j-1]` = a_j."""
     size = len(prior)
     mean, variance = _conditionals(evidence, prior)
     if evidence.mean_k >= FITTED_FROM and math.ceil(evidence.mean_k) < size:
@@ -223,8 +223,8 @@ def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
 
 
 def _conditionals(evidence: AcceptanceEvidence, prior: Array, anew: int = 0) -> tuple[Array, Array]:
-    """Mean and variance of each conditional. What is expected of a position is scaled by how the one before it turned
-    out against what was expected there; at position `anew` (from 0) that begins again."""
+    """Mean and variance of each conditional. The prior of a position is scaled by the ratio of mean to prior of the
+    position before it; at position `anew` (counted from 0) the scale is 1 again."""
     size = len(prior)
     means, weights, scale = [], [], 1.0
     reached, accepted = (_pad(counts, size).tolist() for counts in (evidence.reached, evidence.accepted))
@@ -240,12 +240,12 @@ def _conditionals(evidence: AcceptanceEvidence, prior: Array, anew: int = 0) -> 
 
 @lru_cache(maxsize=4096)
 def _hazard(hundredths: tuple[int, ...], size: int) -> Array:
-    """Conditionals of `size` positions of the run lengths behind survival seen, in hundredths."""
+    """Conditionals of `size` positions, from the run lengths fitted to the survival seen (`hundredths`: in 1/100)."""
     return conditionals(fit_run_lengths(np.array(hundredths) / 100.0).survival(size))
 
 
 def _across(survival: Array, seen_k: float) -> Array:
-    """Factor on the plain acceptance length for K = 0..max: survival seen at `seen_k` is not that at another K.
+    """Factors on the plain acceptance length for K = 0..max: survival at `seen_k` differs from survival at another K.
 
     After a full acceptance the next step starts inside a good run; a two-geometric run length says how much that is
     worth (docs/physics.md). It changes slowly, so survival is rounded to a hundredth and the answer kept.
@@ -256,7 +256,7 @@ def _across(survival: Array, seen_k: float) -> Array:
 
 @lru_cache(maxsize=4096)
 def _factors(hundredths: tuple[int, ...], seen_k: float, size: int) -> Array:
-    """The same of survival in hundredths; between two whole K of the evidence it is interpolated."""
+    """The factors of `_across` from survival in hundredths; interpolated where `seen_k` lies between two whole K."""
     runs = fit_run_lengths(np.array(hundredths) / 100.0)
     low = min(max(int(seen_k), 1), size)
     share = min(max(seen_k - low, 0.0), 1.0)
@@ -269,8 +269,7 @@ def _factors(hundredths: tuple[int, ...], seen_k: float, size: int) -> Array:
 
 
 def _plain(seen: Array, whole: Array, size: int) -> Array:
-    """Acceptance lengths K = 0..size that plain survival gives: `seen` as far as it goes, then the conditionals of
-    `whole`."""
+    """Acceptance lengths for K = 0..size by plain survival: `seen`, then the conditionals of `whole` beyond it."""
     further = seen[-1] * np.cumprod(conditionals(whole)[len(seen) :]) if len(seen) < size else np.zeros(0)
     return np.asarray(1.0 + np.concatenate(([0.0], np.cumsum(np.concatenate((seen, further))))))
 

@@ -1,4 +1,4 @@
-"""Tables that a policy allows: the nearest one to any other; and tries likewise.
+"""Fits tables and trials to a policy: the nearest table, and the trials, that it allows.
 
 Called wherever a table comes in from outside (reconcile, memory, session) or is put together (judge, probe, start).
 """
@@ -19,8 +19,9 @@ MOST_SHARE = 0.4
 
 
 def fit(table: KTable, policy: Policy) -> KTable:
-    """`table` over 1..max_batch with every K lowered to the next one that the policy allows (raised to the least), and,
-    where K may only fall with load, to that of the loads below."""
+    """`table` over 1..max_batch, every K lowered to the next one that the policy allows (or raised to the smallest).
+
+    Where K may only fall with load, a K is also lowered to the K of the loads below it."""
     ks, max_batch = candidates(policy), policy.knobs.max_batch
     rises = policy.knobs.falling and any(one.k < other.k for one, other in pairwise(table))
     if table.max_batch == max_batch and table.ks <= set(ks) and not rises:
@@ -30,8 +31,8 @@ def fit(table: KTable, policy: Policy) -> KTable:
 
 
 def fit_tries(tries: Iterable[Try], table: KTable, policy: Policy) -> tuple[Try, ...]:
-    """What of `tries` the pods of `table` carry out: within a band of it, K that were prepared and are not in force
-    there, a share of one digit. Equal tries make equal files, and an equal file is not written again."""
+    """The trials of `tries` that pods with `table` can run: each within one band, with K of the knobs other than the
+    band's K, and a share of one digit. Equal trials make equal files, and an equal file is not written again."""
     if not policy.tries or policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE:
         return ()
     fitted: list[Try] = []

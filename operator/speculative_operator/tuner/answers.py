@@ -1,4 +1,4 @@
-"""Decisions put into words, with the memory that follows from each. Called by decide()."""
+"""Builds decisions with their messages, and the memory that follows from each. Called by decide()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from speculative_operator.tuner.tries import worth_trying
 
 
 def state_of(table: KTable, look: Look) -> State:
-    """On where the table drafts at the load seen."""
+    """The state of speculation: `ON` where `table` drafts at the load of `look`, else `SOFT_OFF`."""
     return State.ON if table.k_at(look.scheduled) > 0 else State.SOFT_OFF
 
 
@@ -33,7 +33,7 @@ def keep(
     valid: bool = True,
     changed: bool = False,
 ) -> Decision:
-    """The table of `memory` stays, or, when `change`, comes back."""
+    """The decision for the table of `memory`; `changed` is True where pods have to get it."""
     return Decision(
         state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, tries=memory.tries,
         hard_off=memory.hard_off,
@@ -41,7 +41,7 @@ def keep(
 
 
 def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
-    """No speculator, or none wanted."""
+    """The decision where no speculator exists or mode is Disabled: pods run without one."""
     if policy.mode is Mode.DISABLED:
         message = "mode is Disabled: pods run without a speculator"
         return keep(State.HARD_OFF, memory, Reason.DISABLED, message, Estimate())
@@ -50,14 +50,14 @@ def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
 
 
 def stay_static(memory: Memory, figures: Estimate, *, changed: bool) -> Decision:
-    """mode Static: the table of the spec."""
+    """The decision in mode Static: the table of the spec is active."""
     state = State.ON if memory.table.max_k > 0 else State.SOFT_OFF
     message = f"mode is Static: the table of the spec is active ({memory.table})"
     return keep(state, memory, Reason.FIXED, message, figures, changed=changed)
 
 
 def recommend(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> tuple[Memory, Decision]:
-    """mode Recommend: said, not done."""
+    """The decision in mode Recommend: the proposal is reported and not applied; memory keeps it."""
     new = proposal.table != memory.proposal
     figures = estimate(view, look, memory.table, proposal.table)
     message = f"proposed, not applied: {_sentence(view, memory.table, proposal, look)}"
@@ -67,14 +67,14 @@ def recommend(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> 
 
 
 def dwelling(memory: Memory, view: Outlook, look: Look, proposal: Proposal, wait: str) -> Decision:
-    """A better table that has to wait; `wait` says for what."""
+    """The decision to keep the table although `proposal` is better; `wait` says what the change waits for."""
     message = f"{_sentence(view, memory.table, proposal, look)}; {wait}"
     figures = estimate(view, look, memory.table, proposal.table)
     return keep(state_of(memory.table, look), memory, Reason.RECENTLY_CHANGED, message, figures)
 
 
 def change(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: float) -> tuple[Memory, Decision]:
-    """A new table."""
+    """The decision to change to the table of `proposal`, and memory after it."""
     reason = why(view, memory.table, proposal, memory.targets, now)
     message = _sentence(view, memory.table, proposal, look) + targets_text(memory.targets)
     figures = estimate(view, look, memory.table, proposal.table)
@@ -96,7 +96,7 @@ def change(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: f
 
 
 def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> tuple[Memory, Decision]:
-    """The guard: drafts are cut at once."""
+    """The decision of the guard to change to `less`, the table with fewer drafts, at once; and memory after it."""
     focus = nearest(look.scheduled, view.policy.knobs.max_batch)
     tpot = 1e3 * (look.tpot or 0.0)
     message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, less, focus, look)}"
@@ -107,7 +107,7 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
 
 
 def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, Decision]:
-    """A long outage: what is not proven of the table goes; `memory` already holds what stays."""
+    """The decision in a long outage to change to the table of `memory`, which holds proven K only."""
     message = (
         f"no valid metrics for {seconds / 60.0:.0f} minutes ({why.value}): at each load K falls to one that was shown "
         "to pay, or to 0, until there are metrics again"
@@ -116,7 +116,7 @@ def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, De
 
 
 def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: float) -> tuple[Memory, Decision]:
-    """The outage is over: its table goes."""
+    """The decision after an outage to change back to `before`, the table from before it; and memory after it."""
     figures = estimate(view, look, memory.table, before)
     memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, tries=())
     message = f"metrics are back{acceptance_text(look)}: the previous table is active again"
@@ -124,7 +124,7 @@ def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: fl
 
 
 def remove_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    """Pods are to run without speculator."""
+    """The decision to replace the pods by pods without a speculator, and memory after it."""
     figures = estimate(view, look, memory.table)
     gain = view.without_speculator.interval
     message = (
@@ -136,14 +136,14 @@ def remove_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> 
 
 
 def without(memory: Memory, view: Outlook, look: Look) -> Decision:
-    """Pods run without speculator, and should."""
+    """The decision to let pods go on without a speculator."""
     figures = estimate(view, look, memory.table)
     message = f"no speculator at {look.scheduled:.0f} requests: by earlier measurements it would not pay"
     return keep(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures)
 
 
 def resume_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    """Pods are to have their speculator back."""
+    """The decision to replace the pods by pods with their speculator, and memory after it."""
     figures = estimate(view, look, memory.table)
     memory = replace(memory, hard_off=False, hard_off_at=now, changed_at=now)
     message = f"at {look.scheduled:.0f} requests the speculator is expected to pay again by earlier measurements"

@@ -1,7 +1,7 @@
-"""Waiting for pods to take the table: a change counts from then, not from when it was asked for.
+"""Waits for pods to take a new table: the time since a change counts from the moment when the last pod has taken it.
 
-Called by decide(). Where the payload says which version it runs, a file that a node delivers late does
-not have the old table judged under the name of the new one. Where nothing acknowledges, time does.
+Called by decide(). Where the payload tells which version of the table it runs, the tuner does not judge the old table
+as the new one while a node delivers the file late. Without a payload that tells, a change counts at once.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.telemetry import behind
 
 LONGEST_SECONDS = 180.0
-"""Longer than a node takes to deliver a file: a table not in force by then was refused, or the version is wrong."""
+"""Longer than a node takes to deliver a file: a table not active by then was refused, or the version is wrong."""
 
 
 def late_pods(windows: Mapping[str, PodWindow], version: int | None) -> tuple[str, ...]:
-    """Pods that run an older table than the one of `version`."""
+    """Names of the pods that run an older table than the one of `version`, sorted."""
     return tuple(sorted(pod for pod, window in windows.items() if behind(window, version)))
 
 
 def awaiting(memory: Memory, late: tuple[str, ...], now: float) -> Memory:
-    """Memory in which the time since the last change begins when the last pod has taken the table."""
+    """Memory in which the last change counts from `now` while pods in `late` still run an older table."""
     if not late:
         return memory if memory.awaited_since is None else replace(memory, awaited_since=None)
     since = memory.awaited_since if memory.awaited_since is not None else now
@@ -34,5 +34,5 @@ def awaiting(memory: Memory, late: tuple[str, ...], now: float) -> Memory:
 
 
 def waits(memory: Memory, now: float) -> bool:
-    """True while nothing may be decided because a pod has not taken the table; not for ever."""
+    """True while the tuner waits for a pod to take the table, for `LONGEST_SECONDS` at most."""
     return memory.awaited_since is not None and 0.0 <= now - memory.awaited_since <= LONGEST_SECONDS

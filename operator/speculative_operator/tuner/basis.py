@@ -23,12 +23,12 @@ TERMS = ("fixed", "tokens", "context", "drafting", "prefill")
 KNOT_SD = 0.05
 """Log standard deviation of the correction at one size: what capture staircases and tile sizes bring."""
 K_SD = 0.08
-"""The same for one K."""
+"""Log standard deviation of the correction of one K."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Columns: TERMS, then a knot at each power of two of verified tokens, then one for each K."""
+    """Columns of the regression: TERMS, then a knot at each power of two of verified tokens, then one for each K."""
 
     ks: tuple[int, ...]
     knots: int
@@ -38,7 +38,7 @@ class Basis:
         return len(TERMS) + self.knots + len(self.ks)
 
     def prior_precision(self, terms: Array) -> Array:
-        """Precision of all columns, [size, size]; `terms` is that of the TERMS."""
+        """Prior precision of all columns, [size, size]; `terms` is the precision of the TERMS."""
         precision = np.zeros((self.size, self.size))
         first = len(TERMS)
         precision[:first, :first] = terms
@@ -47,9 +47,9 @@ class Basis:
         return precision
 
     def local(self, tokens: ArrayLike, k: ArrayLike | None) -> Array:
-        """Columns after TERMS, [..., knots + ks], of steps that verify `tokens` at mean K `k`; None: without any K.
+        """Columns after TERMS, [..., knots + ks], of steps that verify `tokens` at mean K `k`.
 
-        A mean K between two counts as a share of each. `k` has the shape of `tokens`.
+        A mean K between two K counts as a share of each. `k` has the shape of `tokens`; None: no column of a K is set.
         """
         place = np.clip(np.log2(np.maximum(np.asarray(tokens, dtype=float), 1.0)), 0.0, self.knots - 1.0)
         out = np.zeros((*place.shape, self.knots + len(self.ks)))
@@ -62,7 +62,7 @@ class Basis:
 
 @lru_cache(maxsize=256)
 def basis_of(knobs: KnobSpace) -> Basis:
-    """The basis of every table that `knobs` allow."""
+    """The basis that covers every table that `knobs` allow."""
     ks = tuple(sorted(set(knobs.ks))) or (0,)
     most = knobs.max_batch * (ks[-1] + 1)
     return Basis(ks, math.ceil(math.log2(max(most, 2))) + 1)

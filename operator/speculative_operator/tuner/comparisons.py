@@ -1,10 +1,10 @@
-"""What the engine's own comparisons tell: tried blocks of steps beside blocks at the K in force.
+"""Learns from the engine's comparisons: blocks of steps at a tried K beside blocks at the active K.
 
-Called by learning (each window) and outlook (speed of every K against the one in force). Blocks that follow one another
-meet the same requests, prompts per second and machine, so that their difference needs no model. The model is where they
-begin, and what stands for a K that was never tried: what it errs by is taken for a walk over K, which neighbouring
-loads share. Seconds and tokens are learned apart: seconds of a step scatter little; how many drafts are accepted
-scatters much, but is seen position by position in every step.
+Called by learning (each window) and outlook (speed of every K against the active K). Blocks that follow one another
+meet the same requests, prompts per second and machine, so that their difference needs no model. The cost model gives
+the prediction that comparisons correct, and the figure of a K that was never tried: its error is treated as a random
+walk over K, which neighbouring loads share. Seconds and tokens are learned apart: seconds of a step scatter little; the
+number of accepted drafts scatters much, but every step shows it position by position.
 """
 
 from __future__ import annotations
@@ -22,80 +22,80 @@ from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.prior import Array
 
 BANDS_PER_DOUBLING = 2.0
-"""Comparisons are put together in bands of a factor 1.4, by the mean load of their blocks."""
+"""Comparisons are pooled in bands of load, each a factor 1.4 wide, by the mean load of their blocks."""
 FADE_SECONDS = 300.0
-"""Time constant by which comparisons of a band are forgotten, in seconds of that band."""
+"""Time constant by which comparisons of a band of load fade, in seconds that pods serve at that band."""
 STALE_SECONDS = 3600.0
-"""The same while other loads are served."""
+"""Time constant by which comparisons of a band fade while pods serve other loads."""
 SECONDS_STEP = 0.05
-"""What the model may err in seconds from one K to the next, log standard deviation."""
+"""Log standard deviation of the model's error in step seconds from one K to the next."""
 SECONDS_OFF = 0.10
-"""The same from K = 0 to 1: a speculator's pass more, and another path through the engine."""
+"""Log standard deviation of that error from K = 0 to 1: the speculator's pass and another path through the engine."""
 TOKENS_STEP = 0.012
-"""The same in tokens: survival by position, seen at one K, is not quite that at another."""
+"""Log standard deviation of the model's error in tokens: survival by position differs a little between two K."""
 REACH, FAR = 0.6, 3.0
-"""Octaves of load over which what the model errs is alike: of single sizes, and of the speculator as a whole."""
+"""Octaves of load over which the model's error is alike: errors of single sizes, and of the speculator as a whole."""
 FAR_SHARE = 0.6
-"""Share of the variance that is of the latter kind."""
+"""Share of the error's variance that reaches over FAR octaves."""
 SECONDS_NOISE = 0.03
-"""Least log standard deviation of one block beside its neighbours."""
+"""Least log standard deviation of the step seconds of one block over those of its neighbours."""
 STALL = 0.2
-"""Log seconds by which a K may differ from what was expected before a stall is the likelier reason."""
+"""Log seconds by which a K may differ from the prediction before a stall is the likelier reason."""
 PROMPTS_NOISE = 0.2
-"""The same of blocks whose every step computed prompts."""
+"""Log standard deviation of the step seconds of a block whose every step computed prompts."""
 UNLIKE_NOISE = 2.0
-"""The same where no step of the other side computed prompts."""
+"""Log standard deviation to add where no step of the other side computed prompts."""
 TOKENS_NOISE = 0.6
-"""The same of tokens, over the square root of the requests of all steps of a block."""
+"""Log standard deviation of the tokens of one block, times the square root of the requests of all its steps."""
 NOISE_BLOCKS = 8.0
-"""Blocks for which these count before the scatter that was measured does."""
+"""Weight of these expected deviations beside the measured scatter, in blocks."""
 FEW_STEPS = 0.01
-"""Share of the steps of a side below which those without prompts tell nothing."""
+"""Share of the steps of a side below which its steps without prompts tell nothing."""
 MOST_CELLS = 48
 MOST_RATIO = 1.5
-"""No block counts as further from those beside it than this, log."""
+"""Largest log ratio that counts between a block and the blocks beside it."""
 
 
 _MEANS = ("seconds", "seconds_noise", "seconds_square", "tokens", "tokens_square", "requests", "rate", "beside_rate")
-"""What of a cell is a mean over its blocks."""
+"""Fields of a cell that are means over its blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Everything compared of one K against another in one band of load, faded."""
+    """All comparisons of one K against another in one band of load, faded and pooled."""
 
     band: int
     k: int
     against: int
     blocks: float
     steps: float
-    """Of the tried blocks, and below those of the blocks beside them."""
+    """Steps of the tried blocks; `beside_steps`: steps of the blocks beside them."""
     beside_steps: float
     seconds: float
     """Mean log ratio of the seconds of a step."""
     seconds_noise: float
-    """Variance of one block, as expected."""
+    """Expected variance of the log ratio of seconds of one block."""
     seconds_square: float
     tokens: float
-    """Mean log ratio of tokens per request, less what acceptance by position says of it."""
+    """Mean log ratio of tokens per request, less the ratio that acceptance by position predicts."""
     tokens_square: float
-    """As `seconds_square`, mean over blocks, of the whole ratio."""
+    """Scatter of the log ratio of tokens over blocks: mean square less the square of the mean."""
     requests: float
     """Scheduled requests of a step."""
     rate: float
     beside_rate: float
-    """Tokens per second and request, tried and beside."""
+    """Tokens per second and request in the tried blocks (`rate`) and in those beside them."""
 
     def seconds_variance(self, apart: float) -> float:
-        """Of the mean, which is `apart` from what was expected: of few blocks one may have met a stall of the engine,
-        so that a distance beyond STALL counts like the scatter of one more."""
+        """Variance of `seconds`, which lies `apart` from the prediction. One of few blocks may have met a stall of the
+        engine, so a distance beyond STALL counts as scatter of one more block."""
         scatter = max(self.seconds_square - self.seconds**2, 0.0)
         stalled = max(abs(apart) - STALL, 0.0) ** 2 / max(self.blocks, 1e-9)
         return self._variance(scatter + stalled, self.seconds_noise)
 
     @property
     def tokens_variance(self) -> float:
-        """Of the mean."""
+        """Variance of the mean `tokens`."""
         each = TOKENS_NOISE**2 / max(self.requests * self.steps / max(self.blocks, 1e-9), 1.0)
         return self._variance(self.tokens_square, each)
 
@@ -110,7 +110,7 @@ def band_of(load: float) -> int:
 
 
 def middle(band: int) -> float:
-    """Requests in the middle of a band."""
+    """Number of requests in the middle of `band`."""
     return float(2.0 ** (band / BANDS_PER_DOUBLING))
 
 
@@ -122,8 +122,10 @@ def learn_comparisons(
     before_first: float,
     elapsed: float,
 ) -> tuple[Cell, ...]:
-    """`known` after one look at all replicas; `lengths[K]` are tokens per step by acceptance by position,
-    `before_first` the share of their time that requests await a first token."""
+    """The cells `known` with the comparisons of `windows` added; `fresh[i]` is the share of window i that is new.
+
+    `lengths[K]`: tokens per step that acceptance by position predicts; `before_first`: share of their time in which
+    requests await a first token; `elapsed`: seconds since the last look."""
     spent = _seconds_in_bands(windows, fresh)
     cells = {(cell.band, cell.k, cell.against): _fade(cell, spent, elapsed) for cell in known}
     for window, share in zip(windows, fresh, strict=True):
@@ -137,7 +139,7 @@ def learn_comparisons(
 
 
 def _seconds_in_bands(windows: Sequence[PodWindow], fresh: Sequence[float]) -> dict[int, float]:
-    """Seconds spent at each band, mean over replicas."""
+    """Seconds that pods served at each band of load, mean over replicas."""
     spent: dict[int, float] = {}
     for window, share in zip(windows, fresh, strict=True):
         if window.steps > 0:
@@ -152,7 +154,7 @@ def _fade(cell: Cell, spent: Mapping[int, float], elapsed: float) -> Cell:
 
 
 def _cell(one: Comparison, share: float, lengths: Array, before_first: float) -> Cell | None:
-    """One comparison as a cell, or None where it says nothing."""
+    """One comparison as a cell; None where a figure of it is 0 or its K is unknown."""
     tried, beside = one.trial, one.beside
     figures = (
         *(one.blocks, share, tried.steps, beside.steps, tried.requests, beside.requests),
@@ -184,8 +186,9 @@ def _cell(one: Comparison, share: float, lengths: Array, before_first: float) ->
 def _seconds(trial: BlockTotals, beside: BlockTotals, before_first: float) -> tuple[float, float]:
     """(log ratio of the seconds of a step, variance of one block).
 
-    Steps without prompts tell it, where both sides have some: with as many prompts a second, steps with and without
-    grow alike; with as many a step, as where most requests await their first token, what prompts take stays.
+    The ratio comes from steps without prompts, where both sides have some. With the same prompts per second, steps with
+    prompts grow by the same ratio; with the same prompts per step, as where most requests await their first token, the
+    time that prompts take stays the same.
     """
     plainly = [side.decode_steps / side.steps for side in (trial, beside)]
     comparable = min(plainly) >= FEW_STEPS
@@ -220,7 +223,7 @@ def _both(one: Cell, other: Cell) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Log speed of every K over that of the K in force, [point, K], and its standard deviation."""
+    """Log speed of every K over that of the active K, [point, K], and its standard deviation."""
 
     mean: Array
     deviation: Array
@@ -228,13 +231,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class CellQuery:
-    """What is asked about, and what of `cells` can answer: K of a policy at points of the grid."""
+    """A query for the speed of every K of a policy at every point of the grid, with the cells that answer it."""
 
     points: Array
     ks: Array
     """Every K of the policy."""
     active_ks: Array
-    """K in force at each point."""
+    """Active K at each point."""
     cells: tuple[Cell, ...]
     max_batch: int
 
@@ -250,12 +253,12 @@ class CellQuery:
 
     @cached_property
     def beside_columns(self) -> NDArray[np.int64]:
-        """Column of the K beside it."""
+        """Column of the K that each cell compared it with."""
         return np.searchsorted(self.ks, [cell.against for cell in self.cells])
 
     def misfit(self, step: float, off: float) -> tuple[Array, Array, Array]:
-        """What the model may err: variance [point, K] of the difference from the K in force, its covariance with what
-        cells measured [point, K, cell], and that of cells with one another."""
+        """The model's error: variance of each K's difference from the active K [point, K], covariance of it with the
+        cells' measurements [point, K, cell], and covariance of the measurements with one another [cell, cell]."""
         walk = np.where(self.ks < 1, 0.0, self.ks - 1.0 + (off / step) ** 2)
         active_walk = np.where(self.active_ks < 1, 0.0, self.active_ks - 1.0 + (off / step) ** 2)[:, None]
         k, beside = walk[self.trial_columns], walk[self.beside_columns]
@@ -267,23 +270,23 @@ class CellQuery:
 
 
 def update(prior: Array, across: Array, own: Array, noise: Sequence[float], news: Array) -> tuple[Array, Array]:
-    """(what evidence adds to a prediction, variance that is left), [point, K].
+    """(correction of the prediction by the evidence, remaining variance), both [point, K].
 
-    `prior` is the variance without evidence, `across` [point, K, cell] its covariance with what cells measured, `own`
-    theirs with one another, `noise` the variance of measuring, `news` what was measured less what was predicted.
+    `prior`: variance without evidence; `across` [point, K, cell]: its covariance with the cells' measurements; `own`:
+    covariance of these with one another; `noise`: variance of measuring; `news`: measured less predicted values.
     """
     gain = across @ np.linalg.inv(own + np.diag(noise))
     return gain @ news, np.maximum(prior - np.sum(gain * across, axis=-1), 0.0)
 
 
 def _alike(points: Array, others: Array) -> Array:
-    """How far what the model errs at one load is what it errs at another."""
+    """Correlation of the model's errors at two loads."""
     apart = np.log2(points / others)
     far, near = (np.exp(-0.5 * (apart / octaves) ** 2) for octaves in (FAR, REACH))
     return np.asarray(FAR_SHARE * far + (1.0 - FAR_SHARE) * near)
 
 
 def _overlap(k: Array, held: Array, other_k: Array, other_held: Array) -> Array:
-    """What two differences share of a walk: the length that they overlap, negative where they run against another."""
+    """Length over which two differences of a walk overlap; negative where they run in opposite directions."""
     low = np.minimum(k, other_k) + np.minimum(held, other_held)
     return np.asarray(low - np.minimum(k, other_held) - np.minimum(held, other_k))

@@ -1,4 +1,4 @@
-"""Learning what steps cost: a recursive Bayesian regression of step time in log space around the prior.
+"""Learns what steps cost: a recursive Bayesian regression of step time in log space around the prior.
 
 Called by learning (each window) and outlook (predictions for every K and batch size). The coordinates are those of
 `basis`. One window gives one equation: the mean step period that its requests saw. It is linearised at the present
@@ -24,9 +24,9 @@ PREDICTION_NOISE = 0.01
 """Log standard deviation of a ratio of two predictions that no evidence removes."""
 FORGET_SECONDS = 3600.0
 FORGET_FORM_SECONDS = 14_400.0
-"""Time constants of forgetting: of the factors on terms, of the form (sizes and single K), which hardware fixes."""
+"""Time constants of forgetting: of the factors on terms, and of the corrections by size and K, fixed by hardware."""
 THETA_LIMIT = 3.0
-"""Factors stay within exp(+-3): what lies beyond is not a step cost."""
+"""Factors stay within exp(+-3): no step costs more or less than that."""
 FORM_LIMIT = 1.5
 SURPRISE_LIMIT = 1.0
 """No single window moves the estimate as if it were off by more than a factor e."""
@@ -35,22 +35,22 @@ OUTLIER = 2.5
 UNREST_WINDOWS = 40.0
 """Windows over which the unrest of step times is averaged: three minutes."""
 SPELLS = 4.0
-"""Spells of unrest last some windows: so many times what neighbouring windows differ by is what distant ones do."""
+"""Spells of unrest last some windows: the variance between distant windows is so many times that of neighbours."""
 ALIKE = 0.1
-"""Only windows whose steps had as much to do, to this difference in log, are compared: what comes with load, context or
-K is no unrest."""
+"""Unrest is measured only between windows whose predicted log step seconds differ by less: a difference that comes
+with load, context or K is no unrest."""
 MOST_UNREST = 0.5
 """Log standard deviation beyond which an engine cannot be more restless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One observation's windows together, as unrest is told from them."""
+    """Step seconds of one observation, all windows together, from which unrest is measured."""
 
     seconds: float
-    """Log seconds of a step, measured."""
+    """Measured log seconds of a step, weighted mean."""
     size: float
-    """The same by the prior: what they had to do. No estimate that learns may take its place: it moves itself."""
+    """Log seconds of a step by the prior. A learned estimate may not take its place, since it moves by itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +63,12 @@ class CostEvidence:
     """Variance of log step time common to all K: large where others work on the same accelerator, so that a slow spell
     is not taken for the cost of the K that happened to run."""
     swing: float = 0.0
-    """Running mean of what neighbouring windows differ by, squared and halved, beyond noise."""
+    """Running mean of half the squared log difference between neighbouring windows, less noise."""
     last: Look | None = None
-    """At the last windows."""
+    """The last observation; None before the first."""
 
     def sized(self, basis: Basis) -> CostEvidence:
-        """Returns the evidence, or evidence of nothing where it was gathered for other knobs."""
+        """The evidence, or empty evidence (unrest kept) where it was gathered for other knobs."""
         if len(self.mean) == basis.size:
             return self
         return CostEvidence(
@@ -78,19 +78,19 @@ class CostEvidence:
 
 @dataclass(frozen=True, slots=True)
 class StepSample:
-    """One window as the regression takes it."""
+    """One window, or one cell of it, as an equation of the regression."""
 
     terms: tuple[float, ...]
-    """Seconds of each term as the prior has it."""
+    """Seconds of each term of a step by the prior."""
     seconds: float
     weight: float
-    """In windows of five seconds."""
+    """Weight of the equation, in windows of five seconds."""
     tokens: float
     """Tokens verified per step, prefill excluded."""
     k: float | None
     """Mean K of the steps that drafted; None for pods without speculator."""
     share: float = 1.0
-    """Share of request-steps that drafted; the others ran K = 0."""
+    """Share of request-steps that drafted; the other request-steps ran K = 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class CostModel:
     mean: Array
     covariance: Array
     unrest: float = 0.0
-    """Log standard deviation of what all steps of a moment have in common."""
+    """Log standard deviation of a slowness that all steps of a moment share."""
 
     def log_seconds(self, terms: Array, local: Array) -> Array:
         """Log seconds of steps with prior terms `terms[..., 5]` and columns `local[..., knots + ks]`."""
@@ -111,7 +111,7 @@ class CostModel:
         return np.asarray(np.log(terms @ np.exp(self.mean[:first])) + local @ self.mean[first:])
 
     def surprise(self, samples: tuple[StepSample, ...]) -> float:
-        """Log seconds by which `samples` took longer than predicted for what each had to do, weighted; 0 of none."""
+        """Weighted mean log seconds by which `samples` took longer than predicted; 0 for no samples."""
         weight = math.fsum(sample.weight for sample in samples)
         if weight <= 0:
             return 0.0
@@ -126,7 +126,7 @@ class CostModel:
         return np.concatenate((shares, local), axis=-1)
 
     def deviation(self, direction: Array) -> Array:
-        """Log standard deviation of a prediction (its gradient), or of a ratio of two (difference of gradients)."""
+        """Log standard deviation of a prediction with gradient `direction`, or of a ratio of two (their difference)."""
         variance = np.sum((direction @ self.covariance) * direction, axis=-1)
         return np.asarray(np.sqrt(np.maximum(variance, 0.0) + PREDICTION_NOISE**2))
 
@@ -134,8 +134,9 @@ class CostModel:
 def prefill_overlap(batch: Array) -> Array:
     """Share of the prompts that are prefilled in steps in which others decode, at a mean batch of `batch`.
 
-    A prompt that meets nobody delays nobody. Poisson arrivals at a mean of L requests see b = L / (1 - e^-L) and meet
-    1 - e^-L; a closed loop of b requests, (b - 1) / b. Between the two, and equal to both at 1 and far above it.
+    A prompt that is prefilled alone delays no request. Poisson arrivals at a mean of L requests see b = L / (1 - e^-L)
+    and meet 1 - e^-L; a closed loop of b requests, (b - 1) / b. Between the two, and equal to both at 1 and far above
+    it.
     """
     return np.asarray(1.0 - np.maximum(batch, 1.0) ** -1.5)
 
@@ -143,23 +144,23 @@ def prefill_overlap(batch: Array) -> Array:
 def step_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, context: Array, prefill: Array) -> Array:
     """Seconds of each of TERMS by the prior, stacked on the last axis, as a decoding request sees them.
 
-    `prefill` are prompt tokens per step; those that meet nobody do not count.
+    `prefill`: prompt tokens per step; prompts that are prefilled alone do not count.
     """
     return _stack(step_parts(costs, knobs, batch, k, context, prefill * prefill_overlap(batch)))
 
 
 def exact_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, context: Array, prefill: Array) -> Array:
-    """The same of steps that are known to have run `prefill` prompt tokens beside the decoding requests."""
+    """Seconds of each of TERMS where all `prefill` prompt tokens ran in steps with decoding requests."""
     return _stack(step_parts(costs, knobs, batch, k, context, prefill))
 
 
 def off_terms(costs: StepCosts, batch: Array, context: Array, prefill: Array) -> Array:
-    """The same for a pod without any speculator."""
+    """Seconds of each of TERMS by the prior for a pod without a speculator, arguments as in `step_terms`."""
     return _stack(hard_off_parts(costs, batch, context, prefill * prefill_overlap(batch)))
 
 
 def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostModel:
-    """The prior and the evidence put together."""
+    """Posterior of the step costs from the prior and the evidence."""
     basis = basis_of(knobs)
     known = evidence.sized(basis)
     covariance = np.asarray(np.linalg.inv(prior.precision + known.precision))
@@ -169,7 +170,7 @@ def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostMod
 def learn_costs(
     evidence: CostEvidence, samples: tuple[StepSample, ...], elapsed: float, prior: Prior, knobs: KnobSpace
 ) -> CostEvidence:
-    """Evidence after `samples`, what was known before faded by `elapsed` seconds."""
+    """Evidence after `samples`; the earlier evidence fades by `elapsed` seconds."""
     basis = basis_of(knobs)
     known = _fade(evidence.sized(basis), max(elapsed, 0.0))
     if not samples:
@@ -196,18 +197,18 @@ def learn_costs(
 
 
 def _doubt(known: CostEvidence, prior: Prior, look: Look, windows: float) -> CostEvidence:
-    """Evidence with the unrest that `windows` tell of.
+    """Evidence with the unrest after `look`, which stands for `windows` windows.
 
-    From differences of neighbours: what lasts, a slower machine or a K priced wrongly, jumps once and is no unrest.
-    When unrest rises, what was learned while it was not known counts as much less as its noise was larger, so that
-    what few windows said goes back to the prior.
+    Unrest comes from differences between neighbouring looks: a lasting change, as a slower machine or a wrongly priced
+    K, makes one jump and is no unrest. When unrest rises, earlier evidence counts less in proportion, because its noise
+    was larger than assumed; evidence of few windows so goes back to the prior.
     """
     before, after = known.last, replace(known, last=look)
     if before is None or abs(look.size - before.size) > ALIKE:
         return after
     apart = ((look.seconds - look.size) - (before.seconds - before.size)) ** 2 / 2.0 - NOISE**2
     swing = known.swing + min(windows / UNREST_WINDOWS, 1.0) * (min(apart, MOST_UNREST**2) - known.swing)
-    # A mean of few windows scatters: what is within the noise itself is none.
+    # A mean of few windows scatters: a swing within the noise itself is no unrest.
     unrest = SPELLS * max(swing - NOISE**2, 0.0)
     after = replace(after, swing=swing, unrest=unrest)
     trust = (NOISE**2 + known.unrest) / (NOISE**2 + unrest)
@@ -220,7 +221,7 @@ def _doubt(known: CostEvidence, prior: Prior, look: Look, windows: float) -> Cos
 
 
 def _local(basis: Basis, samples: tuple[StepSample, ...]) -> Array:
-    """Columns of form, [sample, knots + ks]; a sample that drafted at a share of its request-steps is a mean."""
+    """Columns after TERMS, [sample, knots + ks]; a sample that drafted at a share of its request-steps is a mean."""
     tokens = np.array([sample.tokens for sample in samples])
     ks = np.array([math.nan if sample.k is None else sample.k for sample in samples])
     share = np.array([[sample.share] for sample in samples])

@@ -54,19 +54,19 @@ from speculative_operator.tuner.tries import MISSING_WORTH, may_try, missing, wo
 MIN_EFFECTIVE_DRAFTS = 20.0
 """Drafts, divided by the clustering factor, that a change of table must rest on."""
 PATIENCE = 12
-"""Windows after which what there is has to do: a speculator that hardly ever drafts never gathers enough drafts."""
+"""Windows after which few drafts have to do: a speculator that hardly ever drafts never gathers enough drafts."""
 GUARD_SHARE = 0.98
 """Measured speed below this share of no speculation (lower bound) counts as slow."""
 GUARD_GAIN = 0.03
-"""Log speed that fewer drafts must then bring."""
+"""Log speed that fewer drafts must bring for the guard to cut them."""
 FREED_MARGIN = 0.003
-"""Log speed that a table must bring which a latency target has just allowed again: a write is due in any case."""
+"""Log speed that a table must bring when a latency target has just allowed a larger K again."""
 GUARD_WINDOWS = 2
-"""Slow observations in a row after which drafts are cut, whatever was changed when."""
+"""Slow observations in a row after which the guard cuts drafts, however recent the last change is."""
 
 
 def decide(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
-    """The memory to keep and what to do now (`now` in unix seconds, as the windows' times)."""
+    """The memory to keep, and the decision at `now` (unix seconds, like the times of the windows)."""
     memory = memory.fitted(policy)
     if memory.hard_off and (policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO):
         memory = replace(memory, hard_off=False, doomed_since=None)
@@ -84,7 +84,7 @@ def decide(memory: Memory, observation: Observation, policy: Policy, now: float)
 
 
 def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Memory, Decision]:
-    """The decision on nothing: to hold, and once in a long outage what is proven of the table."""
+    """The decision without figures: hold, and once in a long outage fall back to the proven part of the table."""
     if hold.reason is not Reason.COLLECTING:  # between two scrapes there is no news, good or bad
         memory = watch_sight(replace(memory, slow_windows=0), hold.reason, now)
     if to_fall_back(memory, policy, now):
@@ -100,7 +100,7 @@ def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Mem
 def _decide_on_figures(
     memory: Memory, seen: Sight, version: int | None, policy: Policy, now: float
 ) -> tuple[Memory, Decision]:
-    """The decision on figures that may be believed. `version`: of the table that pods were last told."""
+    """The decision on the believed figures of `seen`. `version`: version of the table that pods were last told."""
     seen, late = _without_late(seen, () if memory.hard_off else late_pods(seen.windows, version))
     windows = {pod: believable(window, policy.knobs) for pod, window in seen.windows.items()}
     memory = awaiting(memory, late, now)
@@ -126,8 +126,8 @@ def _decide_on_figures(
 def _decide_on_evidence(
     memory: Memory, seen: Sight, late: tuple[str, ...], view: Outlook, look: Look, now: float
 ) -> tuple[Memory, Decision]:
-    """The decision on what has been learned. `late`: pods that run an older table and without which nothing can be
-    said of the active one."""
+    """The decision on the evidence in `memory`. `late`: pods that run an older table, where the other pods are too few
+    to judge the active one."""
     policy = view.policy
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
@@ -147,7 +147,7 @@ def _decide_on_evidence(
 
 
 def _without_late(seen: Sight, late: tuple[str, ...]) -> tuple[Sight, tuple[str, ...]]:
-    """`seen` without pods that run an older table, where the others are enough to go on; else who is waited for."""
+    """(`seen` without the pods in `late`, no pods) where the others make a quorum; else (`seen`, `late`)."""
     others = {pod: window for pod, window in seen.windows.items() if pod not in late}
     if not late or not has_requests(others) or seen.share(seen.believed - {*late}) < QUORUM:
         return seen, late
@@ -166,7 +166,7 @@ def _tune(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory
 
 
 def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    """Too few pods are believed for a new table, and enough for the guard."""
+    """The decision where too few pods are believed for a new table, but enough for the guard."""
     if not memory.hard_off:
         memory = _count_slow(memory, view, look)
         less = _guard(memory, view, look)
@@ -198,7 +198,7 @@ def _choice(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memo
 
 
 def _judge_targets(memory: Memory, view: Outlook, now: float) -> tuple[bool, Memory]:
-    """Whether a larger K is allowed than before, and memory with the limits that latency targets need now."""
+    """(True where the latency targets have raised or lifted a limit, memory with the limits that they need now)."""
     old = memory.targets
     if old.asked == (None, None):
         return False, memory
@@ -208,7 +208,7 @@ def _judge_targets(memory: Memory, view: Outlook, now: float) -> tuple[bool, Mem
 
 
 def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
-    """Memory with other tries, where one that is missing is worth a write."""
+    """Memory with new trials, where a missing trial is worth a write of the table."""
     if _wait(memory, view.policy, 0.0, now):
         return memory
     if missing(view, memory.table, memory.tries, look.loads, memory.targets) < MISSING_WORTH:
@@ -233,7 +233,7 @@ def _static(memory: Memory, policy: Policy, figures: Estimate, now: float) -> tu
 
 
 def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
-    """Why it is too early to decide, or None."""
+    """Reason and message why it is too early to decide, or None."""
     if memory.windows <= 1:
         return Reason.STARTING, "the first window was seen; a decision needs one more"
     if look.steps < MIN_STEPS:
@@ -247,7 +247,7 @@ def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
 
 
 def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason, str] | None:
-    """Why nothing can be said of the table in force yet, or None."""
+    """Reason and message why the active table cannot be judged yet (pods have not taken it), or None."""
     if not late or not waits(memory, now):
         return None
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
@@ -255,7 +255,7 @@ def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason
 
 
 def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
-    """Counts observations in which drafting lost against the lower bound of no drafting."""
+    """Memory with the count of observations in a row in which drafting was slower than no drafts (lower bound)."""
     k = memory.table.k_at(look.scheduled)
     seen = measured_speed(view, look, k)
     if k == 0 or seen is None:
@@ -274,7 +274,7 @@ def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
 
 
 def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
-    """The table with drafts cut, when drafting has lost for too long and something smaller is better."""
+    """The table with fewer drafts, when drafting has been slow for too long and a smaller K is better; else None."""
     policy = view.policy
     if (
         memory.slow_windows < GUARD_WINDOWS
@@ -290,7 +290,7 @@ def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
 
 
 def _wait(memory: Memory, policy: Policy, gain: float, now: float) -> str:
-    """Why a better table is not put in force yet, as the end of a sentence; empty when it is."""
+    """Why a better table is not activated yet, as the end of a sentence; empty when nothing holds it."""
     since = now - memory.changed_at if memory.changed_at is not None else math.inf
     remaining = dwell_seconds(policy, gain) - since if since >= 0 else 0.0
     if remaining > 0:

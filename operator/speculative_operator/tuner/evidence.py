@@ -1,6 +1,6 @@
-"""What may be believed: the checks that a pod's figures must pass before anything is learned or decided from them.
+"""Checks that a pod's figures must pass before the tuner learns or decides anything from them.
 
-Called by quorum. Figures that fail are named and left out: absurd figures never change anything.
+Called by quorum. Figures that fail a check are named and left out: absurd figures never change anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLACK = 1.05
 
 
 def absurdity(window: PodWindow, knobs: KnobSpace) -> str | None:
-    """What in `window` is not a number, or contradicts another figure; None when all is plausible."""
+    """What is absurd in the figures of `window`: no number, or a contradiction; None when all are plausible."""
     for name, value in _figures(window):
         if not math.isfinite(value) or value < 0:
             return f"{name} is {value}"
@@ -101,6 +101,6 @@ def _figures(window: PodWindow) -> list[tuple[str, float]]:
 
 
 def _engine_positions(window: PodWindow) -> tuple[float, ...]:
-    """Accepted drafts by position where they are the engine's own counters. Beside drafts by position they may be the
-    payload's, of other instants; these are judged by `telemetry`."""
+    """Accepted drafts by position where they are the engine's own counters, else an empty tuple. A window with drafts
+    by position may have them from the plug-in, read at another instant; `telemetry` judges those."""
     return () if window.drafted_per_position else window.accepted_per_position

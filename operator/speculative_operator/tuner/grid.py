@@ -1,4 +1,4 @@
-"""Batch sizes at which tables are judged, and the way from choices there back to a table.
+"""Batch sizes at which tables are judged, and conversion of the K chosen there to a table.
 
 Called by memory (load histogram) and judging. Exact up to eight requests, then in steps of about 12 %: the goodput of a
 K changes by less than the decision margin between two of them.
@@ -55,7 +55,7 @@ def choices(table: KTable, max_batch: int) -> tuple[int, ...]:
 
 
 def overlay(table: KTable, chosen: tuple[int, ...], max_batch: int) -> KTable:
-    """`table` with the cells changed whose choice differs; the others keep their exact bands."""
+    """`table` with K changed where `chosen` differs from it at a grid point; elsewhere its bands stay exact."""
     held = choices(table, max_batch)
     if held == chosen:
         return table
@@ -67,9 +67,8 @@ def overlay(table: KTable, chosen: tuple[int, ...], max_batch: int) -> KTable:
 
 
 def best_path(scores: Array, rise: float) -> tuple[int, ...]:
-    """Column per row that maximises the sum of `scores[row, column]` less `rise` for each row that steps up a column.
-
-    Drafting more as the load grows is rarely right and often noise: it must pay for itself.
+    """The column of each row that maximises the sum of `scores[row, column]`, less `rise` for each step up to a higher
+    column. A K that rises with load is rarely right and often noise, so it must pay for itself.
     """
     origins: list[list[int]] = []
     rows = scores.tolist()

@@ -1,6 +1,6 @@
-"""Up to which load a replica is predicted to keep the target of TPOT with the active table. Called by decide().
+"""Predicts the load up to which a replica keeps the TPOT target with the active table. Called by decide().
 
-Told to autoscalers, never used for a decision on K. The P99 that was measured is carried to another load by the ratio
+Autoscalers use the result; no decision on K does. The measured P99 is carried to another load by the ratio
 of predicted times per token, so that an error which is the same at both loads cancels out.
 """
 
@@ -16,27 +16,27 @@ from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Look
 
 FURTHEST_LOAD = 2.0
-"""Times the load that was seen: nobody can tell the P99 of a larger one."""
+"""Largest load of a prediction, in multiples of the measured load: beyond it the P99 cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The largest load within the target."""
+    """The largest load of a replica within the TPOT target."""
 
     load: float
-    """Scheduled requests per replica, at most `FURTHEST_LOAD` times those seen."""
+    """Scheduled requests per replica, at most `FURTHEST_LOAD` times the measured load."""
     throughput: float
-    """Tokens per second at that load over those at the load that was seen."""
+    """Tokens per second at that load over those at the measured load."""
 
 
 def headroom(view: Outlook, look: Look, table: KTable, targets: Targets) -> Headroom | None:
-    """None where no target of TPOT is set, no P99 was measured since the last change of K, or no load keeps the target:
-    more replicas would not help."""
+    """The headroom of a replica with `table`; None where no TPOT target is set, no P99 was measured since the last
+    change of K, or no load keeps the target, so that more replicas would not help."""
     asked, worst = targets.asked[0], targets.tails[0].high
     k = table.k_at(targets.load)
     if asked is None or not math.isfinite(worst) or k not in view.ks:
         return None
-    # The histogram is of the last minutes, and so is this load.
+    # The histogram covers the last minutes, and so does `targets.load`.
     here, most = view.at(targets.load, k), FURTHEST_LOAD * max(look.scheduled, targets.load, 1.0)
     if here <= INFEASIBLE / 2:
         return None

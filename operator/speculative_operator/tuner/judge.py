@@ -1,7 +1,7 @@
-"""Choosing a table: the best K at each batch size, and whether changing to it is worth it.
+"""Chooses a table: the best K at each batch size, and whether a change to it is worth it.
 
 Called by decide(). A table is chosen on a grid of batch sizes at once: the sum of log speed is maximised over tables,
-the K in force being favoured by a margin. So a cell moves only where its gain exceeds the margin, and a table never
+the active K being favoured by a margin. So a cell moves only where its gain exceeds the margin, and a table never
 wobbles at a tie. How large the margin is follows from the writes that the deployment has left (pace).
 """
 
@@ -27,24 +27,24 @@ from speculative_operator.tuner.targets import Targets, limits
 CONFIDENCE = 0.5
 """A gain must exceed this many standard deviations of itself: better than even, since a mistake is seen in seconds."""
 MEASURED_FIRST = 1.3
-"""The same where neither hardware nor models are known and K can be compared: nine in ten."""
+"""CONFIDENCE where neither hardware nor models are known and the engine compares K: nine in ten."""
 RISE = 0.02
 RISE_EXPERTS = 0.005
-"""Log speed that a K which rises with load must bring, of dense models and of mixtures of experts."""
+"""Log speed that a step up of K with load must bring, for dense models and for mixtures of experts."""
 NEAR = 1.5
-"""Loads within this factor of one seen count as seen."""
+"""Loads within this factor of a measured load count as measured."""
 NOTHING_EARNED = 0.03
 """Tokens that a step gains by its drafts below which they are useless: they are made, verified and thrown away."""
 USELESS_COST = 0.06
-"""Log speed that useless drafts cost at least, whatever the model says: above any margin, so that they end at once."""
+"""Least log speed that useless drafts cost, whatever the model says: above any margin, so that they end at once."""
 MISLED = 0.1
-"""Log speed that the least K may be worse than the best of those below the K in force, and is taken: what misled about
-one K may mislead about its neighbour."""
+"""The guard takes the smallest K if it is by less than this log speed slower than the best K below the active one: the
+error that misled about one K may mislead about its neighbour."""
 PAST_WEIGHT = 0.25
 FAR_WEIGHT = 0.05
-"""What a gain counts at a load that was seen in the last minutes but is not there now, and at one not seen at all."""
+"""Weight of a gain at a load of the last minutes that is not present now, and at a load never measured."""
 SEEN_SHARE = 0.02
-"""Share of the remembered time that makes a grid point seen."""
+"""Share of the remembered time from which a grid point counts as measured."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,16 @@ class Proposal:
 
     table: KTable
     worth: float
-    """Log speed gained in the cell that gains most, loads of the past and loads never seen counting less."""
+    """Log speed gained: where a change takes no rollout in the cell that gains most (past and unmeasured loads count
+    less), else the mean over the load of the last hour."""
     needed: float
     """What `worth` must exceed."""
     focus: int
-    """Grid index of that cell."""
+    """Grid index of the changed cell that gains most."""
     now: float
-    """Log speed gained at the loads there are now, mean over replicas."""
+    """Log speed gained at the present loads, mean over replicas."""
     tempting: bool
-    """True when, without margins, another K would be best at a load seen."""
+    """True when, without margins, another K would be best at a measured load."""
 
 
 def propose(
@@ -72,8 +73,8 @@ def propose(
     confidence: float = CONFIDENCE,
     targets: Targets | None = None,
 ) -> Proposal:
-    """The best table given that `table` is in force at `loads` (scheduled requests of each replica), and the limits of
-    `targets`."""
+    """The best table within the limits of `targets`, where `table` is active at `loads` (scheduled requests of each
+    replica)."""
     max_batch = view.policy.knobs.max_batch
     incumbent = incumbent_of(view, table)
     found = view.against(incumbent)
@@ -121,28 +122,28 @@ def propose(
 
 
 def _useless(view: Outlook, incumbent: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Points at which drafts are made that earn nothing, and could be left out at once."""
+    """Grid points at which the active K drafts and earns nothing, where K = 0 is possible without a rollout."""
     if view.ks[0] != 0 or not rollout.free(view.policy):
         return np.zeros(len(incumbent), dtype=bool)
     return np.asarray((view.lengths()[incumbent] < 1.0 + NOTHING_EARNED) & (incumbent > 0))
 
 
 def incumbent_of(view: Outlook, table: KTable) -> NDArray[np.int64]:
-    """Column in force at each grid point; a K outside the candidates counts as the nearest of them."""
+    """Column of the active K at each grid point; a K outside the candidates counts as the nearest candidate."""
     held = np.array(choices(table, view.policy.knobs.max_batch))
     return np.asarray(np.argmin(np.abs(view.columns[None, :] - held[:, None]), axis=1))
 
 
 def weights_of(view: Outlook, loads: Sequence[float]) -> Array:
-    """Weight of each grid point in the choice: 1 + its share of the time where seen or near it, else little."""
+    """Weight of each grid point in the choice: 1 + its share of the time at or near measured loads, else FAR_WEIGHT."""
     points = view.points
     share = _share(view, loads)
     return np.asarray(np.where(near(points, points[share >= SEEN_SHARE]), 1.0 + share, FAR_WEIGHT))
 
 
 def _share(view: Outlook, loads: Sequence[float]) -> Array:
-    """Share of the time at each grid point, the loads of now among them: of the last minutes where a table changes at
-    once, of the last hour where pods are replaced for it."""
+    """Share of the time at each grid point, the present loads included: time of the last minutes where a table changes
+    without a rollout, of the last hour where it takes one."""
     seen = view.traffic.load if rollout.free(view.policy) else view.traffic.history
     time = np.zeros(len(view.points)) if len(seen) != len(view.points) else np.array(seen)
     here = [nearest(one, view.policy.knobs.max_batch) for one in loads]
@@ -151,16 +152,16 @@ def _share(view: Outlook, loads: Sequence[float]) -> Array:
 
 
 def near(points: Array, loads: Array) -> NDArray[np.bool_]:
-    """Which of `points` lie within a factor NEAR of one of `loads`."""
+    """True for each of `points` that lies within a factor NEAR of one of `loads`."""
     ratio = np.abs(np.log(points[:, None] / loads[None, :]))
     return np.asarray(np.any(ratio <= math.log(NEAR) + 1e-9, axis=1))
 
 
 def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, margin: float) -> KTable | None:
-    """`table` with the load seen and all above it lowered to the best K, or None when none is better by `margin`.
+    """`table` lowered to the best smaller K at the load `scheduled` and all loads above; None when no K gains `margin`.
 
-    Best by what was compared where the engine compares K; else by prediction over `measured`, the log speed of the K in
-    force.
+    The gain is that of the comparisons where the engine compares K; else the predicted log speed over `measured`, the
+    log speed of the active K.
     """
     at = nearest(scheduled, view.policy.knobs.max_batch)
     point = float(view.points[at])
@@ -180,8 +181,8 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
 
 
 def _rise(policy: Policy) -> float:
-    """The price of a step up: none for a mixture of experts, whose best K may rise again with load; endless where the
-    engine knows no step up."""
+    """Log speed that a step up of K with load must bring: little for a mixture of experts, whose best K may rise with
+    load; infinite where the engine allows no step up."""
     if policy.knobs.falling:
         return math.inf
     dense = policy.facts.verifier is None or policy.facts.verifier.experts == 0
@@ -189,10 +190,10 @@ def _rise(policy: Policy) -> float:
 
 
 def _one_for_all(value: Array, share: Array) -> NDArray[np.int64]:
-    """The one column with the best mean over the loads seen, for engines that hold one K."""
+    """The column with the best mean over the measured loads, at every grid point: for engines that hold one K."""
     return np.full(len(value), int(np.argmax(share @ value)))
 
 
 def _only_evidence(chosen: NDArray[np.int64], incumbent: NDArray[np.int64], weights: Array) -> NDArray[np.int64]:
-    """With no knowledge of hardware or models: cells near loads seen only, and upward one K at a time."""
+    """`chosen` for unknown hardware or models: changed only near measured loads, and raised by one K at a time."""
     return np.asarray(np.where(weights >= 1.0, np.minimum(chosen, incumbent + 1), incumbent))

@@ -1,4 +1,4 @@
-"""The last check before a decided table comes into force, whatever the tuner said.
+"""The last check of a decision before its table becomes active.
 
 Called by reconcile (before it writes) and by `replay.session` (simulator, `speculative tune` and `replay`).
 """
@@ -13,8 +13,9 @@ from speculative_operator.tuner.allowed import fit
 
 
 def lawful(decision: Decision, observation: Observation, policy: Policy) -> bool:
-    """True when `decision` changes something, on evidence, and within what the engine can do. In a long outage K only
-    falls, on the evidence of before."""
+    """True when `decision` is valid, changes the table, rests on windows, and names a table that the engine can run.
+
+    `METRICS_LOST` needs no windows: in a long outage K only falls, on earlier evidence."""
     seen = observation.gap is None and bool(observation.windows)
     return (
         decision.valid

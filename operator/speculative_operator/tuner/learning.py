@@ -1,4 +1,4 @@
-"""One believed observation turned into evidence: step costs, acceptance, traffic.
+"""Turns one believed observation into evidence: step costs, acceptance, traffic.
 
 Called by decide() after every check passed. Replicas run the same pair, so each window of each is one more sample of
 the same costs. The order of pods does not matter, nor do their names. A window that overlaps one already learned from
@@ -40,19 +40,19 @@ SPREAD = 1.15
 """Within a window the number of scheduled requests stays about this near its mean."""
 WINDOW_SECONDS = 5.0
 MOST_WINDOWS = 4.0
-"""A window counts by its length in units of the noise's window, a long one no more than four."""
+"""A window weighs its length over WINDOW_SECONDS, and MOST_WINDOWS at most."""
 RAMP = 3.0
 """A change of batch size within a window blurs it: noise grows by 0.3 of the log change, over the base noise of 0.1."""
 FILL = 5.0
 """Prompts come in lumps: where they are half of a step, noise is 2.7 times as large."""
 MOST_GAPPED = 0.1
-"""Share of the running requests from which their drafts, and blocks compared, are not learned from."""
+"""Share of the running requests with gaps from which the tuner ignores a window's drafts and comparisons."""
 MOSTLY = 0.5
-"""Share of the request-steps with drafts from which on drafts are in force, and not merely tried."""
+"""Share of the request-steps with drafts from which drafts count as active, and not as trials."""
 FEW_DRAFTS = 5.0
-"""Drafts for which what is believed of a position counts beside what one window shows of it."""
+"""Weight of the model's acceptance of a position beside the counts of one observation, in drafts."""
 SWITCH_SECONDS = 2.0
-"""So long after a change of table, pods may still have run the previous one."""
+"""Seconds after a change of the table in which pods may still run the previous one."""
 
 
 def learn(
@@ -64,8 +64,8 @@ def learn(
     version: int | None = None,
     others: Collection[str] = (),
 ) -> Memory:
-    """Memory after `windows`; the table is untouched. `version`: of the table that pods were last told; `others`: pods
-    without a window, of which the last one stays known."""
+    """Memory after `windows`, with the table unchanged. `version`: version of the table that pods were last told;
+    `others`: pods whose last window stays in memory although this look has none of them."""
     seen = memory.last_windows
     silent = {pod: seen[pod] for pod in others if pod in seen}
     newest = {pod: (window.end, window.batch) for pod, window in windows.items()}
@@ -110,9 +110,10 @@ def learn(
 
 
 def has_gaps(window: PodWindow) -> bool:
-    """Whether too many requests have drafts from a speculator that was left out for a while: they end, and then drafts
-    are what they were. Where K = 0 is in force and others are merely tried, worse drafts are the only ones that tell
-    whether any would be accepted again."""
+    """True where too many requests have drafts from a speculator that had been left out for a while.
+
+    When these requests end, drafts are as good as before. False where K = 0 is active and other K are only tried: there
+    the worse drafts are the only ones that tell whether drafts would be accepted again."""
     drafts = (window.drafts or 0.0) >= MOSTLY * window.decode_request_steps
     return drafts and window.gapped >= MOST_GAPPED * max(window.running, 1.0)
 
@@ -123,14 +124,14 @@ def _content(window: PodWindow) -> tuple[float, ...]:
 
 
 def fresh_share(window: PodWindow, before: tuple[float, float] | None) -> float:
-    """How much of `window` is newer than the one before of the same pod, which ended at `before[0]`."""
+    """Share of `window` that is newer than the pod's previous window, which ended at `before[0]`; 1 without one."""
     if before is None:
         return 1.0
     return min(max((window.end - max(window.start, before[0])) / window.seconds, 0.0), 1.0)
 
 
 def _tables(memory: Memory, window: PodWindow, version: int | None) -> tuple[KTable, ...]:
-    """Tables that the pod may have run within the window; empty where that is not known."""
+    """Tables that the pod may have run within `window`; empty where they are not known."""
     if behind(window, version):
         return (memory.previous,) if memory.previous is not None and window.table_version == (version or 0) - 1 else ()
     changed = memory.changed_at
@@ -146,7 +147,7 @@ def _step_samples(
     policy: Policy,
     tables: tuple[KTable, ...],
 ) -> list[StepSample]:
-    """What a window tells of step costs: its mean, or each cell where the engine exports them."""
+    """Equations of step costs from `window`: one of its mean, or one of each cell where the engine exports cells."""
     period = window.step_period
     if period is None or fresh <= 0 or window.steps * fresh < MIN_STEPS or window.preemptions > 0:
         return []
@@ -168,8 +169,8 @@ def _step_samples(
 def _sample(
     policy: Policy, batch: float, k: float | None, share: float, load: tuple[float, float], seconds: float
 ) -> StepSample:
-    """One equation: `share` of the request-steps drafted `k` tokens on average, the others none. `load` is context and
-    prefill tokens a step; `k` is None for a pod without speculator."""
+    """One equation: `share` of the request-steps drafted `k` tokens on average, the others none. `load`: tokens of
+    context, and prompt tokens per step; `k` is None for a pod without a speculator."""
     knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
     b, c, p = np.asarray(batch), np.asarray(load[0]), np.asarray(load[1])
     if k is None:
@@ -185,10 +186,10 @@ def _sample(
 def _cell_samples(
     window: PodWindow, length: float, context: float, policy: Policy, tables: tuple[KTable, ...]
 ) -> list[StepSample]:
-    """An equation for each cell, all of a window weighing as much as one: its batch and prompts are exact, so that a
-    moving load does not blur it, but an error of form is the same in all of them.
+    """An equation for each cell; together they weigh as much as one window. A cell's batch and prompts are exact, so a
+    moving load does not blur it, but an error of the model's form is the same in all cells.
 
-    Left out is K = 0 where the table drafts: steps in which prompts alone ran, or a request's first one.
+    Cells of K = 0 are left out where the table drafts: in such steps prompts ran alone, or a request's first token.
     """
     knobs, costs = policy.knobs, cost_prior(policy.facts, policy.knobs).costs
     decoding = _decoding_by_draft(window) if not knobs.draft_free else (_decoding(window),) * 2
@@ -212,7 +213,7 @@ def _cell_samples(
 
 
 def _holds(table: KTable, k: int, batch: float) -> bool:
-    """Whether a step of about `batch` scheduled requests may have had K = `k`."""
+    """True where `table` may give K = `k` to a step of about `batch` scheduled requests."""
     return any(band.k == k and band.last >= batch / SPREAD and band.first <= batch * SPREAD + 1 for band in table)
 
 
@@ -249,13 +250,14 @@ def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], p
 
 
 def _decoding(window: PodWindow) -> float:
-    """Share of the request-steps in cells that decoded."""
+    """Share of the request-steps in the window's cells that decoded; 1 without cells."""
     requests = math.fsum(cell.requests for cell in window.cells)
     return min(window.decode_request_steps / requests, 1.0) if requests > 0 else 1.0
 
 
 def _decoding_by_draft(window: PodWindow) -> tuple[float, float]:
-    """The same of the cells without drafts and of those with: a decoding request verifies a first draft in these."""
+    """Shares of the request-steps that decoded, in cells without drafts and in cells with drafts. A decoding request in
+    the latter verifies a first draft."""
     if not window.drafted_per_position:
         return (_decoding(window),) * 2
     drafts = min(window.drafted_per_position[0], window.decode_request_steps)
@@ -266,7 +268,7 @@ def _decoding_by_draft(window: PodWindow) -> tuple[float, float]:
 
 
 def _mean_requested_k(window: PodWindow, tables: tuple[KTable, ...]) -> float | None:
-    """K that the window's request-steps asked for, mean; None when it may have been that of several tables."""
+    """Mean K that the window's request-steps asked for; None where neither cells nor `tables` tell it."""
     if window.cells:
         requests = math.fsum(cell.requests for cell in window.cells)
         return math.fsum(cell.k * cell.requests for cell in window.cells) / requests if requests > 0 else None
@@ -274,7 +276,7 @@ def _mean_requested_k(window: PodWindow, tables: tuple[KTable, ...]) -> float | 
 
 
 def _requests_per_position(window: PodWindow) -> tuple[float, ...]:
-    """Request-steps that asked for a draft at each position; empty where no cells tell."""
+    """Request-steps that asked for a draft at each position; empty for a window without cells."""
     if not window.cells:
         return ()
     decoding = _decoding(window)
@@ -283,7 +285,7 @@ def _requests_per_position(window: PodWindow) -> tuple[float, ...]:
 
 
 def _least_k(window: PodWindow, tables: tuple[KTable, ...]) -> int:
-    """The smallest K above 0 that the window's steps may have had."""
+    """The smallest K above 0 that the window's steps may have had; 0 where no table drafts at its load."""
     low, high = window.scheduled / SPREAD, window.scheduled * SPREAD + 1
     ks = {band.k for table in tables for band in table if band.k and band.last >= low and band.first <= high}
     return min(ks, default=0)
@@ -292,7 +294,7 @@ def _least_k(window: PodWindow, tables: tuple[KTable, ...]) -> int:
 def _learn_share(
     traffic: Traffic, windows: list[tuple[str, PodWindow]], tables: list[tuple[KTable, ...]], policy: Policy
 ) -> Traffic:
-    """`traffic` with the share of request-steps that draft, where drafts are looked up."""
+    """`traffic` with the share of the asked draft tokens that lookups found; unchanged where a model drafts."""
     if not policy.knobs.draft_free:
         return traffic
     asked = drafted = 0.0
@@ -311,7 +313,8 @@ def _learn_share(
 
 
 def _lengths(samples: list[DraftSample], model: AcceptanceModel) -> Array:
-    """Tokens per step of every K by what these windows show of each position, as far as they do; `model` beyond."""
+    """Tokens per step for every K from the counts of `samples` at each position; from `model` at the other
+    positions."""
     seen = _sum(samples) if samples else DraftSample((), (), 0.0)
     size = len(model.survival)
     before = np.r_[1.0, model.survival[:-1]]

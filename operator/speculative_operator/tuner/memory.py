@@ -1,4 +1,4 @@
-"""What the tuner remembers of one deployment between ticks, and its form in status.
+"""The tuner's memory of one object between two reconciles, and its form in status.
 
 Called by decide(), reconcile (which keeps it, and writes `to_status()` into the object) and, after a restart of the
 operator, `from_status`. A few hundred numbers at most, whatever was seen. Numbers travel as text: an API object that
@@ -27,7 +27,7 @@ from speculative_operator.tuner.traffic import Traffic
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """`table` is in force, or was last asked for; the rest is evidence and timing."""
+    """The active table, or the last one asked for, with the tuner's evidence and times (unix seconds)."""
 
     table: KTable
     since: float
@@ -36,58 +36,58 @@ class Memory:
     previous: KTable | None = None
     """The table before the last change, while pods may still run it."""
     awaited_since: float | None = None
-    """Since when some pod is known to run an older table than the one in force; None: none is."""
+    """Since when a pod is known to run an older table than `table`; None: no pod is."""
     proposal: KTable | None = None
-    """Last table proposed in Recommend."""
+    """The last table proposed in mode Recommend."""
     costs: CostEvidence = field(default_factory=CostEvidence)
     acceptance: AcceptanceEvidence = field(default_factory=AcceptanceEvidence)
     traffic: Traffic = field(default_factory=Traffic)
     last: tuple[StepSample, ...] = ()
-    """What the last observation told of step costs."""
+    """Equations of step costs from the last observation."""
     cells: tuple[Cell, ...] = ()
-    """What the engine has compared."""
+    """Comparisons that the engine has made, pooled."""
     tries: tuple[Try, ...] = ()
-    """What the engine may try while `table` is in force."""
+    """Trials that the engine may run while `table` is active."""
     windows: int = 0
-    """Observations believed since `since`."""
+    """Number of believed observations since `since`."""
     updated_at: float | None = None
     seen: tuple[tuple[str, float, float], ...] = ()
-    """Per pod: end of the last window learned from, and its batch size; also of pods that are silent now."""
+    """(pod, end of the last window learned from, its batch size); silent pods included."""
     slow_windows: int = 0
-    """Consecutive observations in which drafts lost against none."""
+    """Observations in a row in which drafting was slower than no drafts."""
     drafted_at: float | None = None
     """When drafts were last seen."""
     pace: Pace = field(default_factory=Pace)
     hard_off: bool = False
     """True while pods run without a speculator."""
     hard_off_at: float | None = None
-    """When pods last changed to or from that; None: never."""
+    """When pods last lost or regained their speculator; None: never."""
     wanted_since: float | None = None
-    """Since when another table has looked worth a rollout, where it takes one."""
+    """Since when another table has looked worth the rollout that it takes; None: none looks so."""
     doomed_since: float | None = None
-    """Since when pods without a speculator have looked better than any table."""
+    """Since when pods without a speculator have looked better than any table; None: they do not."""
     speed: Speed = field(default_factory=Speed)
-    """Of single requests, since pods were last replaced for the tuner's sake."""
+    """Speed of single requests since pods were last replaced because of the tuner."""
 
     targets: Targets = field(default_factory=Targets)
 
     blind_since: float | None = None
-    """Since when no look at the pods could be believed."""
+    """Since when no look at the pods could be believed; None: the last one could."""
     before_outage: KTable | None = None
     """The table that comes back when pods are seen again; None: no outage has changed it."""
 
     @classmethod
     def fresh(cls, table: KTable, now: float) -> Memory:
-        """Nothing seen yet, `table` in force."""
+        """Memory without evidence, with `table` active since `now`."""
         return cls(table=table, since=now)
 
     @property
     def last_windows(self) -> dict[str, tuple[float, float]]:
-        """`seen` by pod."""
+        """Pod -> (end of its last window, batch size), from `seen`."""
         return {pod: (end, batch) for pod, end, batch in self.seen}
 
     def fitted(self, policy: Policy) -> Memory:
-        """With a table that the policy allows: cut or stretched to `max_batch`, each K lowered to one that exists."""
+        """Memory with its table fitted to `policy`, and without load histograms of another grid."""
         table = fit(self.table, policy)
         size = len(grid(policy.knobs.max_batch))
         load = self.traffic.load if len(self.traffic.load) == size else ()
@@ -98,14 +98,14 @@ class Memory:
         return replace(self, table=table, previous=None, proposal=None, traffic=traffic)
 
     def to_status(self) -> dict[str, Any]:
-        """A small JSON object of strings, whole numbers and rows; below 4 KiB."""
+        """The memory as a small JSON object of strings, whole numbers and rows; below 4 KiB."""
         return persistence.to_status(self)
 
     @classmethod
     def from_status(cls, data: Mapping[str, Any], policy: Policy) -> Memory:
-        """Memory as written by `to_status`; whatever is odd is dropped, at worst all but the table.
+        """Memory from the object that `to_status` wrote; one damaged part drops all evidence, but never the table.
 
-        Evidence survives, but nothing is decided from it before a full window was seen again.
+        Evidence survives, but the tuner decides nothing from it before it has seen a full window again.
         """
         table = persistence.table_of(data, policy)
         return cls(table=table, since=0.0, **persistence.restore(data, policy)).fitted(policy)

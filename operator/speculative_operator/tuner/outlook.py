@@ -1,12 +1,12 @@
-"""Predictions: tokens per second of every K at every batch size, with what is believed now and how surely.
+"""Predicts tokens per second of every K at every batch size, with standard deviations, from the present evidence.
 
 Called by start (before anything ran), judging and reporting. Speed of one request at K in a batch of b:
 
     AL(K) / T(b, K, c, p)        p = b AL(K) r, r prompt tokens per output token
 
-so that what is told of every candidate, no speculation included, holds its own share of prefill: faster decoding
-admits more prompts. K are ranked by `against`, beside one another as the engine's blocks compare them, and by a
-request's whole time, that before its first token included.
+so that every candidate, no speculation included, carries its own share of prefill: faster decoding admits more prompts.
+`against` ranks K side by side, as the engine's blocks compare them, by the whole time of a request, the time before its
+first token included.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from speculative_operator.tuner.request_time import whole_time
 from speculative_operator.tuner.traffic import Traffic
 
 INFEASIBLE = -1e3
-"""Log speed of a K whose verification leaves the captured graphs: below anything, yet summable."""
+"""Log speed of a K whose verification leaves the captured graphs: below any real speed, yet finite in sums."""
 BEYOND, BEYOND_ERRS = 0.2, 0.4
-"""Log seconds that a step beyond captured graphs takes more than reckoned, and the standard deviation of that: it is
-measured before it is relied on."""
+"""Extra log seconds of a step beyond captured graphs, and their standard deviation: wide, so that a trial must show it
+before the tuner relies on it."""
 FURTHEST = 7.0
-"""Two K differ by a factor of a thousand at most, log."""
+"""Largest log ratio of the speeds of two K: a factor of a thousand."""
 LEAST_SHARE = 0.01
-"""Loads with a smaller share of the time do not count in a comparison over the load."""
+"""Loads with a smaller share of the time do not count in `Outlook.without_speculator`."""
 QUANTILE = 1.2816
 """Half width of an 80 % interval in standard deviations."""
 MOST_TAKEN = 0.9
-"""Share of a second that prompts are reckoned to take at most."""
+"""Largest share of a second that prompts are assumed to take."""
 SAME_K = 0.5
-"""Mean K this near to a whole one is taken for it."""
+"""A mean K within this distance of a whole K counts as that K."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Comparison:
 
     @property
     def interval(self) -> Interval:
-        """In per cent, 80 %."""
+        """The gain in per cent with its 80 % interval."""
         wide = QUANTILE * self.deviation
         low, mid, high = (100.0 * math.expm1(max(min(self.gain + side, 5.0), -5.0)) for side in (-wide, 0.0, wide))
         return Interval(low, mid, high)
@@ -80,7 +80,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is believed, ready to price any load of one policy."""
+    """Posteriors of step costs and acceptance, ready to predict the speed of any K at any load of one policy."""
 
     policy: Policy
     ks: tuple[int, ...]
@@ -88,13 +88,13 @@ class Outlook:
     drafts: AcceptanceModel
     traffic: Traffic
     last: tuple[StepSample, ...] = field(repr=False)
-    """What the last observation told of step costs."""
+    """Equations of step costs from the last observation."""
     columns: NDArray[np.int64] = field(repr=False)
     """`ks` as whole numbers, for indexing."""
     cells: tuple[Cell, ...] = field(default=(), repr=False)
-    """What the engine has compared."""
+    """Comparisons that the engine has made, pooled."""
     compares: bool = False
-    """True where the engine can compare K: then what the model errs by counts, for it can be found out."""
+    """True where the engine can compare K: the model's own error then counts, since comparisons can reveal it."""
 
     @cached_property
     def points(self) -> Array:
@@ -103,14 +103,14 @@ class Outlook:
 
     @cached_property
     def speed(self) -> Array:
-        """Log tokens per second and request, [point, K]; INFEASIBLE beyond captured graphs, unless it can be measured
-        what that costs."""
+        """Log tokens per second and request, [point, K]; INFEASIBLE beyond captured graphs, unless the engine compares
+        K and so measures what leaving the graphs costs."""
         speed = np.log(self.lengths())[None, :] - self.log_seconds
         return np.asarray(np.where(self.beyond, INFEASIBLE, speed)) if not self.compares else speed
 
     @cached_property
     def beyond(self) -> NDArray[np.bool_]:
-        """Where verification leaves the captured graphs, [point, K]."""
+        """True where verification leaves the captured graphs, [point, K]; False for the smallest K."""
         largest = np.array([last for _, last in edges(self.policy.knobs.max_batch)])  # a cell is filled as a whole
         tokens = largest[:, None] * (self.columns[None, :] + 1)
         ceiling = self.policy.knobs.capture_ceiling_tokens
@@ -133,16 +133,16 @@ class Outlook:
 
     @cached_property
     def off_gradients(self) -> Array:
-        """The same of a pod without speculator, [point, coordinate]."""
+        """Derivatives of log step seconds of a pod without a speculator, [point, coordinate]."""
         return self.costs.gradient(*self._off)
 
     @cached_property
     def _on(self) -> tuple[Array, Array]:
-        """Prior seconds of each term, [point, K, term], and columns of form."""
+        """Prior seconds of each term, [point, K, term], and the columns after TERMS."""
         return self._with(self.points[:, None] * self.lengths()[None, :] * self.traffic.prompt_ratio)
 
     def _with(self, prefill: Array) -> tuple[Array, Array]:
-        """The same with so many prompt tokens a step, [point, K] or [point, 1]."""
+        """`_on` with `prefill` prompt tokens per step, [point, K] or [point, 1]."""
         drafted = self.columns[None, :].astype(float) * self.traffic.draft_share
         costs, context = self.costs.prior.costs, np.asarray(self.traffic.context)
         terms = step_terms(costs, self.policy.knobs, self.points[:, None], drafted, context, prefill)
@@ -150,14 +150,15 @@ class Outlook:
 
     @cached_property
     def _off(self) -> tuple[Array, Array]:
-        """The same of a pod without speculator, [point, ...]."""
+        """`_on` of a pod without a speculator, [point, ...]."""
         prefill = self.points * self.traffic.prompt_ratio
         terms = off_terms(self.costs.prior.costs, self.points, np.asarray(self.traffic.context), prefill)
         return terms, _off_columns(self.policy.knobs)
 
     @cached_property
     def without_speculator(self) -> Comparison:
-        """Pods without speculator against the best K at each load of the last hour, memory that returns included."""
+        """Pods without a speculator against the best K at each load of the last hour; the gain counts the KV memory
+        that the speculator would free."""
         time = np.array(self.traffic.history)
         if len(time) != len(self.points) or time.sum() <= 0:
             return Comparison(-math.inf, 0.0)
@@ -170,7 +171,7 @@ class Outlook:
         return Comparison(gain, float(weight @ self.deviation_from_off(rows, best[rows])))
 
     def at(self, batch: float, k: int | None) -> float:
-        """Log speed at any batch size: of K = `k`, or of a pod without speculator; between points interpolated."""
+        """Log speed of K = `k` (None: of a pod without a speculator) at any batch size, interpolated on the grid."""
         speed = self.off_speed if k is None else self.speed[:, self.ks.index(k)]
         points = grid(self.policy.knobs.max_batch)
         above = min(max(bisect_left(points, batch), 1), len(points) - 1)
@@ -181,8 +182,8 @@ class Outlook:
         return float(speed[above - 1] + share * (speed[above] - speed[above - 1]))
 
     def surprise(self, k: int) -> float:
-        """Log seconds by which the last steps took longer than predicted for what each had to do: those at `k`, where
-        it is known which these are."""
+        """Log seconds by which the last steps took longer than predicted: the steps at `k`, or all where none is known
+        to have run `k`."""
         if k not in self._surprises:
             same = tuple(sample for sample in self.last if sample.k is not None and abs(sample.k - k) < SAME_K)
             self._surprises[k] = self.costs.surprise(same or self.last)
@@ -190,11 +191,11 @@ class Outlook:
 
     @cached_property
     def _surprises(self) -> dict[int, float]:
-        """Found so far, by K."""
+        """Results of `surprise` so far, by K."""
         return {}
 
     def _room(self, points: Array, weight: Array) -> float:
-        """Log tokens per second that the speculator's memory would bring where requests wait for memory.
+        """Log tokens per second that the speculator's memory would bring as KV memory, where requests wait for it.
 
         With a pool larger by a factor r the batch grows by r; throughput b / T(b) grows with it.
         """
@@ -209,11 +210,11 @@ class Outlook:
         return float(weight @ np.maximum(gained, 0.0))
 
     def lengths(self) -> Array:
-        """Acceptance length of each K."""
+        """Acceptance length of each of `ks`."""
         return np.asarray(self.drafts.length[self.columns])
 
     def against(self, incumbent: NDArray[np.int64]) -> Difference:
-        """Speed of every K over that of the column in force; `incumbent[point]` is a column."""
+        """Log speed of every K over that of the active K; `incumbent[point]` is the active K's column."""
         key = incumbent.tobytes()
         if key not in self._differences:
             self._differences[key] = self._against(incumbent)
@@ -221,7 +222,7 @@ class Outlook:
 
     @cached_property
     def _differences(self) -> dict[bytes, Difference]:
-        """Found so far, by what is in force."""
+        """Results of `against` so far, by the bytes of `incumbent`."""
         return {}
 
     def _against(self, incumbent: NDArray[np.int64]) -> Difference:
@@ -269,18 +270,18 @@ class Outlook:
         return self._difference(richer + earned_more, longer + more, tokens, seconds, incumbent)
 
     def _alongside(self, incumbent: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Log seconds of a step at every K and their derivatives, as blocks side by side meet them: as many prompts a
-        second where few requests await their first token, which then do not change the order of K; as many a step
-        where most do."""
+        """Log seconds of a step at every K and their derivatives, for blocks side by side. Where few requests await
+        their first token, blocks meet the same prompts per second, which do not change the order of K; where most do,
+        they meet the same prompts per step."""
         emitted = self.points * self.lengths()[incumbent]
         on = self._with(self.traffic.shares.before_first * emitted[:, None] * self.traffic.prompt_ratio)
         return self.costs.log_seconds(*on), self.costs.gradient(*on)
 
     def _prompts(self, incumbent: NDArray[np.int64]) -> Array:
-        """Log seconds by which prompts that come by the second stretch the steps of each K.
+        """Log seconds by which prompts that arrive at a rate per second stretch the steps of each K.
 
-        They leave each K the rest of the second: less where the speculator's pass over every prompt is to be paid too.
-        No comparison of blocks tells it, for these are made of steps without prompts.
+        Prompts leave each K the rest of the second, which is less where the speculator passes over every prompt too.
+        No comparison of blocks shows this, since comparisons use steps without prompts.
         """
         tokens = (self.points * self.lengths()[incumbent])[:, None] * self.traffic.prompt_ratio
         whole, local = self._with(tokens)
@@ -292,7 +293,8 @@ class Outlook:
     def _difference(
         self, richer: Array, longer: Array, tokens: Array, seconds: Array, incumbent: NDArray[np.int64]
     ) -> Difference:
-        """Of steps with log `richer` more tokens that take log `longer`, and the variances of both."""
+        """The difference for steps with log `richer` more tokens and log `longer` time; `tokens`, `seconds`:
+        variances."""
         bounds = -FURTHEST, FURTHEST
         time = whole_time(self.traffic.shares, np.clip(richer, *bounds), np.clip(longer, *bounds))
         mean = np.where(self.speed > INFEASIBLE / 2, -time.longer, INFEASIBLE)
@@ -300,7 +302,7 @@ class Outlook:
         return Difference(mean, np.sqrt(seconds * time.by_seconds**2 + tokens * time.by_tokens**2))
 
     def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
-        """Log standard deviation of speed at points `rows` and K `columns` over that of a pod without speculator."""
+        """Log standard deviation of the speed at points `rows`, K `columns`, over no speculator."""
         apart = self.gradients[rows, columns] - self.off_gradients[rows]
         earned = self.drafts.deviation(self.columns[columns], np.array(0))
         return np.asarray(np.hypot(self.costs.deviation(apart), earned))
@@ -308,7 +310,7 @@ class Outlook:
 
 @lru_cache(maxsize=256)
 def _columns(knobs: KnobSpace, ks: tuple[int, ...], share: float) -> Array:
-    """Columns of form over the grid, [point, K, knots + ks]: the same for every look, unless drafts are looked up."""
+    """Columns after TERMS over the grid, [point, K, knots + ks]; constant unless drafts are looked up."""
     tokens = np.array(grid(knobs.max_batch), dtype=float)[:, None] * (1.0 + share * np.array(ks, dtype=float)[None, :])
     return basis_of(knobs).local(tokens, np.broadcast_to(np.array(ks, dtype=float), tokens.shape))
 
@@ -328,7 +330,7 @@ def outlook(
     *,
     compares: bool = False,
 ) -> Outlook:
-    """The outlook on evidence; without any, on priors alone."""
+    """The outlook from evidence; from priors alone where none is given."""
     prior = cost_prior(policy.facts, policy.knobs)
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
     ks = candidates(policy)

@@ -1,7 +1,7 @@
-"""The tuner's memory as a small JSON object, and back. Called by `Memory.to_status` and `Memory.from_status`.
+"""Writes the tuner's memory as a small JSON object and reads it back. Called by `Memory.to_status` and `from_status`.
 
-Of step costs the mean, the joint precision of the five factors and the marginal one of each correction are kept: what
-their correlations said beyond that is gathered again within minutes.
+Of step costs it keeps the mean, the joint precision of the five factors and the marginal precision of each correction;
+the other correlations are learned again within minutes.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _POSITIONS = 16
 """Draft positions kept over a restart."""
 _LARGEST_K = 1000
 _CELLS = 12
-"""Comparisons kept, those of most blocks."""
+"""Number of comparisons kept over a restart: those with most blocks."""
 _LARGEST = 1e12
 
 
 def to_status(memory: Memory) -> dict[str, Any]:
-    """`memory` without what a restart makes worthless, as windows seen."""
+    """`memory` as a JSON object, without parts that a restart makes worthless, such as the windows seen."""
     evidence, traffic = memory.acceptance, memory.traffic
     times = (memory.changed_at, memory.drafted_at, memory.hard_off_at, memory.doomed_since)
     return {
@@ -65,7 +65,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
 
 
 def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
-    """The table in `data`; where there is none that can be read, the one a deployment starts with."""
+    """The table in `data`, fitted to `policy`; the initial table where `data` holds no readable one."""
     try:
         return fit(KTable.from_rows(data["table"]), policy)
     except (KeyError, TypeError, ValueError, TableError, AttributeError):
@@ -73,7 +73,7 @@ def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
 
 
 def restore(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Fields of `Memory` besides its table; none but `hard_off` where anything is odd."""
+    """Fields of `Memory` besides its table; only `hard_off` where any part of `data` cannot be read."""
     off = {"hard_off": isinstance(data, Mapping) and data.get("hardOff") is True}
     try:
         return off | _fields(data, policy)
@@ -121,7 +121,7 @@ def _cell(text: str) -> Cell:
 
 
 def _targets_text(targets: Targets) -> dict[str, Any]:
-    """Without a step that is being judged: what it was to be compared with is gone after a restart."""
+    """`targets` as a JSON object; a step under judgement is left out, since a restart loses its basis of comparison."""
     if targets.asked == (None, None):
         return {}
     failed, settled = targets.failed, targets.limit is not None and targets.step is None
@@ -154,7 +154,7 @@ def _targets(data: Any) -> Targets:
 
 
 def _pack_costs(costs: CostEvidence) -> list[float]:
-    """Upper half of the factors' precision with the corrections integrated out, then each correction's own."""
+    """Upper half of the factors' precision (corrections integrated out), then the precision of each correction."""
     if not len(costs.mean):
         return []
     first = len(TERMS)
@@ -166,7 +166,7 @@ def _pack_costs(costs: CostEvidence) -> list[float]:
 
 
 def _form_prior(size: int) -> Array:
-    """Prior precision of the corrections. Which are knots and which single K does not matter while both are alike."""
+    """Prior precision of the corrections for `size` columns: the same (larger) precision for knots and single K."""
     return np.full(size - len(TERMS), min(KNOT_SD, K_SD) ** -2)
 
 

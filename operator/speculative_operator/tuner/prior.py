@@ -1,4 +1,4 @@
-"""What is believed before anything was measured: step costs with their uncertainty, acceptance, traffic.
+"""Priors before any measurement: step costs with their uncertainty, acceptance, traffic.
 
 Called by the learning and the judging parts of the tuner. Sources in order: published calibration of the pair, roofline
 of hardware and shapes, and, where neither is known, a shape of costs with almost no opinion on its size.
@@ -25,30 +25,31 @@ __all__ = ["TERMS", "Array", "Prior", "acceptance_prior", "candidates", "cost_pr
 CALIBRATED_SD = (0.10, 0.15, 0.10, 0.20, 0.40)
 """Log standard deviation of each factor for a calibrated pair: the fit's own prior widths."""
 ROOFLINE_SD = (0.25, 0.40, 0.25, 0.50, 0.50)
-"""The same for a roofline: 0.25 for memory traffic, 0.4 for arithmetic (shared fit spread), 0.5 for drafting."""
+"""Log standard deviation of each factor for a roofline: 0.25 for memory traffic, 0.4 for arithmetic, 0.5 for
+drafting."""
 UNKNOWN_SD = (0.70, 0.70, 0.70, 0.70, 0.70)
 COMMON_SD = {"calibrated": 0.25, "roofline": 0.40, "unknown": 1.50}
 """Log standard deviation of a factor common to all terms: the accelerator is slower or faster than thought."""
 GENERIC = StepCosts(7e-3, 2e-5, 4e-8, 7e-4, 1e-6, 4e-9, 1.2e-3, 0.0)
-"""Shape used when nothing is known: an 8B model with a head on a large accelerator; its size is left to evidence."""
+"""Costs when nothing is known: shaped as an 8B model with a head on a large accelerator; evidence sets the size."""
 CONTEXT_TOKENS = 1000.0
 PROMPT_RATIO = 1.0
-"""Context per request, and prompt tokens per output token, until traffic was seen."""
+"""Context per request, and prompt tokens per output token, until the tuner has seen traffic."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Costs believed, precision of all that is learned about them, and whether hardware and models are known."""
+    """Step costs before any measurement, their precision, and whether hardware and models are known."""
 
     costs: StepCosts
     precision: Array
-    """Over the columns of the basis."""
+    """Prior precision of the columns of the basis."""
     from_models: bool
 
 
 @lru_cache(maxsize=256)
 def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
-    """The best prior for the pair."""
+    """The best prior of step costs for the pair: published, else roofline, else generic."""
     basis = basis_of(knobs)
     found = _published_costs(facts)
     if found is not None:
@@ -62,12 +63,12 @@ def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
 
 @lru_cache(maxsize=256)
 def acceptance_prior(facts: PairFacts, knobs: KnobSpace, workload: Workload) -> Array:
-    """Conditional acceptance a_1..a_max expected: chance of draft j given that all before it were accepted."""
+    """Expected conditional acceptance a_1..a_max: chance of draft j given that all before it were accepted."""
     return conditionals(prior_survival(method_of(facts, knobs), workload, max((*knobs.ks, 1))))
 
 
 def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
-    """A representative of the kind of speculator, told from its behaviour and shape."""
+    """The method that stands for the kind of speculator, inferred from its knobs and shape."""
     if knobs.draft_free:
         return Method.NGRAM
     if knobs.drafts_blocks:
@@ -78,9 +79,9 @@ def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
 
 
 def candidates(policy: Policy) -> tuple[int, ...]:
-    """Every K that a table of this policy may hold, ascending: without 0 when the user forbids turning off.
+    """Every K that a table of `policy` may hold, ascending; without 0 when the user forbids turning off.
 
-    A Static table is the user's own word and may hold 0 all the same.
+    A table of mode Static comes from the user and may hold 0 all the same.
     """
     ks = tuple(sorted({k for k in policy.knobs.ks if k >= 0})) or (0,)
     if policy.off_policy is OffPolicy.NEVER and policy.mode is not Mode.STATIC and ks[-1] > 0:
@@ -89,7 +90,7 @@ def candidates(policy: Policy) -> tuple[int, ...]:
 
 
 def _published_costs(facts: PairFacts) -> StepCosts | None:
-    """Costs pinned by publications, for the shapes and the single accelerator that they were measured on."""
+    """Published costs of the pair on its single accelerator at 16 bits; None where no publication fits."""
     if facts.verifier is None or facts.speculator is None or facts.accelerator is None or not _as_published(facts):
         return None
     return calibrated_costs(facts.verifier.name, facts.speculator.name, facts.accelerator.name)

@@ -1,8 +1,9 @@
-"""Which pods a decision rests on: those whose figures can be believed, if they carry enough of the requests.
+"""Selects the pods that a decision rests on: pods with believable figures, if they carry enough of the requests.
 
 Called by decide(), and by reconcile for what it says of metrics. In a fleet some pod nearly always lacks figures: its
-scrape is late, its engine has restarted, it lies. Such a pod is left out; it stops neither tuning nor the guard. A pod
-that lies within what is plausible cannot be told from an odd one: no single pod of several may outweigh the others.
+scrape is late, its engine has restarted, its figures are wrong. Such a pod is left out; it stops neither tuning nor the
+guard. Wrong but plausible figures cannot be told from unusual ones: so no single pod of several may outweigh the
+others.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from speculative_operator.tuner.traffic import largest
 QUORUM = 0.8
 """Share of the requests that pods with believable figures must carry for the table to be tuned."""
 MAJORITY = 0.5
-"""Share above which the guard may cut drafts: it only ever lowers K, on what was measured."""
+"""Share above which the guard may cut drafts: it only lowers K, and only on measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why nothing may change."""
+    """The reason and message why the tuner may change nothing."""
 
     reason: Reason
     message: str
@@ -35,14 +36,15 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One look at the pods, divided into what may be believed and what not."""
+    """One look at the pods, divided into pods with believable figures and pods without."""
 
     windows: Mapping[str, PodWindow]
-    """Figures that may be believed."""
+    """Windows of the pods with believable figures."""
     left_out: Mapping[str, Gap]
-    """Pods that should have figures and have none that may be believed, and why."""
+    """Pods that should have believable figures and have none -> why."""
     weights: Mapping[str, float]
-    """What each pod counts, by the requests it serves; a pod that has just become ready counts once it has figures."""
+    """Weight of each pod by the requests that it serves; a pod that has just become ready counts once it has
+    figures."""
 
     def share(self, pods: Collection[str]) -> float:
         """Share of the requests that `pods` carry; 1 where no pod counts."""
@@ -51,17 +53,17 @@ class Sight:
 
     @property
     def believed(self) -> frozenset[str]:
-        """Pods whose figures may be believed: those of this look, or those of the last one where no scrape is newer."""
+        """Pods with believable figures from this look, or from the last one where no scrape is newer."""
         return frozenset(self.weights.keys() - self.left_out.keys())
 
     @property
     def enough(self) -> bool:
-        """True where the table may be tuned."""
+        """True where the believed pods make a quorum, so that the table may be tuned."""
         return self.share(self.believed) >= QUORUM - 1e-9
 
     @property
     def shortage(self) -> str:
-        """How few pods may be believed, and why not the first of the others."""
+        """A text: how few pods have believable figures, and why the first of the other pods has none."""
         pod = min(self.left_out)
         counted = f"{len(self.believed)} of {len(self.weights)} pods have figures that can be believed"
         carried = f"with {100.0 * self.share(self.believed):.0f} % of the requests"
@@ -71,10 +73,9 @@ class Sight:
 def sight(
     observation: Observation, known: Mapping[str, tuple[float, float]], knobs: KnobSpace | None, now: float
 ) -> Sight:
-    """What of `observation` may be believed.
+    """The pods of `observation` divided by whether their figures can be believed.
 
-    `known`: end and batch of the last window that was learned from, by pod. Without `knobs` plausible is whatever the
-    engine's reader let pass.
+    `known`: pod -> end and batch of the last window learned from. Without `knobs` every recent figure is believed.
     """
     doubts = {pod: _doubt(window, knobs, now) for pod, window in observation.windows.items()}
     windows = {pod: window for pod, window in observation.windows.items() if doubts[pod] is None}
@@ -91,7 +92,7 @@ def sight(
 
 
 def find_hold(observation: Observation, seen: Sight) -> Hold | None:
-    """The first reason to believe nothing of `observation`, or None."""
+    """The first reason to decide nothing on `observation`, or None."""
     if observation.gap is not None:
         return Hold(observation.gap.reason, f"{observation.gap.message}; the table stays as it is")
     if not observation.pods:
@@ -106,7 +107,7 @@ def find_hold(observation: Observation, seen: Sight) -> Hold | None:
 
 
 def has_requests(windows: Mapping[str, PodWindow]) -> bool:
-    """True where some pod decoded."""
+    """True where at least one pod decoded a request."""
     return any(window.decode_request_steps > 0 and window.steps > 0 for window in windows.values())
 
 
@@ -125,7 +126,7 @@ def _doubt(window: PodWindow, knobs: KnobSpace | None, now: float) -> Gap | None
 
 
 def _hold_of_all(gaps: Mapping[str, Gap]) -> Hold:
-    """No pod is believed: the most common reason, and the first pod that has it."""
+    """The hold where no pod is believed: the most common reason, and the first pod that has it."""
     reason, _ = min(Counter(gap.reason for gap in gaps.values()).items(), key=lambda item: (-item[1], item[0]))
     first = min(name for name, gap in gaps.items() if gap.reason is reason)
     return Hold(reason, f"{first}: {gaps[first].message}; the table stays as it is")

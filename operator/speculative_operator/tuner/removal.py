@@ -1,8 +1,8 @@
-"""Whether pods should run without a speculator at all, and whether they should have it back (offPolicy Hard).
+"""Decides whether pods should run without a speculator at all, and when they get it back (offPolicy Hard).
 
 Called by decide(). K = 0 still pays for the speculator's pass and its memory; only a rollout without it returns them. A
-rollout costs minutes of serving, so it is made when no table comes near pods without speculator over the loads of the
-last hour, when that has been so for ten minutes, and when it pays for itself within the hour.
+rollout costs minutes of serving, so it is made when pods without a speculator are clearly faster than any table over
+the loads of the last hour, when this has been so for ten minutes, and when it pays for itself within the hour.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ FIRST_SECONDS = 900.0
 """The comparison must have held this long, and the deployment been seen for this long."""
 RETURN_GAIN = 0.08
 RETURN_SECONDS = 3600.0
-"""To have the speculator back: what it must bring by what is remembered of it, and least time without it."""
+"""For the speculator's return: log speed that it must bring by the remembered evidence, and least seconds without."""
 
 
 def track_dead_weight(memory: Memory, found: Comparison, cost: float, now: float) -> Memory:
-    """Memory that knows since when the speculator is dead weight; `cost`: what the rollout costs (`rollout.cost`)."""
+    """Memory with the time since when the speculator is dead weight; `cost`: price of the rollout (`rollout.cost`)."""
     sure = found.gain - DOUBT * found.deviation
     bad = found.gain > GAIN and sure > cost / 2.0
     since = (memory.doomed_since if memory.doomed_since is not None else now) if bad else None
@@ -34,7 +34,7 @@ def track_dead_weight(memory: Memory, found: Comparison, cost: float, now: float
 
 
 def to_remove(memory: Memory, view: Outlook, now: float) -> bool:
-    """True when the pods should be rolled without speculator now."""
+    """True when the operator should now replace the pods by pods without a speculator."""
     policy = view.policy
     if policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO or memory.hard_off:
         return False
@@ -43,7 +43,7 @@ def to_remove(memory: Memory, view: Outlook, now: float) -> bool:
 
 
 def to_return(memory: Memory, view: Outlook, now: float) -> bool:
-    """True when pods without speculator should have it back."""
+    """True when pods without a speculator should get it back."""
     if not memory.hard_off or memory.hard_off_at is None or now - memory.hard_off_at < RETURN_SECONDS:
         return False
     found = view.without_speculator

@@ -1,6 +1,6 @@
-"""Figures and sentences behind a decision.
+"""Writes the figures and sentences of a decision.
 
-Called by decide(). The gain is told against a pod without any speculator at the same concurrency: what the user would
+Called by decide(). The gain is given against a pod without any speculator at the same concurrency: what the user would
 have without speculation, not what a table of zeros gives.
 """
 
@@ -22,9 +22,9 @@ from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Look
 
 NEAR_BANDS = 2
-"""Half octaves of load within which what was compared is told for a change."""
+"""Half octaves of load within which a change quotes comparisons."""
 MUCH = 0.2
-"""Share of their time before the first token from which it is named as a reason."""
+"""Share of requests' time before the first token from which a change mentions it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Off:
 
     over: int
     rate: float
-    """Tokens per second and request at that K, and below at K = 0."""
+    """Tokens per second and request at K = `over`; `off_rate`: at K = 0."""
     off_rate: float
 
     @property
     def percent(self) -> float:
-        """Speed at K = 0 over that at the other."""
+        """Speed at K = 0 over the speed at K = `over`, as a difference in per cent."""
         return 100.0 * (self.off_rate / self.rate - 1.0)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Off:
 
 
 def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
-    """What is known at the load seen."""
+    """The figures of a decision at the measured load, for the active `table` and the `proposed` one."""
     off = view.at(look.batch, None)
     against = view.without_speculator
     gain = _gain(view, look, table, off)
@@ -75,7 +75,7 @@ def _tpot_off(view: Outlook, look: Look, table: KTable, gain: Interval | None) -
 
 
 def _cost(policy: Policy, look: Look) -> float | None:
-    """Of a thousand output tokens, at the speed seen."""
+    """Cost of a thousand output tokens at the measured speed; None without a price or tokens."""
     if policy.pod_hourly_cost is None or look.tokens_per_second <= 0:
         return None
     return 1000.0 * policy.pod_hourly_cost * look.replicas / (3600.0 * look.tokens_per_second)
@@ -140,7 +140,8 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
 
 
 def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
-    """What blocks of steps showed of these K near the load, as the end of a sentence; empty where nothing."""
+    """What blocks of steps showed of these K near the load, as the end of a sentence; empty where none compared
+    them."""
     near = [cell for cell in _near(view, load) if {cell.k, cell.against} == {old, new}]
     if not near:
         return ""
@@ -154,13 +155,13 @@ def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
 
 
 def _near(view: Outlook, load: float) -> list[Cell]:
-    """What was compared near a load."""
+    """Comparisons at loads near `load`."""
     return [cell for cell in view.cells if cell.blocks >= 1.0 and abs(cell.band - band_of(load)) <= NEAR_BANDS]
 
 
 def off_beside_best(view: Outlook, load: float) -> Off | None:
-    """What blocks of steps near the load showed of K = 0 beside the best other K; None where nothing, or where the
-    speculator runs at K = 0."""
+    """What blocks of steps near the load showed of K = 0 beside the best other K; None where no block compared them,
+    or where the speculator runs at K = 0."""
     if not view.policy.rests:
         return None
     sides = [
@@ -172,18 +173,18 @@ def off_beside_best(view: Outlook, load: float) -> Off | None:
 
 
 def off_text(view: Outlook, load: float, k: int) -> str:
-    """What off gives at K = 0, as the end of a sentence; empty at another K, or where nothing was compared."""
+    """The measured gain of off where `k` is 0, as the end of a sentence; empty at another K or without comparisons."""
     off = off_beside_best(view, load) if k == 0 else None
     return "" if off is None else f"; side by side off gives {off}"
 
 
 def named(policy: Policy, k: int) -> str:
-    """K in a sentence: K = 0 is off where nothing of the speculator runs at it."""
+    """K as text for a sentence; "0 (off)" where K = 0 leaves the speculator out."""
     return "0 (off)" if k == 0 and policy.rests else str(k)
 
 
 def _before_first(view: Outlook) -> str:
-    """Why tokens per second are not all, where they are not."""
+    """The share of requests' time before their first token, as the end of a sentence; empty where it is small."""
     share = view.traffic.shares.before_first
     return f"; requests spend {100.0 * share:.0f} % of their time before their first token" if share >= MUCH else ""
 

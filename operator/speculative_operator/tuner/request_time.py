@@ -1,8 +1,8 @@
-"""Where requests spend their time, and what a K does to the whole of it.
+"""Tells where requests spend their time, and how a K changes the whole time of a request.
 
-Called by traffic (what each window tells) and outlook (which ranks K by it). Blocks of steps tell how fast requests
-decode. Before that a request waits to be scheduled, and has its prompt computed: drafts do not help it there, and
-longer steps hurt it. Who waits for a seat or for KV memory waits for the whole of other requests.
+Called by traffic (for each window) and outlook (which ranks K by the whole time). Blocks of steps tell how fast
+requests decode. Before that a request waits to be scheduled, and has its prompt computed: drafts do not help it there,
+and longer steps hurt it. A request that waits for a seat or for KV memory waits until other requests end.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from speculative_operator.tuner.prior import Array
 
 SEATS_FILLING, SEATS_FULL = 0.85, 0.95
 MEMORY_FILLING, MEMORY_FULL = 0.7, 0.9
-"""Shares of the seats and of the KV memory between which whoever waits is more and more taken to wait for them."""
+"""Shares of seats and of KV memory in use between which waiting requests are more and more taken to wait for them."""
 MOST_QUEUED = 0.8
-"""Share of the time that counts at most in how steeply a queue grows."""
+"""Largest share of queueing that counts in how steeply a queue grows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeShares:
-    """Of the time of all requests."""
+    """Shares of the time of all requests."""
 
     queued: float = 0.0
-    """Share before they are first scheduled."""
+    """Share of the time before requests are first scheduled."""
     prompting: float = 0.0
-    """Share in which their prompts are computed."""
+    """Share of the time in which prompts of requests are computed."""
     full: float = 0.0
-    """How much of the former is for want of seats or of KV memory: 1 where all of it."""
+    """Share of `queued` in which requests wait for seats or KV memory: 1 for all of it."""
     lighter: float = 1.0
-    """How much of what a K takes longer shows in steps that compute prompts, which take longer by themselves."""
+    """Share of a K's extra step time that shows in steps with prompts, which take longer by themselves."""
 
     @property
     def before_first(self) -> float:
-        """Share that more tokens a step do not shorten."""
+        """Share of the time that more tokens per step do not shorten."""
         return self.prompting + (1.0 - self.full) * self.queued
 
     def after(self, windows: Sequence[PodWindow], max_batch: int, new: float) -> TimeShares:
@@ -58,7 +58,7 @@ class TimeShares:
 
 
 class WholeTime(NamedTuple):
-    """Log of the whole time of a request over what it is now, and its derivatives."""
+    """Log of the whole time of a request over its present time, and the derivatives by log seconds and log tokens."""
 
     longer: Array
     by_seconds: Array
@@ -93,8 +93,8 @@ def _before(window: PodWindow) -> float:
 
 
 def _queue_share(window: PodWindow) -> float:
-    """Share of the time before being scheduled: as the engine tells it, else by who waits and whose prompt is
-    computed (Little's law)."""
+    """Share of the time before requests are scheduled: as the engine tells it, else from the numbers of requests that
+    wait and whose prompts are computed (Little's law)."""
     if window.queue_seconds is not None:
         share = window.queue_seconds / max(window.ttft_seconds, 1e-9)
     else:
@@ -103,7 +103,7 @@ def _queue_share(window: PodWindow) -> float:
 
 
 def _full(window: PodWindow, max_batch: int) -> float:
-    """How likely whoever waits does so for those that decode to end, not for prompts to be computed."""
+    """How likely waiting requests wait for seats or KV memory, not for prompts to be computed: 0 to 1."""
     seats = (window.running / max_batch - SEATS_FILLING) / (SEATS_FULL - SEATS_FILLING)
     memory = ((window.kv_usage or 0.0) - MEMORY_FILLING) / (MEMORY_FULL - MEMORY_FILLING)
     return min(max(seats, memory, 0.0), 1.0)

@@ -1,7 +1,7 @@
-"""What a change costs where pods are replaced for it, and when it is worth that: actuators Table, Restart; unloading.
+"""Prices a change that needs a rollout and says when it is worth it: actuators Table and Restart, and hard off.
 
-Called by judge, removal and decide(). Nothing can be tried there, so that a K that never ran is believed less; a change
-is made on what the last hour needed, not on what the last minutes did, and only when it has looked right for a while.
+Called by judge, removal and decide(). Without trials a K that never ran is believed less. A change follows the loads of
+the last hour, not of the last minutes, and is made only when it has looked right for a while.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ is measured of starts tells only of the last three, so it can only add."""
 HORIZON_SECONDS = 3600.0
 """A change must pay for the rollout within this time."""
 MARGIN = 0.02
-"""Log speed that must be left over."""
+"""Log speed that a change must bring beyond the cost of its rollout."""
 DOUBT = 0.84
-"""Standard deviations by which the gain is taken lower: surely by 80 %, as for unloading."""
+"""Standard deviations by which the gain is reduced: it is then 80 % sure, as for hard off."""
 LASTING_SECONDS = 600.0
-"""So long a change must have looked worth its price."""
+"""Seconds for which a change must have looked worth its rollout."""
 
 
 def cost(policy: Policy) -> float:
@@ -34,16 +34,16 @@ def cost(policy: Policy) -> float:
 
 
 def free(policy: Policy) -> bool:
-    """True where a table changes while pods serve."""
+    """True where a table changes without a rollout, while pods serve."""
     return policy.knobs.actuator is Actuator.LIVE
 
 
 def track_worth(memory: Memory, worth: bool, now: float) -> Memory:
-    """Memory that knows since when a rollout has looked worth its price."""
+    """Memory with the time since when a change has looked worth its rollout; none where `worth` is False."""
     since = (memory.wanted_since if memory.wanted_since is not None else now) if worth else None
     return memory if since == memory.wanted_since else replace(memory, wanted_since=since)
 
 
 def remaining_seconds(memory: Memory, now: float) -> float:
-    """How much longer it must look so."""
+    """Seconds for which the change must still look worth its rollout."""
     return LASTING_SECONDS - (now - memory.wanted_since) if memory.wanted_since is not None else LASTING_SECONDS

@@ -1,7 +1,7 @@
-"""How fast single requests are served, over many windows: tells pods after a rollout from those before it.
+"""Measures how fast single requests are served over many windows, to compare pods before and after a rollout.
 
-Kept in the tuner's memory; asked by `reconcile.own_rollouts`. Step costs and acceptance are learned for each K and say
-what should be; this says what is, whatever the model of it.
+Kept in the tuner's memory; asked by `reconcile.own_rollouts`. Step costs and acceptance are learned for each K and give
+a predicted speed; this is the measured one, independent of any model.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from math import isfinite, log
 from speculative_operator.domain.observation import PodWindow
 
 REMEMBERED = 60
-"""Windows that the means go back, by weight."""
+"""Windows over which the means are taken."""
 ENOUGH = 30
-"""Windows that a comparison must rest on, on either side."""
+"""Least windows on each side of a comparison."""
 LIKE = 0.22
 """Log requests per step by which loads may differ and still be compared: 25 %."""
 SLOWER = 0.10
-"""Log rate that counts as slower."""
+"""Loss of log rate that counts as slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Means over the windows of all pods."""
+    """Mean speed and load over the windows of all pods."""
 
     windows: int = 0
     rate: float = 0.0
@@ -33,7 +33,7 @@ class Speed:
     """Requests per step of one pod."""
 
     def after(self, windows: Iterable[PodWindow]) -> Speed:
-        """With one more look; as it is where nothing was decoded."""
+        """The means after one more look; unchanged where no pod decoded."""
         seen = tuple(windows)
         decoded = sum(one.generated_tokens - one.first_tokens for one in seen)
         busy, steps = sum(one.step_seconds for one in seen), sum(one.steps for one in seen)
@@ -46,7 +46,8 @@ class Speed:
         return Speed(self.windows + 1, rate, requests)
 
     def slower_than(self, before: Speed) -> bool:
-        """True where enough was seen on either side, at like loads, and requests are served clearly slower."""
+        """True where both sides have enough windows at like loads, and requests are served clearly slower than
+        `before`."""
         if min(self.windows, before.windows) < ENOUGH or min(self.rate, before.rate) <= 0:
             return False
         alike = abs(log(self.requests / before.requests)) <= LIKE

@@ -1,4 +1,4 @@
-"""The table that a deployment starts with, before anything was measured.
+"""Chooses the table that an object starts with, before any measurement.
 
 Called by reconcile for a new object, and by persistence where a stored table cannot be read.
 """
@@ -24,9 +24,10 @@ DEFAULT_K = 3
 
 
 def initial_table(policy: Policy) -> KTable:
-    """The spec's own schedule; else the start K, less where the prior says that fewer drafts are clearly faster.
+    """The spec's own schedule; else the start K, lowered where the prior says that fewer drafts are clearly faster.
 
-    A constant start K where nothing is known of hardware or models, where one K must serve all loads, and in Static.
+    The start K at every load where hardware or models are unknown, where one K must serve all loads, and in mode
+    Static.
     """
     knobs = policy.knobs
     if policy.mode is Mode.DISABLED or knobs.actuator is Actuator.NONE:
@@ -47,7 +48,8 @@ def _start_k(policy: Policy) -> int:
 
 
 def _cautious(policy: Policy, start: int) -> KTable:
-    """The start K, and fewer drafts at the loads where the prior says that fewer are clearly faster."""
+    """A table with the start K, and with fewer drafts at the loads where the prior says that fewer are clearly
+    faster."""
     view = outlook(policy)
     allowed = max((column for column, k in enumerate(view.ks) if k <= start), default=0) + 1
     scores = view.speed[:, :allowed].copy()

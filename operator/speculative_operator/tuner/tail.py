@@ -1,4 +1,4 @@
-"""The P99 of a latency from the engine's histogram, with the interval that its buckets and requests allow.
+"""Computes the P99 of a latency from the engine's histogram, with the interval that its buckets and requests allow.
 
 Called by targets. A histogram knows no more than in which bucket a request fell, so the interval is never narrower than
 a bucket; few requests make it wider.
@@ -17,7 +17,7 @@ from speculative_operator.domain.observation import Histogram
 SLOW_SHARE = 0.01
 """Share of the requests that may take longer than a P99."""
 ODDS = 100.0
-"""Odds against the true P99 lying beyond one end of its interval, for requests that are independent."""
+"""Odds against a true P99 beyond one end of its interval, for independent requests."""
 MOST_REQUESTS = 1e9
 """Requests in a bucket that no pod has within a window."""
 
@@ -37,7 +37,7 @@ class Bounds:
 
 
 def p99(histogram: Histogram) -> Bounds:
-    """Of the requests in `histogram`."""
+    """The P99 of the requests in `histogram`."""
     whole = requests(histogram)
     low, high, above = 0.0, math.inf, whole
     for bound, count in histogram:
@@ -51,12 +51,12 @@ def p99(histogram: Histogram) -> Bounds:
 
 
 def requests(histogram: Histogram) -> float:
-    """How many there are in it."""
+    """The number of requests in `histogram`."""
     return math.fsum(count for _, count in histogram)
 
 
 def slow(histogram: Histogram, seconds: float) -> float:
-    """Requests that surely took longer than `seconds`: those in buckets that begin there or above."""
+    """Requests that surely took longer than `seconds`: requests in buckets that begin at or above it."""
     begins = (0.0, *(bound for bound, _ in histogram))
     return math.fsum(count for begin, (_, count) in zip(begins, histogram, strict=False) if begin >= seconds)
 
@@ -91,7 +91,7 @@ def add(kept: Histogram, seen: Iterable[tuple[Histogram, float]], keep: float) -
 
 
 def is_believable(histogram: Histogram) -> bool:
-    """Whether bounds rise from above 0 and counts are counts."""
+    """True where the bounds ascend from above 0 and every count is possible."""
     bounds = _edges(histogram)
     counts = all(0.0 <= count <= MOST_REQUESTS for _, count in histogram)
     return bool(bounds) and bounds[0] > 0.0 and all(one < other for one, other in pairwise(bounds)) and counts
