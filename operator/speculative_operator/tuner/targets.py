@@ -1,7 +1,7 @@
-"""Latency targets: whether they are met as measured, and the largest K allowed where one is not.
+"""Judges latency targets by measured P99, and limits K where a target is missed.
 
-Called by decide(). The fastest K is in force while targets are met or nobody can tell. Where one is missed, the largest
-K allowed at the loads served is lowered step by step, and every step is judged by what was measured after it. One that
+Called by decide(). The fastest K is active while targets are met or cannot be judged. Where one is missed, the largest
+K allowed at the loads served is lowered step by step, and every step is judged by measurements after it. A step that
 brought nothing, or costs more than it may, is taken back: the target is out of reach, and the fastest K serves again.
 """
 
@@ -25,7 +25,7 @@ from speculative_operator.tuner.tail import Bounds, add, fall, p99, requests, sl
 
 NAMES = ("tpotP99", "ttftP99")
 FADE_SECONDS = 180.0
-"""Time constant of the histograms."""
+"""Time constant by which the histograms fade."""
 SETTLE_REQUESTS = 2.0
 LONGEST_SETTLE = 600.0
 """After a change of K histograms begin when so many times the mean answer is over, and after so long at most: requests
@@ -40,7 +40,7 @@ COST_FADE_SECONDS = 3600.0
 """Seconds of serving that steps may have cost before the target counts as out of reach, and the time in which that is
 forgotten: half a per cent of an hour."""
 MORE_LOST = 0.02
-"""Log speed by which a step may cost more than was predicted."""
+"""Log speed by which a step may cost more than predicted."""
 RETRY_SECONDS = 3600.0
 """Least time to the next attempt at a target out of reach, or to a larger K where a target is met."""
 OTHER_LOAD = 1.5
@@ -59,66 +59,66 @@ class Step:
     """Index in NAMES."""
     late: float
     requests: float
-    """What was slower than the target before it, and of how many."""
+    """Requests slower than the target before the step (`late`), of all `requests`."""
     loss: float
-    """Log speed that it was predicted to cost against the fastest K."""
+    """Predicted log speed that the step costs against the fastest K."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfReach:
-    """The end of an attempt that failed."""
+    """A failed attempt to meet a target: which one, when, and at which load."""
 
     target: int
     at: float
     load: float
     best: Bounds
     k: int
-    """Best P99 that was measured, and with which K."""
+    """The K with which the best P99 (`best`) was measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What is remembered of the targets in `asked` (seconds; None: not set)."""
+    """Memory of the latency targets `asked` (seconds; None: not set)."""
 
     asked: tuple[float | None, float | None] = (None, None)
     histograms: tuple[Histogram, Histogram] = ((), ())
-    """Faded, since the last change of K at the loads served."""
+    """Faded histograms of TPOT and TTFT since the last change of K at the loads served."""
     ks: tuple[int, ...] = ()
-    """K at each grid point meanwhile."""
+    """K at each grid point while the histograms were counted."""
     since: float = 0.0
-    """From when requests count in them."""
+    """Time from which requests count in the histograms."""
     updated_at: float = 0.0
     load: float = 0.0
     """Scheduled requests per step and replica, faded mean."""
     queue: float = 0.0
-    """Requests that wait over those from which a queue counts, faded mean: from 1 on there is a queue."""
+    """Waiting requests over the number from which they count as a queue, faded mean: a queue from 1 on."""
     limit: KTable | None = None
     """Largest K allowed at each load; None: any."""
     limited_at: float = 0.0
     limited_load: float = 0.0
     step: Step | None = None
     best: tuple[Bounds, int] = (Bounds(), 0)
-    """Of the attempt that is under way."""
+    """Best P99 of the attempt under way, and the K with which it was measured."""
     spent: float = 0.0
     """Seconds of serving that attempts have cost, faded."""
     failed: OutOfReach | None = None
 
     @property
     def tails(self) -> tuple[Bounds, ...]:
-        """P99 of each latency."""
+        """P99 of TPOT and of TTFT."""
         return tuple(p99(histogram) for histogram in self.histograms)
 
     def applied(self, table: KTable) -> bool:
-        """Whether `table` keeps to the limit at the load served."""
+        """True where `table` keeps to the limit at the load served."""
         return not self.forbids(table.k_at(self.load), self.load)
 
     def forbids(self, k: int, load: float) -> bool:
-        """Whether the limit is below `k` at `load`."""
+        """True where the limit is below `k` at `load`."""
         return self.limit is not None and k > self.limit.k_at(load)
 
     @property
     def missed(self) -> int | None:
-        """Index of the first target that is surely missed."""
+        """Index in NAMES of the first target that is surely missed; None when none is."""
         pairs = zip(self.asked, self.tails, strict=True)
         return next((i for i, (asked, tail) in enumerate(pairs) if asked is not None and tail.low >= asked), None)
 
@@ -126,7 +126,7 @@ class Targets:
 def watch(
     old: Targets, windows: Sequence[tuple[PodWindow, float]], table: KTable, policy: Policy, now: float
 ) -> Targets:
-    """`old` with what each window of a pod shows, by the share of it that is new; `table` was in force meanwhile."""
+    """`old` after (window, new share of it) of each pod; `table` was active meanwhile."""
     asked = active_targets(policy.objective)
     if asked == (None, None):
         return Targets()
@@ -152,15 +152,15 @@ def watch(
 
 
 def active_targets(objective: Objective) -> tuple[float | None, float | None]:
-    """The targets that count: none where throughput is asked for whatever the latency."""
+    """The (TPOT, TTFT) targets that count, in seconds; none where the goal is Throughput."""
     if objective.goal is Goal.THROUGHPUT:
         return None, None
     return objective.tpot_p99_seconds, objective.ttft_p99_seconds
 
 
 def judge(targets: Targets, view: Outlook, speed: Array, table: KTable, now: float) -> Targets:
-    """`targets` with the limit that follows from what was measured under `table`; `speed`: of every K over the one in
-    force there, log, [point, K]."""
+    """`targets` with the limit that follows from measurements under `table`; `speed`: log speed of every K over the
+    active K, [point, K]."""
     live = view.policy.mode is Mode.AUTO and view.policy.knobs.actuator is Actuator.LIVE
     if targets.asked == (None, None) or not live:
         return replace(targets, limit=None, step=None)
@@ -175,7 +175,7 @@ def judge(targets: Targets, view: Outlook, speed: Array, table: KTable, now: flo
 
 
 def limits(view: Outlook, targets: Targets) -> Array:
-    """Whether each K may be chosen at each grid point, [point, K]; the smallest always may."""
+    """True where a K may be chosen at a grid point, [point, K]; the smallest K always may."""
     if targets.limit is None:
         return np.ones((len(view.points), len(view.ks)), dtype=bool)
     most = np.array(choices(targets.limit, view.policy.knobs.max_batch))
@@ -183,7 +183,7 @@ def limits(view: Outlook, targets: Targets) -> Array:
 
 
 def targets_text(targets: Targets) -> str:
-    """What of the targets is not as asked, as the end of a sentence; empty where all are met or may be."""
+    """The target that no K meets, is missed or cannot be judged, as the end of a sentence; empty where none is so."""
     failed = targets.failed
     if failed is not None:
         asked = targets.asked[failed.target] or 0.0
@@ -198,7 +198,7 @@ def targets_text(targets: Targets) -> str:
 
 
 def _judge_step(targets: Targets, step: Step, view: Outlook, speed: Array, table: KTable, now: float) -> Targets:
-    """Further down, back to the fastest K, or as it is."""
+    """`targets` with the limit lowered further, given up, settled, or unchanged, by what `step` brought."""
     if not targets.applied(table):
         return targets
     at = nearest(targets.load, view.policy.knobs.max_batch)
@@ -216,7 +216,7 @@ def _judge_step(targets: Targets, step: Step, view: Outlook, speed: Array, table
 
 
 def _lower(targets: Targets, target: int, view: Outlook, speed: Array, table: KTable, now: float) -> Targets:
-    """The limit at the fastest K below the one in force."""
+    """`targets` with the limit lowered to the fastest K below the active one; given up where no K is below it."""
     at, k = nearest(targets.load, view.policy.knobs.max_batch), table.k_at(targets.load)
     lower = [c for c, one in enumerate(view.ks) if one < k and speed[at, c] > INFEASIBLE / 2]
     histogram = targets.histograms[target]
@@ -234,7 +234,7 @@ def _lower(targets: Targets, target: int, view: Outlook, speed: Array, table: KT
 
 
 def _raise(targets: Targets, view: Outlook, table: KTable, now: float) -> Targets:
-    """The limit one K higher at the loads served."""
+    """`targets` with the limit one K higher at the loads served, or without a limit where it would limit nothing."""
     most = view.policy.knobs.max_batch
     limit = (targets.limit or table).resized(most)
     allowed = limit.k_at(targets.load)
@@ -248,13 +248,13 @@ def _raise(targets: Targets, view: Outlook, table: KTable, now: float) -> Target
 
 
 def _give_up(targets: Targets, target: int, now: float) -> Targets:
-    """No limit any more: the attempt has failed."""
+    """`targets` without a limit, and with the failed attempt at `target`."""
     best, k = targets.best
     return replace(targets, limit=None, step=None, failed=OutOfReach(target, now, targets.load, best, k))
 
 
 def _refine(targets: Targets, table: KTable, now: float) -> Targets:
-    """With a narrower interval of the best P99, where its K is in force and more requests have been counted."""
+    """`targets` with a newer interval of the best P99, where its K is active and enough requests were counted."""
     failed = targets.failed
     if failed is None or table.k_at(targets.load) != failed.k or not _is_enough(targets, failed.target, now):
         return targets
@@ -262,12 +262,12 @@ def _refine(targets: Targets, table: KTable, now: float) -> Targets:
 
 
 def _is_enough(targets: Targets, target: int, now: float) -> bool:
-    """Whether so much was measured since the last change of K that it is time to judge."""
+    """True where enough requests, or enough time, passed since the last change of K to judge."""
     return requests(targets.histograms[target]) >= JUDGE_REQUESTS or now - targets.since >= JUDGE_SECONDS
 
 
 def _is_barred(targets: Targets, now: float) -> bool:
-    """Whether the last attempt failed too recently, at about this load, or attempts have cost too much of late."""
+    """True where the last attempt failed recently at about this load, or recent attempts have cost too much."""
     failed = targets.failed
     if failed is None:
         return targets.spent > COST_SECONDS
@@ -276,14 +276,14 @@ def _is_barred(targets: Targets, now: float) -> bool:
 
 
 def _may_rise(targets: Targets, now: float) -> bool:
-    """Whether a larger K may be tried: nothing was changed for long, or the load has fallen."""
+    """True where a larger K may be tried: the limit has stood for long, or the load has fallen."""
     if targets.limit is None or now - targets.since < JUDGE_SECONDS:
         return False
     return now - targets.limited_at > RETRY_SECONDS or targets.load * OTHER_LOAD < targets.limited_load
 
 
 def _differs(one: tuple[int, ...], other: tuple[int, ...], load: float, policy: Policy) -> bool:
-    """Whether two choices differ near `load`."""
+    """True where two choices of K per grid point differ near `load`."""
     if len(one) != len(other):
         return True
     most = policy.knobs.max_batch
@@ -292,7 +292,7 @@ def _differs(one: tuple[int, ...], other: tuple[int, ...], load: float, policy: 
 
 
 def _settle_seconds(windows: list[PodWindow]) -> float:
-    """How long after a change of K requests still end that ran before it: by their mean time of decoding."""
+    """Seconds after a change of K in which requests from before it still end, by their mean time of decoding."""
     begun = sum(window.first_tokens for window in windows)
     decoding = sum(window.step_seconds for window in windows) / begun if begun > 0 else 0.0
     return min(SETTLE_REQUESTS * decoding, LONGEST_SETTLE)

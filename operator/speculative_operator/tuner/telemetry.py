@@ -1,8 +1,8 @@
-"""What an engine tells beyond its own counters: steps by K and batch, drafts by position, tried blocks, latencies of
-requests. Used where it can be true.
+"""Checks telemetry beyond the engine's own counters: steps by K and batch, drafts by position, tried blocks, latencies
+of requests.
 
 Called by decide() on every believed observation. Telemetry comes from another target of the pod than the counters, so
-it may be missing, late or wrong by itself: then the window is taken as if it had none.
+it may be missing, late or wrong by itself: then the tuner uses the window without it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _comparisons_agree(window: PodWindow, knobs: KnobSpace) -> bool:
     tried = math.fsum(one.trial.steps for one in window.comparisons)
     beside = math.fsum(one.beside.steps for one in window.comparisons)
     most = APART * window.steps + FEW_STEPS + LONGEST_BLOCK
-    # a block at the K in force stands beside the tried one before it and the one after it
+    # a block at the active K stands beside the tried one before it and the one after it
     return tried <= most and beside <= 2 * most
 
 
@@ -112,7 +112,7 @@ def _possible_blocks(totals: BlockTotals, k: int, room: int) -> bool:
 
 
 def _is_histogram(histogram: Histogram) -> bool:
-    """True for an empty one, which tells nothing."""
+    """True where bounds ascend to infinity and counts are possible; also for an empty histogram."""
     bounds = [bound for bound, _ in histogram]
     return (
         all(bound > 0 for bound in bounds)

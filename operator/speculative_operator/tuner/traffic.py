@@ -1,4 +1,4 @@
-"""What the load looks like: one look pooled over replicas, and a fading memory of it.
+"""Describes the load: one look pooled over replicas, and a fading memory of looks.
 
 Called by decide() (figures of the estimate) and learning. All replicas run one table, so their windows are pooled;
 means over requests are weighted by request-steps.
@@ -20,15 +20,15 @@ from speculative_operator.tuner.request_time import MEMORY_FULL, TimeShares
 TRAFFIC_SECONDS = 60.0
 """Time constant of context and prompt share: they steer a prediction, and should follow the load."""
 LOAD_SECONDS = 600.0
-"""Time constant of the load histogram: loads of the last ten minutes are those to be prepared for."""
+"""Time constant of the load histogram: the table prepares for the loads of the last ten minutes."""
 HISTORY_SECONDS = 3600.0
-"""The same for a histogram that says what a deployment is used for: pods are replaced on it."""
+"""Time constant of the histogram of the last hour, on which rollouts are decided."""
 COMMON = 0.2
-"""Share of a window's time from which a load counts as one of those there are now."""
+"""Share of a window's time from which a load counts as a present load."""
 MOST_CONTEXT = 1e7
 MOST_RATIO = 1e4
 HEAVIEST = 3.0
-"""No pod counts for more than so many of middling load; of three for no more than both others."""
+"""No pod counts for more than so many pods of median load; of three pods for no more than two."""
 _COUNTS = (
     "steps", "decode_request_steps", "step_seconds", "ttft_seconds", "queue_seconds", "first_tokens",
     "generated_tokens", "prompt_tokens", "drafts", "draft_tokens", "accepted_tokens",
@@ -40,21 +40,21 @@ _OF_CELLS = ("steps", "seconds", "tokens", "prefill_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Load as seen lately."""
+    """Recent load of the pods: contexts, prompts, loads and where requests spend their time."""
 
     context: float = CONTEXT_TOKENS
     prompt_ratio: float = PROMPT_RATIO
     """Prompt tokens computed per output token."""
     generated: float = 2000.0
-    """Output tokens that this ratio stands on, faded; at first those that the prior is worth."""
+    """Output tokens that `prompt_ratio` rests on, faded; at first the weight of its prior."""
     draft_share: float = 1.0
     """Drafted tokens per request-step over K: below 1 where drafts are looked up and not always found."""
     load: tuple[float, ...] = ()
     """Seconds spent at each grid point, faded."""
     history: tuple[float, ...] = ()
-    """The same over a longer time."""
+    """Seconds spent at each grid point, faded over an hour."""
     pressed: float = 0.0
-    """Share of that time in which requests waited for KV memory."""
+    """Share of the last hour's time in which requests waited for KV memory."""
     shares: TimeShares = field(default_factory=TimeShares)
     """Where requests spend their time."""
 
@@ -80,15 +80,15 @@ class Look:
     steps: float
     drafts: float
     loads: tuple[float, ...]
-    """Scheduled requests per step of each replica that served: its common ones."""
+    """Common loads of each replica that served, in scheduled requests per step."""
     pressed: float
-    """Share of the replicas where requests waited for KV memory."""
+    """Share of the serving replicas where requests waited for KV memory."""
     replicas: int
-    """Pods looked at, idle ones included."""
+    """Number of pods in the look, idle pods included."""
 
 
 def pool(windows: Sequence[PodWindow]) -> Look:
-    """All windows as one; at least one of them has request-steps."""
+    """One look from all windows; at least one window must have request-steps."""
     busy = [window for window in bound_claims(windows) if window.decode_request_steps > 0 and window.steps > 0]
     weight = math.fsum(window.decode_request_steps for window in busy)
     tokens = math.fsum(window.generated_tokens - window.first_tokens for window in busy)
@@ -120,10 +120,10 @@ def pool(windows: Sequence[PodWindow]) -> Look:
 
 
 def bound_claims(windows: Sequence[PodWindow]) -> list[PodWindow]:
-    """`windows`, with the counts of one that claims far more requests than the others lowered in proportion.
+    """`windows`, with counts lowered in proportion in a window that claims far more requests than the others.
 
-    What is pooled is weighed by counts: one pod that reports a million drafts would outweigh a hundred that report
-    thousands. Ratios within a window, and so what it tells of steps and drafts, stay as they are.
+    Pooling weighs windows by their counts: one pod that reports a million drafts would outweigh a hundred that report
+    thousands. Ratios within a window stay as they are, and so do its costs of steps and its acceptance.
     """
     most = largest([window.decode_request_steps for window in windows if window.decode_request_steps > 0])
     return [
@@ -133,7 +133,7 @@ def bound_claims(windows: Sequence[PodWindow]) -> list[PodWindow]:
 
 
 def largest(amounts: Sequence[float]) -> float:
-    """What one of `amounts` may count at most, so that no pod outweighs the others. Between two there is no telling."""
+    """The most that one of `amounts` may count, so that no pod outweighs the others; infinite for fewer than three."""
     if len(amounts) < 3:
         return math.inf
     return median(amounts) * min(len(amounts) - 1.0, HEAVIEST)
@@ -163,7 +163,8 @@ def _scale_comparison(one: Comparison, by: float) -> Comparison:
 def learn_traffic(
     traffic: Traffic, look: Look, windows: Sequence[PodWindow], fresh: Sequence[float], max_batch: int
 ) -> Traffic:
-    """`traffic` after one look at `windows`, which are bounded; `fresh[i]` is the share of window i that is new."""
+    """`traffic` after one look at `windows`, which `bound_claims` has bounded; `fresh[i]` is the share of window i that
+    is new."""
     seconds = max((window.seconds * share for window, share in zip(windows, fresh, strict=True)), default=0.0)
     if seconds <= 0:
         return traffic
@@ -194,7 +195,7 @@ def learn_traffic(
 
 
 def loads_of(window: PodWindow) -> list[tuple[float, float]]:
-    """(scheduled requests per step, share of the time): of every cell where the engine exports them, else one mean."""
+    """(scheduled requests per step, share of the time) of every cell of `window`; its mean where it has no cells."""
     seconds = math.fsum(cell.seconds for cell in window.cells)
     if seconds <= 0:
         return [(window.scheduled, 1.0)]
@@ -202,7 +203,7 @@ def loads_of(window: PodWindow) -> list[tuple[float, float]]:
 
 
 def _common(window: PodWindow) -> list[float]:
-    """Loads at which much of the time was spent; the mean where it is spread."""
+    """Loads at which the pod spent much of the time; the mean load where none took much."""
     return [load for load, share in loads_of(window) if share >= COMMON] or [window.scheduled]
 
 

@@ -1,7 +1,7 @@
-"""Which K the engine is to try beside those in force, at which loads, and for which share of its blocks of steps.
+"""Chooses trials: K that the engine tries beside the active K, at which loads, for which share of its blocks.
 
-Called by decide(). Trying costs what the K tried is slower, and is worth what knowing its speed better would improve:
-with a gain d over the K in force, believed with standard deviation s, `s phi(d/s) + d Phi(d/s)`. The engine itself lets
+Called by decide(). A trial costs the speed that its K loses, and is worth the improvement from knowing its speed:
+with a gain d over the active K, believed with standard deviation s, `s phi(d/s) + d Phi(d/s)`. The engine itself lets
 the share fall as blocks are compared, so that exploring ends without another write.
 """
 
@@ -28,25 +28,25 @@ from speculative_operator.tuner.targets import Targets, limits
 MOST_SHARE = 0.15
 LEAST_SHARE = 0.004
 ASKING_SHARE = 0.03
-"""Where nothing is drafted: so that it is seen when drafts would be accepted again."""
+"""Share where the active K is 0, so that trials show when drafts would be accepted again."""
 RESTING_SHARE, RESTING_LOAD = 0.005, 8
 """The most where the speculator rests, up to so many requests, and in proportion less beyond: before each block it must
 catch up with all of them, which no block counts. At 60 requests clients feel it for twenty seconds."""
 SHARE_OF_WORTH = 20.0
-"""Share of the blocks for one of expected improvement (log speed), between these limits."""
+"""Share of the blocks per unit of expected improvement (log speed), within the limits above."""
 MOST_COST = 0.003
-"""Log speed that trying may be expected to cost at first, while the share has not fallen yet."""
+"""Largest expected log speed that trials cost at first, before the share falls."""
 LEAST_WORTH = 0.0002
 """Expected improvement below which a K is not tried."""
 WORST = -1.0
-"""Expected log speed against the K in force below which a K is not tried, whatever knowing is worth."""
+"""Expected log speed against the active K below which a K is not tried, whatever knowing is worth."""
 MOST_KS = 3
 MISSING_WORTH = 0.003
-"""Expected improvement by a K that is not tried, at a load there is now, for which a table is written again."""
+"""Expected improvement by a K without a trial, at a present load, from which the table is written again."""
 
 
 def may_try(policy: Policy, windows: Mapping[str, PodWindow]) -> bool:
-    """True where the engine compares blocks: a plug-in re-reads its table in every pod, and says what it sees."""
+    """True where the engine can run trials: in every busy pod a plug-in re-reads its table and reports its steps."""
     busy = [window for window in windows.values() if window.decode_request_steps > 0]
     return (
         policy.mode is Mode.AUTO
@@ -57,7 +57,7 @@ def may_try(policy: Policy, windows: Mapping[str, PodWindow]) -> bool:
 
 
 def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -> tuple[Try, ...]:
-    """What to try while `table` is in force, at every load: which of them occur is seen by the engine."""
+    """Trials to run while `table` is active, for every load; the engine uses those of the loads that occur."""
     incumbent = incumbent_of(view, table)
     worth, gain = _worth(view, incumbent, targets), view.against(incumbent).mean
     rows = [
@@ -69,14 +69,15 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
 
 
 def _rare(row: Try, policy: Policy, table: KTable) -> Try:
-    """`row`, tried more seldom where the speculator rests at its loads."""
+    """`row` with a smaller share where the speculator rests at its loads."""
     rests = table.k_at(row.first) == 0 and policy.rests
     most = RESTING_SHARE * min(1.0, RESTING_LOAD / row.first)
     return replace(row, share=round(min(row.share, most), 4)) if rests else row
 
 
 def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Try | None:
-    """What to try at these loads, those counting most at which most time was spent."""
+    """The trial for loads `first` to `last`, weighted by the time spent at each load; None where no K is worth
+    one and the active K drafts."""
     rows = np.flatnonzero((view.points >= first) & (view.points <= last))
     asking = _asking(view, first, last) if table.k_at(first) == 0 else None
     if not rows.size:
@@ -101,7 +102,8 @@ def _asking(view: Outlook, first: int, last: int) -> Try | None:
 
 
 def _ranges(max_batch: int) -> list[tuple[int, int]]:
-    """1, 2..7, 8..31 and so on: a block whose load leaves its row is lost."""
+    """(first, last) loads of rows: 1, 2..7, 8..31 and so on. Rows are wide, since a block whose load leaves its row is
+    lost."""
     firsts = [1, *(first for first in (2 * 4**n for n in range(10)) if first <= max_batch)]
     return list(zip(firsts, [*(first - 1 for first in firsts[1:]), max_batch], strict=True))
 
@@ -109,9 +111,9 @@ def _ranges(max_batch: int) -> list[tuple[int, int]]:
 def missing(
     view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float], targets: Targets | None = None
 ) -> float:
-    """Most expected improvement, at loads there are now, by a K that is neither in force nor tried there."""
+    """Largest expected improvement, at the present loads, by a K that is neither active nor tried there."""
     if any(table.k_at(max(load, 1.0)) == 0 and not _trial_ks(tries, load) for load in loads) and view.ks[-1] > 0:
-        return math.inf  # nothing is drafted, and nothing tells whether drafts would be accepted
+        return math.inf  # no pod drafts there, and no trial tells whether drafts would be accepted
     worth = _worth(view, incumbent_of(view, table), targets)
     return max((_missing(view, worth, tries, load) for load in loads), default=0.0)
 
@@ -127,7 +129,7 @@ def _missing(view: Outlook, worth: Array, tries: Collection[Try], load: float) -
 
 
 def _worth(view: Outlook, incumbent: NDArray[np.int64], targets: Targets | None) -> Array:
-    """Expected improvement by knowing each K, [point, K]; 0 where it is not to be tried."""
+    """Expected improvement by knowing each K, [point, K]; 0 where a K may not be tried."""
     found = view.against(incumbent)
     worth = expected_improvement(found.mean, found.deviation)
     possible = (found.mean > WORST) & (worth >= LEAST_WORTH)
