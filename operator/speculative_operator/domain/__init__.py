@@ -1,1 +1,1 @@
-"""Frozen values that every other package speaks in. Standard library only; imports nothing of this project."""
+"""Frozen values that all other packages exchange. Standard library only; imports nothing of this project."""

@@ -1,4 +1,4 @@
-"""What a tick wants done: made by reconcile, carried out by shell, one writer for each resource."""
+"""Actions of one reconcile: made by `reconcile`, carried out by `shell`, one writer for each resource."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from speculative_operator.domain.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class ApplyChild:
-    """Server-side apply of one child, whole intent."""
+    """Server-side apply of one child with its whole manifest."""
 
     manifest: Mapping[str, Any]
     reason: Reason
     why: str
-    """Name of the first difference, or of what is missing: the text of the event."""
+    """Name of the first difference or of the missing child: the text of the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PokePod:
 
     @property
     def value(self) -> str:
-        """Of the annotation."""
+        """Value of the annotation."""
         return f"{self.table_version}{self.mark}"
 
 

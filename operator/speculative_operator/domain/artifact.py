@@ -1,7 +1,7 @@
-"""What is known of a model's files without loading them: pins and facts. Made by `weights.inspect` (in a Job, or on a
+"""Pins and facts of a model, read from its files without loading them. Made by `weights.inspect` (in a Job, or on a
 user's machine), judged by `pairing`, carried in a Job's result and in `status.pair`.
 
-Everything here is plain data with a JSON form. Facts are what files say, nothing derived that a judge could derive.
+Everything here is plain data with a JSON form. Facts are read from files; what a judge can derive is left out.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Pin:
 
     @property
     def source(self) -> ModelSource:
-        """The source as an engine is told it."""
+        """The model source for the engine, at the resolved version."""
         return ModelSource(self.scheme, self.location, self.resolved)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
-    """Of `tokenizer.json` and `tokenizer_config.json` (or what a sentencepiece or tiktoken file tells)."""
+    """Facts of `tokenizer.json` and `tokenizer_config.json` (or what a sentencepiece or tiktoken file tells)."""
 
     kind: str = ""
     """`BPE`, `Unigram`, `WordPiece`, `sentencepiece`, `tiktoken`; empty: there is no tokenizer."""
@@ -50,7 +50,7 @@ class TokenizerFacts:
     vocabulary_hash: str = ""
     """Sixteen hexadecimal digits over (token, id) sorted by id, added tokens left out; empty where not read."""
     added_hash: str = ""
-    """The same over added tokens alone."""
+    """Sixteen hexadecimal digits over the added tokens alone."""
     special: Mapping[str, str] = field(default_factory=dict)
     """`bos_token`, `eos_token`, `pad_token`, `unk_token` -> text."""
     chat_template_hash: str = ""
@@ -59,11 +59,11 @@ class TokenizerFacts:
 
 @dataclass(frozen=True, slots=True)
 class WeightFacts:
-    """Of the headers of all safetensors files; of other formats only sizes."""
+    """Facts of the headers of all safetensors files; of other formats only sizes."""
 
     files: int = 0
     bytes: int = 0
-    """Of all files that hold weights."""
+    """Bytes of all files that hold weights."""
     parameters: Mapping[str, int] = field(default_factory=dict)
     """safetensors dtype (`BF16`, `F8_E4M3`, `U8`, `I32`, ...) -> elements."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class WeightFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model, as far as its small files and headers tell."""
+    """Facts of one model from its small files and headers."""
 
     pin: Pin
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -95,14 +95,15 @@ class ModelFacts:
     """(path, bytes, sha256 or empty) of every file that a server of the model needs."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; what is empty is left out. `files` too: they are many, and the fetcher lists them anew."""
+        """The facts as plain JSON values, without empty ones and without `files`: these are many, and fetch lists
+        them."""
         whole = asdict(self)
         whole.pop("files")
         return {key: value for key, value in whole.items() if value not in ({}, (), "", None)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelFacts:
-        """Of `to_json`. Raises ValueError, KeyError or TypeError for what is none."""
+        """Facts from the JSON of `to_json`. Raises ValueError, KeyError or TypeError for any other data."""
         pin, tokenizer, weights = data["pin"], data.get("tokenizer") or {}, dict(data.get("weights") or {})
         shapes = {str(name): tuple(int(side) for side in shape) for name, shape in (weights.pop("shapes", {})).items()}
         return cls(
@@ -117,6 +118,6 @@ class ModelFacts:
 
 
 def _fields_of(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of `kind` in `data`: a newer Job may tell more."""
+    """Fields of `kind` in `data`; others are dropped, since a newer Job may tell more."""
     names = {one.name for one in fields(kind)}
     return {name: value for name, value in data.items() if name in names}

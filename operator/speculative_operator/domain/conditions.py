@@ -26,7 +26,7 @@ class Condition:
     reason: Reason
     message: str
     about: tuple[str, str] | None = None
-    """Kind and name of the child that it speaks of, where it speaks of one."""
+    """Kind and name of the child that the condition is about; None: no single child."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_credentials(self.message))

@@ -1,4 +1,4 @@
-"""Texts without the credentials that may have got into them. Asked wherever a text is made that others read:
+"""Removes credentials from texts. Called wherever the operator makes a text that others read:
 conditions, events, warnings, gaps, results of Jobs, logs."""
 
 from __future__ import annotations

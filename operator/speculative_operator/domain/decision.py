@@ -1,4 +1,4 @@
-"""What the tuner is asked and what it answers: `decide(memory, observation, policy, now) -> (memory, Decision)`."""
+"""Input and output of the tuner: `decide(memory, observation, policy, now) -> (memory, Decision)`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the user asks and what the engine allows."""
+    """Wishes of the user and abilities of the engine, on which the tuner decides."""
 
     mode: Mode
     knobs: KnobSpace
@@ -34,15 +34,15 @@ class Policy:
     workload: Workload = Workload.MIXED
     facts: PairFacts = field(default_factory=PairFacts)
     pod_hourly_cost: float | None = None
-    """Of all accelerators of one pod, in the user's currency; None when no price was given."""
+    """Hourly price of all accelerators of one pod, in the user's currency; None when no price was given."""
     tries: bool = True
     """False while some pod would refuse a table file that names tries."""
     start_seconds: float | None = None
-    """From the start of an engine's container until its pod is ready, as measured. None: not known."""
+    """Measured seconds from the start of an engine's container until its pod is ready. None: not known."""
 
     @property
     def rests(self) -> bool:
-        """Whether nothing of the speculator runs at K = 0, which is then called off."""
+        """True where pods leave the speculator out at K = 0 (live off)."""
         return self.knobs.rests and self.off_policy is OffPolicy.LIVE
 
 
@@ -57,37 +57,37 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Numbers behind a decision, at the load seen. None: not known."""
+    """Figures behind a decision at the measured load. None: not known."""
 
     gain_percent: Interval | None = None
-    """Tokens per second of the table in force against no speculation, at the load seen."""
+    """Gain in tokens per second of the active table over pods without a speculator, at the measured load."""
     proposed_gain_percent: Interval | None = None
-    """The same of the table decided for."""
+    """The same gain of the proposed table."""
     acceptance_rate: float | None = None
     acceptance_length: float | None = None
     concurrency: float | None = None
     """Scheduled requests per step and replica, request-weighted mean of replicas."""
     k: float | None = None
-    """K of the table in force at that concurrency."""
+    """K of the active table at that concurrency."""
     tpot_seconds: float | None = None
     tpot_off_seconds: float | None = None
     """Predicted seconds per output token without speculation at the same concurrency, with the same prompts."""
     tokens_per_second: float | None = None
-    """Of all replicas together."""
+    """Tokens per second of all replicas together."""
     hard_off_gain_percent: Interval | None = None
-    """Tokens per second of pods without any speculator against the table in force, over the loads of late."""
+    """Gain in tokens per second of pods without a speculator over the best table, at the loads of the last hour."""
     cost_per_thousand_tokens: float | None = None
-    """In the currency of spec.accelerator.hourlyCost, at the speed seen."""
+    """Cost at the measured speed, in the currency of spec.accelerator.hourlyCost."""
     load_within_target: float | None = None
-    """Scheduled requests per replica up to which the target of TPOT is predicted to be kept, as far as that can be told
-    from the load seen."""
+    """Scheduled requests per replica up to which a replica is predicted to keep the TPOT target, at most twice the
+    measured load."""
     throughput_within_target: float | None = None
-    """Tokens per second at that load over those at the load seen."""
+    """Tokens per second at that load over those at the measured load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Answer of the tuner. When `valid` is False nothing may be changed; `table` is then the one in force."""
+    """Answer of the tuner. When `valid` is False nothing may be changed; `table` is then the active one."""
 
     state: State
     table: KTable
@@ -95,9 +95,9 @@ class Decision:
     message: str
     valid: bool
     changed: bool
-    """True when `table` differs from the one in force and is to be applied (or, in Recommend, proposed)."""
+    """True when `table` differs from the active one and is to be applied (or, in Recommend, proposed)."""
     estimate: Estimate = field(default_factory=Estimate)
     tries: tuple[Try, ...] = ()
-    """What the engine may try while `table` is in force, ascending and without overlap."""
+    """Trials that the engine may run while `table` is active, ascending and without overlap."""
     hard_off: bool = False
     """True when pods are to run without any speculator (offPolicy Hard): `table` then waits for their return."""

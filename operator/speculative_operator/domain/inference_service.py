@@ -1,4 +1,4 @@
-"""What an object of KServe is told beside its pods: a part of `spec`."""
+"""Settings of a KServe object besides its pods: a part of `spec`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InferenceServiceSettings:
-    """What an InferenceService or LLMInferenceService is told beside its pods. Empty: not told."""
+    """Settings of an InferenceService or LLMInferenceService besides its pods. Empty: not set."""
 
     display_name: str = ""
     description: str = ""
     exposed: bool = False
     authenticated: bool = False
     anonymous: bool = False
-    """Nobody is to be asked for a token, where the platform would ask by itself: an LLMInferenceService."""
+    """Clients need no token, where the platform would ask for one by default (LLMInferenceService)."""
     connection: str = ""
     hardware_profile: str = ""
     hardware_profile_namespace: str = ""
@@ -24,5 +24,5 @@ class InferenceServiceSettings:
 
     @property
     def scheme(self) -> str:
-        """Of the engine's URLs."""
+        """Scheme of the engine's URLs."""
         return "https" if self.tls else "http"

@@ -32,11 +32,11 @@ class Exit(IntEnum):
 
     DONE = 0
     AGAIN = 1
-    """Another try may do better, without anybody changing anything."""
+    """Another run may succeed although nobody changes anything."""
     MISUSED = 2
-    """Wrong use of the command line; what argparse gives."""
+    """The command line was wrong: the exit status of argparse."""
     FINAL = 3
-    """Another try would end in the same way."""
+    """Another run would end in the same way."""
 
 
 class Phase(StrEnum):
@@ -47,16 +47,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a download is. Bytes of all files together."""
+    """Progress of a download; `bytes` and `total` count all files together."""
 
     bytes: int
     total: int
     rate: float
     """Bytes per second over the last half minute."""
     file: str = ""
-    """One that is being fetched."""
+    """Name of a file that is being fetched."""
     stalled_seconds: float = 0.0
-    """Since the last byte came."""
+    """Seconds since the last byte came."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -71,13 +71,13 @@ class JobSeen:
     name: str
     purpose: Purpose
     wanted: str
-    """Hash of what it was made for: the value of its annotation `serving.speculative.dev/wanted`."""
+    """Hash of the request that the Job was made for: the value of its annotation `serving.speculative.dev/wanted`."""
     phase: Phase
     result: Mapping[str, Any] | None = None
-    """What it reported at its end: facts or an `error`; None while it runs, and where nothing can be read."""
+    """Result of the Job at its end: facts or an `error`; None while it runs and where no result can be read."""
     progress: Progress | None = None
     trouble: str = ""
-    """Why its pod does not run, for people: unschedulable, image not pulled; empty otherwise."""
+    """The message why the Job's pod does not run, such as unschedulable or image not pulled; else empty."""
 
 
 def encode(result: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ def encode(result: Mapping[str, Any]) -> str:
 
 
 def decode(message: str) -> Mapping[str, Any] | None:
-    """The result in a termination message; None where there is none, whatever was written instead."""
+    """The result in a termination message; None for any other text."""
     try:
         unpacked = zlib.decompressobj()
         found = json.loads(unpacked.decompress(base64.b64decode(message.removeprefix(_MARK)), _LARGEST))
@@ -99,7 +99,7 @@ def decode(message: str) -> Mapping[str, Any] | None:
 
 
 def progress_line(progress: Progress) -> str:
-    """One line of JSON for the log."""
+    """`progress` as one line of JSON for the log."""
     seen = {"bytes": progress.bytes, "total": progress.total, "rate": round(progress.rate), "file": progress.file}
     return json.dumps({"progress": {**seen, "stalledSeconds": round(progress.stalled_seconds)}})
 

@@ -1,4 +1,4 @@
-"""What may be turned at a deployment, and how: told by the engine adapter, used by tuner, render and reconcile."""
+"""Tables that an engine can take, and how: told by its adapter, used by tuner, render and reconcile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Actuator(StrEnum):
     RESTART = "Restart"
     """One constant K, fixed at start: a rollout changes it."""
     NONE = "None"
-    """There is nothing to turn (no speculator)."""
+    """No table can be changed: there is no speculator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,6 @@ class KnobSpace:
     rests: bool = False
     """True when pods can leave the speculator out while K = 0 lasts, without a restart."""
     rests_with: str = ""
-    """Entry of `spec.engine.env` with which they could, where they cannot; empty where none helps."""
+    """Entry of `spec.engine.env` that would let pods leave the speculator out; empty where none helps."""
     falling: bool = False
     """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""

@@ -53,7 +53,7 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True)
 class PairFacts:
-    """What is known of a deployment's hardware and models before it ever ran. Every part may be unknown."""
+    """Facts of an object's hardware and models before its first run. Every part may be unknown."""
 
     verifier: ModelShape | None = None
     speculator: ModelShape | None = None

@@ -1,4 +1,4 @@
-"""What was seen of the serving pods in one window, or why nothing was. Made by engines, used by tuner and reconcile.
+"""Figures of the serving pods in one window, or why they are missing. Made by engines, used by tuner and reconcile.
 
 Counter symbols follow docs/metrics.md: N steps, R decode request-steps, F first tokens, G generated tokens,
 D drafts, T draft tokens, A accepted draft tokens, P accepted per position.
@@ -72,26 +72,27 @@ class BlockTotals:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Blocks of steps at a K that is tried, each beside blocks at the K in force (docs/metrics.md, "Tried blocks").
+    """Blocks of steps at a tried K, each beside blocks at the active K (docs/metrics.md, "Tried blocks").
 
-    What changes slowly is the same in both: the machine, contexts, prompts per second, the requests themselves.
+    Conditions that change slowly are the same in both: the machine, contexts, prompts per second, the requests
+    themselves.
     """
 
     k: int
-    """Tried."""
+    """The tried K."""
     against: int
-    """In force."""
+    """The active K."""
     first: int
     last: int
     """Decoding requests for which K was tried, both inclusive."""
     blocks: float
-    """Tried blocks that were compared."""
+    """Number of tried blocks that were compared."""
     trial: BlockTotals
     beside: BlockTotals
     seconds_square: float
     """Sum over tried blocks of the squared difference of log(seconds / steps) from the blocks beside it."""
     tokens_square: float
-    """The same of log(tokens / requests)."""
+    """The same sum for log(tokens / requests)."""
 
 
 Histogram = tuple[tuple[float, float], ...]
@@ -127,21 +128,22 @@ class PodWindow:
     accepted_per_position: tuple[float, ...] = ()
     ttft_seconds: float = 0.0
     queue_seconds: float | None = None
-    """Of it the seconds before a request was first scheduled; None where the engine does not tell."""
+    """Seconds of `ttft_seconds` before requests were first scheduled; None where the engine does not tell."""
     requests_finished: float = 0.0
     cells: tuple[StepCell, ...] = ()
     drafted_per_position: tuple[float, ...] = ()
     """Drafts verified at each position, where the engine or the payload tells it; with it the survival of a position is
     exact whatever K were mixed in the window. Same length as `accepted_per_position`, or empty."""
     table_version: int | None = None
-    """Version of the table that the payload has put in force; None where nothing acknowledges tables."""
+    """Version of the table that the payload has activated; None where no payload tells it."""
     live: bool | None = None
     """True when the payload re-reads its table, False when it runs but is inert; None without a payload that tells."""
     engine_version: str = ""
     """Release that the payload found in the pod; empty when unknown."""
     comparisons: tuple[Comparison, ...] = ()
     gapped: float = 0.0
-    """Requests that the speculator, left out for a while, has seen in part only: their drafts tell nothing."""
+    """Requests that the speculator has seen only in part, since it was left out for a while: their drafts do not
+    count."""
     tpot_histogram: Histogram = ()
     """Seconds per output token after the first, of each request that ended; empty when unknown."""
     ttft_histogram: Histogram = ()
@@ -212,18 +214,18 @@ class PodWindow:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at a deployment. A pod is in `pods` when it is ready; its value is a window or a gap."""
+    """One look at the pods of an object. A pod is in `pods` when it is ready; its value is a window or a gap."""
 
     time: float
     pods: Mapping[str, PodWindow | Gap] = field(default_factory=dict)
     gap: Gap | None = None
-    """Set when nothing could be seen at all (Prometheus down): then `pods` is empty."""
+    """Why no pod could be seen at all (Prometheus down); `pods` is then empty."""
     table_version: int | None = None
     """Version of the table that pods were last told: windows say which one they run, where the payload tells it."""
     newcomers: frozenset[str] = frozenset()
-    """Pods that became ready a moment ago: that they have no figures yet is nothing to wait for."""
+    """Pods that became ready a moment ago: the tuner does not wait for their figures."""
     direct: str = ""
-    """Why figures were read from the pods themselves; empty where Prometheus told them."""
+    """Why the operator read figures from the pods themselves; empty where they come from Prometheus."""
 
     @property
     def windows(self) -> dict[str, PodWindow]:

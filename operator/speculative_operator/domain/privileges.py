@@ -1,4 +1,4 @@
-"""What a pod template gets only where whoever installed the operator allows it. Used by reconcile and settings."""
+"""Privileges that a pod template gets only where the operator's settings allow them. Used by reconcile and settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Privilege(StrEnum):
-    """Each by the field that asks for it: what Pod Security's level baseline refuses, and other identities."""
+    """Privileges by the field that asks for them: those that Pod Security's level baseline refuses, and identities."""
 
     HOST_NETWORK = "hostNetwork"
     HOST_PID = "hostPID"
@@ -29,4 +29,4 @@ class Privilege(StrEnum):
 
 
 EVERY = "*"
-"""In place of names: all of them."""
+"""Stands for all names in a list of names."""

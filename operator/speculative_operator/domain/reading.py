@@ -1,7 +1,7 @@
 """Reads plain JSON that others wrote (templates, status, children, pods) without ever failing. Used by `render` and
 `reconcile`.
 
-What is missing or of another type reads as empty: an object that a hand has garbled must not stop the repair of it.
+A missing value, or one of another type, reads as empty: a garbled object must not stop its own repair.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def text(value: Any, *path: str) -> str:
 
 
 def seconds_of(time: str) -> float | None:
-    """Unix seconds of a time as RFC 3339 has it; None for what is no time, or has no zone."""
+    """Unix seconds of an RFC 3339 time; None for any other text or a time without a zone."""
     try:
         found = datetime.fromisoformat(time)
         return found.timestamp() if found.tzinfo is not None else None
@@ -62,7 +62,7 @@ def whole(value: Any, *path: str) -> int:
 
 
 def parse_json(content: str) -> Any:
-    """JSON that others may have written; None where it is none."""
+    """The value of JSON text that others may have written; None where the text is no JSON."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

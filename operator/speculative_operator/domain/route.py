@@ -16,19 +16,19 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class CanarySeen:
-    """What the cluster says now of the object that a canary names."""
+    """Present state of the object that a canary names."""
 
     served_name: str = ""
-    """Model that its spec names; empty where that is refused."""
+    """Model name that the canary's spec serves; empty where that spec is refused."""
     service: bool = False
-    """The operator made a Service for it."""
+    """True where the operator made a Service for the canary."""
     answering: int = 0
-    """Pods of it that are ready and answer for the model of the object that names it."""
+    """Ready pods of the canary that answer for the model of the object that names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a Gateway leads requests to the Service. Empty: not told."""
+    """How a Gateway leads requests to the Service. Empty fields are not set."""
 
     gateway: str
     gateway_namespace: str = ""

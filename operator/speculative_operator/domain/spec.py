@@ -30,7 +30,7 @@ class Method(StrEnum):
 
     @property
     def draft_free(self) -> bool:
-        """True when no weights draft: tokens are looked up in the text."""
+        """True when the method drafts without weights: it looks tokens up in the text."""
         return self in (Method.NGRAM, Method.NGRAM_GPU, Method.SUFFIX)
 
     @property
@@ -206,10 +206,10 @@ class EngineSettings:
     compile_cache: Cache | None = None
     """Where compiled code is kept between pods; None: every pod compiles."""
     startup_seconds: int = 0
-    """Least budget of a start, by what starts were measured to take; 0: what the engine's adapter reckons. No field of
-    the wire."""
+    """Least startup budget in seconds, from measured starts; 0: the engine's adapter estimates it. No field of the
+    wire."""
     version_named: bool = False
-    """True where the user named the version: that it is the default too is chance. No field of the wire."""
+    """True where the user named the version, even if it is the default too. No field of the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class AcceleratorRequest:
 
 
 class Check(StrEnum):
-    """Whether pairs are looked at before pods are made of them."""
+    """Whether the operator inspects pairs before it makes pods of them."""
 
     AUTO = "Auto"
     DISABLED = "Disabled"
@@ -240,7 +240,7 @@ class AccessMode(StrEnum):
 
 
 class Medium(StrEnum):
-    """What an emptyDir lies on, where that is not the node's disk."""
+    """Medium of an emptyDir other than the node's disk."""
 
     MEMORY = "Memory"
 
@@ -258,7 +258,8 @@ EMPTY_DIR = "emptyDir"
 
 
 NODE_RESERVE_PERCENT = 20
-"""Of a node's disk: kubelets evict pods below 15 % free on the disk of images and 10 % on that of pods, by default."""
+"""Per cent of a node's disk to stay free: kubelets evict pods below 15 % free on the disk of images and 10 % on that of
+pods, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,7 @@ class Cache:
 
     claim: str = ""
     size: str = ""
-    """Of a claim to be made where there is none; empty: it must exist."""
+    """Size of the claim that the operator makes where it does not exist; empty: the claim must exist."""
     storage_class: str = ""
     access_mode: AccessMode = AccessMode.READ_WRITE_MANY
     node_path: str = ""
@@ -276,13 +277,13 @@ class Cache:
     collect: bool = False
     """Versions that nobody has used for long may be removed."""
     reserve_percent: int = NODE_RESERVE_PERCENT
-    """Of the disk of node_path, to stay free."""
+    """Per cent of the disk of `node_path` that stays free."""
     brought: tuple[tuple[str, ModelSource], ...] = ()
     """Folder within the cache -> the version that each pod brings there itself. No field of the wire."""
 
     @property
     def in_pods(self) -> bool:
-        """True where no Job can fill it: each pod does before its engine starts."""
+        """True where no Job can fill the cache: each pod does so before its engine starts."""
         return not self.claim
 
     @property
@@ -293,7 +294,7 @@ class Cache:
 
     @property
     def home(self) -> str:
-        """`place` and the folder of our own in its root."""
+        """`place` with the operator's own folder in its root."""
         return f"{self.place}/{CACHE_FOLDER}"
 
 
@@ -339,7 +340,7 @@ class DailyWindow:
     end: int
 
     def holds(self, now: float) -> bool:
-        """True within it; `now` in unix seconds."""
+        """True where `now` (unix seconds) lies within the window."""
         minute = int(now // 60) % 1440
         begun, not_ended = self.begin <= minute, minute < self.end
         return begun and not_ended if self.begin < self.end else begun or not_ended
@@ -384,11 +385,11 @@ class DeploymentSpec:
 
     @property
     def port(self) -> int:
-        """Of the engine's HTTP server."""
+        """Port of the engine's HTTP server."""
         return KSERVE_PORT if self.target is Target.INFERENCE_SERVICE else SERVING_PORT
 
     def without_speculator(self) -> DeploymentSpec:
-        """As it would be with mode Disabled: what pods are made of while the tuner has them run without a speculator.
+        """The spec with mode Disabled, from which pods are made while the tuner has them run without a speculator.
         The same pods, labels included, so that a user who then sets mode Disabled replaces none."""
         weights = replace(self.weights, bytes=self.weights.verifier_bytes)
         return replace(self, speculation=replace(self.speculation, mode=Mode.DISABLED), weights=weights)

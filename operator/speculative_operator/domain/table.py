@@ -49,7 +49,7 @@ class KTable:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[int]]) -> KTable:
-        """From `[[first, last, K], ...]`, the form of vLLM and of `spec.speculation.schedule`."""
+        """The table from `[[first, last, K], ...]`, the form of vLLM and of `spec.speculation.schedule`."""
         bands = []
         for row in rows:
             if len(row) != 3 or not all(isinstance(cell, int) and not isinstance(cell, bool) for cell in row):
@@ -59,7 +59,7 @@ class KTable:
 
     @classmethod
     def from_dense(cls, ks: Sequence[int]) -> KTable:
-        """From one K per batch size; `ks[0]` is the K at one request."""
+        """The table from one K per batch size; `ks[0]` is the K at one request."""
         bands, start = [], 1
         for k, run in groupby(ks):
             length = sum(1 for _ in run)
@@ -68,7 +68,7 @@ class KTable:
         return cls(tuple(bands))
 
     def rows(self) -> list[list[int]]:
-        """`[[first, last, K], ...]`."""
+        """The bands as `[[first, last, K], ...]`."""
         return [[band.first, band.last, band.k] for band in self.bands]
 
     def dense(self) -> list[int]:
@@ -76,7 +76,7 @@ class KTable:
         return [band.k for band in self.bands for _ in range(band.first, band.last + 1)]
 
     def k_at(self, batch: float) -> int:
-        """K in force at `batch` scheduled requests; below 1 as at 1, above the last band as in it."""
+        """K at `batch` scheduled requests; below 1 as at 1, above the last band as in it."""
         for band in self.bands:
             if batch < band.last + 1:
                 return band.k
@@ -98,7 +98,7 @@ class KTable:
 
     @property
     def ks(self) -> frozenset[int]:
-        """Every K that occurs."""
+        """Every K that occurs in the table."""
         return frozenset(band.k for band in self.bands)
 
     def __iter__(self) -> Iterator[Band]:
@@ -114,15 +114,15 @@ BLOCK_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """K that the engine tries for blocks of steps while the table's K is in force, at some numbers of requests."""
+    """A trial: K that the engine tries for blocks of steps beside the active K, at some numbers of requests."""
 
     first: int
     last: int
     """Decoding requests, both inclusive."""
     ks: tuple[int, ...]
-    """Tried in turn; none of them is the K in force there."""
+    """K to try in turn; none of them is the active K there."""
     share: float
-    """Of the blocks there that are tried ones, at first: it falls as blocks are compared."""
+    """Share of tried blocks among the blocks there at first; it falls as blocks are compared."""
 
     def __str__(self) -> str:
         return f"{self.first}-{self.last}: {' '.join(map(str, self.ks))} ({100.0 * self.share:g} %)"

@@ -1,4 +1,4 @@
-"""Whose accelerators serve, told by the extended resource that is asked for. Used by engines and render."""
+"""The vendor of the accelerators, told by the requested extended resource. Used by engines and render."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Vendor(StrEnum):
     TPU = "TPU"
     CPU = "CPU"
     OTHER = "Other"
-    """A resource that is not known here: nothing is assumed of it."""
+    """An unknown resource: the operator assumes nothing about it."""
 
 
 _PREFIXES = (

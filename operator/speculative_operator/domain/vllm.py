@@ -1,4 +1,4 @@
-"""Facts of vLLM that the API and the engine's adapter both refuse specs by."""
+"""Facts of vLLM by which both the API and the engine's adapter refuse specs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIELDS_OF_FLAGS = {
     "--host": ALWAYS_SET,
     "--port": ALWAYS_SET,
 }
-"""Flag -> what of the spec stands for it. Given twice, engine and operator would not mean the same."""
+"""Flag -> the field of the spec that sets it. Given twice, engine and operator would use different values."""
 ALIASES = {
     "-tp": "--tensor-parallel-size",
     "-pp": "--pipeline-parallel-size",
