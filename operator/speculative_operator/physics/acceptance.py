@@ -1,4 +1,4 @@
-"""What a draft earns: survival of each draft position, before anything was measured, and tokens per step from it.
+"""Predicts acceptance: survival of each draft position before any measurement, and tokens per step from it.
 
 Called by the tuner (prior of its posteriors, which are over conditionals) and the emulator (its acceptance). `S_j` is
 the probability that draft token j is accepted, given that a draft was made; non-increasing in j. Profiles and their
@@ -33,7 +33,7 @@ _FAMILIES = {
 
 
 def prior_survival(method: Method, workload: Workload, k: int) -> NDArray[np.float64]:
-    """`S_1..S_k` expected of `method` on `workload`; an array of length k (empty for k < 1)."""
+    """Expected `S_1..S_k` of `method` on `workload`; an array of length k (empty for k < 1)."""
     return extend(np.array(_profiles()[_FAMILIES[method], workload]), k)
 
 

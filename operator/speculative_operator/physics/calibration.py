@@ -1,4 +1,4 @@
-"""Step costs of pairs that published measurements pin down, better than the roofline does.
+"""Step costs of pairs, fitted to published measurements: more exact than the roofline.
 
 Called by the emulator and, as prior, by the tuner. One cost set per pair serves every data set; only acceptance length
 and lengths of prompts and outputs differ between them. docs/physics.md lists the residuals.
@@ -31,7 +31,7 @@ _CALIBRATED = {("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "H100-SXM"): _QWEN3_8B}
 
 
 def calibrated_costs(verifier: str, speculator: str, accelerator: str) -> StepCosts | None:
-    """Costs of the pair on one accelerator, names as `catalog` takes them; None when nothing published pins them."""
+    """Costs of the pair on one accelerator, names as `catalog` takes them; None for a pair without published data."""
     first, second, device = find_model(verifier), find_model(speculator), find_accelerator(accelerator)
     if first is None or second is None or device is None:
         return None
@@ -39,7 +39,7 @@ def calibrated_costs(verifier: str, speculator: str, accelerator: str) -> StepCo
 
 
 def costs_with_verifier(verifier: str, accelerator: str) -> StepCosts | None:
-    """Costs of a calibrated pair with this verifier: its part of them holds with any other speculator and with none."""
+    """Costs of a calibrated pair with this verifier, or None; the verifier's part holds with any or no speculator."""
     first, device = find_model(verifier), find_accelerator(accelerator)
     if first is None or device is None:
         return None

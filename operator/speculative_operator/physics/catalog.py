@@ -21,13 +21,14 @@ def find_accelerator(name: str) -> Accelerator | None:
     """The accelerator called `name`: a short name ("H100-SXM") or a node label ("NVIDIA-H100-80GB-HBM3").
 
     Case and punctuation do not matter. Slices (MIG) and time-shared accelerators have labels of their own and are
-    unknown here, because their rates are not those of the whole device.
+    unknown here (None), because their rates are not those of the whole device.
     """
     return _accelerators().get(_key(name))
 
 
 def find_model(location: str) -> ModelShape | None:
-    """The model at `location`: "Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B", or a path whose last part is "Qwen3-8B"."""
+    """The model at `location`: "Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B", or a path that ends in "Qwen3-8B"; None
+    if unknown."""
     plain = location.split("://", 1)[-1].split("@", 1)[0].rstrip("/")
     return _models().get(_key(plain)) or _models().get(_key(plain.rsplit("/", 1)[-1]))
 

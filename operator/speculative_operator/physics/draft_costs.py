@@ -1,4 +1,4 @@
-"""What a draft pass costs, by the kind of speculator.
+"""Computes the cost of a draft pass by the kind of speculator.
 
 Called by `roofline`. One pass reads the speculator's weights and its output head and launches its kernels; how many
 passes a step makes is `step_time.draft_passes`. Shapes that are not given are derived from the verifier's:
@@ -54,7 +54,7 @@ class DraftCosts:
 def draft_costs(
     verifier: ModelShape, facts: PairFacts, knobs: KnobSpace, rates: Rates, fit: Efficiencies, weights_seconds: float
 ) -> DraftCosts:
-    """Costs of a pass beside `verifier`, which takes `weights_seconds` to read once."""
+    """Costs of a draft pass beside `verifier`, whose weights take `weights_seconds` to read once."""
     if knobs.draft_free:
         return DraftCosts(
             LOOKUP_SHARE * weights_seconds, LOOKUP_SHARE * 2.0 * verifier.active_parameters / rates.bf16, 0.0
@@ -70,7 +70,7 @@ def draft_costs(
 
 
 def speculator_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape:
-    """The shape of a speculator of this kind for `verifier`, where it is not given; see the module's table."""
+    """The shape of a speculator of `method` for `verifier` where none is given, by the module's table."""
     h = float(verifier.hidden_size)
     head = h * HEAD_VOCABULARY
     if method is Method.DRAFT_MODEL:

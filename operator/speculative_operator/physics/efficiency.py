@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Efficiencies:
-    """Global constants; nothing in here depends on a single published row."""
+    """Global constants of the cost model; none depends on a single published row."""
 
     host: float = 1.2e-3
     """Seconds of every step outside the accelerator's work: scheduling, sampling, input preparation. 1.207 ms in the

@@ -1,4 +1,4 @@
-"""Rates that a step really gets: data-sheet peaks times efficiencies, links between accelerators.
+"""Computes the rates that a step really gets: data-sheet peaks times efficiencies, links between accelerators.
 
 Called by `roofline` and `memory`. The figures and their sources lie in `data/accelerators.csv`; an accelerator that is
 not in that table (a user's own shape) has default efficiencies.
@@ -14,9 +14,10 @@ from speculative_operator.physics.catalog import rows
 from speculative_operator.physics.efficiency import FITTED, Efficiencies
 
 BANDWIDTH_EFFICIENCY = 0.8
-"""Share of peak memory bandwidth that decoding reaches where nothing is known. H100, Llama-3.1-8B: 0.81."""
+"""Share of peak memory bandwidth that decoding reaches on an unknown accelerator. H100, Llama-3.1-8B: 0.81."""
 COMPUTE_EFFICIENCY = 0.6
-"""Share of peak dense FLOP/s where nothing is known. H100, Llama-3.1-8B: 0.77; MI355X, 27B: 0.36. Widely spread."""
+"""Share of peak dense FLOP/s that a step reaches on an unknown accelerator. H100, Llama-3.1-8B: 0.77; MI355X, 27B:
+0.36. Widely spread."""
 KV_GAIN = 1.2
 """Attention reads KV nearer to the peak than weights are read: 1.00 against 0.81 on H100 (SpecDecode-Bench fit)."""
 LINK_EFFICIENCY = 0.5
@@ -35,7 +36,7 @@ gemma-4-31B (4-bit) on four RTX 3090 (club-3090#814)."""
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What all accelerators of a replica reach together, in bytes/s and FLOP/s, and what their link costs."""
+    """Rates of all accelerators of a replica together, in bytes/s and FLOP/s, and the costs of their link."""
 
     bandwidth: float
     kv_bandwidth: float

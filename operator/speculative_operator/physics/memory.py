@@ -1,4 +1,4 @@
-"""How many tokens of context fit beside the weights, with and without a speculator.
+"""Computes how many tokens of context fit beside the weights, with and without a speculator.
 
 Called by `cases` (requests that run at once) and meant for the engine adapters, which fill `PairFacts.kv_capacity_*`.
 Metrics do not show what a speculator holds: the tuner must be told both capacities to judge hard off.
@@ -22,7 +22,7 @@ def kv_tokens(
 ) -> int | None:
     """Tokens of context that all accelerators of one replica hold together; 0 when the weights leave no room.
 
-    What the facts state (`kv_capacity_tokens`, `..._without_speculator`) comes first. None when verifier or
+    A capacity stated in `facts` (`kv_capacity_tokens`, `..._without_speculator`) comes first. None when verifier or
     accelerator is unknown. A speculator of unknown shape is taken as `draft_costs` derives it from the method.
     """
     stated = facts.kv_capacity_tokens if with_speculator else facts.kv_capacity_tokens_without_speculator

@@ -1,4 +1,4 @@
-"""Acceptance at one K from acceptance seen at another: after a full accept the next step starts inside a good run.
+"""Computes acceptance at one K from acceptance at another: after a full accept the next step starts in a good run.
 
 Called by the tuner (its posteriors across K) and the laboratory.
 
@@ -54,7 +54,7 @@ class RunLengths:
 
 
 def fit_run_lengths(survival: ArrayLike, weights: ArrayLike | None = None) -> RunLengths:
-    """Run lengths whose survival at K = len(survival) is nearest to the given one, least squares.
+    """Run lengths whose survival at K = len(survival) is nearest to `survival` by least squares.
 
     `survival` is `S_1..S_K`, K >= 1 (ValueError when empty), each in [0, 1]; `weights` count positions, equal when
     None. A single position or a hazard that does not fall gives one geometric. Takes about 0.3 ms.
@@ -71,10 +71,10 @@ def fit_run_lengths(survival: ArrayLike, weights: ArrayLike | None = None) -> Ru
 
 
 def across(survival: ArrayLike, k: int) -> Array:
-    """`S_1..S_k` expected at K = k from survival seen at K = len(survival).
+    """`S_1..S_k` expected at K = k from survival measured at K = len(survival).
 
-    What the two geometrics do not follow in the survival seen (a hazard that rises with position, as block speculators
-    have it) is kept as a ratio; positions beyond those seen continue with the last ratio.
+    Where measured survival departs from the two geometrics (a hazard that rises with position, as of block
+    speculators), the departure is kept as a ratio; positions beyond those seen continue with the last ratio.
     """
     seen = np.asarray(survival, dtype=float)
     runs = fit_run_lengths(seen)
@@ -120,7 +120,8 @@ def _slope(place: Array, seen: Array, scale: Array, positions: Array) -> tuple[f
 
 
 def _best(seen: Array, weight: Array, values: Array, powers: Array) -> tuple[int, int, float]:
-    """Least squares over a grid; with p and q given, the share is linear: error = |S - q^j - v (p^j - q^j)|^2."""
+    """(row of p, column of q, share of p) of the best cell of the grid by least squares; with p and q given, the share
+    is linear: error = |S - q^j - v (p^j - q^j)|^2."""
     heavy = powers * weight
     pairs = heavy @ powers.T
     square = pairs.diagonal()

@@ -1,4 +1,4 @@
-"""Step costs from data sheets and model shapes: the prior where no measurement of the pair is published.
+"""Computes step costs from data sheets and model shapes: the prior of a pair without published measurements.
 
 Called by the tuner (through `step_time`), the emulator and `cases`.
 
@@ -25,8 +25,8 @@ Published: 59.6 -> 50.0 tok/s in one stream of a 122B mixture of experts (vllm#4
 Llama-3.1-8B on H100 (vllm#21477). Assumed here: launches hide behind dense layers, a small part shows (0.3 ms for 36
 layers). The tuner's measured correction replaces it."""
 GRAPH_TAX_PER_EXPERT_LAYER = 100e-6
-"""The same for a layer with experts: 3.2 ms a token in one stream over 48 layers is 67 us at one token a step and
-170 us at 2.5 (vllm#49548)."""
+"""Seconds a step loses per layer with experts when a live K forces piecewise graphs: 3.2 ms a token in one stream over
+48 layers is 67 us at one token a step and 170 us at 2.5 (vllm#49548)."""
 EAGER_PER_LAYER = 0.12e-3
 EAGER_PER_EXPERT_LAYER = 2.4e-3
 """Least time of a layer without graphs: 12 kernels of 10 us; with experts 2.4 ms, by the 104 ms that a step of 43
@@ -64,14 +64,15 @@ def roofline(facts: PairFacts, knobs: KnobSpace, fit: Efficiencies = FITTED) -> 
 
 
 def expert_parameters(model: ModelShape) -> float:
-    """Weights in experts, solved from total = dense + experts, active = dense + experts * reached share."""
+    """Number of weights in experts (0 for a dense model), solved from total = dense + experts, active = dense + experts
+    * reached share."""
     if not model.experts or not 0 < model.experts_per_token < model.experts:
         return 0.0
     return (model.parameters - model.active_parameters) / (1.0 - model.experts_per_token / model.experts)
 
 
 def token_seconds(model: ModelShape, rate: Rates) -> float:
-    """Arithmetic of one token, and its share of the all-reduces (two a layer, 16-bit)."""
+    """Seconds of one token: its arithmetic and its share of the all-reduces (two per layer, 16-bit)."""
     reduced = _REDUCES_PER_LAYER * model.layers * model.hidden_size * 2.0
     return 2.0 * model.active_parameters / rate.flops(model) + reduced * rate.reduce_seconds_per_byte
 

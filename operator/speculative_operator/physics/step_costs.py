@@ -1,4 +1,5 @@
-"""Coefficients of a step's time. Made by `roofline` and `calibration`, summed by `step_time`, corrected by tuner."""
+"""Coefficients of a step's time. Made by `roofline` and `calibration`, summed by `step_time`, corrected by the
+tuner."""
 
 from __future__ import annotations
 

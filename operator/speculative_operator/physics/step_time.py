@@ -1,4 +1,4 @@
-"""Seconds that one engine step takes, as a linear sum of what it must move and compute.
+"""Computes the seconds of one engine step as a linear sum of memory traffic and arithmetic.
 
 Called by the tuner (predictions for every K and batch size), the emulator (its clock), the simulator and the
 calibration. Coefficients come from `roofline` or `calibration`.
@@ -64,7 +64,7 @@ def hard_off_seconds(
 def step_parts(
     costs: StepCosts, knobs: KnobSpace, batch: ArrayLike, k: ArrayLike, context: ArrayLike, prefill: ArrayLike
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """The same in parts that add up and broadcast: (fixed, decoded tokens, context, drafting, prefill)."""
+    """`step_seconds` in parts that add up and broadcast: (fixed, decoded tokens, context, drafting, prefill)."""
     b, drafts, c, p = (np.asarray(value, dtype=float) for value in (batch, k, context, prefill))
     passes = draft_passes(knobs, drafts)
     tokens = b * (drafts + 1.0)
