@@ -1,7 +1,7 @@
-"""Prometheus' text exposition of one pod -> the samples that an adapter wants. Called by `session`.
+"""Parses Prometheus' text exposition of one pod to the samples that an adapter wants. Called by `session`.
 
-Of the 43 families of a vLLM exposition a reader wants a dozen, and the label sets of a pod hardly ever change: what
-stands before the last space of a line is judged once for each distinct text, so that a scrape costs a look-up a line.
+Of the 43 families of a vLLM exposition a reader wants a dozen, and the label sets of a pod hardly ever change: the
+text before the last space of a line is judged once for each distinct text, so that a scrape costs a look-up a line.
 Everything out of the ordinary goes to `prometheus_client`'s parser, to which a property test holds this one.
 """
 
@@ -34,10 +34,10 @@ class Exposition:
     """Parses expositions for the series called `names`, and remembers what their lines begin with."""
 
     def __init__(self, names: Collection[str], most: int = LARGEST_MEMORY) -> None:
-        """`most`: texts that are remembered."""
+        """`names`: the wanted series; `most`: number of beginnings of lines to remember."""
         self._names, self._most = frozenset(names), most
         self._heads: dict[str, SeriesKey | None] = {}
-        """What stands before a value -> the series; None: no wanted one, or not told by the beginning alone."""
+        """Text before a value -> its series; None: no wanted series."""
 
     def parse(self, text: str) -> dict[SeriesKey, float]:
         """Value of every wanted series in `text`; timestamps and exemplars are dropped.
@@ -65,7 +65,7 @@ class Exposition:
         return found
 
     def _learn(self, head: str) -> SeriesKey | None:
-        """The series that `head` names; remembered when that, or that there is none, follows from `head` alone."""
+        """The wanted series that `head` names, or None; remembered where the answer follows from `head` alone."""
         if len(head) > LONGEST_HEAD:
             return None
         if len(self._heads) >= self._most:
@@ -88,7 +88,11 @@ class Exposition:
         return (bool(brace) and not name.strip()) or name.split(maxsplit=1)[0] in self._names
 
     def _put_odd(self, found: dict[SeriesKey, float], line: str) -> None:
-        """A line that its beginning does not explain: with a timestamp, tabs, an exemplar, or broken."""
+        """Adds the sample of a line that its beginning does not explain: with a timestamp, tabs, an exemplar, or
+        broken.
+
+        Raises ExpositionError for a broken line of a wanted name.
+        """
         if not line or not self._concerns(line):
             return
         sample = _parse(line)
@@ -117,7 +121,7 @@ def _parse(line: str) -> Sample | None:
 
 
 def _plain_number(text: str) -> float | None:
-    """The number that `text` is; None for what the parser has to judge. Python alone would take 1_000."""
+    """The number in `text`; None for text that the parser has to judge. Python alone would take 1_000."""
     if "_" in text:
         return None
     try:
@@ -127,7 +131,7 @@ def _plain_number(text: str) -> float | None:
 
 
 def _finite_or_inf(value: float) -> float:
-    """As a float: the parser keeps whole numbers of any length."""
+    """`value` as a float, infinite where too large: the parser keeps whole numbers of any length."""
     try:
         return float(value)
     except OverflowError:

@@ -1,8 +1,8 @@
-"""The last scrapes of one pod, kept until a window was cut from them. Used by `session`, and by `shell.scraper` to read
+"""Keeps the last scrapes of one pod until a window was cut from them. Used by `session`, and by `shell.scraper` to read
 pods without Prometheus.
 
-A window joins the one before it: scrapes older than its end go. A bad scrape must not spoil what comes after it, so
-one is skipped, and from the second in a row on everything before is forgotten.
+A window begins where the last one ended: scrapes older than that end are dropped. A bad scrape must not spoil later
+windows: the first one is skipped, and the second in a row makes the ring forget all scrapes before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.replay.exposition import SeriesKey
 
 HORIZON_SECONDS = 600.0
-"""Scrapes older than this begin no window: the tuner believes none that is much longer."""
+"""Scrapes older than this begin no window: the tuner believes no window that is much longer."""
 _WAITING = frozenset({Reason.STARTING, Reason.COLLECTING})
 
 
@@ -37,7 +37,7 @@ class Ring:
             self._scrapes.popleft()
 
     def series(self) -> list[Series]:
-        """What is kept, as a Prometheus would answer it, with the label `pod`."""
+        """The kept scrapes as series, as Prometheus would return them, with the label `pod`."""
         samples: dict[SeriesKey, list[tuple[float, float]]] = {}
         for time, values in self._scrapes:
             for key, value in values.items():
@@ -45,7 +45,7 @@ class Ring:
         return [Series(key.name, self._labelled(key), tuple(found)) for key, found in samples.items()]
 
     def settle(self, result: PodWindow | Gap) -> None:
-        """Forget what the outcome of reading `series` has made useless."""
+        """Drop the scrapes that `result`, the outcome of reading `series`, has made useless."""
         if isinstance(result, PodWindow):
             self.since, self._failures = result.end, 0
             while self._scrapes and self._scrapes[0][0] < result.end:
@@ -60,7 +60,7 @@ class Ring:
                 self._scrapes.pop()
 
     def _begin_anew(self) -> None:
-        """Only the newest scrape stays: the next one makes a window with it."""
+        """Drop all scrapes but the newest: the next scrape makes a window with it."""
         newest = self._scrapes[-1]
         self._scrapes.clear()
         self._scrapes.append(newest)

@@ -1,9 +1,9 @@
-"""From one scrape of every pod to a decision: what `speculative tune`, `replay`, the simulator and tests drive.
+"""Turns scrapes of all pods into decisions, for `speculative tune`, `replay`, the simulator and tests.
 
 The reading, the hold on gaps and the decision are those of the operator (`engine.read`, `tuner.decide`); only the
 Prometheus server between pods and operator is replaced by a short memory of scrapes.
 
-    exposition text -> samples -> ring of each pod -> engine.read -> Observation -> decide -> table in force
+    exposition text -> samples -> ring of each pod -> engine.read -> Observation -> decide -> active table
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ LATEST_TIME = 1e11
 """unix seconds: beyond the year 5000, or milliseconds."""
 
 Scrape = str | Mapping[SeriesKey, float] | None
-"""The exposition of one pod, or what a parser made of it; None when it could not be had."""
+"""The exposition of one pod, or its parsed samples; None when the scrape failed."""
 
 
 class Session:
-    """One deployment. `table` is in force: the first one, then each that was decided for."""
+    """A tuning session of one object. `table` is the active table: the first one, then that of each lawful decision."""
 
     def __init__(
         self, engine: Engine, policy: Policy, memory: Memory | None = None, *, acknowledged: bool = False
@@ -49,9 +49,9 @@ class Session:
         """`acknowledged`: pods are told each table with its `version`, and their scrapes say which one they run."""
         self.memory = memory
         self.version = 1
-        """Of `table` and `tries`: grows by one with each change."""
+        """Version of `table` and `tries`; grows by one with each change."""
         self.tries: tuple[Try, ...] = ()
-        """What pods may try while `table` is in force, where their plug-in can."""
+        """Trials that pods may run while `table` is active, where their plug-in can."""
         self._acknowledged = acknowledged
         self.table: KTable = fit(memory.table, policy) if memory is not None else initial_table(policy)
         self._engine = engine
@@ -86,7 +86,7 @@ class Session:
         return self._last
 
     def _clock_was_set_back(self, time: float) -> bool:
-        """True for the last of CLOCK_SCRAPES in the past: then everything seen is forgotten, but for the memory."""
+        """True for the last of CLOCK_SCRAPES in the past: then all scrapes are forgotten, but not the memory."""
         if self._newest is None or time > self._newest - CLOCK_STEP:
             return False
         if self._behind and time <= self._behind[-1]:
@@ -99,7 +99,7 @@ class Session:
         return True
 
     def _take(self, time: float, pods: Mapping[str, Scrape]) -> dict[str, Gap]:
-        """Keeps what was scraped; a gap for each pod whose text holds nothing."""
+        """Keeps the scrapes of `pods`; returns a gap for each pod whose scrape holds no metric or cannot be parsed."""
         self._rings = {pod: ring for pod, ring in self._rings.items() if pod in pods}
         gaps = {}
         for pod, scrape in pods.items():
@@ -124,7 +124,8 @@ class Session:
         return results
 
     def _decide_on_mix(self, observation: Observation) -> Decision | None:
-        """While pods with a drafter stand beside pods without one their windows do not mix: a rollout is under way."""
+        """The decision to hold during a rollout, while pods with and without a speculator serve side by side; else
+        None."""
         busy = [window for window in observation.windows.values() if window.steps > 0]
         if len({window.drafts is None for window in busy}) < 2:
             return None
@@ -140,7 +141,7 @@ class Session:
         return decision
 
     def _carry_out(self, decision: Decision, allowed: bool) -> None:
-        """What is tried changes with the table, or alone where it is another for the table in force."""
+        """Activates the table of `decision` where `allowed`, and its trials where they are for the active table."""
         table = decision.table if allowed else self.table
         taken = decision.valid and table == decision.table
         tries = fit_tries(decision.tries, table, self._policy) if taken else self.tries
