@@ -59,7 +59,7 @@ SERVING_PORT = 8000
 """Port of the engine's HTTP server, which serves the API and its metrics."""
 SERVING_PORT_NAME = "http"
 KSERVE_PORT = 8080
-"""The same port in pods that KServe makes: proxies and monitors of OpenShift AI look for the engine there."""
+"""Port of the engine in pods that KServe makes: proxies and monitors of OpenShift AI look for the engine there."""
 TELEMETRY_PORT = 8001
 """Port on which the payload in the engine's process exports what the engine's own counters hide."""
 TELEMETRY_PORT_NAME = "step-metrics"

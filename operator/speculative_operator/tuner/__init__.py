@@ -1,6 +1,6 @@
 """How many tokens to draft, and when not to: evidence in, a table and the reason for it out.
 
-Called by reconcile once per tick and by everything that judges or replays decisions. Pure: no I/O, no clock, no
+Called by reconcile at each reconcile and by everything that judges or replays decisions. Pure: no I/O, no clock, no
 randomness. docs/tuning.md says what it does, docs/tuning-mathematics.md how.
 """
 

@@ -1,8 +1,8 @@
 """One decision: guards first, then learning, then the choice of a table.
 
-Called by reconcile once per tick, by simulations and by `speculative tune`: `decide(memory, observation, policy, now)`.
-Pure and deterministic. It never raises for whatever was observed, never yields a table outside the knobs, and leaves
-the table alone whenever it says `valid=False`.
+Called by reconcile at each reconcile, by simulations and by `speculative tune`: `decide(memory, observation, policy,
+now)`. Pure and deterministic. It never raises for whatever was observed, never yields a table outside the knobs, and
+leaves the table alone whenever it says `valid=False`.
 """
 
 from __future__ import annotations
