@@ -129,7 +129,7 @@ class Session:
         busy = [window for window in observation.windows.values() if window.steps > 0]
         if len({window.drafts is None for window in busy}) < 2:
             return None
-        return self._holding(Reason.ROLLING_OUT, "some pods run with a drafter, some without")
+        return self._holding(Reason.ROLLING_OUT, "some pods run with a speculator, some without")
 
     def _decide(self, observation: Observation) -> Decision:
         memory = self.memory or Memory.fresh(self.table, observation.time)
