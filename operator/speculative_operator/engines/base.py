@@ -22,7 +22,7 @@ MODELS_MOUNT = "/mnt/models"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a spec cannot be served by this engine: found before a pod exists, so that none crash-loops."""
+    """Why this engine cannot serve a spec: found before a pod exists, so that no pod crash-loops."""
 
     field: str
     """Path of the field to change, such as `spec.engine.version`."""
@@ -33,7 +33,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a user should know of a spec that can be served: said in `status.warnings` and in one event."""
+    """What a user should know of a spec that the engine can serve: said in `status.warnings` and in one event."""
 
     reason: Reason
     message: str
@@ -70,7 +70,7 @@ class EngineContainer:
     env: tuple[Mapping[str, Any], ...]
     """Kubernetes EnvVar objects."""
     startup_seconds: int
-    """Budget of the startup probe."""
+    """Startup budget in seconds."""
     shutdown_seconds: int
     """Longest time that the engine drains requests after SIGTERM."""
     payload: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class EngineContainer:
     limits: Mapping[str, str] = field(default_factory=dict)
     """Resource limits beside the accelerators."""
     user: int | None = None
-    """User id that the stock image is prepared for; None where it knows itself or runs as any."""
+    """User id that the stock image is prepared for; None where the image sets it or runs as any."""
     metrics_path: str = "/metrics"
     telemetry: bool = False
     """True when the payload exports metrics of its own on names.TELEMETRY_PORT."""
@@ -95,7 +95,7 @@ class EngineContainer:
 
 
 class Read(Protocol):
-    """How an engine's metrics become windows."""
+    """The function by which an engine's raw samples become one window or gap for each pod."""
 
     def __call__(
         self,
@@ -105,7 +105,7 @@ class Read(Protocol):
         now: float,
         stale_after: float,
     ) -> dict[str, PodWindow | Gap]:
-        """A window or a gap for each of `pods`.
+        """Return a window or a gap for each of `pods`, by name.
 
         `since` holds the unix time of the last sample consumed per pod (`PodWindow.end`); a pod that is not in it
         gets the longest window that the samples allow. `now` is unix time, `stale_after` seconds.
@@ -119,9 +119,9 @@ class Engine:
     metric_names: tuple[str, ...]
     """Exact names of the series that `read` wants."""
     refusals: Callable[[DeploymentSpec], tuple[Refusal, ...]]
-    """Everything that hinders serving; empty when `container` may be used."""
+    """Refusals of a spec, all that hinders serving; empty when `container` may be used."""
     notices: Callable[[DeploymentSpec], tuple[Notice, ...]]
-    """What a user should know of a spec that is not refused; empty for most."""
+    """What a user should know of a spec without refusals; empty for most."""
     knobs: Callable[[DeploymentSpec], KnobSpace]
     """Tables that the tuner may choose, and how they reach the engine."""
     container: Callable[[DeploymentSpec, KTable], EngineContainer]

@@ -1,4 +1,4 @@
-"""What is known of a deployment before it runs: catalogue entries of its models and accelerator. Used by reconcile."""
+"""Facts of an object before its pods run: catalogue entries of its models and accelerator. Used by reconcile."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def _shape(source: ModelSource | None, small_kv: bool) -> ModelShape | None:
 
 
 def _weight_bytes(quantization: str) -> float:
-    """Bytes per parameter that `quantization` leaves; 2 when it is empty or unknown."""
+    """Bytes per weight at `quantization`; 2 when it is empty or unknown."""
     return next((size for part, size in _WEIGHT_BYTES if part in quantization.lower()), 2.0)

@@ -1,4 +1,4 @@
-"""Buckets of an engine's histograms of latency -> what was observed within a window. Used by the metric readers.
+"""Turns the buckets of an engine's latency histograms into the observations of one window. Used by the metric readers.
 
 Buckets are read beside everything else of a pod: where one is missing, has fallen or contradicts another, that
 histogram is unknown and the window stays.
@@ -18,7 +18,7 @@ _LE = "le"
 
 
 class _UnusableError(Exception):
-    """Why a histogram is unknown."""
+    """Why a histogram is unknown. Raised and caught in this module only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Buckets:
         return frozenset((self.tpot, self.ttft))
 
     def added(self, window: PodWindow, tracks: Sequence[Series]) -> PodWindow:
-        """`window` with the histograms that `tracks`, of one scrape target, hold of its time."""
+        """`window` with its latency histograms, read from `tracks`, which are series of one scrape target."""
         found = {name: [track for track in tracks if track.name == name] for name in self.names}
         return replace(
             window,
@@ -68,7 +68,10 @@ def _sum(found: Sequence[Mapping[float, float]]) -> Histogram:
 
 
 def _grown(tracks: Iterable[Series], start: float, end: float) -> dict[float, float]:
-    """What each bucket of one label set has grown by. A label set that is new began at 0, all buckets together."""
+    """Growth of each bucket of one label set, by its bound. All buckets of a new label set began at 0 together.
+
+    Raises _UnusableError where a bucket ends too early, occurs twice or has fallen.
+    """
     grown: dict[float, float] = {}
     news: set[bool] = set()
     low, high = start - SAME_SCRAPE_SECONDS, end + SAME_SCRAPE_SECONDS

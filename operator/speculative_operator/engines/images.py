@@ -1,4 +1,4 @@
-"""Which public image serves an engine of a release on whose accelerators, and what such a pod needs beside them: data.
+"""Table of the public images by engine, release and vendor of accelerators, and of what their pods need besides.
 
 Asked by every adapter: `image_of` for the container, `refusal` for a combination without a documented image. A row's
 `source` names the page or file that documents the image. Where none is documented, or its tag cannot be told from the
@@ -40,9 +40,9 @@ class Image:
     reference: str
     source: str
     since: Version = (0, 0, 0)
-    """First release that it is published for."""
+    """First release that the image is published for."""
     before: Version | None = None
-    """First release that it is no longer published for."""
+    """First release that the image is no longer published for."""
     user: int | None = _USER
 
 
@@ -132,7 +132,7 @@ EXAMPLES: Mapping[tuple[EngineType, Vendor], str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What pods on one vendor's accelerators need beside them."""
+    """What pods on one vendor's accelerators need beside the accelerators."""
 
     limits_per_accelerator: Mapping[str, int] = field(default_factory=dict)
     """Resource -> MiB for each accelerator."""
@@ -140,11 +140,11 @@ class Needs:
     """True when even a single accelerator's process needs /dev/shm."""
     env: Mapping[str, str] = field(default_factory=dict)
     parallel_env: Mapping[str, str] = field(default_factory=dict)
-    """Needed only where more than one accelerator serves together."""
+    """Environment variables needed only where a replica has more than one accelerator."""
     command: Mapping[EngineType, tuple[str, ...]] = field(default_factory=dict)
     """Entry point, where the images of this vendor have none of the engine's own."""
     compile_seconds: int = 0
-    """More time to start, for a compiler that runs before the port opens; assumptions, generous on purpose."""
+    """Seconds added to the startup budget for a compiler that runs before the port opens; generous assumptions."""
     note: str = ""
     """What a user has to add in spec.template, one sentence; for the docs."""
 
@@ -192,12 +192,12 @@ _NOTHING = Needs()
 
 
 def needs_of(spec: DeploymentSpec) -> Needs:
-    """What the pods of `spec` need beside accelerators; nothing for vendors that are not in `NEEDS`."""
+    """What the pods of `spec` need beside accelerators; nothing for vendors that `NEEDS` lacks."""
     return NEEDS.get(spec.accelerator.vendor, _NOTHING)
 
 
 def accelerators_of_pod(spec: DeploymentSpec) -> int:
-    """A replica's accelerators are spread evenly over its pods."""
+    """Number of accelerators in each pod of a replica: its pods share them evenly."""
     return spec.accelerator.per_replica // spec.nodes
 
 
@@ -227,7 +227,7 @@ def stock(spec: DeploymentSpec) -> Image | None:
 
 
 def image_of(spec: DeploymentSpec) -> str:
-    """Reference of the image that serves `spec`: the user's, else the documented one. Raises ValueError for neither."""
+    """Reference of the image that serves `spec`: the user's, else the documented one. Raises ValueError without one."""
     found = stock(spec)
     if spec.engine.image or found is None:
         if not spec.engine.image:
@@ -237,7 +237,7 @@ def image_of(spec: DeploymentSpec) -> str:
 
 
 def mirror_of(reference: str, registry: str) -> str:
-    """The public image `reference` as `registry` (HOST, or HOST/FOLDER) mirrors it; as it is where that is empty."""
+    """The public image `reference` at the mirror `registry` (HOST, or HOST/FOLDER); unchanged where that is empty."""
     if not registry:
         return reference
     first, _, rest = reference.partition("/")
@@ -246,13 +246,13 @@ def mirror_of(reference: str, registry: str) -> str:
 
 
 def user_of(spec: DeploymentSpec) -> int | None:
-    """User id for the stock image; None for the user's own, which knows itself."""
+    """User id for the documented image; None for the user's own image, which sets it itself."""
     found = stock(spec)
     return None if spec.engine.image or found is None else found.user
 
 
 def refusal(spec: DeploymentSpec) -> Refusal | None:
-    """Why `spec` has no image; None when it has. Silent on releases that cannot be read: others refuse those."""
+    """Why `spec` has no image; None when it has one, and for an unreadable release, which other checks refuse."""
     if spec.engine.image or parse(spec.engine.version) is None or stock(spec) is not None:
         return None
     example = EXAMPLES.get((spec.engine.type, spec.accelerator.vendor))
@@ -272,12 +272,12 @@ def _speaks_of(image: Image, spec: DeploymentSpec, version: Version) -> bool:
 
 
 def _image_vendor(vendor: Vendor) -> Vendor:
-    """Resources that are not known here are mostly shares of NVIDIA GPUs under another name, so they get its image."""
+    """The vendor whose image serves `vendor`: NVIDIA for OTHER, which is mostly a share of its GPUs by another name."""
     return Vendor.NVIDIA if vendor is Vendor.OTHER else vendor
 
 
 def _tag(version: str) -> str:
-    """The release as tags spell it: vendors' suffixes (`+rhai5`) are of their own images, which the user names."""
+    """The release as image tags spell it, without a vendor's suffix (`+rhai5`): the user names vendors' own images."""
     return version.removeprefix("v").partition("+")[0]
 
 

@@ -100,5 +100,5 @@ def _vllm(plain: EngineRules, version: Version) -> EngineRules:
 
 
 def _heterogeneous_since() -> Version:
-    """The first release of the matrix that maps vocabularies."""
+    """The first vLLM release in the matrix whose speculator may have another vocabulary."""
     return min(form.since for form in FORMS if form.variant is Variant.HETEROGENEOUS and not form.refused)

@@ -1,7 +1,7 @@
-"""What of the catalogue an engine can run for one spec, and the spec with it: the part of `speculator: {auto: true}`
+"""Picks a speculator that an engine can run for one spec, and puts it there: the part of `speculator: {auto: true}`
 that is the same in the operator, in `speculative check` and in the commands that need a whole spec.
 
-Called by `reconcile.picking`, `cli.check` and `cli.subject`. What was picked before is no business of this module.
+Called by `reconcile.picking`, `cli.check` and `cli.subject`. This module knows nothing of earlier picks.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ def choose(
     only: Key | None = None,
     memo: Memo | None = None,
 ) -> Choice:
-    """The entry to take for the verifier of `spec`, of those that its engine serves: none of `without`, or `only` one.
+    """Choose the best catalogue entry for the verifier of `spec` that its engine serves.
 
-    `memo` has what was chosen lately: engines take milliseconds to say what they serve.
+    Entries with a key in `without` are passed over; with `only`, all but the entry of that key.
+
+    `memo` holds recent choices: engines take milliseconds to say what they serve.
     """
     asked = replace(spec, generation=0, replicas=1, paused=False)
     engine = engine_for(spec)
@@ -47,7 +49,7 @@ def choose(
 
 
 def key_of(entry: Entry) -> Key:
-    """What tells one speculator for a verifier from another."""
+    """The key by which speculators for one verifier differ: URI in lower case, and method."""
     return (entry.uri.lower(), entry.method)
 
 
@@ -57,7 +59,7 @@ def with_entry(spec: DeploymentSpec, entry: Entry) -> DeploymentSpec:
 
 
 def speculator(method: Method, uri: str, *, one_pass: bool) -> Speculator:
-    """A speculator as the spec has it; empty `uri`: its weights are part of the verifier."""
+    """The speculator as a value of the spec; an empty `uri` says that its weights are part of the verifier."""
     scheme, _, location = uri.partition("://")
     return Speculator(method, ModelSource(Scheme(scheme), location) if uri else None, parallel_drafting=one_pass)
 

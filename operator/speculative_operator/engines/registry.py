@@ -60,8 +60,8 @@ def query(
 
     A plain range selector: no rate(), no increase(), which extrapolate. Ask it with an instant query. Without `cells`
     each pod has some forty series at most. With `address_label` only targets at the pods' addresses are asked for;
-    `matchers` are added as they stand; `labels` hold the namespace and the pod; None asks for
-    addresses alone.
+    `matchers` are added as they stand; `labels` are the names of the labels for namespace and pod;
+    None asks by addresses alone.
     """
     wanted = sorted(name for name in NAMES if cells or name not in CELLS)
     seconds = max(1, math.ceil(range_seconds))

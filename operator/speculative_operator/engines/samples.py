@@ -23,7 +23,7 @@ SAME_SCRAPE_SECONDS = 0.05
 
 
 class UnreadableError(Exception):
-    """Why a pod yields no window. Raised and caught within the readers only."""
+    """Why a pod yields no window. Only readers raise and catch it."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a reader asks of a pod's series. `gauges` are sampled, everything else is a counter."""
+    """The series that a reader needs of a pod. `gauges` are sampled; all others but `infos` are counters."""
 
     required: tuple[str, ...]
     """Names without which nothing can be said; they must cover the same engines. The first one is a counter."""
@@ -117,7 +117,7 @@ def _check_age(end: float, now: float, stale_after: float) -> None:
 
 
 def _check_complete(timed: Sequence[Series], need: Need, end: float) -> None:
-    """Every series reaches the newest scrape, and every engine of the pod has every required one."""
+    """Raises UnreadableError unless all series reach the newest scrape and all engines have every required series."""
     late = next((track for track in timed if end - track.samples[-1][0] > SAME_SCRAPE_SECONDS), None)
     if late is not None:
         raise UnreadableError(Reason.METRICS_PARTIAL, f"{late.name} ends before the pod's other series")
@@ -129,7 +129,7 @@ def _check_complete(timed: Sequence[Series], need: Need, end: float) -> None:
 
 
 def _start(counters: Sequence[Series], clock: str, since: float | None, end: float) -> float:
-    """The first scrape from `since` on that all counters have."""
+    """Unix time of the first scrape from `since` on that all counters have. Raises UnreadableError without one."""
     scrapes = next(track for track in counters if track.name == clock).samples
     earliest = -math.inf if since is None or not math.isfinite(since) else since - SAME_SCRAPE_SECONDS
     for time, _ in scrapes:
@@ -154,7 +154,7 @@ def _counter(track: Series, start: float, end: float) -> Series:
 
 
 def _gauge(track: Series, start: float, end: float) -> Series:
-    """Samples after `start`: what held at `start` belongs to the window before. At least the newest one remains."""
+    """The gauge's samples after `start`, at least its newest: the sample at `start` belongs to the window before."""
     samples = _between(track, start + SAME_SCRAPE_SECONDS, end) or track.samples[-1:]
     _check_values(track, samples)
     return Series(track.name, track.labels, samples)

@@ -1,7 +1,7 @@
-"""Which of several scrape targets is listened to for a pod, and whether they can be one process. Used by the readers.
+"""Chooses one of several scrape targets for a pod, and checks that all can be one process. Used by the readers.
 
-A label is no proof: whoever gets series into Prometheus may give them a pod's name. So the target is always the same
-one, and where another one contradicts it nothing is believed.
+A label is no proof: whoever gets series into Prometheus may give them a pod's name. So the readers always
+take the same target, and believe none where another target contradicts it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def one_target(series: Sequence[Series], stale_after: float, need: Need) -> list
 
 
 def of_the_same_target(own: Sequence[Series], others: Iterable[Series]) -> list[Series]:
-    """Those of `others` that come from the target that `own` come from, all of them."""
+    """The series among `others` from the scrape target of `own`, whose series share one target."""
     if not own:
         return []
     target = _target(own[0])
@@ -54,13 +54,13 @@ def of_the_same_target(own: Sequence[Series], others: Iterable[Series]) -> list[
 
 
 def _target(track: Series) -> tuple[str, ...]:
-    """Empty where no label tells it."""
+    """The scrape target of a series, as its label values; empty where no label tells it."""
     labels = track.labels
     return () if TARGET_LABELS.isdisjoint(labels) else tuple(labels.get(label, "") for label in _TARGET_ORDER)
 
 
 def _check_one_process(one: Sequence[Series], other: Sequence[Series], need: Need) -> None:
-    """Two looks at one counter never fall, whoever looked when; two looks at one fact say the same."""
+    """Raises UnreadableError where two targets contradict each other: a counter falls, or facts differ."""
     ours, theirs = _by_name(one), _by_name(other)
     for name in sorted(set(ours) & set(theirs) - need.gauges):
         if name in need.infos:
@@ -92,7 +92,7 @@ def _by_name(tracks: Iterable[Series]) -> dict[str, list[Series]]:
 
 
 def _facts(ours: Sequence[Series], theirs: Sequence[Series]) -> bool:
-    """True where the newest of both say the same, in the labels that all have: jobs add labels of their own."""
+    """True where the newest series of both targets agree in the labels that all have: jobs add labels of their own."""
     both = [[track for track in tracks if _newest([track]) >= _newest(tracks) - 1] for tracks in (ours, theirs)]
     shared = set.intersection(*(set(track.labels) for tracks in both for track in tracks)) - TARGET_LABELS
     identities = [{tuple(track.labels[name] for name in sorted(shared)) for track in tracks} for tracks in both]
@@ -111,7 +111,7 @@ def _sums(tracks: Iterable[Series]) -> Samples:
 
 
 def _never_falls(earlier: Samples, later: Samples) -> bool:
-    """True where nothing in `later` is less than what `earlier` had SCRAPE_SECONDS before."""
+    """True where no value in `later` is less than the value in `earlier` SCRAPE_SECONDS before it."""
     place, before = 0, -math.inf
     for time, value in later:
         while place < len(earlier) and earlier[place][0] <= time - SCRAPE_SECONDS:

@@ -1,4 +1,4 @@
-"""The whole matrix, asked: what becomes of a method with an engine's release on a vendor's accelerators.
+"""Answers of the whole matrix: what an engine's release does with a method on a vendor's accelerators.
 
 Used by `speculative engines`, by the generator of docs/engines.md and by tests. Adapters ask their own rows.
 """
@@ -32,73 +32,73 @@ CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
 )
 """Every row, by engine."""
 FORMS = {Variant.PLAIN: "", Variant.PARALLEL: " (one pass)", Variant.HETEROGENEOUS: " (other vocabulary)"}
-"""What people read behind the name of a method."""
+"""Variant -> text behind the name of a method, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the matrix says to a question."""
+    """What the matrix answers to a question."""
 
     question: Question
-    """With the runner that serves best, where the engine has several."""
+    """The question, with the runner that serves best where the engine has several."""
     cell: Cell | None
     platform: Platform | None
     refused: str = ""
-    """Why, and the remedy; empty where it is served."""
+    """Why the engine refuses the method, and the remedy; empty where it serves it."""
 
     @property
     def name(self) -> str:
-        """`eagle3`, `eagle3 (one pass)` (P-EAGLE, PARD), `draft_model (other vocabulary)`."""
+        """The method with its form: `eagle3`, `eagle3 (one pass)` (P-EAGLE, PARD), `draft_model (other vocabulary)`."""
         return f"{self.question.method}{FORMS[self.question.variant]}"
 
     @property
     def actuator(self) -> Actuator:
-        """The gentlest way to change K there."""
+        """The gentlest actuator that changes K in this case; NONE where the method is refused."""
         if self.refused or self.cell is None or self.platform is None:
             return Actuator.NONE
         return best_actuator(self.cell, self.platform)
 
     @property
     def passes_at_zero(self) -> float:
-        """Draft passes at K = 0; none where K = 0 is a pod without speculator."""
+        """Draft passes in a step at K = 0; 0 where K = 0 means a pod without a speculator."""
         return 0.0 if self.cell is None or self.actuator is Actuator.RESTART else self.cell.passes_at_zero
 
     @property
     def passes(self) -> str:
-        """The same, for people."""
+        """`passes_at_zero` as text for people: a number, or `all`."""
         return "all" if math.isinf(self.passes_at_zero) else f"{self.passes_at_zero:g}"
 
     @property
     def follows_k(self) -> bool:
-        """True where a smaller K drafts less; a constant K always does."""
+        """True where the speculator drafts less at a smaller K; always so where K changes by a restart."""
         return self.cell is not None and (self.cell.follows_k or self.actuator is Actuator.RESTART)
 
     @property
     def proven(self) -> Proven:
-        """A plug-in was never run here, whatever is known of the engine itself."""
+        """How the answer was shown to be true; a vendor's plug-in was only read, never run."""
         plugged = self.platform is not None and bool(self.platform.plugin)
         return Proven.SOURCE if self.cell is None or plugged else self.cell.proven
 
     @property
     def live(self) -> Proven | None:
-        """How live changes of K were shown; None where K changes otherwise."""
+        """How live changes of K were shown to work; None where K changes by another actuator."""
         return self.cell.live if self.cell is not None and self.actuator is Actuator.LIVE else None
 
     @property
     def off(self) -> Proven | None:
-        """How it was shown that the speculator is left out live; None where it is not."""
+        """How it was shown that the engine skips the speculator live; None where it does not."""
         return self.cell.off if self.cell is not None and self.actuator is Actuator.LIVE else None
 
     @property
     def source(self) -> str:
-        """Where the row was read or shown; for a plug-in, where its own was."""
+        """Where the row was read or shown; for a vendor's plug-in, the source of the plug-in's row."""
         if self.platform is not None and (self.platform.plugin or self.cell is None):
             return self.platform.source
         return self.cell.source if self.cell is not None else ""
 
 
 def answer(question: Question) -> Answer:
-    """The answer to one question; an empty runner stands for the one that serves best."""
+    """The answer to one question; an empty runner stands for the runner that serves best."""
     cells = CELLS.get(question.engine, ())
     if not question.runner and question.engine is EngineType.VLLM:
         question = replace(question, runner=vllm.runner_under_schedule(question))

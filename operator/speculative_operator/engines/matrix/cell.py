@@ -54,12 +54,12 @@ class Variant(StrEnum):
 
 
 class Figure(StrEnum):
-    """What may be believed of an engine's metrics."""
+    """A figure that the operator may believe in an engine's metrics."""
 
     ACCEPTED = "accepted"
     """Drafts accepted, hence the acceptance length."""
     PER_POSITION = "per position"
-    """The same by position of the draft."""
+    """Drafts accepted, by position of the draft token."""
     DRAFTED = "drafted"
     """Drafts verified, none of them filler, hence the acceptance rate."""
     STEP_TIME = "step time"
@@ -115,12 +115,12 @@ class Cell:
     drafts_blocks: bool = False
     """True when one draft pass yields all K tokens."""
     metrics: frozenset[Figure] = frozenset()
-    """Figures that are right. What is not named is absent, diluted or counted otherwise."""
+    """Figures that are right. A figure that is missing here is absent, diluted or counted otherwise."""
     refused: str = ""
-    """Remedy, for what cannot be served: a clause such as `use eagle3 or mtp`, preceded by the reason."""
+    """Remedy, where an engine lacks the method: a clause such as `use eagle3 or mtp`, preceded by the reason."""
     proven: Proven = Proven.SOURCE
     live: Proven | None = None
-    """How it was shown that K changes while the engine runs, on whatever accelerator; None: it does not."""
+    """How it was shown that K changes while the engine runs, on whatever accelerator; None where it does not."""
     off: Proven | None = None
     """How it was shown that no part of the speculator runs at K = 0; None: a part does, or K = 0 is a rollout."""
     note: str = ""

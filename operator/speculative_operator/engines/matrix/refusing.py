@@ -30,7 +30,7 @@ def variant_of(speculator: Speculator) -> Variant:
 
 
 def question_of(spec: DeploymentSpec, version: Version, runner: str = "") -> Question:
-    """What the matrix is asked for `spec`, which has a speculator. Raises ValueError for one without."""
+    """The question to the matrix for `spec`. Raises ValueError for a spec without a speculator."""
     if spec.speculator is None:
         raise ValueError(f"{spec.name} has no speculator: nothing to ask")
     verifier = spec.verifier
@@ -48,7 +48,7 @@ def question_of(spec: DeploymentSpec, version: Version, runner: str = "") -> Que
 
 
 def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
-    """Why the engine's release cannot serve `spec` on its accelerators; nothing where it can. Images are apart."""
+    """Why the engine's release cannot serve `spec` on its accelerators; nothing where it can. Images aside."""
     row = platform_of(spec.engine.type, spec.accelerator.vendor, version)
     if row is None:
         yield _elsewhere(spec, version)
@@ -81,7 +81,7 @@ def method(spec: DeploymentSpec, version: Version, cells: Collection[Cell], runn
 
 
 def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
-    """Why the rows refuse what is asked; None where it is served, or where the engine does not run at all."""
+    """Why the rows refuse the question; None where a row serves it, or where the engine does not run at all."""
     row = platform_of(question.engine, question.vendor, question.version)
     if row is None:
         return None
@@ -117,7 +117,7 @@ def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
 
 
 def _no_row(question: Question, cells: Collection[Cell]) -> Refusal:
-    """The release, the form, the runner or the engine lacks the method: said in this order of remedies."""
+    """The refusal of a method that no row has: engine, variant or release lacks it; each has its own remedy."""
     engine, variant = question.engine, question.variant
     same = [cell for cell in cells if cell.engine is engine and cell.method is question.method and not cell.refused]
     formed = [cell for cell in same if cell.variant is variant]
@@ -152,5 +152,5 @@ def _remedy(row: Platform) -> str:
 
 
 def _line_end(newest: Version) -> Version:
-    """Patch releases of a known line count as known."""
+    """The last patch release of the line of `newest`: all patch releases of a known line count as known."""
     return (newest[0], newest[1], 9999)

@@ -1,4 +1,4 @@
-"""What each vendor's accelerators leave of an engine's speculation: rows, asked before the engine's own.
+"""Rows that say what speculation an engine keeps on each vendor's accelerators; asked before the engine's own rows.
 
 Some vendors run the engine itself, others a plug-in with a model runner of its own: that one drafts with the K it was
 started with, so a change of K is a rollout there. A method that is not in a row was found neither in the plug-in's
@@ -24,15 +24,15 @@ class Platform:
     vendor: Vendor
     methods: frozenset[Method]
     source: str
-    """Repository, file and release that it was read from."""
+    """Repository, file and release from which the row was read."""
     since: Version = (0, 0, 0)
     before: Version | None = None
     plugin: str = ""
-    """What runs the engine on them; empty where the engine does itself."""
+    """Plug-in that runs the engine on these accelerators; empty where the engine needs none."""
     newest: Version | None = None
     """Newest release of the engine that the plug-in is known to exist for."""
     actuator: Actuator = Actuator.LIVE
-    """The gentlest way that K can be changed on them, whatever the engine could elsewhere."""
+    """The gentlest actuator on these accelerators, whatever the engine has elsewhere."""
     runner: str = ""
     """The only model runner; empty where the engine's rows tell."""
     variants: frozenset[Variant] = frozenset(Variant)

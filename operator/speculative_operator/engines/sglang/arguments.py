@@ -27,7 +27,7 @@ _CHAINS = (Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL)
 
 
 def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
-    """The whole list for `spec` with `table` in force: the operator's, then the user's."""
+    """The whole list for `spec` with `table` active: the operator's, then the user's."""
     drafting = _speculation(spec.speculator, plan, table) if spec.speculator and plan.drafts(table) else ()
     return (*_serving(spec, plan), *_verifier(spec.verifier), *drafting, *spec.engine.args)
 
@@ -85,7 +85,7 @@ def _speculation(speculator: Speculator, plan: Plan, table: KTable) -> Iterator[
 
 
 def _draft_length(method: Method, plan: Plan, table: KTable) -> Iterator[str]:
-    """K as each algorithm wants it: a chain of K drafts is verified with the token before it, K + 1 in all."""
+    """Flags that give K as each algorithm wants it: a chain of K is verified with the token before it, K + 1 in all."""
     k = first_steps(table)
     if method in _CHAINS:
         yield from ("--speculative-num-steps", str(k), "--speculative-eagle-topk", "1")

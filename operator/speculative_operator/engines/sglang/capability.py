@@ -116,7 +116,7 @@ CELLS: tuple[Cell, ...] = (
 
 
 def one_k_reason(spec: DeploymentSpec) -> str:
-    """`--speculative-adaptive` does not serve adapters (arg_groups/lora_hook.py)."""
+    """Why SGLang keeps one K: `--speculative-adaptive` does not serve adapters (arg_groups/lora_hook.py)."""
     return "SGLang's adaptive mode does not work with LoRA adapters" if spec.verifier.lora is not None else ""
 
 

@@ -72,12 +72,12 @@ FLAGS = Flags(
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
-    """Empty when the spec can be served."""
+    """Why SGLang cannot serve `spec`; empty when it can."""
     return refusals_of(spec, OFFER, FLAGS, lambda _: (), _speculator)
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-    """Output that may not be the verifier's: asked for through engine.args, or what is left of sampling on AMD."""
+    """Notices where output may not be the verifier's: by the user's engine.args, or by greedy sampling on AMD."""
     return (*_notices(spec), *_greedy_on_amd(spec))
 
 

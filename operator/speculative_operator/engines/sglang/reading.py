@@ -82,7 +82,7 @@ class _Decoding:
 
     @property
     def k(self) -> float:
-        """Mean number of drafts over the scrapes."""
+        """Mean K over the scrapes."""
         return mean(max(0.0, width - 1.0) for width in self.widths)
 
     @property
@@ -138,7 +138,7 @@ def _window(piece: Cut) -> PodWindow:
 
 
 def _without_decoding(piece: Cut, prompt: float, first: float) -> PodWindow:
-    """No decode pass ran, so the gauges still tell of whatever ran last: they are not believed."""
+    """The window of a pod that ran no decode pass; without gauges, which still tell of the last pass before."""
     return PodWindow(
         start=piece.start,
         end=piece.end,
@@ -179,7 +179,7 @@ def _gain(piece: Cut, passes: float) -> float:
 def _widths(piece: Cut, passes: float) -> tuple[float, ...]:
     """Tokens verified at once, the first of them no draft, at each scrape; empty without a speculator.
 
-    The gauge follows the steps in force (`sglang:spec_num_steps` + 1) and, unlike it, is also right where a pass drafts
+    The gauge follows the active steps (`sglang:spec_num_steps` + 1) and, unlike it, is also right where a pass drafts
     a whole block. Without a speculator it is 0.
     """
     found = tuple(value for track in piece.tracks if track.name == DRAFT_WIDTH for _, value in track.samples)
@@ -191,9 +191,9 @@ def _widths(piece: Cut, passes: float) -> tuple[float, ...]:
 
 
 def _seconds_per_token(piece: Cut, passes: float, gain: float) -> float:
-    """As users of streams saw it; where nothing was streamed, from the time that the scheduler was not idle.
+    """Seconds per token as clients of streams saw them; else, from the time that the scheduler was not idle.
 
-    Then a pass took busy / passes on average, and each request in it gained `gain` tokens.
+    In that case a pass took busy / passes on average, and each request in it gained `gain` tokens.
     """
     seen = piece.delta(STREAMED)
     if seen > 0:
@@ -207,7 +207,7 @@ def _seconds_per_token(piece: Cut, passes: float, gain: float) -> float:
 
 
 def _drafts(decoding: _Decoding) -> tuple[float | None, float | None, float | None]:
-    """Drafts, their tokens and those accepted. Where K changed within the window they are means over its scrapes."""
+    """(drafts, draft tokens, accepted tokens), means over the scrapes where K changed; None without a speculator."""
     if not decoding.widths:
         return None, None, None
     steps = decoding.request_steps

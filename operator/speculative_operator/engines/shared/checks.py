@@ -1,6 +1,7 @@
-"""What the engines refuse for the same reasons, found before a pod exists. Called by each engine's own checks.
+"""Refusals that several engines share, found before a pod exists. Called by each engine's own checks.
 
-`refusals_of` is all of it for an engine that an `Offer` describes; vLLM, which has model runners on top, calls parts.
+`refusals_of` makes all of them for an engine that an `Offer` describes; vLLM, which has model runners besides,
+calls single checks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def refusals_of(
     of_verifier: Callable[[Verifier], Iterable[Refusal]],
     of_speculator: Callable[[DeploymentSpec, Speculator], Iterable[Refusal]],
 ) -> tuple[Refusal, ...]:
-    """What is common, then the engine's own rules; empty when the spec can be served."""
+    """The common refusals of `spec`, then the engine's own; empty when the engine can serve it."""
     version = parse(spec.engine.version)
     if version is None:
         return (unreadable_version(spec),)
@@ -53,7 +54,7 @@ def unsupported(field: str, why: str, value: object = "") -> Refusal:
 
 
 def _common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) -> Iterator[Refusal]:
-    """Everything but the engine's own rules, in the order of the spec's fields. `version` is the spec's, as read."""
+    """All refusals but the engine's own, in the order of the spec's fields. `version` is the spec's, as read."""
     yield from sources.refusals(spec)
     yield from parallelism(spec)
     yield from _release(spec, offer, version)
@@ -65,13 +66,13 @@ def _common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) 
 
 
 def too_old(version: Version, oldest: Version, why: str) -> Refusal:
-    """A release before the first that the adapter serves."""
+    """Refuses a release before `oldest`, the first that the adapter serves; `why` completes the message."""
     message = f"engine.version {show(version)} {why}; use {show(oldest)} or newer"
     return Refusal("spec.engine.version", UNSUPPORTED, message)
 
 
 def parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
-    """Fewer accelerators than the verifier is split over."""
+    """Refuses fewer accelerators than the verifier's parallelism needs."""
     verifier, available = spec.verifier, spec.accelerator.per_replica
     wanted = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     if 0 < available < wanted:
@@ -107,7 +108,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, vers
 
 
 def weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:
-    """Weights where the method has none, or none where it drafts with its own (`needed`)."""
+    """Refuses weights for a method that has none, and missing weights for a method that has its own (`needed`)."""
     method, source = speculator.method, speculator.source
     if method.draft_free and source is not None:
         message = (
@@ -131,7 +132,7 @@ def _own_name(speculator: Speculator, verifier: str) -> Iterator[Refusal]:
 
 
 def static(spec: DeploymentSpec, one_k: str) -> Iterator[Refusal]:
-    """A schedule of mode Static where the engine keeps one K: `one_k` says why, empty: it does not."""
+    """Refuses a schedule of mode Static where the engine keeps one K; `one_k` says why, empty where K may change."""
     speculation = spec.speculation
     if speculation.mode is Mode.STATIC and speculation.schedule is not None and one_k:
         message = f"speculation.schedule cannot be served: {one_k}; set speculation.numSpeculativeTokens instead"
@@ -148,7 +149,7 @@ def _one_k(spec: DeploymentSpec, offer: Offer) -> str:
 
 
 def _table(spec: DeploymentSpec, offer: Offer) -> Iterator[Refusal]:
-    """A schedule of the user's that the engine would not follow as it is written."""
+    """Refuses a schedule of the user's that the engine would not follow as it is written."""
     speculation, planned = spec.speculation, plan(spec, offer)
     if speculation.mode is not Mode.STATIC or speculation.schedule is None or planned.actuator is Actuator.RESTART:
         return

@@ -67,14 +67,14 @@ def serving_container(
 
 
 def startup_seconds(spec: DeploymentSpec, plan: Plan, more: int = 0) -> int:
-    """More for every K whose graphs are captured, and for the weights; never less than what was measured asks for."""
+    """Startup budget in seconds: grows with each K and with the weights; at least `spec.engine.startup_seconds`."""
     budget = START_SECONDS + START_SECONDS_PER_K * len(plan.ks) + more + weights_seconds(spec)
     return max(budget, spec.engine.startup_seconds)
 
 
 def weights_seconds(spec: DeploymentSpec) -> int:
-    """Time that weights may take on top of a start that is quick to load them: more for a download, and for many bytes
-    where their number is known. The budgets of a start hold what LOAD_RATE loads in LOAD_SECONDS already."""
+    """Seconds that a startup budget adds for weights: for a download, and for bytes beyond what LOAD_RATE loads in
+    LOAD_SECONDS, which every budget holds already."""
     size = spec.weights.bytes
     load = max(math.ceil(size / LOAD_RATE) - LOAD_SECONDS, 0)
     if not any(source.scheme is Scheme.HF for source in _sources(spec)):
@@ -100,7 +100,10 @@ def with_users(ours: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, A
 
 
 def hub(spec: DeploymentSpec, *, asked: bool = False) -> Iterator[Mapping[str, Any]]:
-    """Credentials of the hub, or that it is not to be asked. `asked`: the engine does, wherever the sources lie."""
+    """EnvVar objects for the hub: its credentials, or that the engine must not ask it.
+
+    `asked`: the engine asks the hub wherever its sources lie.
+    """
     if not asked and not any(source.scheme is Scheme.HF for source in _sources(spec)):
         yield {"name": "HF_HUB_OFFLINE", "value": "1"}
     elif spec.weights.secret_name:
@@ -113,13 +116,13 @@ def hub(spec: DeploymentSpec, *, asked: bool = False) -> Iterator[Mapping[str, A
 
 
 def authorities() -> Iterator[Mapping[str, Any]]:
-    """Where the certificate authorities of `spec.weights.caConfigMap` are, in the spellings that clients read."""
+    """EnvVar objects with the file of `spec.weights.caConfigMap`'s authorities, under the names that clients read."""
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         yield {"name": name, "value": f"{names.AUTHORITIES_MOUNT}/{names.AUTHORITIES_KEY}"}
 
 
 def reach(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
-    """By which address and through what the hub is reached, in the spellings that its clients read."""
+    """EnvVar objects with the address of the hub and the proxies to it, under the names that its clients read."""
     weights = spec.weights
     if weights.hub_endpoint:
         yield {"name": "HF_ENDPOINT", "value": weights.hub_endpoint}

@@ -103,7 +103,7 @@ def _actuator(spec: DeploymentSpec, cell: Cell | None, offer: Offer) -> Actuator
 def choose_ks(
     spec: DeploymentSpec, batch: int, in_table: Collection[int] | None, *, zero_in_table: bool
 ) -> tuple[int, ...]:
-    """K that may occur, ascending. `in_table`: those worth having in a table; None: K is fixed at start."""
+    """Every K that may occur, ascending. `in_table`: each K worth having in a table; None: K is fixed at start."""
     speculation = spec.speculation
     if speculation.mode is Mode.STATIC:
         if speculation.schedule is not None:

@@ -18,10 +18,10 @@ on."""
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a reader looks at."""
+    """The series that a reader looks at."""
 
     names: frozenset[str]
-    """Of counters, gauges and infos."""
+    """Names of counters, gauges and infos."""
     need: Need
     buckets: Buckets
 
@@ -35,7 +35,7 @@ def read_each(
     now: float,
     stale_after: float,
 ) -> dict[str, PodWindow | Gap]:
-    """See `Engine.read`. Series of other pods and of other names are passed over."""
+    """A window or a gap for each pod; see `Engine.read`. Passes over series of other pods and of other names."""
     own: dict[str, list[Series]] = {pod: [] for pod in pods}
     buckets: dict[str, list[Series]] = {pod: [] for pod in pods}
     for track in series:
@@ -56,7 +56,7 @@ def read_each(
 
 
 def refuse(contradictions: Iterable[tuple[bool, str]]) -> None:
-    """Raises UnreadableError for the first that is so: when figures contradict each other none can be trusted."""
+    """Raises UnreadableError for the first contradiction that is true: then no figure can be trusted."""
     for wrong, text in contradictions:
         if wrong:
             raise UnreadableError(Reason.METRICS_ABSURD, text)

@@ -16,7 +16,7 @@ from speculative_operator.engines.base import MODELS_MOUNT, ImageMount, PvcMount
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What stands on the command line for one source."""
+    """One source as the engine's command line names it."""
 
     model: str
     revision: str = ""
@@ -25,8 +25,8 @@ class Located:
 
 
 def locate(source: ModelSource, role: str) -> Located:
-    """`role` ("verifier" or "speculator") names the folder of an image. Raises ValueError for s3: it was refused
-    before, or its weights lie in a cache.
+    """`role` ("verifier" or "speculator") names the folder of an image. Raises ValueError for s3: checks
+    refuse it, or its weights lie in a cache.
 
     A claim is mounted whole, once, because hub caches link from one folder of it into another.
     """
@@ -54,7 +54,7 @@ def locate_all(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ..
 
 
 def refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
-    """What is wrong with the sources, in the order of the spec."""
+    """Refusals of the sources of models, in the order of the spec."""
     cached = spec.weights.cache is not None
     yield from _refusals(spec.verifier.source, "spec.verifier.model", cached=cached)
     if spec.speculator is not None and spec.speculator.source is not None:

@@ -62,7 +62,7 @@ def _row(
 
 
 def _both(method: Method) -> tuple[Cell, ...]:
-    """One K before the schedule's meaning is known, a table from there on."""
+    """Rows of `method`: one K in releases before the schedule's meaning is known, a table from there on."""
     return (
         _row(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE),
         _row(method, Actuator.TABLE, SCHEDULE_SINCE),
@@ -70,7 +70,7 @@ def _both(method: Method) -> tuple[Cell, ...]:
 
 
 def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> tuple[Cell, ...]:
-    """A speculator that makes all K tokens in one pass, known since `since`."""
+    """Rows of a speculator that makes all K tokens in one pass, known since `since`."""
     return (_row(method, Actuator.TABLE, since, variant=variant, drafts_blocks=not method.draft_free),)
 
 
@@ -106,7 +106,7 @@ CELLS: tuple[Cell, ...] = (
 
 
 def one_k_reason(spec: DeploymentSpec) -> str:
-    """Why no schedule is given: the release candidate may read it either way."""
+    """Why a release candidate gets no schedule, which it may read either way; empty for other releases."""
     match = _CANDIDATE.fullmatch(spec.engine.version.strip())
     if match is not None and int(match[1]) < FIRST_KNOWN_CANDIDATE:
         return (

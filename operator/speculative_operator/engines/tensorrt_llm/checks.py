@@ -49,12 +49,12 @@ FLAGS = Flags(
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
-    """Empty when the spec can be served."""
+    """Why TensorRT-LLM cannot serve `spec`; empty when it can."""
     return refusals_of(spec, OFFER, FLAGS, _verifier, _speculator)
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-    """Where a release cannot be tuned although the mode asks for it."""
+    """Notices where the release cannot be tuned although the mode asks for it."""
     if spec.speculator is None or not spec.speculates or spec.speculation.mode not in (Mode.AUTO, Mode.RECOMMEND):
         return ()
     why = one_k_reason(spec)

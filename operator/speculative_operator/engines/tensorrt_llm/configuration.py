@@ -26,7 +26,7 @@ FILE = "engine.yaml"
 
 
 def configuration(spec: DeploymentSpec, plan: Plan, table: KTable) -> str:
-    """Text of the file for `spec` with `table` in force."""
+    """Text of the file for `spec` with `table` active."""
     # The metrics of requests and of iterations are off unless asked for.
     content: dict[str, Any] = {"return_perf_metrics": True, "enable_iter_perf_stats": True, **_verifier(spec.verifier)}
     if spec.speculator is not None and plan.drafts(table) and table.max_k > 0:
@@ -35,7 +35,7 @@ def configuration(spec: DeploymentSpec, plan: Plan, table: KTable) -> str:
 
 
 def _flow(value: Any) -> str:
-    """JSON, except that the keys of a schedule are whole numbers, which YAML allows and the engine expects."""
+    """`value` as JSON, except that whole numbers stay keys of a schedule, as YAML allows and the engine expects."""
     if not isinstance(value, dict):
         return json.dumps(value)
     entries = (f"{key if isinstance(key, int) else json.dumps(key)}: {_flow(inner)}" for key, inner in value.items())

@@ -60,7 +60,7 @@ _POSITION = "token_position"
 
 @dataclass(frozen=True, slots=True)
 class _Drafts:
-    """By position, the first one first."""
+    """Draft tokens of a window by position, the first position first."""
 
     drafted: tuple[float, ...]
     accepted: tuple[float, ...]
@@ -115,7 +115,7 @@ def _check_release(piece: Cut) -> None:
 
 
 def _idle(piece: Cut) -> PodWindow:
-    """No request ended: the gauges may be those of an iteration long past."""
+    """The window of a pod in which no request ended; its gauges may be those of an iteration long past."""
     return PodWindow(
         start=piece.start,
         end=piece.end,
@@ -132,7 +132,7 @@ def _idle(piece: Cut) -> PodWindow:
 
 
 def _drafts(piece: Cut) -> _Drafts | None:
-    """None where no position was drafted in the window: the pods run without a speculator."""
+    """Draft tokens by position; None where the window has none: the pods run without a speculator."""
     drafted, accepted = piece.delta_by(DRAFTED, _POSITION), piece.delta_by(ACCEPTED, _POSITION)
     if not any(drafted.values()):
         return None

@@ -35,12 +35,12 @@ FLAGS = Flags(
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
-    """Empty when the spec can be served."""
+    """Why TGI cannot serve `spec`; empty when it can."""
     return refusals_of(spec, OFFER, FLAGS, _verifier, _speculator)
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-    """That nothing is tuned where that is asked for, and TGI's state of maintenance (its README since 2025-12-11)."""
+    """Notices: TGI is in maintenance mode (its README since 2025-12-11), and cannot be tuned where the mode asks."""
     unmaintained = "TGI is in maintenance mode: small fixes only; engine.type: vLLM or SGLang is maintained"
     found = (Notice(Reason.ENGINE_UNMAINTAINED, unmaintained),)
     if not spec.speculates or spec.speculation.mode not in (Mode.AUTO, Mode.RECOMMEND):

@@ -22,7 +22,7 @@ from speculative_operator.engines.vllm.plan import Plan, holds_drafts, leaves_ou
 from speculative_operator.engines.vllm.weights import apart
 
 _START_SECONDS_RAISED = 120
-"""For the graphs above the engine's own ceiling."""
+"""Seconds added to the startup budget for graphs above the engine's own ceiling."""
 
 
 def knobs(spec: DeploymentSpec) -> KnobSpace:
@@ -51,7 +51,7 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
 
 
 def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
-    """The container that serves `spec`; `table` is in it unless pods re-read theirs."""
+    """The container that serves `spec`; it holds `table` unless pods re-read the table from a file."""
     planned = plan(spec)
     live, startup = planned.actuator is Actuator.LIVE, _startup_seconds(spec, planned)
     verifier = spec.verifier
@@ -73,14 +73,14 @@ def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
 
 
 def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
-    """What every engine gets, and more for graphs and a vendor's compiler."""
+    """Startup budget in seconds: the common one, and more for raised graphs and a vendor's compiler."""
     more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
     return startup_seconds(spec, planned, more + images.needs_of(spec).compile_seconds)
 
 
 @cache
 def _payload() -> dict[str, str]:
-    """The files that run inside the pods: part of this distribution, constant like code. A test holds them to the
+    """File name -> text of the plug-in's files, which are part of this distribution. A test holds them to the
     package's own list."""
     folder = resources.files("speculative_operator.payload")
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))

@@ -31,7 +31,7 @@ CERTIFICATE = "/var/run/kserve/tls"
 
 
 def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
-    """The whole list for `spec` with `table` in force."""
+    """All arguments for `spec` with `table` active."""
     verifier = (*_verifier(spec.verifier), *_nodes(spec))
     return (*_serving(spec, plan), *verifier, *_speculation(spec, plan, table), *spec.engine.args)
 
@@ -72,7 +72,7 @@ def _verifier(verifier: Verifier) -> Iterator[str]:
 
 
 def _nodes(spec: DeploymentSpec) -> Iterator[str]:
-    """Where each pod of a group finds the others. LeaderWorkerSet sets both variables, and the kubelet puts them in."""
+    """Flags by which the pods of a group find each other. LWS sets the variables, the kubelet expands them."""
     if spec.nodes > 1:
         yield from ("--nnodes", str(spec.nodes), "--node-rank", "$(LWS_WORKER_INDEX)")
         yield from ("--master-addr", "$(LWS_LEADER_ADDRESS)")

@@ -31,7 +31,7 @@ _FIELD = "spec.verifier.maxNumBatchedTokens"
 
 
 def drafting_slots(speculator: Speculator, k: int) -> int:
-    """Slots for each request in a drafting pass beside the tokens that are verified."""
+    """Slots that each request needs in a drafting pass beside the tokens that are verified."""
     method = speculator.method
     if method is Method.DFLASH:
         return k
@@ -64,12 +64,12 @@ def budget_flag(spec: DeploymentSpec, plan: Plan) -> int | None:
 
 
 def budget(spec: DeploymentSpec, plan: Plan) -> int:
-    """Tokens that a step may hold at least, whoever says so."""
+    """The least number of tokens that a step may hold, by the user, the operator or the engine's default."""
     return budget_flag(spec, plan) or _default(spec) or _LEAST
 
 
 def refusals(spec: DeploymentSpec, plan: Plan) -> Iterator[Refusal]:
-    """Budgets with which the engine would not start, and adapters' ranks that it does not know."""
+    """Refuses budgets with which the engine would not start, and ranks of adapters that it does not know."""
     lora, given = spec.verifier.lora, spec.verifier.max_num_batched_tokens
     if lora is not None and lora.max_rank not in _RANKS:
         ranks = ", ".join(map(str, _RANKS))

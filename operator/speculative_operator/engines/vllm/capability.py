@@ -36,7 +36,7 @@ from speculative_operator.engines.vllm.forms import (
 
 
 def _lines(*proofs: Proven) -> tuple[tuple[int, int], ...]:
-    """Release lines on which the V1 runner's K is live, by what the mounted scheduler ran in there."""
+    """Release lines on which the V1 runner's K is live, where the plug-in was shown to run by one of `proofs`."""
     return tuple(
         (0, minor)
         for one in RELEASES
@@ -58,7 +58,7 @@ _TRUSTED = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figu
 _REAL = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
 """Methods whose live changes of K the end-to-end run on the real engine asserts: CPU, V1 runner, one process."""
 _MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
-"""Methods whose K changed and whose speculator was left out in the real engine of every release that has a build."""
+"""Methods whose K changed and whose speculator workers skipped in the real engine of every release that has a build."""
 _IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
@@ -114,20 +114,20 @@ def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
 
 
 def _live(cell: Cell, release: Release) -> Proven:
-    """How live changes of K were shown."""
+    """How live changes of K were shown to work for the row in the release."""
     ran = _IN_CLASSES if release.proven is Proven.CLASSES else _REAL if release.since == EMULATED else _MATRIX
     return release.proven if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
 def _off(cell: Cell, release: Release) -> Proven | None:
-    """How it was shown that workers leave the speculator out; None where they do not."""
+    """How it was shown that workers skip the speculator at K = 0; None where they run it."""
     if cell.method not in RESTS or release.proven is not Proven.REAL_ENGINE:
         return None
     return Proven.REAL_ENGINE if cell.method in _MATRIX and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
 def _split_by_proof(cell: Cell) -> tuple[Cell, ...]:
-    """The row by how it was shown to be true; split where that is stronger on one vendor's accelerators."""
+    """The row with how it was shown to be true; two rows where the proof is stronger on one vendor's accelerators."""
     if not cell.since <= EMULATED or (cell.before is not None and cell.before <= EMULATED):
         return (cell,)
     if cell.variant is Variant.PARALLEL:

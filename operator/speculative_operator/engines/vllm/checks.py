@@ -29,7 +29,7 @@ _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
-    """In the order of the spec's fields; empty when the spec can be served."""
+    """Why vLLM cannot serve `spec`, in the order of its fields; empty when it can."""
     version = parse(spec.engine.version)
     if version is None:
         return (shared.unreadable_version(spec),)
@@ -37,7 +37,7 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
 
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-    """Empty for most specs, and for those without a speculator or with one K (mode Static, no schedule)."""
+    """What a user should know of `spec`; empty without a speculator and with one K (mode Static, no schedule)."""
     version = parse(spec.engine.version)
     fixed = spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None
     if version is None or spec.speculator is None or not spec.speculates or fixed:
@@ -75,7 +75,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) 
 
 
 def _options(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
-    """What vLLM refuses of a speculator's options, in the order of its fields."""
+    """Refusals of the speculator's options, in the order of its fields."""
     yield from _own_name(spec, speculator)
     yield from _one_pass(speculator)
     yield from _modules(spec, speculator)
@@ -110,7 +110,7 @@ def _one_pass(speculator: Speculator) -> Iterator[Refusal]:
 
 
 def _modules(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
-    """Above the number of modules, K must be a multiple of it: each module is then rerun as often."""
+    """Refuses a K above the number of modules that is no multiple of it: vLLM runs all modules equally often."""
     modules = MODULES.get(spec.verifier.source.location.lower(), 1)
     k = plan(spec).max_k
     if speculator.method is Method.MTP and k > modules and k % modules:
@@ -123,7 +123,7 @@ def _modules(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
 
 
 def _runner(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
-    """A runner asked for by the user that the platform does not have; the rows refuse what a method lacks."""
+    """Refuses a runner of the user's that the platform lacks; the rows refuse a runner that lacks the method."""
     row = platform_of(spec.engine.type, spec.accelerator.vendor, version)
     chosen = user_runner(spec)
     if row is not None and chosen is not None and row.runner not in ("", chosen):

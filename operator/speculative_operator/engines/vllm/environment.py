@@ -41,7 +41,10 @@ _FOLDERS = {
 
 
 def environment(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> tuple[Mapping[str, Any], ...]:
-    """EnvVar objects: ours, then the user's, which win by name (a user's PYTHONPATH keeps the payload before it)."""
+    """EnvVar objects: the operator's, then the user's, which win by name.
+
+    A user's PYTHONPATH keeps the payload before it.
+    """
     live = plan.actuator is Actuator.LIVE
     # An arbitrary user id has no passwd entry, and torch asks for the user's name.
     ours = {**_FOLDERS, "USER": "vllm", "VLLM_NO_USAGE_STATS": "1"}

@@ -1,6 +1,6 @@
 """How each method drafts on each of vLLM's model runners, and how the runners take a schedule by release: data.
 
-`capability` multiplies the two into rows of the matrix; nobody else reads them. The versions come from comparing
+`capability` multiplies the two into rows of the matrix; no other module reads them. The versions come from comparing
 releases 0.18 to 0.32.
 """
 
@@ -23,7 +23,7 @@ SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
 SCHEDULE_SINCE: Version = (0, 24, 0)
 """First release with `num_speculative_tokens_per_batch_size`."""
 UNPROVEN: Version = (0, 34, 0)
-"""First release on which the mounted scheduler was not tried."""
+"""First release on which the mounted scheduler was not run."""
 V2_SCHEDULE_SINCE: Version = (0, 32, 0)
 """First release whose V2 runner drafts what the schedule says; before, only V1 does."""
 
@@ -49,7 +49,7 @@ class Form:
     block: bool = False
     variant: Variant = Variant.PLAIN
     diluted: bool = False
-    """True when drafts are counted that cannot be accepted."""
+    """True when vLLM counts drafts that the verifier cannot accept."""
     refused: str = ""
     source: str = "vLLM 0.32.0 v1/spec_decode and v1/worker/gpu/spec_decode"
     note: str = ""
@@ -157,6 +157,6 @@ RELEASES: tuple[Release, ...] = (
     Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE),
     Release(_V2, UNPROVEN, None, Actuator.TABLE),
 )
-"""That of the end-to-end run, 0.32, apart from others. `realengine.matrix` ran those: 0.24 and 0.30 by their scheduler
-classes alone, for their builds for CPUs cannot verify drafts; 0.33 is its Python over the kernels of 0.32. Newer ones
-are held to what the newest known one does without the mounted scheduler."""
+"""Rows by range of releases: 0.32, which the end-to-end run serves, apart from others, which `realengine.matrix` ran:
+0.24 and 0.30 by their scheduler classes alone, for their builds for CPUs cannot verify drafts; 0.33 is its Python over
+the kernels of 0.32. Newer releases are held to what the newest known one does without the mounted scheduler."""

@@ -1,6 +1,6 @@
-"""For which numbers of tokens per step vLLM captures CUDA graphs, and how far the operator lets it.
+"""Numbers of tokens per step for which vLLM captures CUDA graphs, and the ceiling that the operator sets.
 
-A step is padded to the next of them; above the largest it runs eagerly, several times slower. Asked by `adapter` for
+vLLM pads a step to the next number; above the largest it runs eagerly, several times slower. Asked by `adapter` for
 the knob space and by `arguments`. Rules of vLLM 0.32: config/vllm.py (`_set_cudagraph_sizes`), config/compilation.py
 (`adjust_cudagraph_sizes_for_spec_decode`); tests/vllm holds them to that code.
 """
@@ -92,7 +92,7 @@ def _limit(spec: DeploymentSpec) -> int:
 
 
 def _own(spec: DeploymentSpec, plan: Plan, ceiling: int | None, most: int) -> Iterator[int]:
-    """The sizes that the engine chooses, in any order."""
+    """Sizes in tokens that the engine chooses by itself, in any order."""
     k = plan.max_k if plan.speculates else 0
     limit = _limit(spec)
     largest = ceiling or min(plan.max_batch * (k + 1) * 2, limit)
@@ -137,7 +137,7 @@ class _Flags:
 
 
 def _flags(args: tuple[str, ...]) -> _Flags:
-    """What the user's arguments say of graphs."""
+    """Reads from the user's arguments what they say of graphs."""
     given = _values_by_flag(args)
     configs = [_object(text) for text in (*given.get("--compilation-config", []), *given.get("-cc", []))]
     sizes = [*given.get("--cudagraph-capture-sizes", []), *_config_values(configs, "cudagraph_capture_sizes")]

@@ -20,7 +20,7 @@ _LONGEST_LABEL = 5
 
 
 class UnusableError(Exception):
-    """Why series of the payload add nothing."""
+    """Why series of the payload add nothing to a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Row:
 
 
 def piece_of(tracks: Sequence[Series], window: PodWindow) -> Piece | None:
-    """None where fewer than two scrapes bound the window. `tracks` hold INFO, which every scrape has."""
+    """The piece of `tracks` that belongs to `window`, between two scrapes of INFO; None with fewer than two."""
     scrapes = sorted({time for track in tracks if track.name == INFO for time, _ in track.samples})
     until = [time for time in scrapes if time <= window.end + SAME_SCRAPE_SECONDS]
     before = [time for time in until if time <= window.start + SAME_SCRAPE_SECONDS]

@@ -34,7 +34,7 @@ class Plan(shared.Plan):
 
     @property
     def max_k(self) -> int:
-        """Never below 1: vLLM refuses `num_speculative_tokens` 0."""
+        """The largest K; never below 1, because vLLM refuses `num_speculative_tokens` 0."""
         return max(1, *self.ks)
 
     @property
@@ -69,7 +69,7 @@ def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
 
 
 def rests(spec: DeploymentSpec, planned: Plan) -> bool:
-    """True when pods can leave the speculator out at K = 0: where workers are changed live and K = 0 is a row."""
+    """True when pods can skip the speculator at K = 0: the actuator is Live, 0 is one K, and the row has live off."""
     verifier, speculator = spec.verifier, spec.speculator
     ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     if speculator is None or ranks > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
@@ -78,9 +78,9 @@ def rests(spec: DeploymentSpec, planned: Plan) -> bool:
 
 
 def rests_with(spec: DeploymentSpec, planned: Plan) -> str:
-    """Entry of `spec.engine.env` with which pods could, where they cannot; empty where none helps.
+    """The entry of `spec.engine.env` that would let pods skip the speculator; empty where they can, or none helps.
 
-    Left to the user: on the V1 runner every K of a schedule has piecewise graphs alone, which nobody has weighed
+    The user decides: on the V1 runner every K of a schedule has piecewise graphs alone, which nobody has weighed
     against the speculator's pass (docs/decisions/0027).
     """
     if rests(spec, planned):
@@ -91,7 +91,7 @@ def rests_with(spec: DeploymentSpec, planned: Plan) -> str:
 
 
 def leaves_out(spec: DeploymentSpec, planned: Plan) -> bool:
-    """True when that is asked for too."""
+    """True when pods can skip the speculator at K = 0 and the spec asks for it (`offPolicy: Live`)."""
     return spec.speculation.off_policy is OffPolicy.LIVE and rests(spec, planned)
 
 
@@ -142,7 +142,7 @@ def _graph_friendly(top: int) -> set[int]:
 
 
 def _at_most(ks: tuple[int, ...], count: int, start: int | None) -> tuple[int, ...]:
-    """As many of `ks` as a boot schedule for `count` requests can hold: inner ones go first, then 0."""
+    """As many of `ks` as a boot schedule for `count` requests can hold: drops inner values first, then 0 last."""
     kept = list(ks)
     inner = [k for k in kept if k not in (0, start, kept[-1])]
     for k in [*inner, *([start] if start is not None and start != kept[-1] else []), 0]:

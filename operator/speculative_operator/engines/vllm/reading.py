@@ -73,7 +73,7 @@ class _Speculation:
 def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
-    """A window or a gap for each of `pods`; see `Engine.read`. Series of other pods and other names are passed over."""
+    """A window or a gap for each of `pods`; see `Engine.read`. Passes over series of other pods and names."""
     beside: dict[str, list[Series]] = {pod: [] for pod in pods}
     for track in series:
         if track.name in _PAYLOAD and (pod := track.labels.get("pod", "")) in beside:
@@ -114,7 +114,7 @@ def _window(piece: Cut) -> PodWindow:
 
 
 def _prompt_tokens(piece: Cut) -> float:
-    """Prompt tokens computed here: by source where vLLM tells it, else all but the cached ones."""
+    """Prompt tokens that the pod computed: by source where vLLM tells it, else all but the cached ones."""
     if piece.has(PROMPT_BY_SOURCE):
         return piece.delta(PROMPT_BY_SOURCE, source="local_compute")
     return max(0.0, piece.delta(PROMPT) - piece.delta(PROMPT_CACHED))

@@ -30,7 +30,7 @@ ACCEPTED = f"{PREFIX}accepted_tokens_total"
 _CELL = (STEPS, SECONDS, REQUESTS, TOKENS, PREFILL)
 GAPPED = f"{PREFIX}requests_with_gaps"
 NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, *_CELL, DRAFTED, ACCEPTED, *tried.NAMES)
-"""What is asked of Prometheus. TABLE_SINCE is for people: the operator only needs to know which version is in force."""
+"""Series that a query asks for. TABLE_SINCE is for people: the operator needs only the version of the active table."""
 
 _TRIED = frozenset(tried.NAMES)
 _NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION, GAPPED}), infos=frozenset({INFO}))
@@ -91,7 +91,7 @@ def _table_version(tracks: Iterable[Series], newest: float) -> int | None:
 
 
 def _add_counts(window: PodWindow, piece: Piece) -> PodWindow:
-    """The same window where a series is missing, has fallen or contradicts another one."""
+    """`window` with cells and survival; unchanged where a series is missing, has fallen or contradicts another one."""
     try:
         cells = tuple(_cells(piece))
         drafted, accepted = _positions(piece, len(window.accepted_per_position))
@@ -118,7 +118,7 @@ def _cells(piece: Piece) -> Iterator[StepCell]:
 
 
 def _positions(piece: Piece, length: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Drafted and accepted by position over all K, both `length` long or as long as positions are told."""
+    """(drafted, accepted) tokens by position, summed over all K; at least `length` positions each."""
     by_k: dict[int, dict[int, tuple[float, float]]] = {}
     for (k, position), row in rows(piece, (DRAFTED, ACCEPTED), ("k", "position")).items():
         drafted, accepted = row.figures
@@ -134,7 +134,7 @@ def _positions(piece: Piece, length: int) -> tuple[tuple[float, ...], tuple[floa
 
 
 def _check_positions(figures: Mapping[int, tuple[float, float]]) -> None:
-    """A draft is verified from its first token on, and accepted up to the first rejection."""
+    """Raises UnusableError unless counts only fall by position: acceptance ends at the first rejected token."""
     if set(figures) != set(range(len(figures))):
         raise UnusableError("a position is missing")
     rows = [figures[position] for position in range(len(figures))]

@@ -1,7 +1,7 @@
 """The payload's counters of tried blocks -> comparisons of a window. Called by `telemetry`.
 
-A block of steps at a K that is tried stands between two at the K in force: docs/metrics.md, "Tried blocks", has the
-names and what counts. Label sets of a table that is no longer in force may go away with it.
+A block of steps at a candidate stands between two blocks at the active K: docs/metrics.md, "Tried blocks", has the
+names and what counts. Label sets of a table that is no longer active may go away with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_REQUESTS = 99_999
 
 
 def comparisons(piece: Piece) -> tuple[Comparison, ...]:
-    """What was compared in the piece, by label set. Raises UnusableError where series are missing or have fallen."""
+    """Comparisons of the piece, by label set. Raises UnusableError where series are missing or have fallen."""
     blocks = rows(piece, _OF_BLOCKS, LABELS, may_end=True)
     sides = rows(piece, _OF_STEPS, (*LABELS, SIDE), may_end=True)
     if set(sides) != {(*key, side) for key in blocks for side in ("tried", "beside")}:
@@ -31,7 +31,7 @@ def comparisons(piece: Piece) -> tuple[Comparison, ...]:
 
 
 def _comparison(key: tuple[str, ...], row: Row, tried: Row, beside: Row) -> Comparison | None:
-    """None where nothing was compared in the piece."""
+    """One comparison; None where the piece has none."""
     if len({row.new, tried.new, beside.new}) > 1:
         raise UnusableError(f"not all figures of {key}")
     if not any((*row.figures, *tried.figures, *beside.figures)):
