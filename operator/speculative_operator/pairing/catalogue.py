@@ -29,42 +29,42 @@ _SUFFIX = re.compile(
 _RENAMED = "meta-llama-"
 """Meta's repositories lost this prefix: `Meta-Llama-3.1-8B` is `Llama-3.1-8B`."""
 REMEDY = "set speculator.method and speculator.model, or add your own row to the catalogue"
-"""What to do where nothing is known."""
+"""What to do where the catalogue has no speculator."""
 
 
 class Match(IntEnum):
-    """How an entry's verifier and ours are one; the smaller, the surer."""
+    """How an entry's verifier matches the verifier of the spec; the smaller, the surer."""
 
     EXACT = 0
     """The same repository, or the same name elsewhere."""
     DERIVED = 1
-    """The model card names it as the base of ours."""
+    """The spec's model card names the entry's verifier as its base."""
     NAMED = 2
-    """Our name is its name and a quantization's, such as `Qwen3-8B-FP8-dynamic`."""
+    """The spec's model has the entry's name and a quantization's, such as `Qwen3-8B-FP8-dynamic`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was picked, or why nothing was."""
+    """The entry that was picked, or why none was."""
 
     entry: Entry | None
     reason: str
     """A sentence, for the condition and the event."""
     match: Match | None = None
     others: int = 0
-    """Entries that would have done, too."""
+    """Number of other entries that the engine serves too."""
     chosen: str = ""
-    """What was picked and why, without the verb; empty where nothing was."""
+    """The pick and its reason, without the verb; empty without a pick."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Catalogue:
-    """Rows at one moment. Two are the same only where they are one object: what is found in one can be kept."""
+    """Rows of the catalogue at one moment. Two are equal only where they are one object, so results can be kept."""
 
     entries: tuple[Entry, ...]
 
     def known(self, verifier: str, base_models: tuple[str, ...] = ()) -> tuple[tuple[Match, Entry], ...]:
-        """`for_verifier` among these rows, kept: it is asked at every tick of every object."""
+        """Entries of these rows for `verifier`, as `for_verifier` gives them; kept, because every reconcile asks."""
         return _find_entries(self, verifier, base_models)
 
 
@@ -108,7 +108,7 @@ def pick(
     *,
     among: Catalogue | None = None,
 ) -> Choice:
-    """The entry to take for `verifier`, of those that `serves` says can be run; of all where no engine is asked.
+    """Pick the best entry for `verifier` among the entries that `serves` accepts; among all without `serves`.
 
     Surer matches go first; then a user's own rows in their order, entries for all text, speculators made for the
     verifier before models of their own, those whose source tells K, the published acceptance, the newer.
@@ -155,7 +155,7 @@ def _match(entry: Entry, verifier: str, base_models: Sequence[str]) -> Match | N
 
 
 def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
-    """Smaller is better; docs/catalogue.md tells the order."""
+    """Sort key of an entry: the smallest is the best; docs/catalogue.md tells the order."""
     if entry.added:
         return (False,)
     newest = "".join(chr(0x7F - ord(letter)) for letter in entry.date.ljust(10, "0"))
@@ -171,7 +171,7 @@ def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
 
 
 def _place(served: int, known: int, *, asked: bool) -> str:
-    """How many there are to choose from; `asked`: an engine said which it serves."""
+    """Text that says among how many entries the first was picked; `asked`: an engine said which it serves."""
     if served == 1:
         return "the only one known" if known == 1 else f"the only one of {known} that can be served"
     return f"first of {served} {'that the engine serves' if asked else 'known'}"

@@ -1,6 +1,6 @@
 """Reads rows of the catalogue: the package's own table and a user's rows, by the same rules.
 
-Used by `catalogue`. The first thing wrong is told with row, column, value and remedy.
+Used by `catalogue`. It reports the first error with row, column, value and remedy.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Entry:
     """The same, or a URI as `speculator.model` has it; empty where the drafting layers are part of the verifier."""
     method: Method
     source: str
-    """Where it is said: an address or a document."""
+    """Address or document that names the speculator."""
     date: str
-    """Of the source, as far as it is known: `2026-08-21`, `2026-08` or `2026`."""
+    """Date of the source, as far as it is known: `2026-08-21`, `2026-08` or `2026`."""
     one_pass: bool = False
     """All tokens are drafted in one pass: `speculator.parallelDrafting`."""
     trained_for: str = ""
-    """What it is made for, where that is less than all text, such as `Korean`."""
+    """Text that the speculator is made for, where that is not all text, such as `Korean`."""
     k: int | None = None
     """Draft tokens that the source serves it with."""
     acceptance_length: float | None = None
@@ -62,13 +62,13 @@ class Entry:
 
     @property
     def uri(self) -> str:
-        """As `speculator.model` has it; empty where the drafting layers are part of the verifier."""
+        """URI of the speculator for `speculator.model`; empty where the drafting layers are part of the verifier."""
         known = not self.speculator or "://" in self.speculator
         return self.speculator if known else f"hf://{self.speculator}"
 
     @property
     def named(self) -> str:
-        """The speculator, for people."""
+        """The speculator's name for people: its model, or the drafting layers of the verifier."""
         return self.speculator or "the drafting layers of the verifier"
 
     @property
@@ -144,7 +144,7 @@ def _entry(name: str, row: int, cells: Mapping[str, str]) -> Entry:
 
 
 def _names(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(column, remedy) of what is wrong with models and method."""
+    """(column, remedy) of each error in the columns of models and method."""
     method = next((one for one in Method if one.value == cells["method"].lower()), None)
     if method is None or method.draft_free:
         yield "method", f"use one of {', '.join(one for one in Method if not one.draft_free)}"
@@ -160,7 +160,7 @@ def _names(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _words(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(column, remedy) of what is wrong with the rest that is no figure."""
+    """(column, remedy) of each error in the other columns that hold text: length, source, date, one_pass."""
     for column in COLUMNS:
         if len(cells.get(column, "")) > _LONGEST:
             yield column, f"is longer than {_LONGEST} letters: shorten it"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """What was found."""
+    """What a judge found about a pair."""
 
     # what there is to compare
     ENGINE_REFUSES = "EngineRefuses"

@@ -1,4 +1,4 @@
-"""What acceptance published measurements promise for a method and a workload, with its interval. Called by `judge`.
+"""Acceptance that published measurements promise for a method and a workload, with its interval. Called by `judge`.
 
 data/acceptance_profiles.csv holds one measurement a row: `S_j` is the share of drafts whose position j was accepted, at
 the K of the row; the source of each is named there. Where only the acceptance length was published, every draft gets
@@ -89,7 +89,7 @@ def _distance(k: int, asked: int) -> tuple[bool, int]:
 
 @cache
 def profiles() -> tuple[Profile, ...]:
-    """Every row."""
+    """All rows of data/acceptance_profiles.csv."""
     text = (
         resources.files("speculative_operator.pairing").joinpath("data", "acceptance_profiles.csv").read_text("utf-8")
     )

@@ -1,4 +1,4 @@
-"""What a judge says of a pair: findings with level, field, values and remedy. Made by `judge` and `memory`; shown by
+"""The answer of a judge of pairs: findings with level, field, values and remedy. Made by `judge` and `memory`; shown by
 conditions, events and `speculative check` in the same words.
 """
 
@@ -34,19 +34,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing compared."""
+    """One result of comparing the two models of a pair."""
 
     level: Level
     code: str
-    """CamelCase word for it, stable, such as `VocabularyDiffers`: for pipelines and docs."""
+    """CamelCase word for the finding, stable, such as `VocabularyDiffers`: for pipelines and docs."""
     field: str
     """Where it was read: `speculator config.json hidden_size`, or the field of the spec to change."""
     verifier: str
     """The verifier's value, for people; empty where it has none."""
     speculator: str
-    """The speculator's."""
+    """The speculator's value, likewise."""
     message: str
-    """What it means, in a sentence."""
+    """What the finding means, in a sentence."""
     remedy: str = ""
     """What to do; never empty for an Error."""
 
@@ -62,7 +62,7 @@ class Expected:
     """Interval of the published profiles (10th to 90th percentile; extremes where there are fewer than five)."""
     k: int
     profiles: int
-    """How many published measurements it rests on."""
+    """Number of published measurements behind the expectation."""
     source: str
 
 

@@ -1,4 +1,4 @@
-"""The arithmetic of memory in a sentence, and what would make a pair fit. Used by `memory`."""
+"""The sentence that shows the arithmetic of memory, and changes that make a pair fit. Used by `memory`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OTHERS = tuple(prefix for found in _PREFIXES.values() for prefix in found)
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One change that would do, or do better."""
+    """One change of the spec that makes the pair fit, or fit better."""
 
     field: str
     value: str
@@ -59,7 +59,7 @@ def describe_fit(
 def suggestions(
     device: Room, length: int, each: int, spec: DeploymentSpec, accelerator: Accelerator, *, fits: bool | None
 ) -> tuple[Suggestion, ...]:
-    """What to change, the least change first; nothing where all requests that may run are held."""
+    """Changes of the spec that help, the least change first; empty where all requests that may run fit together."""
     if fits is not True:
         return tuple(_remedies(device, length, spec, accelerator))
     most, held = spec.verifier.max_num_seqs, device.requests(each)
@@ -90,7 +90,7 @@ def _memory_sentence(device: Room, length: int, each: int) -> str:
 
 
 def _cost(device: Room, each: int) -> str:
-    """What the speculator takes from the KV cache."""
+    """A sentence on the tokens that the speculator takes from the KV cache; empty where it takes none."""
     now, without = device.tokens(each), device.without_speculator.tokens(each)
     if now is None or without is None or without <= now:
         return ""

@@ -1,4 +1,4 @@
-"""What a model caches for a request: key and value of every attention layer, windows, latents, recurrent states.
+"""Caches that a model keeps for a request: key and value of every attention layer, windows, latents, recurrent states.
 
 Used by `memory` and `shapes`. One group holds the layers whose cache grows alike; bytes are those of one rank.
 
@@ -44,7 +44,7 @@ class Widths:
     value: float = 2.0
     index: float = INDEX_BYTES
     state: float = 2.0
-    """Of convolutions in recurrent layers; their states say their own."""
+    """Bytes of a value in the states of convolutions; recurrent states have a width of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class CacheGroup:
     heads: int = 1
     """KV heads, spread over the ranks; 1 where every rank holds all."""
     token_bytes: float = 0.0
-    """Of one token in one head."""
+    """Bytes of one token in one head."""
     window: int = 0
     """Tokens kept; 0: all."""
     tokens_per_entry: int = 1
     state_bytes: float = 0.0
-    """Of one request, whatever its length; spread over the ranks."""
+    """Bytes of one request, whatever its length; spread over the ranks."""
 
     def bytes(self, tokens: float, ranks: int, *, batch: int = 0, copies: int = STATE_COPIES) -> float:
         """Bytes on one of `ranks` for a request of `tokens`; `batch` is the largest batch of prefill, in tokens."""
@@ -71,7 +71,7 @@ class CacheGroup:
 
 
 def caches(config: Mapping[str, Any], widths: Widths, layers: int | None = None) -> tuple[CacheGroup, ...] | None:
-    """Groups of a flat config (`fit_config.decoder`); None where layers or heads are not said.
+    """Groups of a flat config (`fit_config.decoder`); None where the config does not say layers or heads.
 
     `layers` replaces the count that the config says: draft layers inside a verifier are built like its last ones.
     """
@@ -90,7 +90,7 @@ def caches(config: Mapping[str, Any], widths: Widths, layers: int | None = None)
 
 
 def layer_kinds(config: Mapping[str, Any]) -> list[str] | None:
-    """Kind of each layer, in order; None where the count is not said, or every layer has a shape of its own
+    """Kind of each layer, in order; None where the config does not say the count, or every layer has a shape of its own
     (`block_configs`). Layers that reuse another's cache have none."""
     pattern = config.get("hybrid_override_pattern")
     if isinstance(pattern, str) and pattern:
@@ -111,7 +111,7 @@ def _kind(value: Any) -> str:
 
 
 def _by_rule(config: Mapping[str, Any], layers: int) -> list[str]:
-    """Families that say their pattern by a period instead of a list."""
+    """Kind of each layer, in order, for families whose config gives a period instead of a list."""
     linear = config.get("linear_attn_config")
     if isinstance(linear, Mapping) and (full := sequence(linear, "full_attn_layers")):
         return [_FULL if index + 1 in full else _LINEAR for index in range(layers)]
@@ -182,7 +182,7 @@ def _compressed_groups(config: Mapping[str, Any], widths: Widths, ratios: list[i
 
 
 def _linear(config: Mapping[str, Any], widths: Widths, layers: int) -> tuple[CacheGroup, ...] | None:
-    """Gated delta nets (Qwen3-Next and later) and Kimi's delta attention."""
+    """Cache groups of gated delta nets (Qwen3-Next and later) and Kimi's delta attention."""
     own = config.get("linear_attn_config")
     if isinstance(own, Mapping):
         heads, size, kernel = own.get("num_heads"), own.get("head_dim"), own.get("short_conv_kernel_size")

@@ -1,7 +1,7 @@
 """Reads a `config.json` where its keys matter for memory: one name for what model families spell differently.
 
 Used by `fit_caches` and `fit_weights`. Families nest the decoder (`text_config`), and speculators nest theirs
-(`transformer_layer_config`); `decoder` gives one flat mapping. Nothing here guesses: what is not said is None.
+(`transformer_layer_config`); `decoder` gives one flat mapping. No function guesses: a missing value is None.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _SIZES = {"float32": 4.0, "fp32": 4.0, "float64": 8.0, "float16": 2.0, "bfloat16
 
 
 def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The decoder's keys over those of the whole: what is said of the decoder itself stands first."""
+    """One flat mapping of a config: the keys of its nested decoder win over the keys of the whole."""
     for name in _NESTED:
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
@@ -88,7 +88,7 @@ def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def number(config: Mapping[str, Any], what: str) -> int | None:
-    """The first whole number > 0 under one of the names of `what` (a key of the table above); None where none is."""
+    """The first whole number > 0 under one of the names of `what` (a key of the table above); None without one."""
     for name in _NAMES[what]:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST:
@@ -97,13 +97,13 @@ def number(config: Mapping[str, Any], what: str) -> int | None:
 
 
 def numbers(config: Mapping[str, Any], *what: str) -> tuple[int, ...] | None:
-    """All of `what`, or None where one is missing."""
+    """Whole numbers for all of `what`, in order; None where one is missing."""
     found = [number(config, one) for one in what]
     return tuple(one for one in found if one is not None) if None not in found else None
 
 
 def sequence(config: Mapping[str, Any], name: str) -> Sequence[Any] | None:
-    """A list that is not empty, or None."""
+    """The list under `name`; None where it is empty or missing."""
     value = config.get(name)
     return value if isinstance(value, list | tuple) and value else None
 

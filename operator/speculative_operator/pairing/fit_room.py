@@ -34,13 +34,13 @@ _SHARING_FAMILIES = ("gemma4_assistant", "gemma4_unified_assistant")
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one model holds: weights, and caches that grow with requests."""
+    """Memory that one model holds: weights, and caches that grow with requests."""
 
     weight_bytes: float = 0.0
     groups: tuple[CacheGroup, ...] = ()
     ranks: int = 1
     stage: float = 1.0
-    """Share of its layers on the fullest stage."""
+    """Share of the model's layers on the fullest stage."""
 
     def request_bytes(self, tokens: float, batch: int, copies: int) -> float:
         return self.stage * sum(one.bytes(tokens, self.ranks, batch=batch, copies=copies) for one in self.groups)
@@ -48,7 +48,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One accelerator and what is asked of it."""
+    """Memory of one accelerator, and what both models hold of it."""
 
     memory_bytes: float
     verifier: Holding
@@ -61,7 +61,7 @@ class Room:
 
     @property
     def cache_bytes(self) -> float:
-        """Left for the KV cache; below 0 where the weights do not fit."""
+        """Bytes left for the KV cache; below 0 where the weights do not fit."""
         held = self.verifier.weight_bytes + self.speculator.weight_bytes
         return self.memory_bytes * self.share - self.reserve_bytes - held
 
@@ -70,7 +70,7 @@ class Room:
         return replace(self, speculator=Holding(), drafts=0)
 
     def request_bytes(self, tokens: float) -> float:
-        """KV cache of one request of so many tokens, of both models."""
+        """Bytes of KV cache that both models need for one request of `tokens`."""
         copies = STATE_COPIES + self.drafts
         return sum(one.request_bytes(tokens, self.batch, copies) for one in (self.verifier, self.speculator))
 
@@ -78,7 +78,7 @@ class Room:
         return self.request_bytes(tokens) - self.without_speculator.request_bytes(tokens)
 
     def requests(self, tokens: float) -> float:
-        """Requests of so many tokens that are held at once, not rounded; 0 where there is no room."""
+        """Number of requests of `tokens` that fit at once, not rounded; 0 where there is no room."""
         each = self.request_bytes(tokens)
         return max(self.cache_bytes, 0.0) / each if each > 0.0 else math.inf
 
@@ -112,7 +112,7 @@ def widths(config: Mapping[str, Any], spec: DeploymentSpec) -> Widths:
 
 
 def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> tuple[Holding, Weights] | None:
-    """None where the weights or the caches cannot be told."""
+    """(holding, weights) of the verifier; None where its files do not tell weights or caches."""
     config, options = decoder(facts.config), spec.verifier
     loaded, groups = weights(facts, options.dtype, options.quantization), caches(config, widths(config, spec))
     if loaded is None or groups is None:
@@ -127,7 +127,7 @@ def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> tuple[Holding, 
 
 
 def speculator_holding(verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec) -> Holding | None:
-    """What speculation holds; nothing where no weights draft, None where it cannot be told."""
+    """Memory that the speculator holds; empty where it has no weights, None where its files do not tell."""
     requested = spec.speculator
     if requested is None or spec.speculation.mode is Mode.DISABLED or requested.method.draft_free:
         return Holding()

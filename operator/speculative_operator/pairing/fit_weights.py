@@ -32,13 +32,13 @@ class Counts:
 
     total: float
     experts: float
-    """In routed experts."""
+    """Weights in routed experts."""
     active: float
-    """That one token passes through."""
+    """Weights that one token passes through."""
     embedding: float
-    """Embedding and output head; once where they are tied."""
+    """Weights of embedding and output head; once where they are tied."""
     layer: float
-    """Of the largest layer."""
+    """Weights of the largest layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +46,25 @@ class Weights:
     """Bytes of one checkpoint as an engine holds them, over all ranks."""
 
     verifier: float
-    """Without draft layers that lie in the same files."""
+    """Bytes without the draft layers that lie in the same files."""
     draft_layers: float
-    """Of those; 0 where there are none."""
+    """Bytes of the draft layers in the same files; 0 without any."""
     counted: bool
     """True where the files' sizes are not known and a config was counted."""
     expert_share: float = 0.0
     embedding: float = 0.0
-    """Embedding and output head."""
+    """Bytes of embedding and output head."""
 
     @property
     def files(self) -> float:
-        """Everything in the files."""
+        """Bytes of all weights in the files."""
         return self.verifier + (0.0 if self.counted else self.draft_layers)
 
 
 def weights(facts: ModelFacts, dtype: str = "", quantization: str = "") -> Weights | None:
     """Bytes of a checkpoint loaded in `dtype` and `quantization` (both as in the spec, empty: as stored).
 
-    None where neither headers nor a config that can be counted tell.
+    None where there are no headers and the config does not say enough to count.
     """
     config = decoder(facts.config)
     found = counts(config)

@@ -71,7 +71,7 @@ def judge(
 def _pair(
     verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec, requested: Speculator, rules: EngineRules
 ) -> Pair | None:
-    """None where a speculator of its own is needed and nothing is known of it."""
+    """The pair to compare; None where it needs a speculator of its own and the facts of that one are missing."""
     if speculator is None and not (requested.source is None and requested.method.may_sit_in_verifier):
         return None
     read = verifier if speculator is None or _one_checkpoint(verifier, speculator, requested) else speculator
@@ -100,7 +100,7 @@ def _unread(verifier: ModelFacts, speculator: ModelFacts | None) -> Iterator[Fin
 
 
 def _kind_of(pair: Pair) -> Kind:
-    """The kind, by what the files say; where they do not tell, by the method asked for."""
+    """How speculator and verifier are related, by their files; where they do not tell, by the spec's method."""
     method = pair.method if pair.inside else pair.nature.method or pair.method
     if pair.inside or method is Method.MEDUSA:
         return Kind.IN_VERIFIER
@@ -125,7 +125,7 @@ def _of_models(pair: Pair) -> Kind:
 
 
 def _twins(pair: Pair) -> bool:
-    """True for one model in two number formats, or twice in one."""
+    """True where verifier and speculator are one model, in the same or in another number format."""
     shapes = [(reading.hidden_size(one), reading.layers(one)) for one in (pair.verifier, pair.speculator)]
     if shapes[0] != shapes[1]:
         return False

@@ -1,4 +1,4 @@
-"""Does the pair fit the accelerator: weights of both, KV cache of both, and what is left for requests. Pure.
+"""Does the pair fit the accelerator? Weights and KV cache of both models, and room left for requests. Pure.
 
 Called by `reconcile` for the condition MemoryFits, by `speculative check` and, through `shapes`, for the tuner's facts.
 
@@ -28,7 +28,7 @@ __all__ = ["Fit", "Suggestion", "fit", "pair_facts", "shape_of"]
 LEAST_RESERVE_BYTES = 1e9
 _GENEROUS = 2**30 / 1e9
 _OWN_MEMORY = ("offload", "hf-overrides", "kv-cache-memory", "language-model-only", "load-format")
-"""What in `engine.args` moves memory in a way that is not followed here: nothing is refused then."""
+"""Parts of flags in `engine.args` that move memory in ways that `fit` does not follow: then `fits` is never False."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +36,32 @@ class Fit:
     """The arithmetic of one replica on one accelerator product. All `_bytes` are of the fullest accelerator."""
 
     fits: bool | None
-    """None: not known, or too close to call."""
+    """None: unknown, or too close to call."""
     message: str
     suggestions: tuple[Suggestion, ...] = ()
     memory_bytes: float = 0.0
     budget_bytes: float = 0.0
-    """The share of it that the engine may use."""
+    """The share of the accelerator's memory that the engine may use."""
     verifier_bytes: float = 0.0
     speculator_bytes: float = 0.0
     reserve_bytes: float = 0.0
     kv_bytes: float = 0.0
-    """Left for the KV cache; below 0 where the weights do not fit."""
+    """Bytes left for the KV cache; below 0 where the weights do not fit."""
     request_bytes: float = 0.0
-    """KV cache of one request of `max_model_len` tokens, of both models."""
+    """Bytes of KV cache that both models need for one request of `max_model_len` tokens."""
     request_speculator_bytes: float = 0.0
     max_model_len: int = 0
     longest: int = 0
     """Tokens of the longest request that fits."""
     requests: float = 0.0
-    """Requests of `max_model_len` tokens at once, not rounded; as vLLM prints it at start."""
+    """Number of requests of `max_model_len` tokens at once, not rounded; vLLM prints it at start."""
     context: int | None = None
     requests_at_context: float | None = None
     tokens: int | None = None
     """KV cache of one engine in tokens, in requests of `context`, or of `max_model_len`."""
     tokens_without_speculator: int | None = None
     unsure: tuple[str, ...] = ()
-    """What could not be told; each keeps `fits` from being False."""
+    """Unknowns of the arithmetic, a clause each; each keeps `fits` from being False."""
 
 
 def fit(

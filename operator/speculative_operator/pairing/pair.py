@@ -1,4 +1,4 @@
-"""One pair with all that is known of it, made once by `judge` and handed to every module of `compared`."""
+"""One pair with all its facts, made once by `judge` and handed to every module of `compared`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class Pair:
 
     verifier: ModelFacts
     speculator: ModelFacts
-    """The verifier itself where it drafts with modules of its own."""
+    """Facts of the speculator; the verifier's own where it drafts with modules of its own."""
     spec: DeploymentSpec
     requested: Speculator
     rules: EngineRules
     nature: Nature
-    """What the speculator's files say."""
+    """The method by the speculator's files."""
     k: int
     """The largest K that may occur."""
 
     @property
     def method(self) -> Method:
-        """As asked."""
+        """The speculator's method as the spec asks for it."""
         return self.requested.method
 
     @property
     def inside(self) -> bool:
-        """True when the verifier's own checkpoint holds what drafts."""
+        """True when the verifier's own checkpoint holds the speculator."""
         return self.speculator is self.verifier
 
     @property
@@ -50,7 +50,7 @@ class Pair:
 
 
 def largest_k(spec: DeploymentSpec, rules: EngineRules) -> int:
-    """The largest K that may occur: the engine adapter's, else that of the spec."""
+    """The largest K that may occur: the engine adapter's, else the spec's."""
     if rules.largest_k is not None:
         return max(1, rules.largest_k)
     speculation = spec.speculation
@@ -62,17 +62,17 @@ def largest_k(spec: DeploymentSpec, rules: EngineRules) -> int:
 
 
 def error(code: Code, field: str, values: tuple[object, object], message: str, remedy: str) -> Finding:
-    """An Error; `values` are the verifier's and the speculator's, None for none."""
+    """A finding of level Error; `values` are (verifier's, speculator's), None without one."""
     return Finding(Level.ERROR, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
 
 
 def warning(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
-    """A Warning."""
+    """A finding of level Warning; arguments as in `error`."""
     return Finding(Level.WARNING, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
 
 
 def info(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
-    """Worth knowing."""
+    """A finding of level Info, worth knowing; arguments as in `error`."""
     return Finding(Level.INFO, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
 
 

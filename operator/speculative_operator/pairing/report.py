@@ -22,12 +22,12 @@ KINDS: Mapping[Kind, str] = {
 
 
 def findings(verdict: Verdict) -> list[dict[str, str]]:
-    """Parts of each finding by name; empty where there is no value."""
+    """Findings of `verdict` as mappings of part -> text; empty text where a part has no value."""
     return [dict(zip(_FIELDS, _cells(one), strict=True)) for one in verdict.findings]
 
 
 def reason(verdict: Verdict) -> Reason:
-    """Reason of the condition PairCompatible."""
+    """Reason of the condition PairCompatible for `verdict`."""
     if verdict.errors:
         return Reason.PAIR_MISMATCH
     return Reason.PAIR_DOUBTFUL if verdict.warnings else Reason.PAIR_MATCHES
@@ -44,14 +44,14 @@ def message(verdict: Verdict) -> str:
 
 
 def expectation(expected: Expected) -> str:
-    """Such as `2.39 tokens per verification [2.13, 2.66] at K 3, by 17 published measurements`."""
+    """The expectation as text: `2.39 tokens per verification [2.13, 2.66] at K 3, by 17 published measurements`."""
     count = f"{expected.profiles} published measurement{'s' * (expected.profiles != 1)}"
     interval = f"[{expected.low:.2f}, {expected.high:.2f}]"
     return f"{expected.length:.2f} tokens per verification {interval} at K {expected.k}, by {count}"
 
 
 def to_json(verdict: Verdict, pins: Mapping[str, Pin]) -> dict[str, Any]:
-    """Everything as plain values; docs/pairs.md names the fields. `pins`: side -> version."""
+    """The verdict as plain values; docs/pairs.md names the fields. `pins`: side -> version."""
     expected = verdict.expected
     return {
         "compatible": verdict.compatible,

@@ -61,7 +61,7 @@ def shape_of(
 def pair_facts(
     verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec, accelerator: Accelerator | None
 ) -> PairFacts:
-    """What the tuner starts from, of real files. Capacities are those of one engine, None where they cannot be told
+    """The tuner's facts of the pair, from real files. Capacities are those of one engine, None where files do not tell
     or the weights alone seem not to fit."""
     capacity, whole = _capacities(verifier, speculator, spec, accelerator)
     return PairFacts(

@@ -1,4 +1,4 @@
-"""What a speculator's files say it is: method, what it reads of its verifier, what it may draft. Used by `compared`.
+"""Reads from a speculator's files its method, what it reads of its verifier and what it drafts. Used by `compared`.
 
 A head is told from a whole model by what only heads have: a format of their own (`speculators_model_type`), an
 architecture of their own, keys such as `draft_vocab_size`, tensors such as `fc.weight` and `d2t`. The names are those
@@ -49,12 +49,12 @@ _MODEL_LAYERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Nature:
-    """What a checkpoint is, and how that is known."""
+    """The method of a checkpoint, and the sign in its files that tells it."""
 
     method: Method | None
-    """None: nothing tells."""
+    """None where the files do not tell."""
     basis: str = ""
-    """Key and value, or tensor and shape."""
+    """The sign: key and value, or tensor and shape."""
     parallel: bool = False
     """True when it was trained to draft in one pass and the method has another form too (P-EAGLE, PARD)."""
 
@@ -73,7 +73,7 @@ def mlp_heads(facts: ModelFacts) -> str:
 
 
 def target_hidden_size(facts: ModelFacts) -> tuple[str, int] | None:
-    """(key, width) of the verifier's hidden states that a head reads; None where it does not tell.
+    """(key, width) of the verifier's hidden states that a head reads; None where the files do not tell.
 
     A head that does not name another width reads one as wide as its own hidden states (vLLM 0.32.0 llama_eagle3.py).
     """
@@ -111,7 +111,7 @@ def uses_auxiliary(facts: ModelFacts) -> bool:
 
 
 def draft_vocabulary_size(facts: ModelFacts) -> int | None:
-    """Tokens that a head can draft; None where that is its whole vocabulary."""
+    """Tokens that a head can draft; None where it drafts from its whole vocabulary."""
     return reading.first_whole(facts.config, ("draft_vocab_size", "truncated_vocab_size"))
 
 
@@ -134,7 +134,7 @@ _FILLERS = ("mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_i
 
 
 def filler(facts: ModelFacts) -> str:
-    """The key under which a speculator names its token for places to fill; empty where it has none."""
+    """The key under which a speculator names its token for places to fill; empty without one."""
     inner = (facts.config, at(facts.config, "dflash_config"))
     return next((key for place in inner for key in _FILLERS if isinstance(at(place, key), int)), "")
 

@@ -45,7 +45,7 @@ def _width(pair: Pair) -> Iterator[Finding]:
 
 
 def _by_tensor(pair: Pair) -> tuple[str, int] | None:
-    """Width by a Medusa head's first matrix: old checkpoints have no `hidden_size`."""
+    """(tensor, width) by a Medusa head's first matrix, for old checkpoints without `hidden_size`; else None."""
     if pair.method is not Method.MEDUSA:
         return None
     for name, shape in sorted(pair.speculator.weights.shapes.items()):

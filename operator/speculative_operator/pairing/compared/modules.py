@@ -85,7 +85,7 @@ def _absent(pair: Pair) -> Iterator[Finding]:
 
 
 def _none_by_number(facts: ModelFacts) -> str:
-    """The key that says 0."""
+    """The key of config.json that says 0 modules; empty where none says it."""
     places = (facts.config, reading.decoder(facts.config))
     keys = (key for key in KEYS for place in places if at(place, key) in (0,) and _plain(place, key))
     return next(keys, "")

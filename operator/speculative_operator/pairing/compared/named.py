@@ -1,7 +1,7 @@
-"""Is ours the verifier that the speculator was made for? By the names in its files and in both model cards.
+"""Was the speculator made for the verifier of the spec? By the names in its files and in both model cards.
 
-A head trained for another checkpoint of the same shape loads and serves, and drafts almost in vain; nobody is told
-(vllm#41789, vllm#55605). Derivatives are between: quantized ones mostly keep acceptance, tuned ones may lose it.
+A head trained for another checkpoint of the same shape loads and serves, and drafts almost in vain; the engine does
+not say so (vllm#41789, vllm#55605). Quantized derivatives mostly keep acceptance, tuned ones may lose it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def stem(name: str) -> str:
 
 
 def _derivation(verifier: ModelFacts, named: tuple[str, ...]) -> tuple[Code, str] | None:
-    """(code, how) when ours comes from one of `named`, or one of them is the same weights in another format."""
+    """(code, how) where `verifier` derives from one of `named`, or both from one model; None where it does not."""
     from_named = any(same(one, base) for one in named for base in verifier.base_models)
     same_weights = any(stem(one) == stem(verifier.pin.location) != "" for one in named)
     if same_weights or (from_named and _is_quantized(verifier)):

@@ -32,7 +32,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 
 def of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
-    """The verifier's own heads; it needs no speculator."""
+    """Findings on the verifier's own attention heads; needs no speculator."""
     size, count = spec.verifier.tensor_parallel_size, _heads(verifier)
     if not rules.divisible_heads or count is None or count % size == 0:
         return

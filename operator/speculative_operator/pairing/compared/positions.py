@@ -43,7 +43,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 
 def beyond(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
-    """A `maxModelLen` that the verifier's configuration does not allow; it needs no speculator."""
+    """Finding on a `maxModelLen` that the verifier's configuration does not allow; needs no speculator."""
     asked, allowed = spec.verifier.max_model_len, positions_of(verifier)
     if asked is None or allowed is None or asked <= allowed or not rules.checks_lengths or _overridden(spec):
         return
@@ -57,7 +57,7 @@ def beyond(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> It
 
 
 def positions_of(facts: ModelFacts) -> int | None:
-    """Positions that config.json allows, rotary scaling included; None where it does not tell."""
+    """Positions that config.json allows, rotary scaling included; None where the file does not tell."""
     inner = reading.decoder(facts.config)
     limit = reading.whole(inner, "max_position_embeddings")
     if limit is None or not _has_scaling(facts):

@@ -1,7 +1,7 @@
-"""Do both know the same turns of a conversation? Added tokens, ends of texts, chat template.
+"""Do verifier and speculator know the same turns of a conversation? Added tokens, ends of texts, chat template.
 
-None of it keeps an engine from starting: the verifier's tokenizer and template are applied, and what it decides counts.
-A speculator that was used to others drafts worse around them.
+No such difference keeps an engine from starting: it applies the tokenizer and template of the verifier, whose tokens
+count. A speculator that was trained with others drafts worse around them.
 """
 
 from __future__ import annotations

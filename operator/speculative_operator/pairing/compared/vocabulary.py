@@ -1,7 +1,7 @@
-"""Do token ids mean the same to both? Tokenizer, size of the vocabulary, and the maps of heads that draft from a part.
+"""Do token ids mean the same to both? Tokenizers, sizes of vocabularies, and the maps of heads that draft from a part.
 
-A speculator hands token ids to the verifier. Where they stand for other text, nothing is accepted but by chance; where
-they are beyond the verifier's embedding, the engine fails.
+A speculator hands token ids to the verifier. Where ids stand for other text, the verifier accepts them by chance only;
+where they are beyond the verifier's embedding, the engine fails.
 """
 
 from __future__ import annotations
