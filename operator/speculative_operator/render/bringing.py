@@ -1,8 +1,8 @@
 """How a serving pod brings its weights itself, before its engine starts: into a folder of its node, or into an
-emptyDir of its own. Called by `values`; `reconcile.arrival` reads what becomes of it.
+emptyDir of its own. Called by `values`; `reconcile.arrival` reads the state of the containers.
 
-The same program as in the Jobs, with the same environment. A version is named by commit or digest, so that every pod
-of a template loads the same, whatever a branch has become since.
+The init container runs the program of the Jobs, with their environment. It names a version by commit or digest, so
+that every pod of a template loads the same version, whatever a branch has become since.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from speculative_operator.render.jobs import (
 VOLUME = "weights"
 HOLD_REQUESTS = {"cpu": "5m", "memory": "32Mi"}
 HOLD_LIMITS = {"memory": "64Mi"}
-"""It takes 23 MB."""
+"""Limits of the container that renews marks of use: it takes 23 MB."""
 _ROOT = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Bringing:
-    """What a pod template gets for it."""
+    """The parts of a pod template that fetch the weights."""
 
     containers: tuple[dict[str, Any], ...]
     """Init containers, in order, as `templates/deployment.yaml.j2` places them."""
     volumes: tuple[dict[str, Any], ...]
     mount: dict[str, Any]
-    """Of the engine: it reads."""
+    """Mount of the weights in the engine's container, read-only."""
     seconds: int
-    """What it may take before a rollout is said to stand still."""
+    """Seconds that the fetch may take before a rollout counts as standing still."""
 
 
 def bringing(inp: RenderInput) -> Bringing | None:
@@ -70,13 +70,13 @@ def bringing(inp: RenderInput) -> Bringing | None:
 
 
 def joined(ours: Iterable[dict[str, Any]], more: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Volumes of both, each name once: engine and init container may trust the same authorities."""
+    """Volumes of `ours` and `more`, each name once: engine and init container may trust the same authorities."""
     found = {volume["name"]: volume for volume in ours}
     return list((found | {volume["name"]: volume for volume in more}).values())
 
 
 def _versions(spec: DeploymentSpec) -> dict[str, ModelSource]:
-    """Side -> what is to be brought for it, by what the engine is told to load."""
+    """Side of the pair -> source to fetch for it, for the folders that the engine is told to load."""
     cache = spec.weights.cache
     known = {f"{cache.place}/{folder}": source for folder, source in cache.brought} if cache is not None else {}
     speculator = spec.speculator.source if spec.speculator is not None and spec.speculates else None
@@ -107,8 +107,8 @@ def _fetching(
 def _holding(
     inp: RenderInput, cache: Cache, versions: Mapping[str, ModelSource], mount: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Pods of other objects and namespaces tidy up in the same folder, and go by marks that a pod makes when it starts.
-    This one renews them: an engine that is restarted after weeks must find its weights."""
+    """The container that renews the pod's marks of use, by which pods of other objects tidy up the same folder: an
+    engine that is restarted after weeks must find its weights."""
     args = ["hold", "--cache", CACHE]
     folders = {source: folder.rpartition("/")[2] for folder, source in cache.brought}
     for source in versions.values():
@@ -154,9 +154,9 @@ def _volume(cache: Cache) -> dict[str, Any]:
 
 
 def _resources(cache: Cache) -> tuple[dict[str, str], dict[str, str]]:
-    """Those of the Job, and room for an emptyDir: the scheduler then takes a node that has it.
+    """Requests and limits: those of the Job, and room for an emptyDir, so that the scheduler takes a node with it.
 
-    What lies in memory counts as memory of whoever wrote it, so that a limit would end the download.
+    An emptyDir in memory counts as memory of the container that writes it: a limit would end the download.
     """
     size, empty = SIZES[Purpose.FETCH], cache.empty_dir
     requests, limits = dict(size.requests), dict(size.limits)

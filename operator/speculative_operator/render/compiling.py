@@ -1,5 +1,5 @@
-"""What a pod template gets where compiled code is kept between pods: one container before the engine, one beside it.
-Called by `values`.
+"""Containers and volume by which pods keep compiled code for later pods: one container before the engine, one beside
+it. Called by `values`.
 
 Neither may stand in the engine's way: the first always ends well, the second never ends, and both work on a copy in the
 pod's own emptyDir, so that the engine never touches the shared volume.
@@ -26,7 +26,7 @@ _OWN = frozenset({"VLLM_ENGINE_READY_TIMEOUT_S", "HF_TOKEN"})
 
 
 def cache_of(inp: RenderInput) -> Cache | None:
-    """The claim that compiled code is kept in; None where none is asked for, or none can be."""
+    """The cache of compiled code; None where the spec has none, or engine or operator cannot keep code in one."""
     useful = inp.container.compiled and inp.capabilities.job_image
     return inp.spec.engine.compile_cache if useful else None
 
@@ -47,7 +47,7 @@ def key(inp: RenderInput) -> str:
 
 
 def containers(inp: RenderInput, user: int | None) -> list[dict[str, Any]]:
-    """Init containers, in order, as `templates/deployment.yaml.j2` places them."""
+    """Init containers for compiled code, in order, as `templates/deployment.yaml.j2` places them."""
     if cache_of(inp) is None:
         return []
     common = ["--volume", names.COMPILED_MOUNT, "--key", key(inp), "--cache", names.CACHE_MOUNT]
@@ -70,8 +70,8 @@ def volumes(inp: RenderInput) -> list[dict[str, Any]]:
 
 
 def fs_group(inp: RenderInput) -> int | None:
-    """Group that a fresh volume is given to; None where there is none, where the platform gives one, and where the
-    claim exists already: files of others keep their group."""
+    """Group that gets a fresh volume; None without a volume, where the platform assigns groups, and where the claim
+    exists already: files of others keep their group."""
     cache = cache_of(inp)
     if cache is None or not cache.size or inp.capabilities.assigns_uids:
         return None

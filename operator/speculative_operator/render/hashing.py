@@ -16,7 +16,7 @@ def canonical(value: Any) -> str:
 
 
 def digest(value: Any, digits: int = 64) -> str:
-    """That many hexadecimal digits, of the sha256 of the canonical JSON."""
+    """The first `digits` hexadecimal digits of the sha256 of the canonical JSON of `value`."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:digits]
 
 

@@ -27,7 +27,7 @@ SERVICE, RUNTIME = "InferenceService", "ServingRuntime"
 CONTAINER = "kserve-container"
 MODE = "serving.kserve.io/deploymentMode"
 RAW = "RawDeployment"
-"""What every release takes; newer ones write `Standard` in its place."""
+"""Deployment mode that every release takes; newer ones write `Standard` in its place."""
 _AUTOSCALER = "serving.kserve.io/autoscalerClass"
 POD_FIELDS = frozenset(
     {
@@ -40,7 +40,7 @@ POD_FIELDS = frozenset(
         *("terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes"),
     }
 )
-"""Fields of a predictor that are a pod's. All others make pods in other ways, unseen by the check of templates."""
+"""Fields that a predictor shares with a pod. All others make pods in other ways, unseen by the check of templates."""
 CONTAINER_FIELDS = frozenset(
     {
         *("args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle", "livenessProbe", "name"),
@@ -49,11 +49,11 @@ CONTAINER_FIELDS = frozenset(
         "workingDir",
     }
 )
-"""Fields of a model that are a container's."""
+"""Fields that a model shares with a container."""
 
 
 class InferenceServiceTarget(KServeTarget):
-    """Pods that KServe makes."""
+    """The target whose pods KServe makes for an InferenceService."""
 
     kind = SERVICE
     container = CONTAINER
@@ -97,8 +97,8 @@ class InferenceServiceTarget(KServeTarget):
                 )
 
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
-        """The runtime first: the table that pods are made for is written there, and must be found by an operator whose
-        predecessor was killed in between."""
+        """The runtime first: the table that pods are made for is written there, and an operator whose predecessor was
+        killed in between must find it."""
         metadata, body = workload["metadata"], workload["spec"]
         template = body["template"]
         engine = engine_of(template["spec"]) or {}
@@ -134,7 +134,7 @@ class InferenceServiceTarget(KServeTarget):
 
 
 def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:
-    """By which the dashboard tells one runtime from another."""
+    """Annotations by which the dashboard tells one ServingRuntime from another."""
     return {
         "openshift.io/display-name": f"{spec.engine.type} with speculative decoding: {spec.name}",
         "opendatahub.io/template-name": "speculative-operator",
@@ -146,7 +146,7 @@ def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:
 
 
 def _of_monitoring(spec: DeploymentSpec, template: Mapping[str, Any]) -> dict[str, str]:
-    """By which the platform finds the metrics of pods."""
+    """Annotations by which the platform finds the metrics of pods."""
     found = mapping(template["metadata"], "annotations")
     port, path = (str(found.get(f"prometheus.io/{name}") or "") for name in ("port", "path"))
     kept = {"prometheus.io/port": port, "prometheus.io/path": path}

@@ -13,7 +13,7 @@ from speculative_operator.engines.base import EngineContainer
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the cluster offers, as far as it was looked up. Defaults hold where nothing was."""
+    """What the cluster offers, as far as the operator looked it up; else the defaults hold."""
 
     pod_monitor: bool = False
     """The kind PodMonitor (monitoring.coreos.com/v1) is served."""
@@ -28,7 +28,7 @@ class Capabilities:
     monitor_labels: tuple[tuple[str, str], ...] = ()
     """Labels by which Prometheus chooses PodMonitors."""
     monitor_seconds: int = 5
-    """Between two scrapes of a serving pod."""
+    """Seconds between two scrapes of a serving pod."""
     assigns_uids: bool = True
     """The platform gives each pod a user id of its own, as OpenShift does: then none may be asked for. Set to False
     where it is known not to (the group security.openshift.io is absent): the stock image, which would start as root,
@@ -36,11 +36,11 @@ class Capabilities:
     check_pairs: bool = False
     """Pairs are inspected by Jobs before pods are made of them. False: they are served unread."""
     job_image: str = ""
-    """The operator's own image, of which Jobs are run; empty where it does not know: then no Job is made."""
+    """The operator's own image, of which Jobs are run; empty where unknown: then there are no Jobs."""
     template_privileges: tuple[str, ...] = ()
     """Privileges (`domain.privileges`) that templates may ask for, by the operator's settings."""
     node_folders: tuple[str, ...] = ()
-    """Folders of nodes that caches may lie in, likewise; empty: any."""
+    """Folders of nodes that caches may lie in, by the operator's settings; empty: any."""
     step_metrics_from: tuple[Mapping[str, Any], ...] = ()
     """NetworkPolicy peers that may reach the port of step telemetry; empty: everybody."""
     engine_registry: str = ""
@@ -51,17 +51,17 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class RenderInput:
-    """Everything that the children of one object are made of."""
+    """All values from which the children of one object are made."""
 
     spec: DeploymentSpec
     container: EngineContainer
     table: KTable | None
-    """In force; None without speculation."""
+    """The active table; None without speculation."""
     table_version: int
     table_config: str = ""
-    """Name of the ConfigMap that the table is in; empty: that of the pair."""
+    """Name of the ConfigMap that holds the table; empty: the ConfigMap of the pair."""
     tries: tuple[Try, ...] = ()
-    """What the engine may try while the table is in force."""
+    """Trials that the engine may run while the table is active."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -70,12 +70,12 @@ class RenderInput:
     owns_replicas: bool = True
     """False when an autoscaler writes the Deployment's replicas: they are then left out of the manifest."""
     waiting: KTable | None = None
-    """The table that waits while pods run without a drafter for the tuner's sake; `table` is None then."""
+    """The table that waits while pods run without a speculator for the tuner's sake; `table` is None then."""
 
     canary: str = ""
-    """Service that gets the share of requests of `spec.route.canary`; empty: none does."""
+    """Service that gets the share of requests of `spec.route.canary`; empty: no Service."""
     made_of: str = ""
-    """Borne by the Deployment: what was asked of pods, as `reconcile.upgrade` tells it from how they are made."""
+    """Annotation of the Deployment: what was asked of pods, as `reconcile.upgrade` tells it from how they are made."""
 
     @property
     def live(self) -> bool:

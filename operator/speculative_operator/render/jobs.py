@@ -24,7 +24,7 @@ CACHE = "/cache"
 USER = 65532
 """User id that the operator's image runs as."""
 KEPT_SECONDS = 3600
-"""A Job that came to nothing is kept so long for its log."""
+"""Seconds for which a failed Job is kept for its log."""
 TMP = "/tmp"  # noqa: S108  (a path in the pod)
 _REGISTRIES = "/etc/speculative/registries"
 _SECRET_KEYS = (TOKEN_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
@@ -39,14 +39,14 @@ Placed = tuple[dict[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What a Job may take."""
+    """Resources and time that a Job may take."""
 
     requests: Mapping[str, str]
     limits: Mapping[str, str]
     deadline: int
     """Seconds for the Job as a whole."""
     tries: int
-    """Pods after the first."""
+    """Number of pods that may follow when the first has failed."""
     grace: int
 
 
@@ -61,18 +61,18 @@ SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class JobInput:
-    """Everything that one Job is made of."""
+    """All values from which one Job is made."""
 
     spec: DeploymentSpec
     purpose: Purpose
     wanted: str
-    """Hash of what it is for."""
+    """Hash of what the Job is made for."""
     image: str
     args: tuple[str, ...]
     claims: tuple[str, ...] = ()
-    """Claims that hold models to be read."""
+    """Claims that hold models for the Job to read."""
     cache: str = ""
-    """Claim to be written to; empty: none."""
+    """Claim that the Job writes to; empty: none."""
     owns_cache: bool = False
     """True where the operator made the claim: files in one of others keep their group."""
     assigns_uids: bool = True
@@ -133,22 +133,22 @@ def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
 
 
 def user(spec: DeploymentSpec) -> str:
-    """What marks of use in a cache are named after. The uid tells the same name in two clusters apart."""
+    """The object's name in marks of use in a cache. The uid tells the same name in two clusters apart."""
     return f"{spec.namespace}/{spec.name}/{spec.uid}"
 
 
 def variables(spec: DeploymentSpec) -> list[dict[str, Any]]:
-    """Environment of whatever reads sources, in a Job or in a serving pod."""
+    """EnvVar objects of a container that reads sources, in a Job or in a serving pod."""
     return podspec.environment((*_environment(spec), *of_engine(spec), *spec.weights.env))
 
 
 def job_env(settings: tuple[tuple[str, str], ...]) -> list[Mapping[str, Any]]:
-    """Variables by the operator's settings, for whatever reads sources."""
+    """EnvVar objects from the operator's settings, for a container that reads sources."""
     return [_variable(name, value) for name, value in settings]
 
 
 def credentials(spec: DeploymentSpec) -> list[Placed]:
-    """Volumes of the same, with their mounts: logins to registries, certificate authorities."""
+    """Volumes and mounts of a container that reads sources: logins to registries, certificate authorities."""
     weights, found = spec.weights, []
     if weights.secret_name:
         items = [{"key": _DOCKER_KEY, "path": "config.json"}]
@@ -165,7 +165,7 @@ def of_engine(spec: DeploymentSpec) -> tuple[Mapping[str, Any], ...]:
 
 
 def _pull_secrets(spec: DeploymentSpec) -> list[Any]:
-    """Those of the serving pods: who needs them there has the operator's image behind the same registry."""
+    """Pull secrets of a Job's pod: those of the serving pods, whose registry mostly holds the operator's image."""
     pod = spec.template.get("spec")
     found = pod.get("imagePullSecrets") if isinstance(pod, Mapping) else None
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, Sequence) else []

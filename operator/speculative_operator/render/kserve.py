@@ -1,5 +1,5 @@
-"""What both kinds of KServe have in common: how a container is put so that KServe and webhooks of the platform leave it
-as it is. Used by `inference_service` and `llm_inference_service`."""
+"""Common to both kinds of KServe: how to write a container so that KServe and webhooks of the platform leave it as it
+is. Used by `inference_service` and `llm_inference_service`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ there are none."""
 
 
 class KServeTarget(TargetKind):
-    """What both kinds say of the pods that KServe makes."""
+    """Base of both targets whose pods KServe makes."""
 
     reaches_pods = True
 
     def annotations_of_dashboard(self, spec: DeploymentSpec, authenticated: str, **more: str) -> dict[str, str]:
-        """By which the platform shows and admits the model. `authenticated`: whether clients need a token, as KServe
-        takes it; empty: as it does by itself. `more`: those of one kind."""
+        """Annotations by which the platform shows and admits the model. `authenticated`: whether clients need a token,
+        as KServe spells it; empty: KServe's default. `more`: annotations of one kind of KServe."""
         told = spec.inference_service
         found = {
             "openshift.io/display-name": told.display_name or spec.name,
@@ -41,13 +41,13 @@ class KServeTarget(TargetKind):
 
 
 def without_name(container: Mapping[str, Any]) -> dict[str, Any]:
-    """`container`, which is called otherwise in the pods that KServe makes."""
+    """`container` without its name, which is another in the pods that KServe makes."""
     return {key: value for key, value in container.items() if key != "name"}
 
 
 def resources(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Requests and limits of everything that is asked for: webhooks of the platform fill in what they find missing,
-    too little for an engine."""
+    """Requests and limits of each resource that `asked` names: webhooks of the platform fill in missing ones with too
+    little for an engine."""
     limits, requests = mapping(asked, "limits"), mapping(asked, "requests")
     more = {name: _generous(str(requests[name])) for name in ("cpu", "memory") if name in requests}
     return {"requests": {**limits, **requests}, "limits": {**more, **limits}}
@@ -64,7 +64,7 @@ def escaped(value: Any) -> Any:
 
 
 def unescaped(value: Any) -> Any:
-    """What KServe makes of what `escaped` has returned."""
+    """The value that KServe reads from the result of `escaped`."""
     return _replaced(value, "{{`{{`}}", "{{")
 
 

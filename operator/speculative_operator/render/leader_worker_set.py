@@ -23,7 +23,7 @@ from speculative_operator.render.target import TargetKind
 Manifest = dict[str, Any]
 SET = "LeaderWorkerSet"
 WORKER = "inference-worker"
-"""Component of the pods that do not serve."""
+"""Component label of workers, the pods that do not serve."""
 _LABEL_SET = "leaderworkerset.sigs.k8s.io/name"
 _OF_A_SERVER = frozenset({"ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle"})
 """Fields of the engine's container that a worker has not."""
@@ -31,7 +31,7 @@ _ALL = "100%"
 
 
 class LeaderWorkerSetTarget(TargetKind):
-    """Groups of pods that LWS makes."""
+    """The target whose groups of pods LWS makes."""
 
     kind = SET
 
@@ -72,7 +72,7 @@ class LeaderWorkerSetTarget(TargetKind):
 
 
 def steps(strategy: Mapping[str, Any]) -> tuple[int | str, int | str]:
-    """(maxSurge, maxUnavailable) in groups, of a Deployment's strategy."""
+    """(maxSurge, maxUnavailable) of a Deployment's strategy, counted in groups of pods."""
     rolling = strategy.get("rollingUpdate")
     return (rolling["maxSurge"], rolling["maxUnavailable"]) if isinstance(rolling, Mapping) else (0, _ALL)
 

@@ -34,7 +34,7 @@ DASHBOARD = "opendatahub.io/dashboard"
 OF_PODS = (names.LABEL_VARIANT, names.LABEL_PAIR, names.LABEL_VERSION)
 """Labels of the workload's pods that are annotations of KServe's."""
 OF_OBJECT = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component", DASHBOARD, QUEUE)
-"""Those that stand on the object alone; KServe labels its pods by the first and third of them as it likes."""
+"""Labels that stand on the object alone; KServe labels its pods by the first and third of them as it likes."""
 PLATFORM = ("openshift.io/", "opendatahub.io/", "security.opendatahub.io/")
 """Prefixes of annotations that stand on the object alone."""
 HANDLERS = {"startupProbe": "httpGet", "readinessProbe": "httpGet", "livenessProbe": "httpGet"}
@@ -46,7 +46,7 @@ ALL_AT_ONCE: Mapping[str, Any] = {"maxSurge": 0, "maxUnavailable": "100%"}
 
 
 class LLMInferenceServiceTarget(KServeTarget):
-    """Pods that KServe makes for a large language model."""
+    """The target whose pods KServe makes for an LLMInferenceService."""
 
     kind = KIND
     container = CONTAINER
@@ -141,7 +141,7 @@ def _container(engine: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def container_as_rendered(container: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine's container as the workload has it."""
+    """The engine's container of an LLMInferenceService, turned back into the form of the workload."""
     found = {**container, "name": names.CONTAINER}
     command = mapping(container, "lifecycle", "preStop", "exec").get("command")
     if isinstance(command, list | tuple) and len(command) == 2 and command[0] == SLEEP and str(command[1]).isdecimal():

@@ -23,7 +23,7 @@ Manifest = dict[str, Any]
 def render(inp: RenderInput) -> tuple[Manifest, ...]:
     """Every child of one object: whole intent, labelled, owned by it, and hashed.
 
-    ConfigMaps come first: a pod whose ConfigMap is missing waits for its kubelet's next try. The Deployment's pod
+    ConfigMaps come first: a pod whose ConfigMap is missing waits until its kubelet looks again. The Deployment's pod
     template does not depend on the table where pods re-read it. Raises RenderError.
     """
     spec = inp.spec
@@ -68,13 +68,13 @@ def table_config(
     per_request: bool = False,
     tries: Sequence[Try] = (),
 ) -> Manifest:
-    """The ConfigMap `name` that serving pods re-read."""
+    """The ConfigMap `name` with the table, which serving pods re-read."""
     content = values.table_text(table, version, per_request=per_request, tries=tries)
     return _config(spec, name, {names.TABLE_KEY: content})
 
 
 def notes_config(spec: DeploymentSpec, data: Mapping[str, str]) -> Manifest:
-    """The ConfigMap of what only the operator reads; no pod mounts it."""
+    """The ConfigMap of the object's notes, which only the operator reads; no pod mounts it."""
     return _config(spec, names.notes(spec.name), data)
 
 

@@ -17,11 +17,11 @@ from speculative_operator.render.labels import pair_hash
 PRE_STOP_SECONDS = 10
 """A pod leaves the endpoints while it still serves: the time proxies need to hear of it, even on busy nodes."""
 STOP_MARGIN_SECONDS = 10
-"""Between the engine's own end of draining and SIGKILL."""
+"""Seconds between the engine's own end of draining and SIGKILL."""
 STARTUP_PERIOD_SECONDS = 2
 """Short, so that a pod is ready within two seconds of its engine; the budget is in the number of failures."""
 PROGRESS_MARGIN_SECONDS = 600
-"""For scheduling and for pulling an image of several GiB, on top of the startup budget."""
+"""Seconds for scheduling and for pulling an image of several GiB, on top of the startup budget."""
 TABLE_VOLUME, PAYLOAD_VOLUME = "table", "payload"
 TELEMETRY_PATH = "/metrics"
 SHARED_MEMORY_GIB = 2
@@ -29,7 +29,7 @@ SHARED_MEMORY_GIB = 2
 
 
 def engine_of(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The container that serves; None where a template took it away."""
+    """The engine's container in `pod`, a pod's spec; None where a template took it away."""
     return next((one for one in mappings(pod, "containers") if one.get("name") == names.CONTAINER), None)
 
 
@@ -39,12 +39,12 @@ def startup_failures(startup_seconds: int) -> int:
 
 
 def grace_seconds(shutdown_seconds: int) -> int:
-    """preStop, then draining, then a margin: SIGKILL comes last and to an engine that is stuck."""
+    """Seconds until SIGKILL: preStop, then draining, then a margin, so that it hits only an engine that is stuck."""
     return PRE_STOP_SECONDS + shutdown_seconds + STOP_MARGIN_SECONDS
 
 
 def run_as_user(inp: RenderInput) -> int | None:
-    """User id to ask for; None where the platform assigns one, or where the image is the user's own and knows."""
+    """User id to ask for; None where the platform assigns one, and for the user's own image, which sets it itself."""
     if inp.capabilities.assigns_uids or inp.spec.engine.image:
         return None
     return inp.container.user
@@ -58,7 +58,7 @@ def limits(inp: RenderInput) -> dict[str, str]:
 
 
 def ports(inp: RenderInput) -> list[dict[str, Any]]:
-    """Name and number of each port of the pod, the one that serves first. `encrypted`: it answers by HTTPS."""
+    """Name and number of each port of the pod, the serving port first. `encrypted`: the port answers by HTTPS."""
     serving = {"name": names.SERVING_PORT_NAME, "number": inp.spec.port, "path": inp.container.metrics_path}
     found: list[dict[str, Any]] = [{**serving, "encrypted": inp.spec.inference_service.tls}]
     if inp.container.telemetry:
@@ -105,7 +105,7 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
 
 
 def _trusts_others(inp: RenderInput) -> bool:
-    """True where the engine reaches a source by certificate authorities of the user's."""
+    """True where the engine trusts the user's own certificate authorities to reach a source."""
     told = any(str(one.get("value", "")).startswith(f"{names.AUTHORITIES_MOUNT}/") for one in inp.container.env)
     return told and bool(inp.spec.weights.ca_config_map)
 
@@ -116,8 +116,8 @@ def table_name(spec: DeploymentSpec) -> str:
 
 
 def payload_name(name: str, content: Mapping[str, str]) -> str:
-    """Name of the ConfigMap that holds what runs inside the engine: other content is another ConfigMap, so that no pod
-    runs code that its template was not made with."""
+    """Name of the ConfigMap with the plug-in's files: other content is another ConfigMap, so that no pod runs
+    code that its template was not made with."""
     return names.child(name, f"payload-{digest(dict(content), 8)}")
 
 
@@ -143,7 +143,7 @@ def _files(inp: RenderInput) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _models(inp: RenderInput) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
-    """Weights: one volume for each claim and each image, read-only."""
+    """(volume, mount) of the weights, one for each claim and each image, read-only."""
     claims: dict[str, str] = {}
     for claim in inp.container.pvc_mounts:
         name = claims.setdefault(claim.claim, f"claim-{len(claims)}")

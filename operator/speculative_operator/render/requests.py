@@ -1,4 +1,4 @@
-"""What the engine's container asks of its node beside accelerators. Called by `values`; docs/operations.md has it.
+"""Resource requests of the engine's container beside accelerators. Called by `values`; docs/operations.md has it.
 
 A container that asks for nothing is the first that a node under pressure ends, and the last that gets processor time.
 One that asks for more than nodes have for each of their accelerators is never scheduled. So each figure lies between:
@@ -23,14 +23,14 @@ _GIB = 1024**3
 FIRST_PROCESS_GIB = 4
 """API server and engine process with their libraries and the driver's context; unmeasured, on the low side."""
 FURTHER_PROCESS_GIB = 2
-"""The worker process of each further accelerator."""
+"""GiB for the worker process of each further accelerator."""
 SHARE_OF_WEIGHTS = 4
 """A quarter of the weights: they pass through the page cache, which the kernel takes back. All of them would not fit
 nodes such as g2-standard-4 or g5.xlarge, whose memory is two thirds of their accelerator's."""
 DISK_GIB = 1
-"""Logs and what the engine compiles."""
+"""GiB of disk for logs and for what the engine compiles."""
 DOWNLOAD_PERCENT, DOWNLOAD_GIB = 105, 2
-"""Of the weights, and beside them: indices and what is written before it is renamed."""
+"""Percent of the weights, and GiB beside them: indices and what is written before it is renamed."""
 _FOLDERS = frozenset({"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"})
 """Variables by which a user has the engine download elsewhere."""
 
@@ -51,7 +51,7 @@ def _processors(inp: RenderInput) -> int:
 
 
 def _memory(inp: RenderInput) -> int:
-    """Bytes."""
+    """Bytes of memory to request: the processes of the engine, shared memory and a share of the weights."""
     further = 0 if _is_share(inp) else max(accelerators_of_pod(inp.spec) - 1, 0)
     shared = SHARED_MEMORY_GIB if inp.container.shared_memory else 0
     fixed = (FIRST_PROCESS_GIB + FURTHER_PROCESS_GIB * further + shared) * _GIB
@@ -61,7 +61,7 @@ def _memory(inp: RenderInput) -> int:
 
 
 def _disk(inp: RenderInput) -> int:
-    """Bytes."""
+    """Bytes of the node's disk to request: more where the engine downloads its weights."""
     if not _downloads(inp):
         return DISK_GIB * _GIB
     return inp.spec.weights.bytes * DOWNLOAD_PERCENT // 100 + DOWNLOAD_GIB * _GIB
@@ -93,7 +93,7 @@ def _limits_of_user(inp: RenderInput) -> Iterator[str]:
 
 
 def _engine_of_user(inp: RenderInput) -> Mapping[str, Any]:
-    """What the user lays over the engine's container."""
+    """The part of `spec.template` that the user lays over the engine's container."""
     return engine_of(mapping(inp.spec.template, "spec")) or {}
 
 

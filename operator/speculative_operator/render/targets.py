@@ -1,4 +1,4 @@
-"""What runs the pods: one renderer for each `spec.target`. Used by `values`, `manifests` and `reconcile.targets`.
+"""Objects that run pods: one renderer for each `spec.target`. Used by `values`, `manifests` and `reconcile.targets`.
 
 The operator renders, compares and judges one form, the Deployment of `templates/deployment.yaml.j2`, called the
 workload. A target writes it as the objects that a cluster runs pods by; `reconcile.targets` reads it back from them. So
@@ -24,5 +24,5 @@ TARGETS: Mapping[Target, TargetKind] = {
 
 
 def target_of(spec: DeploymentSpec) -> TargetKind:
-    """The target of an object; that of a Deployment for one that is refused because of its target."""
+    """The target of an object; the Deployment where the operator refuses the object's own target."""
     return TARGETS.get(spec.target, TARGETS[Target.DEPLOYMENT])

@@ -1,4 +1,4 @@
-"""What each template interpolates, complete: a template only places it. Called by `manifests`."""
+"""Values of each template, complete: a template only places them. Called by `manifests`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from speculative_operator.render.targets import target_of
 
 
 def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
-    """Values that every template takes: who the child is and whose."""
+    """Values that every template takes: name and labels of the child, and its owner."""
     return {
         "name": name,
         "namespace": spec.namespace,
@@ -32,7 +32,7 @@ def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
 
 
 def network(inp: RenderInput) -> dict[str, Any]:
-    """Values of those that reach the pods: every port, where its metrics are, and who may reach which of them."""
+    """Values of the children that reach pods: each port with its path of metrics, and who may reach which port."""
     ports = podspec.ports(inp)
     open_to_all = [one for one in ports if one["number"] != names.TELEMETRY_PORT or not _scrapers(inp)]
     rules = [{"ports": open_to_all, "peers": []}]
@@ -132,7 +132,7 @@ def table_text(table: KTable, version: int, *, per_request: bool = False, tries:
 
 
 def table_digest(uid: str, table: KTable, version: int, *, per_request: bool, hard_off: bool) -> str:
-    """Digest of the table in the Deployment's annotation of object `uid`: an annotation edited by hand has another."""
+    """Digest of the table in the Deployment's annotation of object `uid`; it betrays an annotation edited by hand."""
     return digest([uid, _content(table, version, per_request=per_request, hard_off=hard_off)], 16)
 
 
@@ -146,7 +146,7 @@ def _json(content: dict[str, Any]) -> str:
 
 
 def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
-    """Where the table, or the lack of a drafter, is part of the pod template, the Deployment itself says so.
+    """Annotations of the Deployment; with the table, or the lack of a speculator, where that is in the pod template.
 
     An operator that is killed between changing it and writing status then finds it here instead of rolling back.
     """
