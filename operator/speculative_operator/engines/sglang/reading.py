@@ -138,7 +138,7 @@ def _window(piece: Cut) -> PodWindow:
 
 
 def _without_decoding(piece: Cut, prompt: float, first: float) -> PodWindow:
-    """The window of a pod that ran no decode pass; without gauges, which still tell of the last pass before."""
+    """The window of a pod that ran no decode pass: load is 0, as gauges still tell of the last pass."""
     return PodWindow(
         start=piece.start,
         end=piece.end,
