@@ -73,7 +73,8 @@ class Reporter:
         a field that its CRD does not declare, apply it without such fields. Returns the object."""
         try:
             body = await self._kube.apply_status(owner, status, still=self._leading)
-            self._undeclared = {}
+            if self.storable(status) != status:
+                self._undeclared = {}
         except InvalidError:
             rest = surplus(owner.get("status") or {}, status)
             await self._learn_undeclared(owner, status, rest)

@@ -82,6 +82,9 @@ async def test_a_field_that_the_definition_does_not_declare_holds_up_no_status(
     caplog.clear()
     assert await reporter.status(body, {**wanted, "replicas": 3})
     assert not caplog.text, "said once"
+    (body,) = api.find(names.KIND)
+    assert await reporter.status(body, NEW)
+    assert reporter.storable(wanted) == NEW, "a status without the field tells nothing of it"
     api.undeclared = ()
     (body,) = api.find(names.KIND)
     assert await reporter.status(body, wanted)
