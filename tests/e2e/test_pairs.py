@@ -89,7 +89,7 @@ def test_arrival_roll_and_refusal(stage: Stage, tmp_path: Path) -> None:
 
 
 def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:
-    order(stage, {"path": "safetensors", "slow_to": 60_000})
+    order(stage, {"path": "safetensors", "slow_to": 15_000})  # minutes, so that a busy operator sees it too
     deploy(
         stage,
         "slow",
