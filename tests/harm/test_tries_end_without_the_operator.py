@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speculative_operator.payload.speculative_blocks import Blocks
+from speculative_operator.payload.speculative_blocks import MOST_BEHIND, Blocks
 from speculative_operator.payload.speculative_table import BadTableError, parse
 
 ALLOWED = (0, 1, 3, 7)
@@ -72,6 +72,25 @@ def test_no_k_ever_costs_more_than_its_share(share: float, slower: float) -> Non
     lost, tried = Engine(share, slower).loss(4000)
     assert tried <= 4000 * share + STEPS + 2
     assert lost <= max(0.0, share * (slower - 1)) + 0.06
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.7, 10.0, 1000.0])
+@pytest.mark.parametrize("lasting", [20, 10_000])
+def test_a_drafter_that_catches_up_before_each_trial_costs_no_more_than_the_share(slower: float, lasting: int) -> None:
+    """K 0 is in force, so that the drafter has missed all; with `lasting` steps it never has caught up. Such a step
+    takes `slower` times one at K 0. One trial may cost its bound before the share is known to be spent."""
+    blocks, verified, left, spent, extra, longest, run = Blocks(), 0, 0, 0.0, 0.0, 0.0, 0.0
+    blocks.put_in_force([(1, 8, 0)], [(1, 8, [7], 0.1)], STEPS)
+    for _ in range(20_000):
+        k = blocks.k_for(4)
+        left = lasting if not k else left - (left > 0)
+        behind = k > 0 and left > 0
+        seconds = 0.01 * slower if behind else 0.01
+        blocks.count(verified, 4, 4, seconds, 4, 0, behind)
+        spent, extra, run = spent + seconds, extra + seconds * (k > 0), run + seconds if k else 0.0
+        longest, verified = max(longest, run), k
+    assert longest <= 0.01 * (MOST_BEHIND + 2 * slower + 2 * STEPS + 2)
+    assert extra <= 0.1 * spent + 2 * longest
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ class StepResult:
     verified: Ints = field(default_factory=lambda: _NO_INTS)
     """Drafts that each decoding request verified."""
     draft_tokens: int = 0
+    behind: bool = False
+    """Whether the drafter caught up with what it had missed."""
     preempted: int = 0
     queried_tokens: int = 0
     """Prompt tokens looked up in the prefix cache at admission."""
@@ -246,6 +248,7 @@ class EngineCore:
             batch.unseen[decodes] += gained
             batch.unseen += prefill
         elif catches_up and result.k and batch.unseen.any():
+            result.behind = True
             seconds += self._catch_up()
         result.seconds = self._timer.noisy(seconds, self._rng)
         result.end = now + result.seconds

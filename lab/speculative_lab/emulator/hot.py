@@ -155,7 +155,7 @@ class HotStepper:
         core, self._time = self._core, result.end
         self._scheduler.requests = range(core.running + len(core.waiting))
         if self._plan is not None:
-            told = (core.rested, "", core.behind)
+            told = (core.rested, "", core.behind, result.behind)
             empty = SimpleNamespace(sampled_token_ids=[], req_id_to_index={}, speculative_off=told)
             self._scheduler.update_from_output(self._plan, empty)
 

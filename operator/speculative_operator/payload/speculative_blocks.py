@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from math import log, sqrt
+from math import inf, log, sqrt
 from typing import Any
 
 DWELL = 8
@@ -40,6 +40,9 @@ MOST_COMPARISONS = 32
 MOST_LAG = 24
 """Steps in a row that do not belong to a block and do not end it: drafts made for the K before, a request's first step,
 a load outside of the row for a moment. More of them, and blocks are no neighbours."""
+MOST_BEHIND = 192
+"""A drafter may catch up before a block for so many steps, or as long as so many of the block before took: enough for
+200 requests of 1,000 tokens. After that the trial counts as not made."""
 ENDLESS = 1 << 31
 """Of the last row, which holds beyond its end."""
 SPARE_SCHEDULES = 8
@@ -63,7 +66,7 @@ class _Record:
     __slots__ = ("blocks", "rest_needed", "rested", "square", "steps", "struck", "total")
 
     def __init__(self) -> None:
-        self.steps, self.rest_needed = 0, FORGIVEN
+        self.steps, self.rest_needed = 0.0, FORGIVEN
         self._judge_anew()
 
     def _judge_anew(self) -> None:
@@ -103,10 +106,10 @@ class _Cell:
         self._due = 0.0
         """Steps that may be tried."""
 
-    def spend(self, k: int) -> None:
-        """A step at a tried K."""
-        self.records[k].steps += 1
-        self._due -= 1.0
+    def spend(self, k: int, steps: float = 1.0) -> None:
+        """A step at a tried K, or one that took as long as several."""
+        self.records[k].steps += steps
+        self._due -= steps
 
     def next_try(self, steps: int) -> int | None:
         """Called after each block of `steps` at the table's K: the K of the next block, where one is due."""
@@ -130,6 +133,7 @@ class _Run:
     __slots__ = (
         "_at_k",
         "_before",
+        "_behind",
         "_block",
         "_compare",
         "_lag",
@@ -151,6 +155,8 @@ class _Run:
         self._tried_seconds = 0.0
         """Of the tried block, its first step too."""
         self._lag = 0
+        self._behind = 0.0
+        """Steps since the block before in which the drafter caught up; a long one counts as so many of that block."""
         self._at_k = False
         """Whether the step before was at this block's K too."""
         self._block = _NOTHING
@@ -177,8 +183,17 @@ class _Run:
 
     @property
     def broken(self) -> bool:
-        """Too many steps in a row did not belong."""
-        return self._lag > MOST_LAG
+        """Too many steps in a row did not belong, or the drafter has caught up for too long."""
+        return self._lag > MOST_LAG or self._behind > MOST_BEHIND
+
+    def wait(self, seconds: float) -> None:
+        """A step at this block's K in which the drafter caught up: not what K costs, nor what it brings."""
+        steps = max(1.0, seconds * self._before[0] / (self._before[1] or inf)) if self._before is not None else 1.0
+        if self.tried is not None:
+            self.cell.spend(self.tried, steps)
+            self.left += 1
+        self._at_k = True
+        self._behind += steps
 
     def add(self, requests: int, seconds: float, tokens: int, prefill_tokens: int) -> None:
         """A step at this block's K."""
@@ -197,6 +212,7 @@ class _Run:
 
     def _end_block(self) -> None:
         block, self._block = self._block, _NOTHING
+        self._behind = 0.0
         if self.tried is not None and self._before is not None:
             self._waiting = (self.tried, self._before, block)
             self.tried, self._at_k = None, False
@@ -287,8 +303,20 @@ class Blocks:
             self._low, self._high, self._k = self._rows[bisect_right(self._firsts, decoding) - 1]
             self._outside = 0
 
-    def count(self, k: int, decoding: int, requests: int, seconds: float, tokens: int, prefill_tokens: int) -> None:
-        """A finished step that emitted `tokens`: K that was verified, and `decoding` as `k_for` was given it."""
+    def count(
+        self,
+        k: int,
+        decoding: int,
+        requests: int,
+        seconds: float,
+        tokens: int,
+        prefill_tokens: int,
+        behind: bool = False,
+    ) -> None:
+        """A finished step that emitted `tokens`: K that was verified, and `decoding` as `k_for` was given it.
+
+        `behind`: whether the drafter had missed tokens of its requests. At K = 0 it need not know them.
+        """
         run = self._run
         if run is None:
             run = self._run = self._run_of(decoding)
@@ -300,8 +328,11 @@ class Blocks:
                 self._run = None
             return
         if run.belongs(k):
-            run.add(requests, seconds, tokens, prefill_tokens)
-        elif run.broken:
+            if behind and k:
+                run.wait(seconds)
+            else:
+                run.add(requests, seconds, tokens, prefill_tokens)
+        if run.broken:
             self._run = None
 
     def _run_of(self, decoding: int) -> _Run | None:

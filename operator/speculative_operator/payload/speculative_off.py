@@ -44,6 +44,8 @@ class Latch:
         """Requests that were there while K = 0 of the table was off: the drafter has not seen much of them."""
         self.missing: int | None = None
         """Requests of which the drafter has missed something, as the worker tells where it catches up."""
+        self.behind = False
+        """Whether requests of the step that ended last were among them while it drafted."""
         self.drafts = dict.fromkeys((*map(str, AGES), "+Inf"), (0, 0))
         """Drafted and accepted tokens of requests that were there while it was off, by their age since."""
         self._since: dict[str, int] = {}
@@ -107,8 +109,9 @@ def from_environment() -> Latch | None:
     return Latch(int(given)) if given else None
 
 
-def told(output: Any) -> tuple[int, str, int | None] | None:
-    """What the first worker told with its output: steps in which it left the drafter out, why it no longer can, and
-    requests of which the drafter has missed something; None where it does not catch up."""
+def told(output: Any) -> tuple[int, str, int | None, bool] | None:
+    """What the first worker told with its output: steps in which it left the drafter out, why it no longer can,
+    requests of which the drafter has missed something (None where it does not catch up), and whether such were in the
+    step."""
     found = getattr(output, "speculative_off", None)
-    return found if isinstance(found, tuple) and len(found) == 3 else None
+    return found if isinstance(found, tuple) and len(found) == 4 else None

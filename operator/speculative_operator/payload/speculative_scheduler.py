@@ -197,7 +197,7 @@ class _HotTable:
     def _speculative_counted(self, blocks: Any, step: Any) -> None:
         """A step is over: what the meter counted of it, or None."""
         if step is not None:
-            blocks.count(*step)
+            blocks.count(*step, self._speculative_latch is not None and self._speculative_latch.behind)
         if not self.requests:  # type: ignore[attr-defined]
             blocks.idle()
 
@@ -222,7 +222,7 @@ class _HotTable:
         found, state = _off.told(output), self._speculative_state
         if found is None or state is None:
             return
-        state.rested, refused, self._speculative_latch.missing = found
+        state.rested, refused, self._speculative_latch.missing, self._speculative_latch.behind = found
         if refused:
             raise RuntimeError(refused)
 

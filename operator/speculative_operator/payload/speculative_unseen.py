@@ -64,6 +64,8 @@ class Unseen:
         """Generated tokens of requests, where the scheduler had to send them."""
         self._lost: set[str] = set()
         """Requests whose missing tokens nobody knows."""
+        self.behind = False
+        """Whether the newest pass met requests of which something was missing that can be computed."""
 
     @property
     def requests(self) -> int:
@@ -72,6 +74,7 @@ class Unseen:
 
     def rest(self, plan: Any) -> None:
         """The drafter does not run in this step."""
+        self.behind = False
         self._forget_ended()
         table, starts, fresh = self._table, self._starts, self._fresh(plan)
         size = table.block_size
@@ -92,6 +95,7 @@ class Unseen:
 
     def before_pass(self, plan: Any, common: Any, sampling: Any) -> None:
         """vLLM's own pass of the drafter comes next: with drafts wanted, what is missing is computed before it."""
+        self.behind = False
         self._forget_ended()
         if not self._holes and not self._stale:
             return
@@ -110,6 +114,7 @@ class Unseen:
                 continue
             self._holes[name] = hole = (hole[0], max(hole[1] or 0, self._known(row, name, begin)))
             rows.append((row, name, begin, begin + count))
+        self.behind = bool(rows)
         if rows and plan.num_spec_tokens_to_schedule:
             self._catch_up(rows, common, sampling)
         for row, name, begin, end in rows:

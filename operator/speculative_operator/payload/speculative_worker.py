@@ -172,8 +172,9 @@ def _finishing(own: Any) -> Any:
         try:
             inner = getattr(output, "_model_runner_output", output)
             if inner is not None and inner.req_ids:
-                missing = STATE.unseen.requests if STATE.unseen is not None and not STATE.refused else None
-                inner.speculative_off = (STATE.rested, STATE.refused, missing)
+                unseen = None if STATE.refused else STATE.unseen
+                missing, behind = (unseen.requests, unseen.behind) if unseen is not None else (None, False)
+                inner.speculative_off = (STATE.rested, STATE.refused, missing, behind)
         except Exception as error:
             _refuse(repr(error))
         return output

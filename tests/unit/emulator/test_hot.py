@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
@@ -262,6 +264,45 @@ class TestOff:
         assert run.core.behind == 0
         assert returned[0].seconds > 1.2 * returned[-1].seconds
         assert run.payload._speculative_latch.gaps == 0
+
+    @pytest.mark.parametrize("requests", [48, 100])
+    def test_a_trial_while_off_tells_what_drafts_will_bring(
+        self, requests: int, mounted: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """At high load the drafter catches up for longer than a block lasts. With 48 requests a comparison that counts
+        these steps has K = 1 14 % slower than off, where it is 12 % faster in steps without prompts."""
+        monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "64")
+        tries = {"steps": 8, "rows": [[1, 256, [1], 0.2]]}
+        speeds = {}
+        for k in (0, 1):
+            results = self.loaded(mounted, {"version": 1, "rows": [[1, 256, k]]}, requests, 1500).results[300:]
+            plain = [result for result in results if result.decoded and not result.prefill_tokens]
+            seconds = sum(result.seconds for result in plain) / len(plain)
+            tokens = sum(result.generated_tokens for result in results) / sum(result.scheduled for result in results)
+            speeds[k] = math.log(tokens / seconds)
+        run = self.loaded(mounted, {"version": 1, "rows": [[1, 256, 0]], "try": tries}, requests, 6000)
+        ((key, (blocks, tried, beside, *_)),) = run.payload._speculative_state.comparisons.items()
+        assert key == (1, 0, 1, 256)
+        told = [math.log(side[4] / side[2] / (side[6] / side[5])) for side in (tried, beside)]
+        assert told[0] - told[1] == pytest.approx(speeds[1] - speeds[0], abs=0.025)
+        assert blocks >= 8
+        assert sum(result.behind for result in run.results) > 12 * blocks, "longer than a block"
+
+    @staticmethod
+    def loaded(mounted: Path, table: dict[str, Any], requests: int, steps: int) -> HotRun:
+        """A run of steps with so many requests of 1,000 tokens at a time."""
+        mounted.write_text(json.dumps(table))
+        schedule = [[1, 254, 3], [255, 255, 1], [256, 256, 0]]
+        run = HotRun(config(*TestOff.WORKER, "--max-num-seqs", "256", schedule=schedule))
+        lengths = np.random.default_rng(3)
+        for _ in range(requests):
+            run.add(1000, int(lengths.integers(1, 201)))
+        for _ in range(steps):
+            (result,) = run.hot_steps(1)
+            run.results.append(result)
+            for _ in result.finished:
+                run.add(1000, int(lengths.integers(100, 300)))
+        return run
 
     def test_other_drafters_see_every_prompt(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -425,3 +425,82 @@ class TestADrafterThatRests:
         blocks = self.resting()
         blocks.resting = False
         assert blocks.k_for(40) == 1
+
+
+class TestADrafterThatCatchesUp:
+    """Steps in which it computes what it missed while it rested tell nothing of K."""
+
+    ROWS = ((1, 16, 0),)
+    SLOW = 7.0
+    """Seconds of such a step, beside 0.01 to 0.04 of others: one of them in a block would show."""
+
+    def run(self, blocks: Blocks, behind: Sequence[int], steps: int, lag: int = 0, slow: float = SLOW) -> list[int]:
+        """K asked for in each of `steps` steps; the drafter catches up for `behind[i]` steps of trial i."""
+        asked: list[int] = []
+        pending: deque[tuple[int, float, bool]] = deque()
+        trials, left, verified = 0, 0, 0
+        for _ in range(steps):
+            k = blocks.k_for(4)
+            if k and not (asked and asked[-1]):
+                left, trials = behind[trials % len(behind)], trials + 1
+            late = k > 0 and left > 0
+            left -= late
+            pending.append((verified, slow if late else 0.01 + 0.005 * verified, late))
+            verified = k
+            asked.append(k)
+            if len(pending) > lag:
+                ended, seconds, late = pending.popleft()
+                blocks.count(ended, 4, 4, seconds, 4 * (1 + ended), 0, late)
+        return asked
+
+    def trying(self, steps: int = STEPS, share: float = 0.4) -> Blocks:
+        blocks = Blocks()
+        blocks.put_in_force(self.ROWS, [(1, 16, [3], share)], steps)
+        return blocks
+
+    @settings(deadline=None)
+    @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(4, 9), st.integers(0, 2))
+    def test_blocks_hold_none_of_them_and_every_trial_ends(self, behind: list[int], steps: int, lag: int) -> None:
+        blocks = self.trying(steps)
+        asked = self.run(blocks, behind, 1500, lag, slow=0.03)
+        ((_, (count, tried, beside, *_)),) = blocks.comparisons.items()
+        assert (tried[0], beside[0]) == (count * steps, 2 * count * steps)
+        assert tried[1] == pytest.approx(0.025 * tried[0])
+        assert beside[1] == pytest.approx(0.01 * beside[0])
+        longest = max(len(run) for run in "".join(map(str, asked)).split("0"))
+        assert longest <= 2 * steps + module.SPARE_SCHEDULES + module.MOST_BEHIND
+        assert sum(k > 0 for k in asked) <= 0.4 * len(asked) + longest
+
+    @pytest.mark.parametrize(("slow", "most"), [(0.001, module.MOST_BEHIND), (0.1, 21), (SLOW, 3), (0.0, 192)])
+    def test_who_never_catches_up_is_not_waited_for_and_nothing_is_learnt(self, slow: float, most: int) -> None:
+        """Ten times as long a step is waited for a tenth as often; a clock that stands still ends it too."""
+        blocks = self.trying()
+        asked = self.run(blocks, [10_000], 3000, slow=slow)
+        trials = [len(run) for run in "".join(map(str, asked)).split("0") if run]
+        assert 1 <= len(trials) < 120
+        assert max(trials) <= most + 2
+        assert blocks.comparisons == {}
+        assert not any(record.struck for cell in blocks._cells for record in cell.records.values())
+
+    def test_at_k_0_nothing_is_waited_for(self) -> None:
+        """There requests have always missed something."""
+        blocks = self.trying()
+        for _ in range(STEPS + 1):
+            blocks.k_for(4)
+            blocks.count(0, 4, 4, 0.01, 4, 0, True)
+        assert blocks._run is not None
+        assert blocks._run._before is not None
+
+    def test_after_a_tried_k_0_the_block_beside_it_waits_too(self) -> None:
+        blocks = Blocks()
+        blocks.put_in_force(((1, 16, 3),), [(1, 16, [0], 0.4)], STEPS)
+        verified, late = 3, 0
+        for _ in range(400):
+            k = blocks.k_for(4)
+            late = 5 if k == 0 else late - 1
+            behind = k > 0 and late > 0
+            blocks.count(verified, 4, 4, 0.3 if behind and verified else 0.01 * (1 + verified), 4, 0, behind)
+            verified = k
+        ((_, (count, _, beside, *_)),) = blocks.comparisons.items()
+        assert count > 10
+        assert beside[1] == pytest.approx(0.04 * beside[0])

@@ -106,10 +106,10 @@ class TestLatch:
             with pytest.raises(ValueError, match=r"."):
                 off.from_environment()
 
-    @pytest.mark.parametrize("odd", [None, 3, (1,), [1, ""], SimpleNamespace()])
+    @pytest.mark.parametrize("odd", [None, 3, (1,), (7, "", 2), [1, ""], SimpleNamespace()])
     def test_what_workers_tell_is_taken_or_left(self, odd: object) -> None:
         assert off.told(SimpleNamespace(speculative_off=odd)) is None
-        assert off.told(SimpleNamespace(speculative_off=(7, "", 2))) == (7, "", 2)
+        assert off.told(SimpleNamespace(speculative_off=(7, "", 2, True))) == (7, "", 2, True)
 
 
 class Tensor:
@@ -185,7 +185,7 @@ class TestWorker:
         output = runner.sample_tokens(plan())
         assert runner.done == ["plain"]
         assert runner.prev_num_spec_tokens == 0
-        assert output.speculative_off == (1, "", None)
+        assert output.speculative_off == (1, "", None, False)
 
     @pytest.mark.parametrize(
         "changes",
@@ -259,7 +259,7 @@ class TestWorker:
         runner.sample_tokens(plan())
         monkeypatch.setattr(worker.STATE, "unseen", SimpleNamespace(rest=lambda plan: None, before_pass=print))
         assert not hasattr(runner.sample_tokens(plan()), "speculative_off")
-        assert runner.sample_tokens(plan()).speculative_off == (2, worker.STATE.refused, None)
+        assert runner.sample_tokens(plan()).speculative_off == (2, worker.STATE.refused, None, False)
         assert runner.done[-3:] == ["plain", "drafted", "copied"]
 
     def test_odd_metadata_leaves_the_rejection_sampler(self, runners: type[Runner]) -> None:

@@ -495,6 +495,24 @@ def test_what_the_file_says_may_be_tried_is_tried_and_compared(stepping: Path) -
     assert set(drafted(made, 50)) == {3}
 
 
+def test_steps_in_which_the_drafter_catches_up_are_counted_by_the_meter_alone(
+    stepping: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the worker tells with a step's output is what its block is told of that step."""
+    monkeypatch.setenv(off.VARIABLE, "2")
+    write(stepping, 1, [[1, 8, 3]])
+    made = start()
+    seen: list[bool] = []
+    monkeypatch.setattr(made._speculative_blocks, "count", lambda *step: seen.append(step[6]))
+    made.requests = {"0": Request(1)}
+    for missing, behind in ((0, False), (1, True), (1, False)):
+        made.update_from_output(made.schedule(), SimpleNamespace(speculative_off=(0, "", missing, behind)))
+    made._speculative_latch.behind = True
+    made.update_from_output(made.schedule(), SimpleNamespace(speculative_off=(0, "an error", 1, True)))
+    assert seen == [False, True, False, False], "where off has ended, steps count as ever"
+    assert sum(cell[0] for cell in made._speculative_meter.cells.values()) == 4
+
+
 def test_a_drafter_that_no_longer_rests_is_not_waited_for(
     stepping: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -505,7 +523,7 @@ def test_a_drafter_that_no_longer_rests_is_not_waited_for(
     made.requests = {str(number): Request(1) for number in range(7)}
     assert drafted(made, 4) == [0] * 4
     assert made._speculative_blocks.resting
-    refusing = SimpleNamespace(speculative_off=(2, "an error", None))
+    refusing = SimpleNamespace(speculative_off=(2, "an error", None, False))
     made.update_from_output(made.schedule(), refusing)
     made.requests = {str(number): Request(1) for number in range(4)}
     assert drafted(made, 9)[-1] == 3

@@ -183,11 +183,14 @@ def test_what_was_missed_is_computed_once_before_the_first_drafts(asynchronous: 
     engine.add("b", list(range(20, 29)))
     engine.step(0, off=True)
     assert engine.unseen.requests == 2
+    assert not engine.unseen.behind, "the drafter does not run"
     assert not engine.whole
     engine.step(2)
+    assert engine.unseen.behind
     assert engine.whole
     assert engine.passes == [[("a", 10, 16), ("b", 0, 9)]]
     engine.step(2, verifying=True)
+    assert not engine.unseen.behind
     assert len(engine.passes) == 1
     assert engine.unseen.requests == 0
 
@@ -216,6 +219,9 @@ def test_one_pass_takes_what_it_has_room_for_and_the_next_goes_on() -> None:
     assert engine.unseen.requests == 1
     engine.step(3, verifying=True)
     assert engine.passes[1:] == [[("a", 6, 11)]]
+    assert engine.unseen.behind
+    engine.step(3, verifying=True)
+    assert not engine.unseen.behind
     assert engine.unseen.requests == 0
 
 
@@ -280,6 +286,8 @@ def test_ids_that_are_no_tokens_are_never_given_to_the_drafter() -> None:
     engine.step(2)
     assert engine.passes == []
     assert engine.unseen.requests == 1
+    engine.step(2)
+    assert not engine.unseen.behind, "it drafts so until it ends, which nobody waits for"
 
 
 @pytest.mark.parametrize(
