@@ -62,14 +62,14 @@ ONLY_IN = {
 WINGS = {
     "observed": {
         "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
-        "inference_service", "leader_worker_set", "llm_inference_service", "route", "targets", "found",
+        "inference_service", "leader_worker_set", "llm_inference_service", "route", "targets", "found", "drift",
     },
     "pair": {
-        "records", "effective", "revisions", "running", "verdicts", "jobs", "arrival", "stages", "choices", "pairing",
-        "picked", "picking",
+        "records", "effective", "revisions", "rendering", "formerly", "running", "verdicts", "jobs", "arrival",
+        "stages", "choices", "pairing", "picked", "picking",
     },
     "table": {"tables", "caps", "truth", "own_rollouts", "deciding"},
-    "children": {"strategy", "drift", "desired", "plan", "upgrade", "privileges"},
+    "children": {"strategy", "desired", "plan", "upgrade", "privileges"},
     "report": {
         "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",
         "notes",

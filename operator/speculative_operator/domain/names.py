@@ -30,6 +30,9 @@ ANNOTATION_MADE_OF = f"{GROUP}/made-of"
 ANNOTATION_SIZED_FOR = f"{GROUP}/sized-for"
 """On the Deployment (the object, never the template): bytes of weights that its pods' requests were reckoned for, so
 that a size that is learned later replaces no pod."""
+ANNOTATION_RESOLVED = f"{GROUP}/resolved"
+"""On the Deployment (the object, never the template): what the operator found out and its pods were made of
+(`render.resolved`)."""
 ANNOTATION_POKE = f"{GROUP}/table-version"
 """On serving pods (the object, never the template): makes the kubelet deliver a changed ConfigMap at once."""
 ANNOTATION_TABLE = f"{GROUP}/table"

@@ -19,7 +19,7 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs
 from speculative_operator.reconcile.effective import Effective, as_written, pin_models
 from speculative_operator.reconcile.records import Record, blank, read, wanted_of
-from speculative_operator.reconcile.running import running_pair, spec_by_template
+from speculative_operator.reconcile.running import running_pair, running_spec
 from speculative_operator.reconcile.stages import Stages
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
@@ -91,7 +91,7 @@ def from_template(world: World, current: Record, place: str = "") -> Effective |
     """The spec at the versions that the pods run, as their template names them, where the status has lost or never had
     these versions. None where pods have other sources or revisions than the spec, or load from elsewhere than the cache
     at `place` (empty: no cache)."""
-    found = spec_by_template(world, place)
+    found = running_spec(world, place)
     same = current.covers(replace(wanted_of(world.spec), repin=current.repin))
     if found is None or ((current.asked or current.hash) and not same):
         return None

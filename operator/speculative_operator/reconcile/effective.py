@@ -8,6 +8,7 @@ pvc://    as it is; the hash over its files counts for the pair's
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from speculative_operator.domain import names
@@ -17,6 +18,10 @@ from speculative_operator.reconcile.records import Known
 
 FOLDER = "models"
 """Folder in the home of a cache in which whole versions lie, each by its key."""
+VERSION_FOLDER = re.compile(
+    rf"(?<![0-9a-zA-Z_.-])((?:{re.escape(names.CACHE_FOLDER)}/)?{FOLDER}/[0-9a-f]{{16}})(?![0-9a-f])"
+)
+"""Folder of a version in a cache; without our own folder in front where an earlier release filled the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,13 @@ def former_pair(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str]
     source = ModelSource(Scheme(scheme), location, asked[0][1])
     held = replace(spec, verifier=replace(spec.verifier, source=source), speculator=known.drafter)
     return pin_models(held, known, home)
+
+
+def untagged(source: ModelSource) -> str:
+    """The location of `source` without tag or digest of an image."""
+    name = source.location.partition("@")[0]
+    head, _, tag = name.rpartition(":")
+    return head if head and "/" not in tag else name
 
 
 def _with_brought(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:

@@ -39,7 +39,7 @@ from speculative_operator.reconcile.picked import (
     to_status,
 )
 from speculative_operator.reconcile.records import Known
-from speculative_operator.reconcile.running import running_pair, speculator_by_template
+from speculative_operator.reconcile.running import running_pair, running_versions
 from speculative_operator.reconcile.stages import Stage
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError
@@ -167,9 +167,7 @@ def _pick_of_pods(world: World, card: tuple[str, ...] | None, now: float) -> Pic
     spec, cache = world.spec, world.spec.weights.cache
     for _, entry in world.catalogue.known(spec.verifier.source.uri, card or ()):
         pick = with_entry(spec, entry)
-        if speculator_by_template(world, pick) or (
-            cache is not None and speculator_by_template(world, pick, cache.place)
-        ):
+        if running_versions(world, pick) or (cache is not None and running_versions(world, pick, cache.place)):
             return pick_of(_choose(world, card, only=key_of(entry)), spec, _basis(card), now)
     return None
 

@@ -9,7 +9,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.route import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable, Try
-from speculative_operator.render import podspec, values
+from speculative_operator.render import podspec, resolved, values
 from speculative_operator.render.environment import parsed, plain
 from speculative_operator.render.errors import RenderError
 from speculative_operator.render.hashing import digest, hashed
@@ -89,8 +89,11 @@ def _deployment(inp: RenderInput) -> Manifest:
     target_of(inp.spec).check(template)
     metadata = manifest["metadata"]
     if inp.made_of:
-        borne = {**metadata["annotations"], names.ANNOTATION_TEMPLATE: digest(template, 16)}
-        metadata = {**metadata, "annotations": borne}
+        borne = {
+            names.ANNOTATION_TEMPLATE: digest(template, 16),
+            names.ANNOTATION_RESOLVED: resolved.record(inp, template),
+        }
+        metadata = {**metadata, "annotations": {**metadata["annotations"], **borne}}
     return hashed({**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": template}})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
 from speculative_operator.engines.vllm import adapter
-from speculative_operator.reconcile import desired
-from speculative_operator.reconcile.desired import render_again
+from speculative_operator.reconcile import rendering
+from speculative_operator.reconcile.rendering import render_again
 from speculative_operator.reconcile.tables import TRYING_FILE
+from speculative_operator.render import resolved
 from speculative_operator.render.hashing import digest, hashed
 
 
@@ -21,12 +23,17 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
         for one in manifests:
             if one["kind"] == "Deployment":
                 template(one)["spec"]["containers"][0]["args"].append(flag)
-                one["metadata"]["annotations"][names.ANNOTATION_TEMPLATE] = digest(template(one), 16)
+                annotations = one["metadata"]["annotations"]
+                annotations[names.ANNOTATION_TEMPLATE] = digest(template(one), 16)
+                content = json.loads(annotations[names.ANNOTATION_RESOLVED])
+                content = {key: value for key, value in content.items() if key not in ("format", "digest")}
+                content["template"] = annotations[names.ANNOTATION_TEMPLATE]
+                annotations[names.ANNOTATION_RESOLVED] = resolved.seal(content, inp.spec.uid)
             if one["kind"] == "Service":
                 one["metadata"]["labels"]["release"] = flag.strip("-")
         return tuple(hashed(one) for one in manifests)
 
-    monkeypatch.setattr(desired, "render_again", rendered)
+    monkeypatch.setattr(rendering, "render_again", rendered)
 
 
 def give_payload(monkeypatch: pytest.MonkeyPatch, *, tries: bool) -> None:
