@@ -116,7 +116,7 @@ def _drafting_options(spec: Spec) -> Iterator[Problem]:
         return
     method = speculator.method
     if speculator.parallel_drafting and method not in IN_ONE_PASS:
-        remedy = f"remove it, because it applies to {rules.spoken(IN_ONE_PASS)} only"
+        remedy = f"remove it, because it applies to {rules.phrase(IN_ONE_PASS)} only"
         yield "speculator.parallelDrafting", True, remedy
     if speculator.heterogeneous_vocabulary and method is not Method.DRAFT_MODEL:
         yield "speculator.heterogeneousVocabulary", True, f"remove it, because it applies to {Method.DRAFT_MODEL} only"
@@ -125,7 +125,7 @@ def _drafting_options(spec: Spec) -> Iterator[Problem]:
         return
     if method not in rules.LOOKS_UP:
         shown = lookup.model_dump(exclude_none=True)
-        yield "speculator.promptLookup", shown, f"remove it, because it applies to {rules.spoken(rules.LOOKS_UP)} only"
+        yield "speculator.promptLookup", shown, f"remove it, because it applies to {rules.phrase(rules.LOOKS_UP)} only"
     if lookup.min is not None and lookup.max is not None and lookup.min > lookup.max:
         yield "speculator.promptLookup.min", lookup.min, f"write at most max ({lookup.max}), or raise max"
 

@@ -49,7 +49,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
     try:
         wanted = wire.Spec.model_validate(body.get("spec"))
     except ValidationError as error:
-        raise _explained(error.errors(include_url=False)[0]) from None
+        raise _explain(error.errors(include_url=False)[0]) from None
     check_group_name(name, wanted.target)
     check_canary(name, wanted.route)
     check(wanted)
@@ -86,7 +86,7 @@ def _check_depth(given: Any) -> None:
     template = given.get("template") if isinstance(given, Mapping) else None
     below: list[tuple[str, Any]] = [("spec.template", template)]
     for level in range(_DEEPEST + 1):
-        below = [(_named(path, name, level), value) for path, one in below for name, value in _inner(one)]
+        below = [(_path_to(path, name, level), value) for path, one in below for name, value in _inner(one)]
         if not below:
             return
     raise SpecError(below[0][0], _TOO_DEEP, f"use at most {_DEEPEST} levels in spec.template")
@@ -98,7 +98,7 @@ def _inner(value: Any) -> Iterable[tuple[str, Any]]:
     return ((f"[{index}]", inner) for index, inner in enumerate(value)) if isinstance(value, list) else ()
 
 
-def _named(path: str, name: str, level: int) -> str:
+def _path_to(path: str, name: str, level: int) -> str:
     """The path of a value that lies `level` levels deep; of what lies deep the first steps are enough to find it."""
     return path + name if level < _NAMED else path
 
@@ -240,7 +240,7 @@ _REMEDIES = {
 }
 
 
-def _explained(problem: ErrorDetails) -> SpecError:
+def _explain(problem: ErrorDetails) -> SpecError:
     """What pydantic says, in the words of this project."""
     context = problem.get("ctx") or {}
     remedy = _REMEDIES.get(problem["type"])

@@ -12,10 +12,10 @@ class SpecError(ValueError):
         self.field = field
         self.value = value
         self.remedy = remedy
-        super().__init__(f"{field} {shown(value)}: {remedy}")
+        super().__init__(f"{field} {describe_value(value)}: {remedy}")
 
 
-def shown(value: object, limit: int = 120) -> str:
+def describe_value(value: object, limit: int = 120) -> str:
     """`is VALUE` as JSON, cut to `limit` characters; `is not set` for None."""
     if value is None:
         return "is not set"

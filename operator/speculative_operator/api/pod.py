@@ -8,7 +8,7 @@ from pydantic import Field
 
 from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.scalars import EnvName, LabelValue, ObjectName, Quantity
-from speculative_operator.api.wire import Wire, ruled, with_rules
+from speculative_operator.api.wire import Wire, config_with_rules, with_rules
 
 Key = Annotated[str, Field(min_length=1, max_length=253)]
 KeyValue = Annotated[str, Field(max_length=4096)]
@@ -48,7 +48,7 @@ class ResourceFieldReference(Wire):
 class EnvSource(Wire):
     """Source of a variable's value: exactly one of these fields."""
 
-    model_config = ruled(*SOURCE_RULES)
+    model_config = config_with_rules(*SOURCE_RULES)
 
     config_map_key_ref: KeyReference | None = None
     """Key of a ConfigMap."""
@@ -63,7 +63,7 @@ class EnvSource(Wire):
 class EnvVar(Wire):
     """An environment variable of a container."""
 
-    model_config = ruled(*ENV_RULES)
+    model_config = config_with_rules(*ENV_RULES)
 
     name: EnvName
     """Name of the variable."""

@@ -33,7 +33,7 @@ RESERVED_FLAGS = {
 """Flags of vLLM that fields of the spec stand for, each followed by its short form."""
 
 
-def _listed(methods: tuple[Method, ...]) -> str:
+def _cel_list(methods: tuple[Method, ...]) -> str:
     return "[" + ", ".join(f"'{method}'" for method in methods) + "]"
 
 
@@ -50,7 +50,7 @@ ROOT_RULES = (
 )
 
 
-def spoken(methods: tuple[Method, ...]) -> str:
+def phrase(methods: tuple[Method, ...]) -> str:
     """Names of methods, for a sentence."""
     *some, last = methods
     return f"{', '.join(some)} and {last}"
@@ -81,7 +81,7 @@ SPECULATOR_RULES = (
     *AUTO_RULES,
     Rule(
         "method-needs-model",
-        f"!has(self.method) || !(self.method in {_listed(OWN_WEIGHTS)}) || has(self.model)",
+        f"!has(self.method) || !(self.method in {_cel_list(OWN_WEIGHTS)}) || has(self.model)",
         "model is not set but method is {self.method}, which needs weights of its own: set model, such as "
         "hf://ORGANISATION/MODEL",
         "model",
@@ -89,14 +89,14 @@ SPECULATOR_RULES = (
     ),
     Rule(
         "draft-free-no-model",
-        f"!has(self.method) || !(self.method in {_listed(DRAFT_FREE)}) || !has(self.model)",
+        f"!has(self.method) || !(self.method in {_cel_list(DRAFT_FREE)}) || !has(self.model)",
         'model is "{self.model}" but method is {self.method}, which drafts without weights: remove model',
         "model",
         "FieldValueForbidden",
     ),
     Rule(
         "draft-free-no-tp",
-        f"!has(self.method) || !(self.method in {_listed(DRAFT_FREE)}) || !has(self.tensorParallelSize)",
+        f"!has(self.method) || !(self.method in {_cel_list(DRAFT_FREE)}) || !has(self.tensorParallelSize)",
         "tensorParallelSize is {#self.tensorParallelSize} but method is {self.method}, which drafts without weights: "
         "remove tensorParallelSize",
         "tensorParallelSize",
@@ -104,7 +104,7 @@ SPECULATOR_RULES = (
     ),
     Rule(
         "draft-free-no-quantization",
-        f"!has(self.method) || !(self.method in {_listed(DRAFT_FREE)}) || !has(self.quantization)",
+        f"!has(self.method) || !(self.method in {_cel_list(DRAFT_FREE)}) || !has(self.quantization)",
         'quantization is "{self.quantization}" but method is {self.method}, which drafts without weights: '
         "remove quantization",
         "quantization",
@@ -113,9 +113,9 @@ SPECULATOR_RULES = (
     Rule(
         "parallel-drafting-method",
         "!has(self.method) || !has(self.parallelDrafting) || !self.parallelDrafting || "
-        f"self.method in {_listed(IN_ONE_PASS)}",
+        f"self.method in {_cel_list(IN_ONE_PASS)}",
         f"parallelDrafting is true but method is {{self.method}}: remove it, because it applies to "
-        f"{spoken(IN_ONE_PASS)} only",
+        f"{phrase(IN_ONE_PASS)} only",
         "parallelDrafting",
         "FieldValueForbidden",
     ),
@@ -130,8 +130,8 @@ SPECULATOR_RULES = (
     ),
     Rule(
         "prompt-lookup-method",
-        f"!has(self.method) || !has(self.promptLookup) || self.method in {_listed(LOOKS_UP)}",
-        f"promptLookup is set but method is {{self.method}}: remove it, because it applies to {spoken(LOOKS_UP)} only",
+        f"!has(self.method) || !has(self.promptLookup) || self.method in {_cel_list(LOOKS_UP)}",
+        f"promptLookup is set but method is {{self.method}}: remove it, because it applies to {phrase(LOOKS_UP)} only",
         "promptLookup",
         "FieldValueForbidden",
     ),
@@ -280,7 +280,7 @@ SPEC_RULES = (
     Rule(
         "schedule-method",
         f"{_OTHER_ENGINE} || {_UNSCHEDULED} || !has(self.speculator) || "
-        f"!has(self.speculator.method) || !(self.speculator.method in {_listed(NO_TABLE)})",
+        f"!has(self.speculator.method) || !(self.speculator.method in {_cel_list(NO_TABLE)})",
         "speculation.schedule has {#size(self.speculation.schedule)} row(s) but K of {self.speculator.method} "
         "is fixed when vLLM starts: set speculation.numSpeculativeTokens instead",
         "speculation.schedule",

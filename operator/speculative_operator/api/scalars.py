@@ -139,9 +139,9 @@ class _Quantity:
     remedy = "write a quantity above 0, such as 1Mi"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._validated, core_schema.str_schema())
+        return core_schema.no_info_before_validator_function(self._validate, core_schema.str_schema())
 
-    def _validated(self, value: object) -> str:
+    def _validate(self, value: object) -> str:
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if not isinstance(text, str) or not re.fullmatch(self.pattern, text) or not re.search(r"[1-9]", text):
             raise PydanticCustomError("remedy", "{remedy}", {"remedy": self.remedy})

@@ -14,7 +14,7 @@ from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.route import Route
 from speculative_operator.api.weights import CompileCache, Weights
-from speculative_operator.api.wire import Wire, ruled
+from speculative_operator.api.wire import Wire, config_with_rules
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     EngineType,
@@ -41,7 +41,7 @@ LONGEST_LOOKUP = 1024
 Model = TypeVar("Model", bound=Wire)
 
 
-def defaulted(model: type[Model]) -> Any:
+def field_with_defaults(model: type[Model]) -> Any:
     """A field whose object is there with its own defaults when the user leaves it out."""
     return Field(default_factory=model, json_schema_extra={"default": {}})
 
@@ -63,7 +63,7 @@ class Lora(Wire):
 class Verifier(Wire):
     """The model whose output clients receive. It checks every draft token."""
 
-    model_config = ruled(*rules.MODEL_RULES)
+    model_config = config_with_rules(*rules.MODEL_RULES)
 
     model: scalars.ModelUri
     """Address of the weights: hf://ORGANISATION/MODEL, oci://REGISTRY/REPOSITORY:TAG, s3://BUCKET/PREFIX or
@@ -106,7 +106,7 @@ class Verifier(Wire):
 class PromptLookup(Wire):
     """Length of the token sequences that ngram searches in the text so far."""
 
-    model_config = ruled(*rules.LOOKUP_RULES)
+    model_config = config_with_rules(*rules.LOOKUP_RULES)
 
     min: Annotated[int, scalars.whole(1, LONGEST_LOOKUP)] | None = None
     """Shortest sequence that counts as a match. For vLLM only. Default: max, or the engine's choice."""
@@ -119,7 +119,7 @@ class Speculator(Wire):
     """The speculator, which proposes draft tokens. If the object has none, or if drafts cost more than they gain, the
     engine serves the verifier alone."""
 
-    model_config = ruled(*rules.SPECULATOR_RULES)
+    model_config = config_with_rules(*rules.SPECULATOR_RULES)
 
     auto: Flag | None = None
     """True: the operator picks a speculator for the verifier from its catalogue of publicly known pairs
@@ -172,7 +172,7 @@ Row = Annotated[tuple[Cell, ...], Field(min_length=3, max_length=3)]
 class Speculation(Wire):
     """The number of draft tokens (K), who decides about it, and for which goal."""
 
-    model_config = ruled(*rules.SPECULATION_RULES)
+    model_config = config_with_rules(*rules.SPECULATION_RULES)
 
     mode: Mode = Mode.AUTO
     """Auto: the operator measures, decides and acts. Recommend: the operator decides and shows the decision, but does
@@ -202,7 +202,7 @@ class Speculation(Wire):
     workload: Workload = Workload.MIXED
     """The kind of text that clients mostly request. The operator uses it only to estimate acceptance before it has
     measurements. Later releases may add kinds."""
-    objective: Objective = defaulted(Objective)
+    objective: Objective = field_with_defaults(Objective)
     """The goal and the latency targets of tuning."""
 
 
@@ -216,7 +216,7 @@ _VERSION = (
 class Engine(Wire):
     """The inference engine."""
 
-    model_config = ruled(*rules.ENGINE_RULES)
+    model_config = config_with_rules(*rules.ENGINE_RULES)
 
     type: EngineType = EngineType.VLLM
     """Which inference engine. If it cannot do what the object asks, the object reports UnsupportedByEngine with the
@@ -262,7 +262,7 @@ class Accelerator(Wire):
 class Rollout(Wire):
     """How the operator replaces pods."""
 
-    model_config = ruled(*rules.ROLLOUT_RULES)
+    model_config = config_with_rules(*rules.ROLLOUT_RULES)
 
     strategy: RolloutStrategy = RolloutStrategy.AUTO
     """RollingUpdate starts a new pod beside the old ones; Recreate stops the old ones first. Auto starts a new pod
@@ -282,25 +282,25 @@ class Rollout(Wire):
 class Spec(Wire):
     """The desired state."""
 
-    model_config = ruled(*rules.SPEC_RULES)
+    model_config = config_with_rules(*rules.SPEC_RULES)
 
     verifier: Verifier
     """The model whose output clients receive. It checks every draft token."""
     speculator: Speculator | None = None
     """The model or lookup that proposes draft tokens for the verifier. If it is left out, the engine serves the
     verifier alone."""
-    speculation: Speculation = defaulted(Speculation)
+    speculation: Speculation = field_with_defaults(Speculation)
     """The number of draft tokens (K), who decides about it, and for which goal."""
-    engine: Engine = defaulted(Engine)
+    engine: Engine = field_with_defaults(Engine)
     """The inference engine."""
-    accelerator: Accelerator = defaulted(Accelerator)
+    accelerator: Accelerator = field_with_defaults(Accelerator)
     """The accelerators of each replica."""
     replicas: Annotated[int, scalars.whole(0, MOST_REPLICAS)] = 1
     """Number of serving pods. Autoscalers change it through the scale subresource: if you use one, leave this field out
     of what you apply."""
     weights: Weights | None = None
     """How weights reach the pods, and whether the pair is checked before pods are created."""
-    rollout: Rollout = defaulted(Rollout)
+    rollout: Rollout = field_with_defaults(Rollout)
     """How the operator replaces pods."""
     target: Target = Target.DEPLOYMENT
     """Kind of object that runs the pods. InferenceService and LLMInferenceService need KServe or OpenShift AI

@@ -13,14 +13,14 @@ from pydantic import Field
 from speculative_operator.api import scalars
 from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_RULES
 from speculative_operator.api.pod import EnvVar
-from speculative_operator.api.wire import Wire, ruled
+from speculative_operator.api.wire import Wire, config_with_rules
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import AccessMode, Check, Medium
 
 _APART = ", which must differ from that of weights.cache"
 
 
-def _named(differing: str, default: str) -> Any:
+def _claim_name(differing: str, default: str) -> Any:
     text = (
         f"Name of the claim{differing}. Without size it must exist. With size the operator creates it if it is "
         f"missing, for all objects of the namespace that name it, and never deletes it. Default: {default}."
@@ -44,9 +44,9 @@ class Claim(Wire):
 class CompileCache(Claim):
     """A claim that stores what engines compile at their start, for later pods."""
 
-    model_config = ruled(*COMPILE_CACHE_RULES)
+    model_config = config_with_rules(*COMPILE_CACHE_RULES)
 
-    claim_name: scalars.ObjectName | None = _named(
+    claim_name: scalars.ObjectName | None = _claim_name(
         ", which must differ from that of weights.cache", names.COMPILED_CLAIM
     )
     size: scalars.Quantity | None = None
@@ -66,9 +66,9 @@ class Cache(Claim):
     """Storage for weights: a claim, which a Job fills, or nodePath or emptyDir, which each pod fills before its engine
     starts. Engines mount it read-only."""
 
-    model_config = ruled(*CACHE_RULES)
+    model_config = config_with_rules(*CACHE_RULES)
 
-    claim_name: scalars.ObjectName | None = _named("", names.CACHE_CLAIM)
+    claim_name: scalars.ObjectName | None = _claim_name("", names.CACHE_CLAIM)
     node_path: scalars.NodePath | None = None
     """Folder of each node that all its pods share; it is created if missing. The namespace must admit hostPath volumes
     (Pod Security level privileged)."""

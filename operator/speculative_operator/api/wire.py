@@ -89,7 +89,7 @@ def with_rules(*rules: Rule) -> dict[str, Any]:
     return {VALIDATIONS: [rule.schema() for rule in rules]}
 
 
-def ruled(*rules: Rule) -> ConfigDict:
+def config_with_rules(*rules: Rule) -> ConfigDict:
     """Configuration of a model with rules."""
     return ConfigDict(json_schema_extra=with_rules(*rules))
 
@@ -106,9 +106,9 @@ class Text:
     cel: str = ""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._validated, handler(source))
+        return core_schema.no_info_after_validator_function(self._validate, handler(source))
 
-    def _validated(self, value: str) -> str:
+    def _validate(self, value: str) -> str:
         fits = len(value) <= self.limit and re.fullmatch(self.pattern, value)
         if not fits or (self.check is not None and not self.check(value)):
             raise PydanticCustomError("remedy", "{remedy}", {"remedy": self.remedy})
