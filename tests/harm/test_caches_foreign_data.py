@@ -129,7 +129,7 @@ def test_nothing_is_removed_unless_asked_for(tmp_path: Path, volume: Path) -> No
     key = fetch(tmp_path, "x", "--collect", "--object", "team-b/chat/1")[1]["verifier"]["key"]
     mark_ages(volume, 1000)
     assert fetch(tmp_path, "y", "--object", "team-a/code/2")[1]["removed"] == []
-    assert Cache(volume).published(key) is not None
+    assert Cache(volume).published_folder(key) is not None
 
 
 def test_a_fetch_never_removes_what_an_object_brought_that_did_not_agree(tmp_path: Path, volume: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_fetch_never_removes_what_an_object_brought_that_did_not_agree(tmp_pat
     key = fetch(tmp_path, "x", "--object", "team-b/chat/1")[1]["verifier"]["key"]
     mark_ages(volume, 1000)
     assert fetch(tmp_path, "y", "--object", "team-a/code/2", "--collect", "--grace", "0")[1]["removed"] == []
-    assert Cache(volume).published(key) is not None
+    assert Cache(volume).published_folder(key) is not None
     assert fetch(tmp_path, "x", "--object", "team-b/chat/3", "--collect")[0] == 0
     mark_ages(volume, 1000)
     assert fetch(tmp_path, "y", "--object", "team-a/code/2", "--collect", "--grace", "0")[1]["removed"] == []
@@ -150,7 +150,7 @@ def test_a_pod_that_runs_never_loses_its_version_to_another_namespace(tmp_path: 
     over.set()
     hold(volume, (key,), "team-b/chat/1", over, expires=True)
     assert fetch(tmp_path, "y", "--object", "team-a/code/2", "--collect")[1]["removed"] == []
-    assert Cache(volume).published(key) is not None
+    assert Cache(volume).published_folder(key) is not None
     assert RENEW_SECONDS * 100 < GRACE_SECONDS
 
 

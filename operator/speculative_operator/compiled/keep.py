@@ -96,14 +96,14 @@ def _give_up(watch: Watch) -> None:
 
 def _settle(watch: Watch, pause: Callable[[float], None]) -> None:
     """Wait until no file has changed for `quiet` seconds."""
-    files, since = _seen(watch), time.monotonic()
+    files, since = _list(watch), time.monotonic()
     while time.monotonic() - since < watch.quiet:
         pause(watch.poll)
-        if (now := _seen(watch)) != files:
+        if (now := _list(watch)) != files:
             files, since = now, time.monotonic()
 
 
-def _seen(watch: Watch) -> object:
+def _list(watch: Watch) -> object:
     try:
         return list_files(watch.target, watch.folders)
     except OSError:

@@ -152,7 +152,7 @@ class Store:
         own_folder(self.volume, KIND, _OPEN_FOLDER)
         stage = self.root / "partial" / f"{self.key}.{generation}"
         try:
-            entries = [self._written(source, stage / _FILES, one) for one in files]
+            entries = [self._write_file(source, stage / _FILES, one) for one in files]
             if list_files(source, folders) != files:
                 raise TornError("files changed while they were read")
             _write(stage / _MANIFEST, json.dumps([[one.path, one.bytes, one.sha256] for one in entries]).encode())
@@ -163,7 +163,7 @@ class Store:
             shutil.rmtree(stage, ignore_errors=True)
         return generation
 
-    def _written(self, source: Path, target: Path, one: Found) -> Entry:
+    def _write_file(self, source: Path, target: Path, one: Found) -> Entry:
         file = target / one.path
         _open_folders(self.root, file.parent)
         size, digest = _copy(source / one.path, file, sync=True)

@@ -131,7 +131,7 @@ class Cache:
             return None
         return manifest if whole else None
 
-    def published(self, key: str) -> Path | None:
+    def published_folder(self, key: str) -> Path | None:
         """The folder of a published version; None where the version is not published."""
         return self.model(key) if self.manifest(key) is not None else None
 

@@ -64,10 +64,10 @@ def _last_use(place: Cache, key: str) -> float:
     """Unix seconds of the newest mark of use; without a mark, of the publication or the begin of the fetch."""
     marked = place.last_used(key)
     traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]
-    return max(_changed_at(path) for path in traces) if marked is None else marked
+    return max(_change_time(path) for path in traces) if marked is None else marked
 
 
-def _changed_at(path: Path) -> float:
+def _change_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

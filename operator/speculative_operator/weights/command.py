@@ -61,7 +61,9 @@ def fetch_pair(options: Namespace, report: Report, stop: Halt) -> dict[str, Any]
     known, sources = _sort_out(options, place)
     keys = {pin.key for pin in known.values()} | {source.pin.key for source in sources.values()}
     keep = {*options.keep, *keys}
-    cached = {side for side in SIDES if side in known or (side in sources and place.published(sources[side].pin.key))}
+    cached = {
+        side for side in SIDES if side in known or (side in sources and place.published_folder(sources[side].pin.key))
+    }
     removed = _make_room(options, sources, keep)
     shown = _Shown(report, {pin.key: _bytes(place, pin.key) for pin in known.values()}, sources)
     for side, source in sources.items():
@@ -116,11 +118,11 @@ def _sort_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[st
 def _take(place: Cache, pin: Pin, options: Namespace) -> bool:
     """Marks a published version as used, under its lock so that collection sees the mark; False where it is not
     published."""
-    if place.published(pin.key) is None:
+    if place.published_folder(pin.key) is None:
         return False
     place.use(pin.key, options.object, expires=options.collect)
     with place.lock(pin.key, lambda: None):
-        return place.published(pin.key) is not None
+        return place.published_folder(pin.key) is not None
 
 
 def _make_room(options: Namespace, sources: Mapping[str, Source], keep: set[str]) -> tuple[str, ...]:

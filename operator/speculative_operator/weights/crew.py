@@ -89,11 +89,11 @@ class Crew:
 
     def work(self, parts: Sequence[Part], parallel: int, beat: Callable[[], None]) -> None:
         """Return when all parts are sealed; raise the first failure, or Stopped. `beat` is called often (0.25 s)."""
-        self._longest = self._limits.run(self._meter.left, parallel)
+        self._longest = self._limits.run(self._meter.bytes_left, parallel)
         self._queue.extend(run for part in parts if not part.sealed for run in _runs_of(part, self._longest))
         threads = [self._hire() for _ in range(parallel if self._queue else 0)]
         try:
-            while not self._finished():
+            while not self._is_finished():
                 if self._stop.is_set():
                     raise Stopped
                 self._give_up_stalled()
@@ -108,7 +108,7 @@ class Crew:
         if self._failure is not None:
             raise self._failure
 
-    def _finished(self) -> bool:
+    def _is_finished(self) -> bool:
         with self._change:
             self._change.wait(_BEAT_SECONDS if self._queue or self._active else 0)
             return self._failure is not None or not (self._queue or self._active)
@@ -163,7 +163,7 @@ class Crew:
                 self._push(_runs_of(run.part, self._longest))
 
     def _missing(self) -> int:
-        return self._meter.left
+        return self._meter.bytes_left
 
     def _push(self, runs: Iterable[Run]) -> None:
         with self._change:
@@ -216,11 +216,11 @@ class Crew:
                 raise
             return error
         except OSError as error:
-            return _cut(path, str(error) or type(error).__name__)
+            return _cut_error(path, str(error) or type(error).__name__)
         finally:
             if isinstance(blocks, Generator):
                 blocks.close()  # a connection in the middle of an answer is of no use to anybody
-        return _cut(path, f"the connection ended {run.end - run.at} bytes early") if run.at < run.end else None
+        return _cut_error(path, f"the connection ended {run.end - run.at} bytes early") if run.at < run.end else None
 
     def _store(self, stream: Stream, block: bytes) -> None:
         run = stream.run
@@ -279,7 +279,7 @@ class Crew:
         run = stream.run
         gained = run.at - stream.began >= self._limits.progress
         anew = Run(run.part, run.at, run.end, crc=run.crc, failures=1 if gained else run.failures + 1)
-        error = _cut(run.part.entry.path, f"the source sent almost nothing for {self._limits.stall:.0f} s")
+        error = _cut_error(run.part.entry.path, f"the source sent almost nothing for {self._limits.stall:.0f} s")
         if anew.failures >= self._limits.attempts:
             error.message += f", {anew.failures} times in a row"
             self._fail(error)
@@ -305,7 +305,7 @@ def _runs_of(part: Part, longest: int) -> list[Run]:
     return runs or [Run(part, 0, 0)]
 
 
-def _cut(path: str, message: str) -> WeightsError:
+def _cut_error(path: str, message: str) -> WeightsError:
     """The error of a connection that ended or went silent while `path` came."""
     return WeightsError(
         Reason.SOURCE_UNREACHABLE, message, file=path, remedy="check the network, the proxy and the state of the source"

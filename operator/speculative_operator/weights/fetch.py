@@ -50,7 +50,7 @@ def fetch(
     place.prepare()
     place.use(key, user, expires=expires)
     with place.lock(key, _waiting(place, key, report, limits, halt)):
-        folder = place.published(key)
+        folder = place.published_folder(key)
         if folder is None:
             entries = _bring(source, place, parallel, report, limits, halt)
             folder = place.publish(source.pin, entries)
@@ -61,7 +61,7 @@ def fetch(
 def missing_bytes(source: Source, cache: Path) -> int:
     """Bytes of disk that fetching `source` still takes; 0 where it is published."""
     place = Cache(cache)
-    if place.published(source.pin.key) is not None:
+    if place.published_folder(source.pin.key) is not None:
         return 0
     if isinstance(source, PackedSource):
         return unpack.missing(source, place.partial(source.pin.key))

@@ -106,7 +106,7 @@ def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
 
 def _files_of_index(source: Source, index: Entry) -> set[str]:
     names: set[str] = set()
-    with reading.understood(source, index):
+    with reading.wrap_parse_errors(source, index):
         walk = JsonWalk(reading.stream(source, index))
         for key in walk.members():
             if key != "weight_map":
@@ -128,7 +128,7 @@ def _sizes_alone(files: Mapping[str, Entry]) -> WeightFacts:
 def _header(source: Source, entry: Entry) -> _Sum:
     first = reading.part(source, entry, 0, _FIRST)
     length = int.from_bytes(first[:8], "little")
-    with reading.understood(source, entry):
+    with reading.wrap_parse_errors(source, entry):
         if len(first) < 8 or length > MOST_HEADER or 8 + length > entry.size:
             raise ValueError(f"a header of {length} bytes in a file of {entry.size}")
         rest = reading.steadily(source, entry, len(first), 8 + length)

@@ -66,13 +66,13 @@ class HubSource:
     def _blocks(
         self, url: str, headers: dict[str, str], span: tuple[int, int], file: str, *, signed: bool
     ) -> Iterator[bytes]:
-        def landed(address: str) -> None:
+        def note_landing(address: str) -> None:
             if urlsplit(address).netloc != urlsplit(url).netloc:
                 self._landings[file] = (address, time.monotonic() + _LANDING_SECONDS)
 
         at = span[0]
         try:
-            for block in self.transport.blocks(url, headers, span, file, landed):
+            for block in self.transport.blocks(url, headers, span, file, note_landing):
                 at += len(block)
                 yield block
         except WeightsError as error:

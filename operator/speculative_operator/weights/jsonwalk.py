@@ -2,7 +2,7 @@
 tokenizers and for headers of safetensors files.
 
 The caller walks: for every key that `members` gives, it takes the value by exactly one of `value`, `skip`, `keys`,
-`numbered` or `scored`, or walks no further. Everything raises ValueError for what is no JSON.
+`numbers` or `scores`, or walks no further. Everything raises ValueError for what is no JSON.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class JsonWalk:
                 if depth == 0:
                     return
 
-    def numbered(self) -> Iterator[tuple[str, int]]:
+    def numbers(self) -> Iterator[tuple[str, int]]:
         """Yield names and numbers of the object of whole numbers that begins here: `{"token": 17, ...}`."""
         self._expect("{")
         if self._next() == "}":
@@ -97,7 +97,7 @@ class JsonWalk:
             if end == "}":
                 return
 
-    def scored(self) -> Iterator[tuple[str, int]]:
+    def scores(self) -> Iterator[tuple[str, int]]:
         """Yield tokens with their positions from the array of pairs that begins here: `[["token", -3.5], ...]`."""
         self._expect("[")
         if self._next() == "]":

@@ -133,13 +133,13 @@ class PackedSource:
             )
         self._until = monotonic() + self.seconds
         listing: dict[str, tuple[int, _PackedStart]] = {}
-        seen = {layer.digest: self._looked_into(layer) for layer in sorted(set(self.layers), key=lambda one: one.size)}
+        seen = {layer.digest: self._look_into(layer) for layer in sorted(set(self.layers), key=lambda one: one.size)}
         for layer in self.layers:
             listing |= seen[layer.digest]
         home, self._entries = choose_model(self.pin, {path: size for path, (size, _) in listing.items()})
         self._packed_starts = {entry.path: listing[home + entry.path][1] for entry in self._entries}
 
-    def _looked_into(self, layer: Layer) -> dict[str, tuple[int, _PackedStart]]:
+    def _look_into(self, layer: Layer) -> dict[str, tuple[int, _PackedStart]]:
         listing: dict[str, tuple[int, _PackedStart]] = {}
         room = _MOST_KEPT
 
@@ -229,7 +229,7 @@ class _Stream:
         self._pin, self._layer, self._most, self._refusal = pin, layer, most, refusal
         self._came, self._content = hashlib.sha256(), hashlib.sha256()
         self._packed = _sum_up(blocks, self._came.update)
-        self._unpacked = self._bounded()
+        self._unpacked = self._unpack()
         self.read = Feed(self._unpacked).read
 
     def finish(self) -> None:
@@ -249,7 +249,7 @@ class _Stream:
         if digest != self._layer.digest:
             raise self._mismatch(f"its digest is {digest} instead of {self._layer.digest}")
 
-    def _bounded(self) -> Iterator[bytes]:
+    def _unpack(self) -> Iterator[bytes]:
         compressed = self._layer.packing in COMPRESSIONS
         blocks = decompress(self._layer.packing, self._packed) if compressed else self._packed
         passed = 0

@@ -57,7 +57,7 @@ def steadily(source: Source, entry: Entry, start: int, end: int) -> Iterator[byt
 def json_object(source: Source, entry: Entry, most: int) -> Mapping[str, Any]:
     """The content of a file that holds one JSON object. Raises WeightsError for anything else."""
     content = whole(source, entry, most)
-    with understood(source, entry):
+    with wrap_parse_errors(source, entry):
         content = json.loads(content)
         if not isinstance(content, dict):
             raise ValueError("no object")
@@ -65,7 +65,7 @@ def json_object(source: Source, entry: Entry, most: int) -> Mapping[str, Any]:
 
 
 @contextmanager
-def understood(source: Source, entry: Entry) -> Iterator[None]:
+def wrap_parse_errors(source: Source, entry: Entry) -> Iterator[None]:
     """Turn errors of parsing the file's content into WeightsError."""
     try:
         yield

@@ -40,7 +40,7 @@ def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
     read or understood."""
     config = _object(source, files, "tokenizer_config.json")
     tokens = _tokens(source, files, config)
-    summed = tokens.summary or tokens.vocabulary.summed({encode(token) for token in tokens.added})
+    summed = tokens.summary or tokens.vocabulary.count_and_hash({encode(token) for token in tokens.added})
     return TokenizerFacts(
         kind=tokens.kind,
         tokens=summed[0] + len(tokens.added),
@@ -62,9 +62,9 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
     elif "tekken.json" in files:
         return _of_tekken(source, files["tekken.json"])
     elif "vocab.json" in files:
-        with reading.understood(source, files["vocab.json"]):
+        with reading.wrap_parse_errors(source, files["vocab.json"]):
             walk = JsonWalk(reading.stream(source, files["vocab.json"]))
-            tokens = _Tokens("BPE", collect(walk.numbered()))
+            tokens = _Tokens("BPE", collect(walk.numbers()))
     else:
         return _Tokens()
     tokens.added |= _tokens_added_elsewhere(source, files, config)
@@ -73,7 +73,7 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
 
 def _of_tokenizer_json(source: Source, entry: Entry) -> _Tokens:
     tokens, added_seen = _Tokens(), False
-    with reading.understood(source, entry):
+    with reading.wrap_parse_errors(source, entry):
         walk = JsonWalk(reading.stream(source, entry))
         for key in walk.members():
             if key == "added_tokens":
@@ -94,10 +94,10 @@ def _of_section(walk: JsonWalk, tokens: _Tokens, rest_matters: bool) -> bool:
         if key == "type":
             tokens.kind = str(walk.value())
         elif key == "vocab" and walk.next_is("["):
-            tokens.vocabulary = collect(walk.scored())
+            tokens.vocabulary = collect(walk.scores())
             tokens.kind = tokens.kind or "Unigram"
         elif key == "vocab":
-            tokens.vocabulary = collect(walk.numbered())
+            tokens.vocabulary = collect(walk.numbers())
         elif key == "merges":
             tokens.kind = tokens.kind or "BPE"
             if rest_matters or not len(tokens.vocabulary):
@@ -113,7 +113,7 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
     """Tokens of `tokenizer.model`: sentencepiece's message, or tiktoken's lines of token and rank under the same
     name."""
     content = reading.whole(source, entry, _MOST_MODEL)
-    with reading.understood(source, entry):
+    with reading.wrap_parse_errors(source, entry):
         if content[:1] == b"\n":
             tokens = _Tokens("sentencepiece")
             for number, piece in enumerate(sentencepiece.pieces(content)):
@@ -133,7 +133,7 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
 def _of_tekken(source: Source, entry: Entry) -> _Tokens:
     """Tokens of Mistral's file, with an object per token; the hash of the file stands for that of its vocabulary."""
     content = reading.whole(source, entry, _MOST_MODEL)
-    with reading.understood(source, entry):
+    with reading.wrap_parse_errors(source, entry):
         walk = JsonWalk([content])
         for key in walk.members():
             if key == "config":

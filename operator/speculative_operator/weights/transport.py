@@ -140,17 +140,17 @@ class Transport:
         try:
             yield
         except _LATE as error:
-            raise self._unreachable(file, f"no byte within {self._waited(error):g} seconds") from error
+            raise self._unreachable(file, f"no byte within {self._timeout_of(error):g} seconds") from error
         except (requests.RequestException, httpx.HTTPError, httpx.InvalidURL, urllib3.exceptions.HTTPError) as error:
-            raise self._broken(error, file) from error
+            raise self._connection_error(error, file) from error
         except OSError as error:
             raise self._unreachable(file, f"cannot read the file of certificates ({error})", _TRUST) from error
 
-    def _waited(self, error: Exception) -> float:
+    def _timeout_of(self, error: Exception) -> float:
         connecting = isinstance(error, httpx.ConnectTimeout | requests.ConnectTimeout)
         return self.patience.connect if connecting else self.patience.read
 
-    def _broken(self, error: Exception, file: str) -> WeightsError:
+    def _connection_error(self, error: Exception, file: str) -> WeightsError:
         text = str(error) or type(error).__name__
         if "certificate" in text.lower() or isinstance(error, requests.exceptions.SSLError):
             return self._unreachable(file, f"the certificate is not trusted ({_short(text)})", _TRUST)

@@ -72,7 +72,7 @@ class Unpacking:
         for again in (False, True):
             self._all_layers(parallel, beat)
             with disk.explain_errors(self._root):
-                entries = self._moved(last=again)
+                entries = self._move(last=again)
             if entries is not None:
                 return entries
         raise AssertionError("the last try returns or raises")
@@ -133,12 +133,12 @@ class Unpacking:
             if self._over.is_set():
                 raise Stopped
             disk.require_room(self._root, size, self._limits.reserve)
-            self._written(growing / "files" / path, size, read)
+            self._write(growing / "files" / path, size, read)
             listing[path] = size
 
         blocks = self._blocks(layer)
         try:
-            with disk.explain_errors(self._root, "", lambda: self._meter.left):
+            with disk.explain_errors(self._root, "", lambda: self._meter.bytes_left):
                 (growing / "files").mkdir(parents=True)
                 walk(self._source.pin, layer, blocks, visit, most_unpacked(layer))
                 with (growing / _LISTING).open("w", encoding="utf-8") as file:
@@ -156,7 +156,7 @@ class Unpacking:
             blocks.close()
             shutil.rmtree(growing, ignore_errors=True)  # what is begun anew only takes room
 
-    def _written(self, target: Path, size: int, read: Read) -> None:
+    def _write(self, target: Path, size: int, read: Read) -> None:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o664)
@@ -197,7 +197,7 @@ class Unpacking:
                 if self._over.wait(self._limits.wait_after(error, failures)):
                     raise Stopped from None
 
-    def _moved(self, *, last: bool) -> tuple[Entry, ...] | None:
+    def _move(self, *, last: bool) -> tuple[Entry, ...] | None:
         """Move the model's files into `files`; None where some did not survive a crash, and their layer is
         forgotten."""
         files: dict[str, tuple[int, Layer]] = {}

@@ -32,7 +32,7 @@ class Vocabulary:
         self._tokens += token
         self._ends.append(len(self._tokens))
 
-    def summed(self, left_out: Collection[bytes] = ()) -> tuple[int, str]:
+    def count_and_hash(self, left_out: Collection[bytes] = ()) -> tuple[int, str]:
         """Number of tokens that remain without `left_out`, and their hash; an empty hash where none remain."""
         digest, count, numbers = hashlib.sha256(), 0, self._numbers
         ends, tokens = self._ends, bytes(self._tokens)
@@ -52,7 +52,7 @@ def hash_of(tokens: Mapping[str, int]) -> str:
     few = Vocabulary()
     for token, number in tokens.items():
         few.add(encode(token), number)
-    return few.summed()[1]
+    return few.count_and_hash()[1]
 
 
 def collect(pairs: Iterable[tuple[str, int]]) -> Vocabulary:

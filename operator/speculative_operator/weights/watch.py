@@ -50,7 +50,7 @@ class Meter:
         return self._fetched
 
     @property
-    def left(self) -> int:
+    def bytes_left(self) -> int:
         return self._total - self._bytes
 
     def progress(self) -> Progress:

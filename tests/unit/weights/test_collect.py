@@ -165,7 +165,7 @@ def test_a_crash_leaves_whole_versions_and_rubbish_that_goes_next_time(cache: Ca
             stack.enter_context(counted(name, owner))  # type: ignore[arg-type]
         stack.enter_context(contextlib.suppress(Crash))
         collected(cache)
-    assert (cache.published(KEYS["old"]) is not None) == old.exists()
+    assert (cache.published_folder(KEYS["old"]) is not None) == old.exists()
     collected(cache)
     assert not old.exists()
     assert recent.exists()

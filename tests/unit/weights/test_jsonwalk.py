@@ -54,14 +54,14 @@ def test_numbered(vocabulary: dict[str, int], size: int, ascii_only: bool) -> No
     taking = walk({"vocab": vocabulary, "after": 1}, size, None, ascii_only)
     members = taking.members()
     assert next(members) == "vocab"
-    assert dict(taking.numbered()) == vocabulary
+    assert dict(taking.numbers()) == vocabulary
     assert next(members) == "after"
     assert taking.value() == 1
 
 
 @given(st.lists(st.tuples(TEXTS, st.floats(-99, 99) | st.integers(-9, 9)), max_size=20), st.integers(1, 64))
 def test_scored(pieces_of: list[tuple[str, float]], size: int) -> None:
-    found = list(walk([list(one) for one in pieces_of], size).scored())
+    found = list(walk([list(one) for one in pieces_of], size).scores())
     assert found == [(text, at) for at, (text, _) in enumerate(pieces_of)]
 
 
@@ -101,5 +101,5 @@ def test_no_more_is_read_than_was_asked_for() -> None:
 
     taking = JsonWalk(blocks())
     next(taking.members())
-    assert list(taking.numbered()) == [("a", 1)]
+    assert list(taking.numbers()) == [("a", 1)]
     assert read == 1
