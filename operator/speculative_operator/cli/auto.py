@@ -36,7 +36,7 @@ class Auto:
     @property
     def lines(self) -> list[str]:
         """The message for people: each entry that was passed over, with why, and the reason of the pick."""
-        over = [f"{'passed over':<12}{entry.named} ({entry.method}): {why}" for entry, why in self.passed_over]
+        over = [f"{'passed over':<12}{entry.title} ({entry.method}): {why}" for entry, why in self.passed_over]
         return [*over, f"{'auto':<12}{self.reason}"]
 
     def to_json(self) -> dict[str, Any]:

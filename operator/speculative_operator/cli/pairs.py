@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verifier is None:
         _print([(None, one) for one in rows.entries], plain=arguments.json)
         return OK
-    found = rows.known(arguments.verifier, tuple(arguments.base))
+    found = rows.entries_for(arguments.verifier, tuple(arguments.base))
     choice = catalogue.pick(arguments.verifier, arguments.base, among=rows)
     if not arguments.json:
         print(choice.reason)
@@ -75,7 +75,7 @@ def add_catalogue(parser: argparse.ArgumentParser) -> None:
 def rows_of(arguments: argparse.Namespace) -> Catalogue:
     """The rows of the package, with those of --catalogue first. Raises UsageError."""
     if arguments.catalogue is None:
-        return catalogue.packaged()
+        return catalogue.load_packaged()
     try:
         return catalogue.catalogue_of(text(arguments.catalogue, "--catalogue", _LARGEST), arguments.catalogue)
     except CatalogueError as problem:

@@ -188,7 +188,7 @@ def _changes(found: Subject, rows: Catalogue, k: int) -> Iterator[tuple[str, Pol
 
 def _other_speculators(spec: DeploymentSpec, rows: Catalogue) -> Iterator[Any]:
     own = spec.speculator.source.location if spec.speculator is not None and spec.speculator.source else ""
-    for _, entry in rows.known(spec.verifier.source.location):
+    for _, entry in rows.entries_for(spec.verifier.source.location):
         if entry.uri.partition("://")[2] != own or (spec.speculator and entry.method is not spec.speculator.method):
             yield entry
 

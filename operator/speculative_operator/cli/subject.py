@@ -22,7 +22,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.picking import choose, with_entry
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.pairing.catalogue import Catalogue, packaged
+from speculative_operator.pairing.catalogue import Catalogue, load_packaged
 from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.replay.session import Session
 
@@ -48,7 +48,7 @@ class Subject:
 def subject(body: Any, facts: Any = None, rows: Catalogue | None = None) -> Subject:
     """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. `rows`: speculators to
     pick from. Raises SpecError."""
-    spec = _picked(to_domain(whole(body)), rows or packaged())
+    spec = _picked(to_domain(whole(body)), rows or load_packaged())
     given = _facts(facts)
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):

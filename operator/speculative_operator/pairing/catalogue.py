@@ -18,7 +18,8 @@ from speculative_operator.domain.spec import Method
 from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry, parse
 
 __all__ = [
-    "Catalogue", "CatalogueError", "Choice", "Entry", "Match", "catalogue_of", "entries", "for_verifier", "packaged",
+    "Catalogue", "CatalogueError", "Choice", "Entry", "Match", "catalogue_of", "entries", "for_verifier",
+    "load_packaged",
     "parse", "pick",
 ]  # fmt: skip
 _SUFFIX = re.compile(
@@ -63,18 +64,18 @@ class Catalogue:
 
     entries: tuple[Entry, ...]
 
-    def known(self, verifier: str, base_models: tuple[str, ...] = ()) -> tuple[tuple[Match, Entry], ...]:
+    def entries_for(self, verifier: str, base_models: tuple[str, ...] = ()) -> tuple[tuple[Match, Entry], ...]:
         """Entries of these rows for `verifier`, as `for_verifier` gives them; kept, because every reconcile asks."""
         return _find_entries(self, verifier, base_models)
 
 
 def catalogue_of(extra: str, name: str = "extra rows") -> Catalogue:
     """The package's rows with those of `extra`. Raises CatalogueError like `entries`."""
-    return Catalogue(entries(extra, name)) if extra.strip() else packaged()
+    return Catalogue(entries(extra, name)) if extra.strip() else load_packaged()
 
 
 @cache
-def packaged() -> Catalogue:
+def load_packaged() -> Catalogue:
     """The package's rows alone."""
     return Catalogue(_built_in_rows())
 
@@ -113,7 +114,7 @@ def pick(
     Surer matches go first; then a user's own rows in their order, entries for all text, speculators made for the
     verifier before models of their own, those whose source tells K, the published acceptance, the newer.
     """
-    known = (among or packaged()).known(verifier, tuple(base_models))
+    known = (among or load_packaged()).entries_for(verifier, tuple(base_models))
     if not known:
         return Choice(None, f"the catalogue has no speculator for {_short_name(verifier)}: {REMEDY}")
     served = [(match, one) for match, one in known if serves is None or serves(one)]
@@ -178,7 +179,7 @@ def _place(served: int, known: int, *, asked: bool) -> str:
 
 
 def _describe_choice(match: Match, entry: Entry, verifier: str, place: str) -> str:
-    what = f"{entry.named} ({entry.method.value})"
+    what = f"{entry.title} ({entry.method.value})"
     made = {
         Match.EXACT: f"made for {entry.verifier}",
         Match.DERIVED: f"made for {entry.verifier}, which {_short_name(verifier)} is derived from",

@@ -67,7 +67,7 @@ class Entry:
         return self.speculator if known else f"hf://{self.speculator}"
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         """The speculator's name for people: its model, or the drafting layers of the verifier."""
         return self.speculator or "the drafting layers of the verifier"
 

@@ -44,7 +44,7 @@ class RunLengths:
 
     def survival(self, k: int) -> Array:
         """`S_1..S_k` of a speculator that always drafts k tokens; empty for k < 1."""
-        share = _visible(self.w, self.p, self.q, k)
+        share = _share_of_steps(self.w, self.p, self.q, k)
         positions = np.arange(1, max(k, 0) + 1)
         return np.asarray(share * self.p**positions + (1.0 - share) * self.q**positions)
 
@@ -66,7 +66,7 @@ def fit_run_lengths(survival: ArrayLike, weights: ArrayLike | None = None) -> Ru
     if not weight.sum() > 0.0:
         weight = np.ones(seen.size)
     long, short, share = _search(seen, weight / weight.sum())
-    w = _hidden(share, long, short, seen.size)
+    w = _share_of_runs(share, long, short, seen.size)
     return RunLengths(w, long, short)
 
 
@@ -139,14 +139,14 @@ def _best(seen: Array, weight: Array, values: Array, powers: Array) -> tuple[int
     return row, column, float(share[row, column])
 
 
-def _visible(w: float, p: float, q: float, k: int) -> float:
+def _share_of_steps(w: float, p: float, q: float, k: int) -> float:
     """Share of the long runs' steps among all steps at K = k: a long run is cut into more pieces."""
     long, short = w / (1.0 - p ** (max(k, 0) + 1)), (1.0 - w) / (1.0 - q ** (max(k, 0) + 1))
     return long / (long + short)
 
 
-def _hidden(share: float, p: float, q: float, k: int) -> float:
-    """The inverse of `_visible`: share of runs from share of steps."""
+def _share_of_runs(share: float, p: float, q: float, k: int) -> float:
+    """The inverse of `_share_of_steps`: share of runs from share of steps."""
     long, short = share * (1.0 - p ** (k + 1)), (1.0 - share) * (1.0 - q ** (k + 1))
     return long / (long + short)
 

@@ -165,7 +165,7 @@ def _pick_of_pods(world: World, card: tuple[str, ...] | None, now: float) -> Pic
     if not running_pair(world) or mapping(world.status, "picked"):
         return None
     spec, cache = world.spec, world.spec.weights.cache
-    for _, entry in world.catalogue.known(spec.verifier.source.uri, card or ()):
+    for _, entry in world.catalogue.entries_for(spec.verifier.source.uri, card or ()):
         pick = with_entry(spec, entry)
         if running_versions(world, pick) or (cache is not None and running_versions(world, pick, cache.place)):
             return pick_of(_choose(world, card, only=key_of(entry)), spec, _basis(card), now)

@@ -17,12 +17,12 @@ from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.route import CanarySeen
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, packaged
+from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, load_packaged
 from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
 
-__all__ = ["Catalogue", "CatalogueError", "Child", "Event", "Outcome", "World", "catalogue_of", "packaged"]
+__all__ = ["Catalogue", "CatalogueError", "Child", "Event", "Outcome", "World", "catalogue_of", "load_packaged"]
 
 Child = tuple[str, str]
 """(kind, name)."""
@@ -55,7 +55,7 @@ class World:
     children."""
     foreign_claims: frozenset[str] = frozenset()
     """Names of the claims that others had made where the operator was to make one: they serve as well."""
-    catalogue: Catalogue = field(default_factory=packaged)
+    catalogue: Catalogue = field(default_factory=load_packaged)
     """Speculators to pick from, where the spec leaves it to the operator."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)
     """What the tuner remembers of pairs whose pods are being replaced, by their label."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from speculative_operator.reconcile.world import Catalogue, CatalogueError, catalogue_of, packaged
+from speculative_operator.reconcile.world import Catalogue, CatalogueError, catalogue_of, load_packaged
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class CatalogueFile:
         self._clock = clock
         self._looked: float | None = None
         self._read: bytes | str | None = None
-        self._rows = packaged()
+        self._rows = load_packaged()
 
     def current(self) -> Catalogue:
         """The catalogue that applies now: the same Python object as long as its rows do not change."""
@@ -69,5 +69,5 @@ class CatalogueFile:
         except CatalogueError as error:
             return str(error)
         own = sum(one.added for one in self._rows.entries)
-        log.info("catalogue: %d rows from %s before the %d built-in rows", own, path, len(packaged().entries))
+        log.info("catalogue: %d rows from %s before the %d built-in rows", own, path, len(load_packaged().entries))
         return ""

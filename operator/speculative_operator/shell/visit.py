@@ -29,7 +29,7 @@ from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.series import Recent, measured, steady
 from speculative_operator.reconcile.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
-from speculative_operator.reconcile.world import Catalogue, Outcome, World, packaged
+from speculative_operator.reconcile.world import Catalogue, Outcome, World, load_packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell.budget import Budget
@@ -94,7 +94,7 @@ class Sources:
     turns: Turns
     budget: Budget
     """Limits the writes of figures."""
-    catalogue: Callable[[], Catalogue] = packaged
+    catalogue: Callable[[], Catalogue] = load_packaged
     """Returns the rows from which speculators are picked."""
     room: FindsRoom | None = None
     """Looks whether one more pod fits; None: nothing is known of that."""

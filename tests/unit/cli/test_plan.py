@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from speculative_operator.cli.main import main
 from speculative_operator.cli.planning import plan_of
 from speculative_operator.cli.subject import subject
-from speculative_operator.pairing.catalogue import packaged
+from speculative_operator.pairing.catalogue import load_packaged
 from speculative_operator.tuner.start import initial_table
 
 QWEN: dict[str, Any] = {
@@ -100,7 +100,7 @@ def test_an_absurd_number_is_wrong_use(
 @settings(max_examples=6, deadline=None)
 @given(st.floats(1, 200_000), st.floats(0, 100), st.one_of(st.none(), st.floats(1, 1000)))
 def test_every_load_has_a_verdict(context: float, ratio: float, load: float | None) -> None:
-    plan = plan_of(subject({"spec": QWEN}), packaged(), context, ratio, load)
+    plan = plan_of(subject({"spec": QWEN}), load_packaged(), context, ratio, load)
     assert plan.verdict
     assert plan.pays == (not plan.verdict.startswith("no candidate"))
     assert all(one.best.tpot_ms > 0 for one in plan.rows)

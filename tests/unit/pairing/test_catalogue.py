@@ -20,7 +20,7 @@ from speculative_operator.pairing.catalogue import (
     catalogue_of,
     entries,
     for_verifier,
-    packaged,
+    load_packaged,
     parse,
     pick,
     stem,
@@ -156,7 +156,7 @@ def test_own_rows_go_first_and_replace_the_packages() -> None:
     assert (chosen.speculator, chosen.added) == ("me/head", True)
     assert [one.k for one in found if one.speculator.lower() == "redhatai/qwen3-8b-speculator.eagle3"] == [2]
     assert entries("  \n") == ALL
-    assert catalogue_of("  \n") is packaged()
+    assert catalogue_of("  \n") is load_packaged()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_own_rows_go_first_and_replace_the_packages() -> None:
 )
 def test_a_row_may_name_a_speculator_elsewhere_than_on_the_hub(speculator: str, uri: str) -> None:
     (found,) = parse(extra(row(speculator=speculator)), "own.csv")
-    assert (found.uri, found.named) == (uri, speculator)
+    assert (found.uri, found.title) == (uri, speculator)
 
 
 def test_every_speculator_of_the_package_is_one_that_the_api_takes() -> None:

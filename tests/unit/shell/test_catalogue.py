@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speculative_operator.pairing.catalogue import packaged, pick
+from speculative_operator.pairing.catalogue import load_packaged, pick
 from speculative_operator.shell.catalogue import LARGEST, LOOK_EVERY, CatalogueFile
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -47,9 +47,9 @@ def rows(tmp_path: Path) -> Rows:
 
 
 def test_without_a_file_the_packages_rows_are_in_force(rows: Rows) -> None:
-    assert rows.file.current() is packaged()
-    assert CatalogueFile("", Telemetry(), lambda: 0.0).current() is packaged()
-    assert CatalogueFile("/etc/hostname/catalogue.csv", Telemetry(), lambda: 0.0).current() is packaged()
+    assert rows.file.current() is load_packaged()
+    assert CatalogueFile("", Telemetry(), lambda: 0.0).current() is load_packaged()
+    assert CatalogueFile("/etc/hostname/catalogue.csv", Telemetry(), lambda: 0.0).current() is load_packaged()
     assert rows.gauges() == (0.0, 0.0)
 
 
