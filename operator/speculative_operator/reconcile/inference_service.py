@@ -21,7 +21,7 @@ from speculative_operator.render.inference_service import (
     RUNTIME,
     SERVICE,
 )
-from speculative_operator.render.kserve import unescaped
+from speculative_operator.render.kserve import unescape
 
 Body = Mapping[str, Any]
 Objects = Mapping[tuple[str, str], Body]
@@ -89,7 +89,7 @@ def _spec(runtime: Body | None, service: Body) -> dict[str, Any]:
             "metadata": {"labels": mapping(service, "metadata", "labels"), "annotations": annotations},
             "spec": {
                 **{key: value for key, value in predictor.items() if key in POD_FIELDS},
-                "containers": [{**unescaped(model), "name": names.CONTAINER}, *items(predictor, "containers")],
+                "containers": [{**unescape(model), "name": names.CONTAINER}, *items(predictor, "containers")],
             },
         },
     }

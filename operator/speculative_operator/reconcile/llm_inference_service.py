@@ -13,7 +13,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reading import at, items, mapping, mappings, text
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile import inference_service as kserve
-from speculative_operator.render.kserve import unescaped
+from speculative_operator.render.kserve import unescape
 from speculative_operator.render.llm_inference_service import (
     ALL_AT_ONCE,
     CONTAINER,
@@ -71,7 +71,7 @@ def labelled(pod: Body) -> Body:
 
 
 def _of_pods(service: Body) -> dict[str, Any]:
-    own, annotations = mapping(service, "metadata"), unescaped(mapping(service, "spec", "annotations"))
+    own, annotations = mapping(service, "metadata"), unescape(mapping(service, "spec", "annotations"))
     exposed = {EXPOSED: "exposed"} if at(service, "spec", "router", "route") is not None else {}
     return {
         "labels": {
@@ -88,7 +88,7 @@ def _of_pods(service: Body) -> dict[str, Any]:
 
 
 def _pod(service: Body) -> dict[str, Any]:
-    pod = unescaped(mapping(service, "spec", "template"))
+    pod = unescape(mapping(service, "spec", "template"))
     containers = [
         container_as_rendered(one) if text(one, "name") == CONTAINER else one for one in items(pod, "containers")
     ]

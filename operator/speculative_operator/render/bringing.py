@@ -26,9 +26,9 @@ from speculative_operator.render.jobs import (
     USER,
     credentials,
     job_env,
-    placed,
     user,
     variables,
+    volume_at,
 )
 
 VOLUME = "weights"
@@ -56,8 +56,8 @@ def bringing(inp: RenderInput) -> Bringing | None:
     cache, versions = inp.spec.weights.cache, _versions(inp.spec)
     if cache is None or not versions:
         return None
-    weights = placed(VOLUME, _volume(cache), CACHE, read_only=False)
-    read = [placed("weights-tmp", {"emptyDir": {}}, TMP, read_only=False), weights, *credentials(inp.spec)]
+    weights = volume_at(VOLUME, _volume(cache), CACHE, read_only=False)
+    read = [volume_at("weights-tmp", {"emptyDir": {}}, TMP, read_only=False), weights, *credentials(inp.spec)]
     containers = [_fetching(inp, cache, versions, [mount for _, mount in read])]
     if cache.node_path:
         containers.append(_holding(inp, cache, versions, weights[1]))
@@ -69,7 +69,7 @@ def bringing(inp: RenderInput) -> Bringing | None:
     )
 
 
-def joined(ours: Iterable[dict[str, Any]], more: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def join_volumes(ours: Iterable[dict[str, Any]], more: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Volumes of `ours` and `more`, each name once: engine and init container may trust the same authorities."""
     found = {volume["name"]: volume for volume in ours}
     return list((found | {volume["name"]: volume for volume in more}).values())

@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def parsed(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def render_manifest(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest that `templates/<template>.yaml.j2` gives for `values`. Raises RenderError."""
     try:
         manifest = yaml.load(_template(template).render(values), Loader=_LOADER)  # noqa: S506  (a safe loader)

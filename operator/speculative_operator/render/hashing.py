@@ -28,7 +28,7 @@ def manifest_hash(manifest: Mapping[str, Any]) -> str:
     return digest(bare)
 
 
-def hashed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def with_hash(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """`manifest` with its hash annotation."""
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), names.ANNOTATION_HASH: manifest_hash(manifest)}

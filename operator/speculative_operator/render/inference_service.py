@@ -17,9 +17,9 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.render.environment import parsed
+from speculative_operator.render.environment import render_manifest
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.kserve import KServeTarget, escaped, resources, without_name
+from speculative_operator.render.kserve import KServeTarget, escape, resources, without_name
 from speculative_operator.render.podspec import engine_of
 
 Manifest = dict[str, Any]
@@ -127,10 +127,10 @@ class InferenceServiceTarget(KServeTarget):
             "annotations": mapping(template["metadata"], "annotations"),
             "replicas": body.get("replicas"),
             "strategy": body["strategy"],
-            "container": escaped({**without_name(engine), "resources": resources(mapping(engine, "resources"))}),
+            "container": escape({**without_name(engine), "resources": resources(mapping(engine, "resources"))}),
             "pod": {**pod, "containers": others} if others else pod,
         }
-        return parsed("servingruntime", runtime), parsed("inferenceservice", service)
+        return render_manifest("servingruntime", runtime), render_manifest("inferenceservice", service)
 
 
 def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:

@@ -14,8 +14,8 @@ from speculative_operator.domain.jobs import Exit, Purpose
 from speculative_operator.domain.spec import Cache, DeploymentSpec
 from speculative_operator.engines.shared.container import TOKEN_KEY, authorities, reach
 from speculative_operator.render import labels, podspec
-from speculative_operator.render.environment import parsed
-from speculative_operator.render.hashing import hashed
+from speculative_operator.render.environment import render_manifest
+from speculative_operator.render.hashing import with_hash
 
 COMMAND = "speculative-weights"
 CLAIMS = "/claims"
@@ -116,7 +116,7 @@ def job(inp: JobInput) -> dict[str, Any]:
         "mounts": mounts,
         "volumes": volumes,
     }
-    return hashed(parsed("job", values))
+    return with_hash(render_manifest("job", values))
 
 
 def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
         "storage_class": cache.storage_class,
         "size": cache.size,
     }
-    return hashed(parsed("persistentvolumeclaim", values))
+    return with_hash(render_manifest("persistentvolumeclaim", values))
 
 
 def user(spec: DeploymentSpec) -> str:
@@ -153,9 +153,9 @@ def credentials(spec: DeploymentSpec) -> list[Placed]:
     if weights.secret_name:
         items = [{"key": _DOCKER_KEY, "path": "config.json"}]
         secret = {"secretName": weights.secret_name, "optional": True, "items": items}
-        found.append(placed("registries", {"secret": secret}, _REGISTRIES))
+        found.append(volume_at("registries", {"secret": secret}, _REGISTRIES))
     if weights.ca_config_map:
-        found.append(placed("authorities", {"configMap": {"name": weights.ca_config_map}}, names.AUTHORITIES_MOUNT))
+        found.append(volume_at("authorities", {"configMap": {"name": weights.ca_config_map}}, names.AUTHORITIES_MOUNT))
     return found
 
 
@@ -193,11 +193,11 @@ def _variable(name: str, value: str) -> Mapping[str, Any]:
 
 
 def _volumes(inp: JobInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    pairs = [placed("tmp", {"emptyDir": {}}, TMP, read_only=False)]
+    pairs = [volume_at("tmp", {"emptyDir": {}}, TMP, read_only=False)]
     if inp.cache:
-        pairs.append(placed("cache", _claim(inp.cache, read_only=False), CACHE, read_only=False))
+        pairs.append(volume_at("cache", _claim(inp.cache, read_only=False), CACHE, read_only=False))
     for index, claim in enumerate(inp.claims):
-        pairs.append(placed(f"claim-{index}", _claim(claim, read_only=True), f"{CLAIMS}/{claim}"))
+        pairs.append(volume_at(f"claim-{index}", _claim(claim, read_only=True), f"{CLAIMS}/{claim}"))
     pairs += credentials(inp.spec)
     return [volume for volume, _ in pairs], [mount for _, mount in pairs]
 
@@ -207,7 +207,7 @@ def _claim(name: str, *, read_only: bool) -> dict[str, Any]:
     return {"persistentVolumeClaim": claim | ({"readOnly": True} if read_only else {})}
 
 
-def placed(name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True) -> Placed:
+def volume_at(name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True) -> Placed:
     """A volume and its mount at `path`."""
     mount: dict[str, Any] = {"name": name, "mountPath": path}
     return {"name": name, **source}, mount | ({"readOnly": True} if read_only else {})

@@ -46,6 +46,6 @@ def key_of(field: str, item: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def required(field: str) -> str:
+def key_field(field: str) -> str:
     """The field without which an item of the list `field` cannot be told apart, for messages."""
     return KEYS[field][0][0]

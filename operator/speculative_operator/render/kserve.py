@@ -58,19 +58,19 @@ def _generous(quantity: str) -> str:
     return f"{Decimal(found[1]) * GENEROUS:f}{found[2]}" if found else quantity
 
 
-def escaped(value: Any) -> Any:
+def escape(value: Any) -> Any:
     """`value` as a Go template that gives it."""
-    return _replaced(value, "{{", "{{`{{`}}")
+    return _replace(value, "{{", "{{`{{`}}")
 
 
-def unescaped(value: Any) -> Any:
-    """The value that KServe reads from the result of `escaped`."""
-    return _replaced(value, "{{`{{`}}", "{{")
+def unescape(value: Any) -> Any:
+    """The value that KServe reads from the result of `escape`."""
+    return _replace(value, "{{`{{`}}", "{{")
 
 
-def _replaced(value: Any, old: str, new: str) -> Any:
+def _replace(value: Any, old: str, new: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _replaced(one, old, new) for key, one in value.items()}
+        return {key: _replace(one, old, new) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_replaced(one, old, new) for one in value]
+        return [_replace(one, old, new) for one in value]
     return value.replace(old, new) if isinstance(value, str) else value

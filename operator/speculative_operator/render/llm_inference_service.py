@@ -19,9 +19,9 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.render.environment import parsed
+from speculative_operator.render.environment import render_manifest
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.kserve import KServeTarget, escaped, resources
+from speculative_operator.render.kserve import KServeTarget, escape, resources
 from speculative_operator.render.podspec import engine_of
 
 Manifest = dict[str, Any]
@@ -111,15 +111,15 @@ class LLMInferenceServiceTarget(KServeTarget):
             "strategy": body["strategy"].get("rollingUpdate") or ALL_AT_ONCE,
             "exposed": EXPOSED in labels,
             "pod_labels": {key: labels[key] for key in names.selector(spec.name)},
-            "pod_annotations": escaped(
+            "pod_annotations": escape(
                 {
                     **{key: labels[key] for key in OF_PODS if key in labels},
                     **{key: value for key, value in annotations.items() if key not in own},
                 }
             ),
-            "template": escaped(_template(template["spec"])),
+            "template": escape(_template(template["spec"])),
         }
-        return (parsed("llminferenceservice", values),)
+        return (render_manifest("llminferenceservice", values),)
 
 
 def _template(pod: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from speculative_operator.domain.route import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable, Try
 from speculative_operator.render import podspec, resolved, values
-from speculative_operator.render.environment import parsed, plain
+from speculative_operator.render.environment import plain, render_manifest
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.hashing import digest, hashed
+from speculative_operator.render.hashing import digest, with_hash
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.merge import merge
 from speculative_operator.render.targets import target_of
@@ -38,16 +38,18 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     common = values.common(spec, names.child(spec.name))
     reached = {**common, **values.network(inp)}
     if not target_of(spec).reaches_pods:
-        children.append(hashed(parsed("service", common)))
-        children.append(hashed(parsed("networkpolicy", reached)))
+        children.append(with_hash(render_manifest("service", common)))
+        children.append(with_hash(render_manifest("networkpolicy", reached)))
     group = target_of(spec).group(spec)
     if group:
-        children.append(hashed(parsed("grouppolicy", {**common, "name": names.group(spec.name), "group": group})))
+        children.append(
+            with_hash(render_manifest("grouppolicy", {**common, "name": names.group(spec.name), "group": group}))
+        )
     if spec.replicas > 1 or not inp.owns_replicas:
         budget = {**common, "selector": group or common["selector"]}
-        children.append(hashed(parsed("poddisruptionbudget", budget)))
+        children.append(with_hash(render_manifest("poddisruptionbudget", budget)))
     if inp.capabilities.pod_monitor:
-        children.append(hashed(parsed("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
+        children.append(with_hash(render_manifest("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
     if spec.route is not None and inp.capabilities.http_route:
         children.append(http_route(spec, spec.route, inp.canary))
     return tuple(children)
@@ -56,7 +58,7 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
 def http_route(spec: DeploymentSpec, route: Route, canary: str) -> Manifest:
     """The HTTPRoute of `route`. `canary`: the Service that gets the canary's share; empty: none does."""
     common = values.common(spec, names.child(spec.name))
-    return hashed(parsed("httproute", {**common, **values.route(spec, route, canary)}))
+    return with_hash(render_manifest("httproute", {**common, **values.route(spec, route, canary)}))
 
 
 def table_config(
@@ -79,11 +81,13 @@ def notes_config(spec: DeploymentSpec, data: Mapping[str, str]) -> Manifest:
 
 
 def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str], *, immutable: bool = False) -> Manifest:
-    return hashed(parsed("configmap", {**values.common(spec, name), "data": dict(data), "immutable": immutable}))
+    return with_hash(
+        render_manifest("configmap", {**values.common(spec, name), "data": dict(data), "immutable": immutable})
+    )
 
 
 def _deployment(inp: RenderInput) -> Manifest:
-    manifest = parsed("deployment", values.deployment(inp))
+    manifest = render_manifest("deployment", values.deployment(inp))
     template = merge(manifest["spec"]["template"], plain(inp.spec.template), "spec.template", field="template")
     _check_selector(inp.spec, template)
     target_of(inp.spec).check(template)
@@ -94,7 +98,7 @@ def _deployment(inp: RenderInput) -> Manifest:
             names.ANNOTATION_RESOLVED: resolved.record(inp, template),
         }
         metadata = {**metadata, "annotations": {**metadata["annotations"], **borne}}
-    return hashed({**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": template}})
+    return with_hash({**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": template}})
 
 
 def _check_selector(spec: DeploymentSpec, template: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.render.errors import RenderError
-from speculative_operator.render.keyed import is_keyed, key_of, required
+from speculative_operator.render.keyed import is_keyed, key_field, key_of
 
 DIRECTIVE = "$patch"
 MAX_DEPTH = 64
@@ -55,7 +55,7 @@ def _merge_keyed(base: Sequence[Any], patch: Sequence[Any], path: str, depth: in
             continue
         key = key_of(field, item)
         if key is None:
-            raise RenderError(f"{path}[{index}] has no {required(field)}; items of {field} are merged by it")
+            raise RenderError(f"{path}[{index}] has no {key_field(field)}; items of {field} are merged by it")
         where = f"{path}[{'/'.join(key)}]"
         if _directive(item, where) == "delete":
             merged.pop(key, None)

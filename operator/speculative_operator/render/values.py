@@ -12,7 +12,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
 from speculative_operator.engines.images import mirror_of
 from speculative_operator.render import compiling, labels, podspec, requests
-from speculative_operator.render.bringing import bringing, joined
+from speculative_operator.render.bringing import bringing, join_volumes
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.targets import target_of
@@ -83,7 +83,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     volumes, mounts = podspec.volumes_and_mounts(inp)
     brought = bringing(inp)
     if brought is not None:
-        volumes, mounts = joined(volumes, brought.volumes), [*mounts, brought.mount]
+        volumes, mounts = join_volumes(volumes, brought.volumes), [*mounts, brought.mount]
     volumes = [*volumes, *compiling.volumes(inp)]
     return {
         **common(spec, names.child(spec.name)),

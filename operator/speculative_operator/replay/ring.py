@@ -42,7 +42,7 @@ class Ring:
         for time, values in self._scrapes:
             for key, value in values.items():
                 samples.setdefault(key, []).append((time, value))
-        return [Series(key.name, self._labelled(key), tuple(found)) for key, found in samples.items()]
+        return [Series(key.name, self._labels_of(key), tuple(found)) for key, found in samples.items()]
 
     def settle(self, result: PodWindow | Gap) -> None:
         """Drop the scrapes that `result`, the outcome of reading `series`, has made useless."""
@@ -67,7 +67,7 @@ class Ring:
         self._labels.clear()
         self._failures = 0
 
-    def _labelled(self, key: SeriesKey) -> dict[str, str]:
+    def _labels_of(self, key: SeriesKey) -> dict[str, str]:
         found = self._labels.get(key)
         if found is None:
             found = self._labels[key] = {**dict(key.labels), "pod": self._pod}

@@ -14,7 +14,7 @@ from speculative_operator.reconcile import rendering
 from speculative_operator.reconcile.rendering import render_again
 from speculative_operator.reconcile.tables import TRYING_FILE
 from speculative_operator.render import resolved
-from speculative_operator.render.hashing import digest, hashed
+from speculative_operator.render.hashing import digest, with_hash
 
 
 def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
@@ -31,7 +31,7 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
                 annotations[names.ANNOTATION_RESOLVED] = resolved.seal(content, inp.spec.uid)
             if one["kind"] == "Service":
                 one["metadata"]["labels"]["release"] = flag.strip("-")
-        return tuple(hashed(one) for one in manifests)
+        return tuple(with_hash(one) for one in manifests)
 
     monkeypatch.setattr(rendering, "render_again", rendered)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jinja2 import StrictUndefined
 
 from speculative_operator.render import RenderError
-from speculative_operator.render.environment import encode, parsed
+from speculative_operator.render.environment import encode, render_manifest
 
 LOADERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if hasattr(yaml, "CSafeLoader") else [])]
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -72,4 +72,4 @@ def test_a_missing_value_is_named() -> None:
 @pytest.mark.parametrize("template", ["deployment", "service", "configmap"])
 def test_templates_refuse_missing_values(template: str) -> None:
     with pytest.raises(RenderError, match=r"has no value|undefined"):
-        parsed(template, {})
+        render_manifest(template, {})
