@@ -34,7 +34,7 @@ class Buckets:
     def names(self) -> frozenset[str]:
         return frozenset((self.tpot, self.ttft))
 
-    def added(self, window: PodWindow, tracks: Sequence[Series]) -> PodWindow:
+    def add_to(self, window: PodWindow, tracks: Sequence[Series]) -> PodWindow:
         """`window` with its latency histograms, read from `tracks`, which are series of one scrape target."""
         found = {name: [track for track in tracks if track.name == name] for name in self.names}
         return replace(
@@ -51,7 +51,7 @@ def histogram(tracks: Iterable[Series], start: float, end: float) -> Histogram:
         labels = frozenset(item for item in track.labels.items() if item[0] != _LE)
         sets.setdefault(labels, []).append(track)
     try:
-        found = [grown for own in sets.values() if (grown := _grown(own, start, end))]
+        found = [grown for own in sets.values() if (grown := _growth(own, start, end))]
         return _sum(found)
     except _UnusableError:
         return ()
@@ -67,7 +67,7 @@ def _sum(found: Sequence[Mapping[float, float]]) -> Histogram:
     return tuple((bound, after - before) for bound, before, after in zip(bounds, [0.0, *whole], whole, strict=False))
 
 
-def _grown(tracks: Iterable[Series], start: float, end: float) -> dict[float, float]:
+def _growth(tracks: Iterable[Series], start: float, end: float) -> dict[float, float]:
     """Growth of each bucket of one label set, by its bound. All buckets of a new label set began at 0 together.
 
     Raises _UnusableError where a bucket ends too early, occurs twice or has fallen.

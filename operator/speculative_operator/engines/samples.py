@@ -69,7 +69,7 @@ class Cut:
         values = {track.labels.get(label, "") for track in self._by_name.get(name, ())}
         return {value: self.delta(name, **{label: value}) for value in sorted(values)}
 
-    def sampled(self, name: str, combine: Callable[[Iterable[float]], float] = math.fsum) -> float | None:
+    def gauge_mean(self, name: str, combine: Callable[[Iterable[float]], float] = math.fsum) -> float | None:
         """Mean of a gauge over the scrapes after `start`, combined over engines; None if absent."""
         means = [math.fsum(v for _, v in t.samples) / len(t.samples) for t in self._select(name, {})]
         return combine(means) if means else None

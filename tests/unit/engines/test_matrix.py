@@ -55,7 +55,7 @@ def test_row_is_sound(cell: Cell) -> None:
     assert cell.vendors
     assert bool(cell.refused) == (cell.actuator is Actuator.NONE)
     assert not cell.refused or "; " in cell.refused or "use " in cell.refused, "a refusal names the remedy"
-    assert (Figure.K_IN_FORCE in cell.metrics) >= (cell.engine is EngineType.VLLM and cell.actuator is Actuator.LIVE)
+    assert (Figure.ACTIVE_K in cell.metrics) >= (cell.engine is EngineType.VLLM and cell.actuator is Actuator.LIVE)
     assert cell.follows_k or cell.actuator is not Actuator.RESTART, "a smaller constant K drafts less"
     assert not cell.refused or not cell.metrics
     assert (cell.proven is Proven.REAL_ENGINE) == cell.source.startswith("make ")

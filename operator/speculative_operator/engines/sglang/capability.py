@@ -29,7 +29,7 @@ ALGORITHMS = {
 WITH_LORA = frozenset({Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH, Method.DSPARK})
 """arg_groups/lora_hook.py, check_lora_speculative_compatibility."""
 
-_SEEN = frozenset({Figure.ACCEPTED, Figure.STEP_TIME, Figure.K_IN_FORCE})
+_SEEN = frozenset({Figure.ACCEPTED, Figure.STEP_TIME, Figure.ACTIVE_K})
 _HOOK = "SGLang 0.5.23 arg_groups/speculative_hook.py"
 _ADAPTIVE = "SGLang 0.5.23 speculative/adaptive_spec_params.py"
 _PIPELINE = "SGLang 0.5.23 arg_groups/validation_hook.py, check_pipeline_parallel_compat"

@@ -9,7 +9,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.sglang.capability import OFFER, WITH_LORA
-from speculative_operator.engines.shared.checks import refusals_of, unsupported
+from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags
 
 LOSSY_FLAGS = ("--speculative-accept-threshold-single", "--speculative-accept-threshold-acc")
@@ -87,13 +87,13 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusa
             "SGLang serves adapters beside ngram, eagle, eagle3, mtp, dflash and dspark only; use one of them or "
             "remove verifier.lora"
         )
-        yield unsupported("verifier.lora", why, f"with speculator.method {speculator.method}")
+        yield refuse_field("verifier.lora", why, f"with speculator.method {speculator.method}")
     if speculator.prompt_lookup_min is not None or speculator.prompt_lookup_max is not None:
         why = (
             "SGLang looks tokens up in a tree of all texts, which has a depth only; remove it and set "
             "--speculative-ngram-max-trie-depth in engine.args"
         )
-        yield unsupported("speculator.promptLookup", why)
+        yield refuse_field("speculator.promptLookup", why)
 
 
 def _notices(spec: DeploymentSpec) -> Iterator[Notice]:

@@ -124,11 +124,11 @@ def _window(piece: Cut) -> PodWindow:
         first_tokens=first,
         generated_tokens=decoding.tokens + first,
         prompt_tokens=prompt,
-        running=piece.sampled(RUNNING) or 0.0,
-        waiting=piece.sampled(WAITING) or 0.0,
+        running=piece.gauge_mean(RUNNING) or 0.0,
+        waiting=piece.gauge_mean(WAITING) or 0.0,
         preemptions=piece.delta(RETRACTED),
-        kv_usage=piece.sampled(KV_USAGE, mean),
-        kv_capacity_tokens=piece.sampled(KV_CAPACITY),
+        kv_usage=piece.gauge_mean(KV_USAGE, mean),
+        kv_capacity_tokens=piece.gauge_mean(KV_CAPACITY),
         drafts=drafts,
         draft_tokens=drafted,
         accepted_tokens=accepted,
@@ -150,7 +150,7 @@ def _without_decoding(piece: Cut, prompt: float, first: float) -> PodWindow:
         prompt_tokens=prompt,
         running=0.0,
         waiting=0.0,
-        kv_capacity_tokens=piece.sampled(KV_CAPACITY),
+        kv_capacity_tokens=piece.gauge_mean(KV_CAPACITY),
         ttft_seconds=piece.delta(TTFT_SECONDS),
         requests_finished=piece.delta(ENDED),
     )
@@ -170,7 +170,7 @@ def _gain(piece: Cut, passes: float) -> float:
     verified = piece.delta(VERIFICATIONS)
     if verified > 0:
         return max(1.0, (piece.delta(ENDED_TOKENS) - piece.delta(ENDED)) / verified)
-    length = piece.sampled(ACCEPT_LENGTH, mean)
+    length = piece.gauge_mean(ACCEPT_LENGTH, mean)
     if passes < _LOG_INTERVAL or not length:
         raise UnreadableError(Reason.COLLECTING, "no request has ended and no gauge was refreshed in the window")
     return max(1.0, length)

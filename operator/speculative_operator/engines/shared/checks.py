@@ -48,7 +48,7 @@ def refusals_of(
     return tuple(found)
 
 
-def unsupported(field: str, why: str, value: object = "") -> Refusal:
+def refuse_field(field: str, why: str, value: object = "") -> Refusal:
     """Refuses a field of the spec that the engine cannot follow."""
     return Refusal(f"spec.{field}", UNSUPPORTED, f"{field}{f' {value}' if value else ''}: {why}")
 
@@ -104,7 +104,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, vers
     size, whole = speculator.tensor_parallel_size, spec.verifier.tensor_parallel_size
     if size is not None and size != whole:
         why = f"{offer.engine} runs the drafter on the verifier's {whole} accelerators; remove it"
-        yield unsupported("speculator.tensorParallelSize", why, size)
+        yield refuse_field("speculator.tensorParallelSize", why, size)
 
 
 def weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:

@@ -49,7 +49,7 @@ def read_each(
         try:
             target = one_target(own[pod], stale_after, wanted.need)
             window = window_of(cut(target, wanted.need, since.get(pod), now, stale_after))
-            found[pod] = wanted.buckets.added(window, of_the_same_target(target, buckets[pod]))
+            found[pod] = wanted.buckets.add_to(window, of_the_same_target(target, buckets[pod]))
         except UnreadableError as problem:
             found[pod] = Gap(problem.reason, problem.message)
     return found

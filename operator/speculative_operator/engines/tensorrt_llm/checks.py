@@ -8,7 +8,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator, Verifier
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.version import show
-from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, refusals_of, unsupported
+from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, refusals_of, refuse_field
 from speculative_operator.engines.shared.flags import ALWAYS, Flags
 from speculative_operator.engines.shared.plan import plan
 from speculative_operator.engines.tensorrt_llm.capability import (
@@ -70,18 +70,18 @@ def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
 def _verifier(verifier: Verifier) -> Iterator[Refusal]:
     if verifier.data_parallel_size > 1:
         why = "TensorRT-LLM has no replicas within a server; set 1 and raise spec.replicas"
-        yield unsupported("verifier.dataParallelSize", why, verifier.data_parallel_size)
+        yield refuse_field("verifier.dataParallelSize", why, verifier.data_parallel_size)
     if verifier.quantization:
         why = f"{_OF_CHECKPOINT} and name a quantized checkpoint in verifier.model"
-        yield unsupported("verifier.quantization", why, verifier.quantization)
+        yield refuse_field("verifier.quantization", why, verifier.quantization)
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     if speculator.quantization:
-        yield unsupported("speculator.quantization", _OF_CHECKPOINT, speculator.quantization)
+        yield refuse_field("speculator.quantization", _OF_CHECKPOINT, speculator.quantization)
     if speculator.source is not None and speculator.source.revision:
         why = "TensorRT-LLM loads the newest from the hub; use pvc:// or oci:// for another, or remove it"
-        yield unsupported("speculator.revision", why, speculator.source.revision)
+        yield refuse_field("speculator.revision", why, speculator.source.revision)
     if speculator.prompt_lookup_min is not None:
         message = "speculator.promptLookup.min: TensorRT-LLM has a longest run only; set promptLookup.max instead"
         yield Refusal("spec.speculator.promptLookup", UNSUPPORTED, message)

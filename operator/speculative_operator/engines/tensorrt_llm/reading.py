@@ -93,9 +93,9 @@ def _window(piece: Cut) -> PodWindow:
         first_tokens=first,
         generated_tokens=generated,
         prompt_tokens=max(0.0, piece.delta(PROMPT) - piece.delta(PROMPT_CACHED)),
-        running=piece.sampled(RUNNING) or 0.0,
-        waiting=piece.sampled(WAITING) or 0.0,
-        kv_usage=piece.sampled(KV_USAGE, mean),
+        running=piece.gauge_mean(RUNNING) or 0.0,
+        waiting=piece.gauge_mean(WAITING) or 0.0,
+        kv_usage=piece.gauge_mean(KV_USAGE, mean),
         kv_capacity_tokens=_capacity(piece),
         drafts=drafting if drafts else None,
         draft_tokens=sum(drafts.drafted) if drafts else None,
@@ -151,7 +151,7 @@ def _batch(piece: Cut, steps: float) -> float:
 
 
 def _capacity(piece: Cut) -> float | None:
-    blocks, size = piece.sampled(KV_BLOCKS), piece.sampled(KV_BLOCK_TOKENS, mean)
+    blocks, size = piece.gauge_mean(KV_BLOCKS), piece.gauge_mean(KV_BLOCK_TOKENS, mean)
     return blocks * size if blocks and size else None
 
 

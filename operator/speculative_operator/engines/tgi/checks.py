@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator, Verifier
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.shared.checks import refusals_of, unsupported
+from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags
 from speculative_operator.engines.tgi.capability import NOTHING_TUNED, OFFER
 
@@ -54,12 +54,12 @@ def _verifier(verifier: Verifier) -> Iterator[Refusal]:
         ("verifier.pipelineParallelSize", verifier.pipeline_parallel_size),
     ):
         if size > 1:
-            yield unsupported(field, "TGI only splits tensors; set 1 and raise spec.replicas", size)
+            yield refuse_field(field, "TGI only splits tensors; set 1 and raise spec.replicas", size)
     if verifier.expert_parallel:
-        yield unsupported("verifier.expertParallel", "TGI only splits tensors; remove it")
+        yield refuse_field("verifier.expertParallel", "TGI only splits tensors; remove it")
     if verifier.lora is not None:
         why = "TGI loads adapters by name; remove it and give --lora-adapters in engine.args"
-        yield unsupported("verifier.lora", why)
+        yield refuse_field("verifier.lora", why)
 
 
 def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
@@ -69,9 +69,9 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusa
             "TGI finds Medusa heads in the verifier's own checkpoint; name the checkpoint with the heads in "
             "verifier.model and remove speculator.model"
         )
-        yield unsupported("speculator.model", why, source.uri)
+        yield refuse_field("speculator.model", why, source.uri)
     if speculator.quantization:
         why = "TGI's drafts have no weights to quantize; remove it"
-        yield unsupported("speculator.quantization", why, speculator.quantization)
+        yield refuse_field("speculator.quantization", why, speculator.quantization)
     if speculator.prompt_lookup_min is not None or speculator.prompt_lookup_max is not None:
-        yield unsupported("speculator.promptLookup", "TGI looks up single tokens; remove it")
+        yield refuse_field("speculator.promptLookup", "TGI looks up single tokens; remove it")

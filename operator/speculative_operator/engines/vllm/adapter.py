@@ -31,7 +31,7 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
     if speculator is None or not planned.speculates:
         return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=planned.max_batch, passes_at_zero=0.0)
     sizes = capture_sizes(spec, planned)
-    cell = planned.cell if planned.scheduled else None
+    cell = planned.cell if planned.has_schedule else None
     return KnobSpace(
         actuator=planned.actuator,
         ks=planned.ks,

@@ -106,7 +106,7 @@ def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
         data=Extent.ONE,
         passes_at_zero=form.passes_at_zero,
         follows_k=form.follows,
-        metrics=cell.metrics | ({Figure.K_IN_FORCE} if live else set()),
+        metrics=cell.metrics | ({Figure.ACTIVE_K} if live else set()),
         live=_live(cell, release) if live else None,
         off=_off(cell, release) if live else None,
     )

@@ -63,7 +63,7 @@ def capture_sizes(spec: DeploymentSpec, plan: Plan) -> tuple[int, ...]:
     else:
         sizes = set(_own(spec, plan, flags.ceiling or raised_ceiling(spec, plan), most))
     # The V1 runner rounds up where decoding steps have graphs of their own, which a schedule takes from it.
-    whole = plan.runner is Runner.V1 and plan.speculates and not plan.scheduled
+    whole = plan.runner is Runner.V1 and plan.speculates and not plan.has_schedule
     return tuple(sorted(_multiples(sizes, plan.max_k + 1) if whole else sizes))
 
 
@@ -109,7 +109,7 @@ def _decoding_steps(plan: Plan, k: int, limit: int) -> Iterator[int]:
         yield plan.max_batch
         return
     widest = {k: plan.max_batch}
-    if plan.scheduled:
+    if plan.has_schedule:
         widest = {row[2]: row[1] for row in boot_schedule(plan.ks, plan.max_batch)}
     for each, requests in widest.items():
         most = min(requests, limit)

@@ -38,7 +38,7 @@ class Plan(shared.Plan):
         return max(1, *self.ks)
 
     @property
-    def scheduled(self) -> bool:
+    def has_schedule(self) -> bool:
         """True when the engine is started with a schedule."""
         return self.actuator in _SCHEDULED
 
