@@ -111,7 +111,7 @@ def asked_ks(sights: Iterable[Sight], known: Sequence[tuple[float, str]]) -> lis
     return [
         (
             sight.at,
-            _k_of([text for since, text in known if since <= sight.at][-1], max(1, round(sight.window.scheduled))),
+            _k_of([text for since, text in known if since <= sight.at][-1], max(1, round(sight.window.load))),
         )
         for sight in sights
     ]

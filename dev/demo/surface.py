@@ -41,9 +41,9 @@ def points(sights: Sequence[Sight]) -> list[tuple[float, float, float, float]]:
     """(scheduled requests, acceptance of the first draft, mean K, second of the replay) of windows that drafted."""
     found = ((sight, first_accepted(sight.window)) for sight in sights)
     return [
-        (sight.window.scheduled, accepted, sight.window.mean_k or 0.0, sight.at)
+        (sight.window.load, accepted, sight.window.mean_k or 0.0, sight.at)
         for sight, accepted in found
-        if accepted is not None and sight.window.scheduled > 0
+        if accepted is not None and sight.window.load > 0
     ]
 
 

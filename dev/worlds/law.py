@@ -17,7 +17,7 @@ import numpy as np
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import BlockTotals, Comparison, Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.payload.speculative_off import Latch
 from speculative_operator.tuner import Memory, decide, initial_table
 from speculative_operator.tuner.allowed import fit_tries
@@ -41,7 +41,7 @@ class Order:
 
     version: int
     table: KTable
-    tries: tuple[Try, ...]
+    tries: tuple[Trial, ...]
     arrives: float
 
 
@@ -97,7 +97,7 @@ def run(world: World, policy: Policy, form: str) -> Run:
     memory = Memory(table=table, since=EPOCH)
     pods = [_pod(world, number, table, form) for number in range(len(world.replicas))]
     version, writes, changes, spent = 1, 0, 0, []
-    tries: tuple[Try, ...] = ()
+    tries: tuple[Trial, ...] = ()
     log: list[tuple[float, KTable, Decision]] = []
     half: list[Comparison] = []
     moment = 0.0

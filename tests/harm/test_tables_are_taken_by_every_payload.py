@@ -17,9 +17,9 @@ from tests.unit.reconcile.worlds import Cluster, observed, settled
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 
-TRIES = (Try(5, 6, (1, 4), 0.05),)
+TRIES = (Trial(5, 6, (1, 4), 0.05),)
 
 
 def mounting(cluster: Cluster) -> None:

@@ -24,7 +24,7 @@ from speculative_lab.sim.plugin import Plugins
 from speculative_lab.sim.telemetry import telemetry as telemetry_text
 from speculative_lab.sim.workload import Pool, Workload
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 
 Array = NDArray[np.float64]
 Config = tuple[bool, tuple[int, ...]]
@@ -172,7 +172,7 @@ class Deployment:
         """Whether replicas are being replaced."""
         return any(serving != self._wanted for serving in self._serving) or self._rolling is not None
 
-    def set_table(self, table: KTable, delay: float = 0.5, version: int = 0, tries: tuple[Try, ...] = ()) -> None:
+    def set_table(self, table: KTable, delay: float = 0.5, version: int = 0, tries: tuple[Trial, ...] = ()) -> None:
         """Bring a table into force: after `delay` s where tables are live, else by a rolling restart.
 
         `version` is what telemetry then tells; `tries` is what the plug-in may try, where there is one. As in the
@@ -323,7 +323,7 @@ class Deployment:
                 whole.pool_first = whole.pool_next = value.first
                 whole.pool_stop = value.stop
 
-    def _put_in_force(self, table: KTable, version: int, tries: tuple[Try, ...]) -> None:
+    def _put_in_force(self, table: KTable, version: int, tries: tuple[Trial, ...]) -> None:
         self._state.tables[:], self._version = self.plant.dense(table), version
         self._plugins.put_in_force(self.plant.rows(table), tries)
         self._state.whole[0].trying = bool(tries)

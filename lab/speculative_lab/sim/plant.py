@@ -120,7 +120,7 @@ class Plant:
 
     def dense(self, table: KTable) -> list[int]:
         """K at 0..max_batch scheduled requests as the engine takes it: stretched to `max_batch`, cut to `max_k`."""
-        ks = table.resized(self.knobs.max_batch).dense()
+        ks = table.resize(self.knobs.max_batch).dense()
         return [min(k, self.max_k) for k in (ks[0], *ks)]
 
     def rows(self, table: KTable) -> list[tuple[int, int, int]]:

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from speculative_operator.domain.table import BLOCK_STEPS, Try
+from speculative_operator.domain.table import BLOCK_STEPS, Trial
 from speculative_operator.payload.speculative_blocks import Blocks
 
 Rows = Sequence[tuple[int, int, int]]
@@ -33,7 +33,7 @@ class Plugins:
     """One plug-in for each replica, all with the same table."""
 
     def __init__(self, replicas: int, rows: Rows) -> None:
-        self._rows, self._tries = rows, tuple[Try, ...]()
+        self._rows, self._tries = rows, tuple[Trial, ...]()
         self._error: Exception | None = None
         self.blocks = [self._fresh() for _ in range(replicas)]
         self.calls = Calls(_K_FOR(self._k_for), _COUNT(self._count))
@@ -42,7 +42,7 @@ class Plugins:
         """A pod starts: nothing is counted yet."""
         self.blocks[replica] = self._fresh()
 
-    def put_in_force(self, rows: Rows, tries: tuple[Try, ...]) -> None:
+    def put_in_force(self, rows: Rows, tries: tuple[Trial, ...]) -> None:
         """A new table file has reached every replica."""
         self._rows, self._tries = rows, tries
         for blocks in self.blocks:

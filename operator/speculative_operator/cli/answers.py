@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from speculative_operator.domain.decision import Decision, Estimate, Interval
-from speculative_operator.domain.table import BLOCK_STEPS, Try
+from speculative_operator.domain.table import BLOCK_STEPS, Trial
 
 _DIGITS = 6
 
 
-def answer(time: float, decision: Decision, tries: Sequence[Try] = ()) -> dict[str, Any]:
+def answer(time: float, decision: Decision, tries: Sequence[Trial] = ()) -> dict[str, Any]:
     """The JSON object of a decision. Every field is always there; an unknown figure is null, and so is `tries` without
     a trial."""
     return {
@@ -29,7 +29,7 @@ def answer(time: float, decision: Decision, tries: Sequence[Try] = ()) -> dict[s
     }
 
 
-def _tries(tries: Sequence[Try]) -> dict[str, Any] | None:
+def _tries(tries: Sequence[Trial]) -> dict[str, Any] | None:
     """The trials in the form of the key `try` of the table's file; None without a trial."""
     rows = [[one.first, one.last, list(one.ks), one.share] for one in tries]
     return {"steps": BLOCK_STEPS, "rows": rows} if rows else None

@@ -9,7 +9,7 @@ from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Objective, OffPolicy, Workload
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 
 
 class State(StrEnum):
@@ -97,7 +97,7 @@ class Decision:
     changed: bool
     """True when `table` differs from the active one and is to be applied (or, in Recommend, proposed)."""
     estimate: Estimate = field(default_factory=Estimate)
-    tries: tuple[Try, ...] = ()
+    tries: tuple[Trial, ...] = ()
     """Trials that the engine may run while `table` is active, ascending and without overlap."""
     hard_off: bool = False
     """True when pods are to run without any speculator (offPolicy Hard): `table` then waits for their return."""

@@ -105,12 +105,12 @@ def notes(name: str) -> str:
     return child(name, "notes")
 
 
-def made_by_kserve(name: str) -> str:
+def kserve_deployment(name: str) -> str:
     """Name of the Deployment that KServe makes for the InferenceService `name`."""
     return f"{name}-predictor"
 
 
-def made_by_kserve_for_llm(name: str) -> str:
+def kserve_llm_deployment(name: str) -> str:
     """Name of the Deployment that KServe makes for the LLMInferenceService `name`."""
     return f"{name}-kserve"
 

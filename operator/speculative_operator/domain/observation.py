@@ -159,7 +159,7 @@ class PodWindow:
         return self.decode_request_steps / self.steps if self.steps else 0.0
 
     @property
-    def scheduled(self) -> float:
+    def load(self) -> float:
         """Mean scheduled requests per step, (R + F) / N: the key that the engine looks its table up with."""
         return (self.decode_request_steps + self.first_tokens) / self.steps if self.steps else 0.0
 

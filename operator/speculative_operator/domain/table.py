@@ -82,7 +82,7 @@ class KTable:
                 return band.k
         return self.bands[-1].k
 
-    def resized(self, max_batch: int) -> KTable:
+    def resize(self, max_batch: int) -> KTable:
         """The same table cut to, or its last band stretched to, `max_batch`."""
         kept = [band for band in self.bands if band.first <= max_batch]
         last = kept[-1]
@@ -113,7 +113,7 @@ BLOCK_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class Trial:
     """A trial: K that the engine tries for blocks of steps beside the active K, at some numbers of requests."""
 
     first: int

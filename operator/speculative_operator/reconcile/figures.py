@@ -14,7 +14,7 @@ from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
-from speculative_operator.domain.table import Try
+from speculative_operator.domain.table import Trial
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.engine_report import table_since
 from speculative_operator.reconcile.formats import timestamp
@@ -50,9 +50,9 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
 
 
-def _show(tries: tuple[Try, ...]) -> str:
+def _show(tries: tuple[Trial, ...]) -> str:
     """The trials in few words: neighbouring loads with the same K become one trial, with the larger share."""
-    joined: list[Try] = []
+    joined: list[Trial] = []
     for one in tries:
         last = joined[-1] if joined else None
         if last is not None and (last.last + 1, last.ks) == (one.first, one.ks):

@@ -32,7 +32,7 @@ _OF_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences"
 
 def parts(name: str) -> tuple[tuple[str, str], ...]:
     """(kind, name) of each object that `read` looks at."""
-    return ((RUNTIME, name), (SERVICE, name), ("Deployment", names.made_by_kserve(name)))
+    return ((RUNTIME, name), (SERVICE, name), ("Deployment", names.kserve_deployment(name)))
 
 
 def read(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:

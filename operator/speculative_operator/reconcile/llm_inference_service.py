@@ -30,7 +30,7 @@ Body = Mapping[str, Any]
 
 def parts(name: str) -> tuple[tuple[str, str], ...]:
     """(kind, name) of each object that `read` looks at."""
-    return ((KIND, name), ("Deployment", names.made_by_kserve_for_llm(name)))
+    return ((KIND, name), ("Deployment", names.kserve_llm_deployment(name)))
 
 
 def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | None:
@@ -54,7 +54,7 @@ def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | No
 def _misled(spec: DeploymentSpec, service: Body) -> str:
     """A sentence where KServe calls the pods by another scheme than they answer by; empty where it does not, or names
     no URL."""
-    own = f"://{names.made_by_kserve_for_llm(spec.name)}-workload-svc."
+    own = f"://{names.kserve_llm_deployment(spec.name)}-workload-svc."
     told = spec.inference_service
     urls = [text(one, "url") for one in mappings(service, "status", "addresses")]
     other = next((url for url in urls if own in url and not url.startswith(f"{told.scheme}:")), "")

@@ -17,7 +17,7 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, items, mapping, mappings, parse_json, text, whole
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import KTable, TableError, Try
+from speculative_operator.domain.table import KTable, TableError, Trial
 from speculative_operator.reconcile.pods import Pod, configs_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import table_config
@@ -43,7 +43,7 @@ class Claim:
     table: KTable
     version: int
     per_request: bool = False
-    tries: tuple[Try, ...] = ()
+    tries: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,17 @@ def claim_of(data: Any, known: int) -> Claim | None:
     return Claim(table, version, at(data, "perRequest") is True, _tries_of(items(data, "try", "rows")))
 
 
-def tries_in(world: World, config: str, version: int, table: KTable) -> tuple[Try, ...]:
+def tries_in(world: World, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
     """The trials that the ConfigMap names for this very table; none where it is not as we have rendered it."""
     claim = claim_in(world, config, version - 1) if version > 1 else None
     return claim.tries if claim is not None and (claim.version, claim.table) == (version, table) else ()
 
 
-def _tries_of(rows: Any) -> tuple[Try, ...]:
+def _tries_of(rows: Any) -> tuple[Trial, ...]:
     """The trials in rows that others may have written; invalid rows are left out."""
     found = (one for one in rows if isinstance(one, list) and len(one) == 4 and isinstance(one[2], list))
     return tuple(
-        Try(first, last, tuple(ks), float(share))
+        Trial(first, last, tuple(ks), float(share))
         for first, last, ks, share in found
         if all(type(one) is int for one in (first, last, *ks)) and type(share) in (int, float)
     )

@@ -16,7 +16,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import at, items, mapping, parse_json, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.pods import read_pods
@@ -51,7 +51,7 @@ class InForce:
     """True when the evidence gathered so far belongs to another pair."""
     hard_off: bool = False
     """True when the tuner has pods run without a speculator."""
-    tries: tuple[Try, ...] = ()
+    tries: tuple[Trial, ...] = ()
     """The trials that pods may run while the table is active."""
     rows_version: int = 0
     """Version that brought the table, where later versions have changed only the trials; else 0."""
@@ -70,7 +70,7 @@ class InForce:
         """The oldest version with this table: pods with an older one run another table."""
         return self.rows_version or self.version
 
-    def with_tries(self, tries: tuple[Try, ...]) -> InForce:
+    def with_tries(self, tries: tuple[Trial, ...]) -> InForce:
         """The next version: the same table, with other tries."""
         return replace(
             self, version=self.version + 1, rows_version=self.least_version, tries=tries, before=self.table,
@@ -86,7 +86,7 @@ class _Change:
     version: int
     hard_off: bool = False
     per_request: bool = False
-    tries: tuple[Try, ...] = ()
+    tries: tuple[Trial, ...] = ()
     rows_version: int = 0
 
 

@@ -59,7 +59,7 @@ class InferenceServiceTarget(KServeTarget):
     container = CONTAINER
 
     def url(self, spec: DeploymentSpec) -> str:
-        return f"http://{names.made_by_kserve(spec.name)}.{spec.namespace}.svc"
+        return f"http://{names.kserve_deployment(spec.name)}.{spec.namespace}.svc"
 
     def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
         told = spec.inference_service

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.engines.base import EngineContainer
 
 
@@ -60,7 +60,7 @@ class RenderInput:
     table_version: int
     table_config: str = ""
     """Name of the ConfigMap that holds the table; empty: the ConfigMap of the pair."""
-    tries: tuple[Try, ...] = ()
+    tries: tuple[Trial, ...] = ()
     """Trials that the engine may run while the table is active."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""

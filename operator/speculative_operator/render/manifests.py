@@ -8,7 +8,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.route import Route
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.render import podspec, resolved, values
 from speculative_operator.render.environment import plain, render_manifest
 from speculative_operator.render.errors import RenderError
@@ -68,7 +68,7 @@ def table_config(
     version: int,
     *,
     per_request: bool = False,
-    tries: Sequence[Try] = (),
+    tries: Sequence[Trial] = (),
 ) -> Manifest:
     """The ConfigMap `name` with the table, which serving pods re-read."""
     content = values.table_text(table, version, per_request=per_request, tries=tries)

@@ -9,7 +9,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.route import Route
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.engines.images import mirror_of
 from speculative_operator.render import compiling, labels, podspec, requests
 from speculative_operator.render.bringing import bringing, join_volumes
@@ -122,7 +122,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, per_request: bool = False, tries: Sequence[Try] = ()) -> str:
+def table_text(table: KTable, version: int, *, per_request: bool = False, tries: Sequence[Trial] = ()) -> str:
     """Content of the table file that the payload reads."""
     content = _content(table, version, per_request=per_request)
     if tries:

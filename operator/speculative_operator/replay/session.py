@@ -15,7 +15,7 @@ from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.engines.base import Engine
 from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.replay.ring import Ring
@@ -50,7 +50,7 @@ class Session:
         self.memory = memory
         self.version = 1
         """Version of `table` and `tries`; grows by one with each change."""
-        self.tries: tuple[Try, ...] = ()
+        self.tries: tuple[Trial, ...] = ()
         """Trials that pods may run while `table` is active, where their plug-in can."""
         self._acknowledged = acknowledged
         self.table: KTable = fit(memory.table, policy) if memory is not None else initial_table(policy)

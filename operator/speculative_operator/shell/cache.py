@@ -30,8 +30,8 @@ _IGNORED = frozenset({"resourceVersion", "managedFields", "generation"})
 _JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
 """Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
 _MAKERS: Mapping[str | None, Callable[[str], str]] = {
-    Target.INFERENCE_SERVICE: names.made_by_kserve,
-    Target.LLM_INFERENCE_SERVICE: names.made_by_kserve_for_llm,
+    Target.INFERENCE_SERVICE: names.kserve_deployment,
+    Target.LLM_INFERENCE_SERVICE: names.kserve_llm_deployment,
 }
 """For each target with another Deployment than the object's own: the function that names this Deployment."""
 _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")

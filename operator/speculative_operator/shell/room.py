@@ -134,6 +134,6 @@ class Room:
 
 def _is_own(pod: Json, key: Key) -> bool:
     """True for a pod that serves the object: its end may make room."""
-    makers = names.child(key[1]), names.made_by_kserve(key[1]), names.made_by_kserve_for_llm(key[1])
+    makers = names.child(key[1]), names.kserve_deployment(key[1]), names.kserve_llm_deployment(key[1])
     inside = (pod.get("metadata") or {}).get("namespace") == key[0]
     return inside and (is_serving(pod, makers) or is_of_group(pod, key[1]))

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.tuner.prior import candidates
 
 MOST_SHARE = 0.4
@@ -26,16 +26,16 @@ def fit(table: KTable, policy: Policy) -> KTable:
     rises = policy.knobs.falling and any(one.k < other.k for one, other in pairwise(table))
     if table.max_batch == max_batch and table.ks <= set(ks) and not rises:
         return table
-    dense = [max((k for k in ks if k <= wanted), default=ks[0]) for wanted in table.resized(max_batch).dense()]
+    dense = [max((k for k in ks if k <= wanted), default=ks[0]) for wanted in table.resize(max_batch).dense()]
     return KTable.from_dense(list(accumulate(dense, min)) if policy.knobs.falling else dense)
 
 
-def fit_tries(tries: Iterable[Try], table: KTable, policy: Policy) -> tuple[Try, ...]:
+def fit_tries(tries: Iterable[Trial], table: KTable, policy: Policy) -> tuple[Trial, ...]:
     """The trials of `tries` that pods with `table` can run: each within one band, with K of the knobs other than the
     band's K, and a share of one digit. Equal trials make equal files, and an equal file is not written again."""
     if not policy.tries or policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE:
         return ()
-    fitted: list[Try] = []
+    fitted: list[Trial] = []
     for one in sorted(tries, key=lambda row: row.first):
         band = next((band for band in table if band.first <= one.first <= one.last <= band.last), None)
         free = one.first > (fitted[-1].last if fitted else 0)

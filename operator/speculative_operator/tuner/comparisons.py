@@ -143,7 +143,7 @@ def _seconds_in_bands(windows: Sequence[PodWindow], fresh: Sequence[float]) -> d
     spent: dict[int, float] = {}
     for window, share in zip(windows, fresh, strict=True):
         if window.steps > 0:
-            band = band_of(window.scheduled)
+            band = band_of(window.load)
             spent[band] = spent.get(band, 0.0) + share * window.seconds / len(windows)
     return spent
 

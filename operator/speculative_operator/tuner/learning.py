@@ -233,7 +233,7 @@ def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], p
         certain, share = _least_k(window, tables), 0.0
     else:
         drafts, mean, positions = window.drafts, window.draft_tokens / window.drafts, window.drafted_per_position
-        certain, share = usable_positions(mean, window.scheduled, tables) if tables else (0, 0.0)
+        certain, share = usable_positions(mean, window.load, tables) if tables else (0, 0.0)
     if positions:
         sample = exact_sample(positions, accepted, mean)
     elif accepted or window.accepted_tokens is None:
@@ -272,7 +272,7 @@ def _mean_requested_k(window: PodWindow, tables: tuple[KTable, ...]) -> float | 
     if window.cells:
         requests = math.fsum(cell.requests for cell in window.cells)
         return math.fsum(cell.k * cell.requests for cell in window.cells) / requests if requests > 0 else None
-    return float(tables[0].k_at(window.scheduled)) if tables else None
+    return float(tables[0].k_at(window.load)) if tables else None
 
 
 def _requests_per_position(window: PodWindow) -> tuple[float, ...]:
@@ -286,7 +286,7 @@ def _requests_per_position(window: PodWindow) -> tuple[float, ...]:
 
 def _least_k(window: PodWindow, tables: tuple[KTable, ...]) -> int:
     """The smallest K above 0 that the window's steps may have had; 0 where no table drafts at its load."""
-    low, high = window.scheduled / SPREAD, window.scheduled * SPREAD + 1
+    low, high = window.load / SPREAD, window.load * SPREAD + 1
     ks = {band.k for table in tables for band in table if band.k and band.last >= low and band.first <= high}
     return min(ks, default=0)
 

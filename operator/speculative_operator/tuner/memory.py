@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.tuner import persistence
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.allowed import fit
@@ -46,7 +46,7 @@ class Memory:
     """Equations of step costs from the last observation."""
     cells: tuple[Cell, ...] = ()
     """Comparisons that the engine has made, pooled."""
-    tries: tuple[Try, ...] = ()
+    tries: tuple[Trial, ...] = ()
     """Trials that the engine may run while `table` is active."""
     windows: int = 0
     """Number of believed observations since `since`."""

@@ -136,7 +136,7 @@ def watch(
         return new
     elapsed = max(now - new.updated_at, 0.0)
     keep = math.exp(-elapsed / FADE_SECONDS)
-    load = sum(window.scheduled for window in busy) / len(busy)
+    load = sum(window.load for window in busy) / len(busy)
     queue = sum(window.waiting / (1.0 + QUEUE_SHARE * window.running) for window in busy) / len(busy)
     new = replace(new, updated_at=now, spent=new.spent * math.exp(-elapsed / COST_FADE_SECONDS))
     new = replace(new, load=load + keep * (new.load - load), queue=queue + keep * (new.queue - queue))
@@ -227,7 +227,7 @@ def _lower(targets: Targets, target: int, view: Outlook, speed: Array, table: KT
         return _give_up(targets, target, now)
     column = max(lower, key=lambda c: float(speed[at, c]))
     first, most = math.ceil(targets.load / REACH), view.policy.knobs.max_batch
-    dense = (targets.limit or KTable.constant(view.ks[-1], most)).resized(most).dense()
+    dense = (targets.limit or KTable.constant(view.ks[-1], most)).resize(most).dense()
     limit = KTable.from_dense([min(k, view.ks[column]) if b >= first else k for b, k in enumerate(dense, start=1)])
     step = replace(step, loss=float(speed[at].max() - speed[at, column]))
     return replace(targets, limit=limit, limited_at=now, limited_load=targets.load, step=step)
@@ -236,7 +236,7 @@ def _lower(targets: Targets, target: int, view: Outlook, speed: Array, table: KT
 def _raise(targets: Targets, view: Outlook, table: KTable, now: float) -> Targets:
     """`targets` with the limit one K higher at the loads served, or without a limit where it would limit nothing."""
     most = view.policy.knobs.max_batch
-    limit = (targets.limit or table).resized(most)
+    limit = (targets.limit or table).resize(most)
     allowed = limit.k_at(targets.load)
     above = min((k for k in view.ks if k > allowed), default=view.ks[-1])
     last = math.ceil(targets.load * REACH)

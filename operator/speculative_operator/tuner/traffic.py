@@ -101,7 +101,7 @@ def pool(windows: Sequence[PodWindow]) -> Look:
     contexts = [(context, share) for context, share in known if context is not None and context > 0]
     return Look(
         batch=math.fsum(window.batch * window.decode_request_steps for window in busy) / weight,
-        scheduled=math.fsum(window.scheduled * window.decode_request_steps for window in busy) / weight,
+        scheduled=math.fsum(window.load * window.decode_request_steps for window in busy) / weight,
         tpot=period / tokens if tokens > 0 else None,
         tokens_per_second=math.fsum(window.generated_tokens / window.seconds for window in windows),
         mean_k=drafted / weight if any(window.draft_tokens is not None for window in busy) else None,
@@ -198,13 +198,13 @@ def loads_of(window: PodWindow) -> list[tuple[float, float]]:
     """(scheduled requests per step, share of the time) of every cell of `window`; its mean where it has no cells."""
     seconds = math.fsum(cell.seconds for cell in window.cells)
     if seconds <= 0:
-        return [(window.scheduled, 1.0)]
+        return [(window.load, 1.0)]
     return [(cell.batch, cell.seconds / seconds) for cell in window.cells]
 
 
 def _common(window: PodWindow) -> list[float]:
     """Loads at which the pod spent much of the time; the mean load where none took much."""
-    return [load for load, share in loads_of(window) if share >= COMMON] or [window.scheduled]
+    return [load for load, share in loads_of(window) if share >= COMMON] or [window.load]
 
 
 def _has_pressure(window: PodWindow) -> bool:

@@ -18,7 +18,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import incumbent_of
 from speculative_operator.tuner.outlook import Outlook
@@ -56,7 +56,7 @@ def may_try(policy: Policy, windows: Mapping[str, PodWindow]) -> bool:
     )
 
 
-def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -> tuple[Try, ...]:
+def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -> tuple[Trial, ...]:
     """Trials to run while `table` is active, for every load; the engine uses those of the loads that occur."""
     incumbent = incumbent_of(view, table)
     worth, gain = _worth(view, incumbent, targets), view.against(incumbent).mean
@@ -68,14 +68,14 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
     return tuple(_rare(row, view.policy, table) for row in rows if row is not None)
 
 
-def _rare(row: Try, policy: Policy, table: KTable) -> Try:
+def _rare(row: Trial, policy: Policy, table: KTable) -> Trial:
     """`row` with a smaller share where the speculator rests at its loads."""
     rests = table.k_at(row.first) == 0 and policy.rests
     most = RESTING_SHARE * min(1.0, RESTING_LOAD / row.first)
     return replace(row, share=round(min(row.share, most), 4)) if rests else row
 
 
-def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Try | None:
+def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Trial | None:
     """The trial for loads `first` to `last`, weighted by the time spent at each load; None where no K is worth
     one and the active K drafts."""
     rows = np.flatnonzero((view.points >= first) & (view.points <= last))
@@ -93,12 +93,12 @@ def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain
     ks = {view.ks[column] for column in best}
     if asking is not None and not ks & set(asking.ks):
         ks = {*asking.ks, *(view.ks[column] for column in best[: MOST_KS - 1])}
-    return Try(first, last, tuple(sorted(ks)), round(max(taken, LEAST_SHARE), 3))
+    return Trial(first, last, tuple(sorted(ks)), round(max(taken, LEAST_SHARE), 3))
 
 
-def _asking(view: Outlook, first: int, last: int) -> Try | None:
+def _asking(view: Outlook, first: int, last: int) -> Trial | None:
     """The least K where nothing is drafted: nothing else tells whether drafts would be accepted again."""
-    return next((Try(first, last, (k,), ASKING_SHARE) for k in view.ks if k > 0), None)
+    return next((Trial(first, last, (k,), ASKING_SHARE) for k in view.ks if k > 0), None)
 
 
 def _ranges(max_batch: int) -> list[tuple[int, int]]:
@@ -109,7 +109,7 @@ def _ranges(max_batch: int) -> list[tuple[int, int]]:
 
 
 def missing(
-    view: Outlook, table: KTable, tries: Collection[Try], loads: Collection[float], targets: Targets | None = None
+    view: Outlook, table: KTable, tries: Collection[Trial], loads: Collection[float], targets: Targets | None = None
 ) -> float:
     """Largest expected improvement, at the present loads, by a K that is neither active nor tried there."""
     if any(table.k_at(max(load, 1.0)) == 0 and not _trial_ks(tries, load) for load in loads) and view.ks[-1] > 0:
@@ -118,11 +118,11 @@ def missing(
     return max((_missing(view, worth, tries, load) for load in loads), default=0.0)
 
 
-def _trial_ks(tries: Collection[Try], load: float) -> set[int]:
+def _trial_ks(tries: Collection[Trial], load: float) -> set[int]:
     return {k for row in tries if row.first <= round(load) <= row.last for k in row.ks}
 
 
-def _missing(view: Outlook, worth: Array, tries: Collection[Try], load: float) -> float:
+def _missing(view: Outlook, worth: Array, tries: Collection[Trial], load: float) -> float:
     trial_ks = _trial_ks(tries, load)
     here = worth[nearest(load, view.policy.knobs.max_batch)]
     return max((float(one) for k, one in zip(view.ks, here, strict=True) if k not in trial_ks), default=0.0)

@@ -19,7 +19,7 @@ from tests.unit.cli.scrapes import START, Pod
 from speculative_operator.cli.tune import converse
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import BlockTotals, Comparison, Observation
-from speculative_operator.domain.table import Try
+from speculative_operator.domain.table import Trial
 from speculative_operator.replay import session
 from speculative_operator.tuner import Memory, decide
 
@@ -94,7 +94,7 @@ def test_what_may_be_tried_is_told_as_the_tables_file_has_it() -> None:
     from speculative_operator.cli.subject import subject
 
     decision = subject(SPEC).session().feed(START, {"a": Pod().run(5).text()})
-    told = answer(START, decision, (Try(1, 4, (2, 5), 0.05), Try(9, 12, (3,), 0.02)))
+    told = answer(START, decision, (Trial(1, 4, (2, 5), 0.05), Trial(9, 12, (3,), 0.02)))
     assert told["tries"] == {"steps": 8, "rows": [[1, 4, [2, 5], 0.05], [9, 12, [3], 0.02]]}
     assert answer(START, decision)["tries"] is None
 

@@ -228,7 +228,7 @@ def test_any_json_is_taken_or_refused(rows: Any) -> None:
 def test_dense_form_is_the_tables(ks: list[int], max_batch: int) -> None:
     ours = KTable.from_dense(ks)
     found = parse(json.dumps({"version": 0, "rows": ours.rows()}), ALLOWED, max_batch)
-    assert found.dense == [0, *ours.resized(max_batch).dense()]
+    assert found.dense == [0, *ours.resize(max_batch).dense()]
 
 
 def test_a_row_to_the_end_of_numbers_costs_nothing() -> None:

@@ -11,7 +11,7 @@ from speculative_operator.domain.decision import Decision, Estimate, Interval, P
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import OffPolicy, Speculation
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.tuner import Memory
 
 HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.HARD))
@@ -32,7 +32,7 @@ class Tuner:
         """What it was told to answer at that time, and answers whenever it is asked then."""
         self.told: list[int | None] = []
         """Version of the table in force, at each question."""
-        self.tries: tuple[Try, ...] = ()
+        self.tries: tuple[Trial, ...] = ()
         """What pods may try, where an answer does not say."""
         self.rollouts: list[float | None] = []
         """Seconds that a start takes, as it was told."""

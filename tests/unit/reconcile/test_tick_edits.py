@@ -65,7 +65,7 @@ def test_a_smaller_engine_gets_a_smaller_table() -> None:
     outcome = cluster.tick()
     assert [event.reason for event in outcome.events].count(Reason.SPEC_CHANGED) >= 1
     after = KTable.from_rows(cluster.table["rows"])
-    assert after == before.resized(64)
+    assert after == before.resize(64)
     assert cluster.table["version"] == 3
     assert cluster.status["decisions"][0]["reason"] == "SpecChanged"
 

@@ -20,13 +20,13 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import PodWindow, StepCell
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Speculation
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile.tables import table_of
 from speculative_operator.render.values import table_text
 from speculative_operator.tuner.allowed import MOST_SHARE, fit_tries
 
 BASE = KTable.constant(3, 256)
-TRIES = (Try(5, 6, (1, 4), 0.05), Try(8, 8, (1,), 0.02))
+TRIES = (Trial(5, 6, (1, 4), 0.05), Trial(8, 8, (1,), 0.02))
 WRITTEN = {"steps": 8, "rows": [[5, 6, [1, 4], 0.05], [8, 8, [1], 0.02]]}
 
 
@@ -35,7 +35,7 @@ def knowing(monkeypatch: pytest.MonkeyPatch) -> None:
     give_payload(monkeypatch, tries=True)
 
 
-def trying(tuner: Tuner, tries: tuple[Try, ...] = TRIES, **change: Any) -> Cluster:
+def trying(tuner: Tuner, tries: tuple[Trial, ...] = TRIES, **change: Any) -> Cluster:
     """A cluster whose tuner lets pods try something, and goes on doing so."""
     cluster = settled(**change)
     tuner.tries = tries
@@ -60,7 +60,7 @@ def test_other_tries_are_a_version_of_the_file_and_no_news(tuner: Tuner) -> None
 
 def test_neighbours_that_try_the_same_are_shown_as_one(tuner: Tuner) -> None:
     cluster = trying(
-        tuner, (Try(1, 4, (1,), 0.3), Try(5, 8, (1,), 0.05), Try(9, 9, (4,), 0.05), Try(12, 16, (4,), 0.1))
+        tuner, (Trial(1, 4, (1,), 0.3), Trial(5, 8, (1,), 0.05), Trial(9, 9, (4,), 0.05), Trial(12, 16, (4,), 0.1))
     )
     assert cluster.status["speculation"]["tries"] == "1-8: 1 (30 %), 9-9: 4 (5 %), 12-16: 4 (10 %)"
     assert len(cluster.table["try"]["rows"]) == 4
@@ -108,7 +108,7 @@ def test_a_new_table_comes_with_its_own_tries(tuner: Tuner) -> None:
         "table": KTable.constant(1, 256),
         "reason": Reason.FASTER,
         "changed": True,
-        "tries": (Try(5, 6, (4,), 0.1),),
+        "tries": (Trial(5, 6, (4,), 0.1),),
     }
     tuner.wishes.append(wish)
     cluster.tick(observed(cluster))
@@ -178,14 +178,14 @@ def test_a_table_that_a_release_before_had_on_trial_is_not_kept(tuner: Tuner) ->
 
 
 ROWS = st.builds(
-    Try,
+    Trial,
     st.integers(-1, 70), st.integers(-1, 70), st.lists(st.integers(-1, 9), max_size=4).map(tuple),
     st.floats(allow_nan=True, allow_infinity=True),
 )  # fmt: skip
 
 
 @given(st.lists(ROWS, max_size=8), st.sampled_from([(0, 1, 3, 5), (3,)]))
-def test_what_is_written_is_what_pods_carry_out(rows: list[Try], ks: tuple[int, ...]) -> None:
+def test_what_is_written_is_what_pods_carry_out(rows: list[Trial], ks: tuple[int, ...]) -> None:
     policy, table = Policy(Mode.AUTO, KnobSpace(Actuator.LIVE, ks, 64)), KTable.from_rows([[1, 16, 3], [17, 64, 1]])
     fitted, last = fit_tries(rows, table, policy), 0
     for one in fitted:
@@ -213,7 +213,7 @@ def test_the_tuner_itself_has_pods_try_where_they_compare() -> None:
 
 
 def cells_of(window: PodWindow) -> tuple[StepCell, ...]:
-    batch = round(window.scheduled)
+    batch = round(window.load)
     k = round(window.mean_k or 0.0)
     tokens = window.generated_tokens
     return (StepCell(k, batch, window.steps, window.step_seconds / batch, tokens, 0.0),)

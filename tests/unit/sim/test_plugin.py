@@ -13,11 +13,11 @@ from speculative_lab.sim import plugin
 from speculative_lab.sim.deployment import Deployment, StepLog
 from speculative_lab.sim.workload import Lengths
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.payload.speculative_blocks import Blocks
 
 TWO = KTable.from_rows([[1, 16, 3], [17, 64, 1]])
-TRIES = (Try(1, 16, (2, 5), 0.3), Try(17, 64, (0, 2), 0.3))
+TRIES = (Trial(1, 16, (2, 5), 0.3), Trial(17, 64, (0, 2), 0.3))
 
 
 class Recorder(Blocks):

@@ -18,21 +18,21 @@ from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import BLOCK_STEPS, KTable, Try
+from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.replay import session as session_module
 from speculative_operator.replay.session import Session
 from speculative_operator.tuner import Memory
 
 THREE, ONE = KTable.constant(3, 64), KTable.constant(1, 64)
-TRIES = (Try(1, 64, (2, 5), 0.3),)
+TRIES = (Trial(1, 64, (2, 5), 0.3),)
 POLICY = Policy(mode=Mode.AUTO, knobs=knobs(), start_k=3)
 
 Answers = Callable[[float], Decision]
 
 
 def answer(
-    table: KTable = THREE, tries: tuple[Try, ...] = (), *, valid: bool = True, changed: bool = False
+    table: KTable = THREE, tries: tuple[Trial, ...] = (), *, valid: bool = True, changed: bool = False
 ) -> Decision:
     return Decision(State.ON, table, Reason.TUNED, "", valid=valid, changed=changed, tries=tries)
 
@@ -92,10 +92,10 @@ def test_tries_of_a_table_that_is_not_taken_are_not_taken_either(monkeypatch: py
 
 def test_the_tuner_remembers_what_is_truly_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """K 7 was not prepared, and 0.34 of all blocks is written as 0.3: neither may look like a wish still to be met."""
-    wanted = (Try(1, 64, (2, 7), 0.34),)
+    wanted = (Trial(1, 64, (2, 7), 0.34),)
     session, tuner = tuned(monkeypatch, lambda _: answer(tries=wanted))
     served(tuner)
-    assert session.tries == (Try(1, 64, (2,), 0.3),)
+    assert session.tries == (Trial(1, 64, (2,), 0.3),)
     assert session.memory is not None
     assert session.memory.tries == session.tries
     assert tuner.journal.writes == [0.0]
@@ -144,7 +144,7 @@ def test_what_exploring_costs_is_the_speed_of_the_same_tables_without_it() -> No
 
 def test_tries_cost_what_their_k_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks in ten at K = 0 on top of K = 3, whose steps are little shorter: a part of the speed is gone."""
-    _, tuner = tuned(monkeypatch, lambda _: answer(tries=(Try(1, 64, (0,), 0.3),)))
+    _, tuner = tuned(monkeypatch, lambda _: answer(tries=(Trial(1, 64, (0,), 0.3),)))
     own = plant(noise=0.05, soft_off_factor=1.0)
     tried = run(own, steady(8), tuner, 120.0, 1, telemetry=True)
     untried = run(own, steady(8), Untried(tuner.acts), 120.0, 1, telemetry=True)

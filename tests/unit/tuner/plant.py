@@ -13,7 +13,7 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import BlockTotals, Comparison, Observation, PodWindow, StepCell
 from speculative_operator.domain.spec import Mode, Workload
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.physics.calibration import calibrated_costs
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
@@ -57,7 +57,7 @@ class Plant:
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
-        self.in_force: tuple[KTable, tuple[Try, ...]] | None = None
+        self.in_force: tuple[KTable, tuple[Trial, ...]] | None = None
         self.compared: dict[tuple[int, int], float] = {}
 
     def length(self, k: int) -> float:
@@ -100,7 +100,9 @@ class Plant:
             accepted_per_position=(),
         )
 
-    def comparisons(self, table: KTable, tries: Sequence[Try], batch: float, seconds: float) -> tuple[Comparison, ...]:
+    def comparisons(
+        self, table: KTable, tries: Sequence[Trial], batch: float, seconds: float
+    ) -> tuple[Comparison, ...]:
         """What blocks of steps show that are tried beside those of `table`."""
         if (table, tries) != self.in_force:
             self.in_force, self.compared = (table, tuple(tries)), {}
@@ -110,7 +112,7 @@ class Plant:
         found = (self._compared(here, k, table.k_at(round(batch)), batch, seconds) for k in here.ks)
         return tuple(one for one in found if one.blocks > 0)
 
-    def _compared(self, row: Try, k: int, against: int, batch: float, seconds: float) -> Comparison:
+    def _compared(self, row: Trial, k: int, against: int, batch: float, seconds: float) -> Comparison:
         """`k` beside `against`, with the noise of each block."""
         before = self.compared.get((row.first, k), 0.0)
         whole = seconds / self.seconds(batch, against) / BLOCK
@@ -138,7 +140,7 @@ class Plant:
         return BlockTotals(steps, steps * period, requests, requests * period, requests * length, steps, steps * period)
 
     def window(
-        self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Try] = ()
+        self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Trial] = ()
     ) -> PodWindow:
         """What counters show of `seconds` at about `batch` requests."""
         parts = 8

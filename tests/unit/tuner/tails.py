@@ -11,7 +11,7 @@ from tests.unit.tuner.plant import TICK, Plant, Run, policy
 
 from speculative_operator.domain.observation import Histogram, PodWindow
 from speculative_operator.domain.spec import Goal, Objective
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.tuner import Memory
 
 BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, math.inf)
@@ -43,7 +43,7 @@ class Lucky(Plant):
         return math.exp(2.326 * self.spread(k)) / self.speed(batch, k)
 
     def window(
-        self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Try] = ()
+        self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Trial] = ()
     ) -> PodWindow:
         seen = super().window(table, batch, end, seconds, tries)
         k = table.k_at(batch)

@@ -30,7 +30,7 @@ class TestPool:
     def test_one_window_is_itself(self) -> None:
         one = window(20)
         look = pool([one])
-        assert [look.batch, look.scheduled] == pytest.approx([one.batch, one.scheduled])
+        assert [look.batch, look.scheduled] == pytest.approx([one.batch, one.load])
         assert look.tpot == pytest.approx(one.tpot)
         assert look.mean_k == pytest.approx(one.mean_k) == pytest.approx(3.0)
         assert look.acceptance_length == pytest.approx(one.acceptance_length)
@@ -45,7 +45,7 @@ class TestPool:
         assert look.tokens_per_second == pytest.approx((low.generated_tokens + high.generated_tokens) / 10)
         tokens = sum(w.generated_tokens - w.first_tokens for w in (low, high))
         assert look.tpot == pytest.approx((low.step_seconds + high.step_seconds) / tokens)
-        assert look.loads == pytest.approx((low.scheduled, high.scheduled))
+        assert look.loads == pytest.approx((low.load, high.load))
 
     def test_an_idle_replica_counts_for_nothing_but_its_price(self) -> None:
         both, one = (replace(pool(windows), tokens_per_second=0.0) for windows in ([window(20), IDLE], [window(20)]))
@@ -91,7 +91,7 @@ def test_every_load_that_cells_tell_of_counts() -> None:
     assert pool([one]).loads == (4.0, 40.0)
     load = after(Traffic(), one).load
     assert {n for n, seconds in enumerate(load) if seconds > 0} == {nearest(4.0, 256), nearest(40.0, 256)}
-    assert pool([replace(one, cells=())]).loads == pytest.approx((one.scheduled,))
+    assert pool([replace(one, cells=())]).loads == pytest.approx((one.load,))
 
 
 class TestMemory:

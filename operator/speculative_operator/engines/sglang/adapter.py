@@ -23,7 +23,7 @@ _ENV = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false"}
 def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
     """The container that serves `spec` by `table`."""
     planned = plan(spec, OFFER)
-    active = table.resized(planned.max_batch)
+    active = table.resize(planned.max_batch)
     return serving_container(
         spec,
         with_speculator=planned.drafts(table),

@@ -153,7 +153,7 @@ def _table(spec: DeploymentSpec, offer: Offer) -> Iterator[Refusal]:
     speculation, planned = spec.speculation, plan(spec, offer)
     if speculation.mode is not Mode.STATIC or speculation.schedule is None or planned.actuator is Actuator.RESTART:
         return
-    ks = speculation.schedule.resized(planned.max_batch).dense()
+    ks = speculation.schedule.resize(planned.max_batch).dense()
     if not offer.zero_in_table and 0 in ks:
         message = (
             f"speculation.schedule holds K = 0, after which {offer.engine} drafts from memory that nothing kept up to "

@@ -107,7 +107,7 @@ def choose_ks(
     speculation = spec.speculation
     if speculation.mode is Mode.STATIC:
         if speculation.schedule is not None:
-            return tuple(sorted(speculation.schedule.resized(batch).ks))
+            return tuple(sorted(speculation.schedule.resize(batch).ks))
         return (speculation.num_speculative_tokens or speculation.max_speculative_tokens,)
     start, policy = speculation.num_speculative_tokens, speculation.off_policy
     every = set(range(1, speculation.max_speculative_tokens + 1))

@@ -37,7 +37,7 @@ def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
         env=environment(spec, {}),
         startup_seconds=startup_seconds(spec, planned),
         shutdown_seconds=_SHUTDOWN_SECONDS,
-        files={FILE: configuration(spec, planned, table.resized(planned.max_batch))},
+        files={FILE: configuration(spec, planned, table.resize(planned.max_batch))},
         metrics_path="/prometheus/metrics",
     )
 

@@ -102,7 +102,7 @@ def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan,
         return config
     config["num_speculative_tokens"] = max(1, table.max_k)
     if plan.actuator is Actuator.TABLE:
-        config["num_speculative_tokens_per_batch_size"] = table.resized(plan.max_batch).rows()
+        config["num_speculative_tokens_per_batch_size"] = table.resize(plan.max_batch).rows()
     return config
 
 
