@@ -20,7 +20,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.payload.speculative_off import Latch
 from speculative_operator.tuner import Memory, decide, initial_table
-from speculative_operator.tuner.allowed import fit_tries
+from speculative_operator.tuner.allowed import fit_trials
 from worlds import layout as at
 from worlds.comparing import lost_request_seconds
 from worlds.plant import IDLE, WOKE, advance, find_work
@@ -109,7 +109,7 @@ def run(world: World, policy: Policy, form: str) -> Run:
         began = time.perf_counter()
         memory, decision = decide(memory, seen, policy, EPOCH + moment)
         spent.append(time.perf_counter() - began)
-        decided = fit_tries(decision.tries, decision.table, policy) if form == PLUG_IN else ()
+        decided = fit_trials(decision.tries, decision.table, policy) if form == PLUG_IN else ()
         if decision.table != table or decided != tries:
             writes += 1
             changes += decision.table != table

@@ -27,7 +27,7 @@ def lost_without_target(batch: float) -> float:
 def test_a_target_out_of_reach_slows_nobody(tpot: float | None, ttft: float | None, batch: float) -> None:
     loop = aimed(Lucky(), tpot, ttft)
     loop.play(*[batch] * LOOKS)
-    assert loop.memory.targets.missed is not None
+    assert loop.memory.targets.missed_index is not None
     assert sum(loop.regret) / LOOKS <= lost_without_target(batch) + ALLOWED
 
 

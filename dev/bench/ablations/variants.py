@@ -175,7 +175,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("free_rise", "K may rise with load for nothing", {"judge.RISE": 0.0}),
     Variant("far_loads_count", "a gain at any load counts whole", {"judge.PAST_WEIGHT": 1.0, "judge.FAR_WEIGHT": 1.0}),
     # When it is done.
-    Variant("no_budget", "writes without limit", {"pace.Pace.spent": _same}),
+    Variant("no_budget", "writes without limit", {"pace.Pace.spend": _same}),
     Variant("no_dwell", "changes follow at once", {"pace.URGENT_DWELL": 0.0, "pace.LIVE_DWELL": 0.0}),
     Variant("no_urgency", "large gains wait as long as small ones", {"pace.URGENT": math.inf}),
     # What is tried.

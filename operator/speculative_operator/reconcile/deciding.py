@@ -31,7 +31,7 @@ from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
-from speculative_operator.tuner.allowed import fit_tries
+from speculative_operator.tuner.allowed import fit_trials
 from speculative_operator.tuner.lawful import lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
 from speculative_operator.tuner.speed import Speed
@@ -157,7 +157,7 @@ def _ask(
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
         after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
     elif decision.valid and decision.table == in_force.table and not in_force.hard_off:
-        tries = fit_tries(decision.tries, decision.table, policy)
+        tries = fit_trials(decision.tries, decision.table, policy)
         in_force = in_force if tries == in_force.tries else in_force.with_tries(tries)
     return replace(quiet, memory=_at_one(after, in_force), decision=decision, in_force=in_force)
 
@@ -167,7 +167,7 @@ def _put_in_force(
 ) -> Verdict:
     """The verdict that carries out `decision`: `was` is the verdict without it, `after` the memory with it."""
     last, memory = was.in_force, was.memory
-    tries = () if decision.hard_off else fit_tries(decision.tries, decision.table, policy)
+    tries = () if decision.hard_off else fit_trials(decision.tries, decision.table, policy)
     changed = InForce(
         decision.table, last.version + 1, before=None if last.hard_off else last.table, hard_off=decision.hard_off,
         per_request=last.per_request, tries=tries,

@@ -24,7 +24,7 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.labels import pair_hash
 from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table
-from speculative_operator.tuner.allowed import fit, fit_tries
+from speculative_operator.tuner.allowed import fit, fit_trials
 
 ON_TRIAL = "Probing"
 """State in `status.speculation` that an earlier release wrote."""
@@ -121,7 +121,7 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> 
             table, version, fresh=fresh, hard_off=hard_off, per_request=capped, tries=last.tries,
             rows_version=last.rows_version,
         )  # fmt: skip
-        tries = fit_tries(last.tries, wanted, policy) if not fresh else ()
+        tries = fit_trials(last.tries, wanted, policy) if not fresh else ()
         return found if tries == last.tries else found.with_tries(tries)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
     return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)

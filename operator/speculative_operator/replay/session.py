@@ -20,7 +20,7 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.replay.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table
-from speculative_operator.tuner.allowed import fit, fit_tries
+from speculative_operator.tuner.allowed import fit, fit_trials
 from speculative_operator.tuner.lawful import lawful
 
 SHORTEST_WINDOW = 3.5
@@ -144,7 +144,7 @@ class Session:
         """Activates the table of `decision` where `allowed`, and its trials where they are for the active table."""
         table = decision.table if allowed else self.table
         taken = decision.valid and table == decision.table
-        tries = fit_tries(decision.tries, table, self._policy) if taken else self.tries
+        tries = fit_trials(decision.tries, table, self._policy) if taken else self.tries
         if (table, tries) != (self.table, self.tries):
             self.table, self.tries, self.version = table, tries, self.version + 1
 

@@ -30,7 +30,7 @@ def fit(table: KTable, policy: Policy) -> KTable:
     return KTable.from_dense(list(accumulate(dense, min)) if policy.knobs.falling else dense)
 
 
-def fit_tries(tries: Iterable[Trial], table: KTable, policy: Policy) -> tuple[Trial, ...]:
+def fit_trials(tries: Iterable[Trial], table: KTable, policy: Policy) -> tuple[Trial, ...]:
     """The trials of `tries` that pods with `table` can run: each within one band, with K of the knobs other than the
     band's K, and a share of one digit. Equal trials make equal files, and an equal file is not written again."""
     if not policy.tries or policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE:

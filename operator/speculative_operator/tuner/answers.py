@@ -85,7 +85,7 @@ def change(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: f
         previous=memory.table,
         changed_at=now,
         slow_windows=0,
-        pace=memory.pace.spent(),
+        pace=memory.pace.spend(),
         wanted_since=None,
         tries=worth_trying(view, proposal.table, memory.targets) if view.compares else (),
     )
@@ -101,12 +101,12 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
     tpot = 1e3 * (look.tpot or 0.0)
     message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, less, focus, look)}"
     figures = estimate(view, look, memory.table, less)
-    pace = memory.pace.spent()
+    pace = memory.pace.spend()
     memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0, pace=pace, tries=())
     return memory, Decision(state_of(less, look), less, Reason.GUARD, message, True, True, figures)
 
 
-def fallen_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, Decision]:
+def fall_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, Decision]:
     """The decision in a long outage to change to the table of `memory`, which holds proven K only."""
     message = (
         f"no valid metrics for {seconds / 60.0:.0f} minutes ({why.value}): at each load K falls to one that was shown "

@@ -67,7 +67,7 @@ class CostEvidence:
     last: Look | None = None
     """The last observation; None before the first."""
 
-    def sized(self, basis: Basis) -> CostEvidence:
+    def resize(self, basis: Basis) -> CostEvidence:
         """The evidence, or empty evidence (unrest kept) where it was gathered for other knobs."""
         if len(self.mean) == basis.size:
             return self
@@ -162,7 +162,7 @@ def off_terms(costs: StepCosts, batch: Array, context: Array, prefill: Array) ->
 def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostModel:
     """Posterior of the step costs from the prior and the evidence."""
     basis = basis_of(knobs)
-    known = evidence.sized(basis)
+    known = evidence.resize(basis)
     covariance = np.asarray(np.linalg.inv(prior.precision + known.precision))
     return CostModel(prior, knobs, basis, known.mean, covariance, math.sqrt(known.unrest))
 
@@ -172,7 +172,7 @@ def learn_costs(
 ) -> CostEvidence:
     """Evidence after `samples`; the earlier evidence fades by `elapsed` seconds."""
     basis = basis_of(knobs)
-    known = _fade(evidence.sized(basis), max(elapsed, 0.0))
+    known = _fade(evidence.resize(basis), max(elapsed, 0.0))
     if not samples:
         return known
     terms = np.array([sample.terms for sample in samples])

@@ -24,7 +24,7 @@ from speculative_operator.tuner.answers import (
     come_back,
     cut,
     dwelling,
-    fallen_back,
+    fall_back,
     keep,
     nothing_to_turn,
     recommend,
@@ -44,7 +44,7 @@ from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
 from speculative_operator.tuner.pace import MARGIN, MEASURED_MARGIN, dwell_seconds
 from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
-from speculative_operator.tuner.report import acceptance_text, estimate, measured_speed, named, off_text
+from speculative_operator.tuner.report import acceptance_text, estimate, measured_speed, name_k, off_text
 from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
@@ -67,7 +67,7 @@ GUARD_WINDOWS = 2
 
 def decide(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
     """The memory to keep, and the decision at `now` (unix seconds, like the times of the windows)."""
-    memory = memory.fitted(policy)
+    memory = memory.fit_to(policy)
     if memory.hard_off and (policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO):
         memory = replace(memory, hard_off=False, doomed_since=None)
     if policy.mode is not Mode.AUTO and memory.before_outage is not None:
@@ -93,7 +93,7 @@ def _unseen(memory: Memory, hold: Hold, policy: Policy, now: float) -> tuple[Mem
         safe = proven(memory, memory.table, policy, now)
         if safe != running:
             memory = replace(memory, table=safe, previous=running, changed_at=now)
-            return fallen_back(memory, hold.reason, now - (memory.blind_since or now))
+            return fall_back(memory, hold.reason, now - (memory.blind_since or now))
     return memory, keep(State.HOLDING, memory, hold.reason, hold.message, Estimate(), valid=False)
 
 
@@ -149,7 +149,7 @@ def _decide_on_evidence(
 def _without_late(seen: Sight, late: tuple[str, ...]) -> tuple[Sight, tuple[str, ...]]:
     """(`seen` without the pods in `late`, no pods) where the others make a quorum; else (`seen`, `late`)."""
     others = {pod: window for pod, window in seen.windows.items() if pod not in late}
-    if not late or not has_requests(others) or seen.share(seen.believed - {*late}) < QUORUM:
+    if not late or not has_requests(others) or seen.share(seen.believable_pods - {*late}) < QUORUM:
         return seen, late
     return replace(seen, windows=others), ()
 
@@ -214,7 +214,7 @@ def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
     if missing(view, memory.table, memory.tries, look.loads, memory.targets) < MISSING_WORTH:
         return memory
     return replace(
-        memory, tries=worth_trying(view, memory.table, memory.targets), changed_at=now, pace=memory.pace.spent()
+        memory, tries=worth_trying(view, memory.table, memory.targets), changed_at=now, pace=memory.pace.spend()
     )
 
 
@@ -303,7 +303,7 @@ def _wait(memory: Memory, policy: Policy, gain: float, now: float) -> str:
 def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) -> Decision:
     figures = estimate(view, look, memory.table)
     k = memory.table.k_at(look.scheduled)
-    active = f"K {named(view.policy, k)} at {look.scheduled:.0f} requests"
+    active = f"K {name_k(view.policy, k)} at {look.scheduled:.0f} requests"
     if memory.targets.failed is not None:
         reason, message = Reason.TARGET_OUT_OF_REACH, f"{active} is the fastest"
     elif memory.targets.forbids(max(view.ks), look.scheduled):

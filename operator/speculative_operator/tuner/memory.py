@@ -86,7 +86,7 @@ class Memory:
         """Pod -> (end of its last window, batch size), from `seen`."""
         return {pod: (end, batch) for pod, end, batch in self.seen}
 
-    def fitted(self, policy: Policy) -> Memory:
+    def fit_to(self, policy: Policy) -> Memory:
         """Memory with its table fitted to `policy`, and without load histograms of another grid."""
         table = fit(self.table, policy)
         size = len(grid(policy.knobs.max_batch))
@@ -108,4 +108,4 @@ class Memory:
         Evidence survives, but the tuner decides nothing from it before it has seen a full window again.
         """
         table = persistence.table_of(data, policy)
-        return cls(table=table, since=0.0, **persistence.restore(data, policy)).fitted(policy)
+        return cls(table=table, since=0.0, **persistence.restore(data, policy)).fit_to(policy)

@@ -43,7 +43,7 @@ class Pace:
         """True where a change that brings `gain` at the present loads may be written; a great gain may use credit."""
         return self.left >= (-CREDIT if gain >= GREAT else 1.0)
 
-    def spent(self) -> Pace:
+    def spend(self) -> Pace:
         """The pace after one write."""
         return Pace(self.left - 1.0)
 

@@ -52,21 +52,21 @@ class Sight:
         return math.fsum(weight for pod, weight in self.weights.items() if pod in pods) / whole if whole > 0 else 1.0
 
     @property
-    def believed(self) -> frozenset[str]:
+    def believable_pods(self) -> frozenset[str]:
         """Pods with believable figures from this look, or from the last one where no scrape is newer."""
         return frozenset(self.weights.keys() - self.left_out.keys())
 
     @property
     def enough(self) -> bool:
         """True where the believed pods make a quorum, so that the table may be tuned."""
-        return self.share(self.believed) >= QUORUM - 1e-9
+        return self.share(self.believable_pods) >= QUORUM - 1e-9
 
     @property
     def shortage(self) -> str:
         """A text: how few pods have believable figures, and why the first of the other pods has none."""
         pod = min(self.left_out)
-        counted = f"{len(self.believed)} of {len(self.weights)} pods have figures that can be believed"
-        carried = f"with {100.0 * self.share(self.believed):.0f} % of the requests"
+        counted = f"{len(self.believable_pods)} of {len(self.weights)} pods have figures that can be believed"
+        carried = f"with {100.0 * self.share(self.believable_pods):.0f} % of the requests"
         return f"{counted}, {carried}; {pod}: {self.left_out[pod].message}"
 
 
@@ -99,7 +99,7 @@ def find_hold(observation: Observation, seen: Sight) -> Hold | None:
         return Hold(Reason.NO_PODS, "no pod is ready; the table stays as it is")
     if not seen.windows:
         return _hold_of_all(seen.left_out or observation.gaps)
-    if seen.share(seen.believed) <= MAJORITY:
+    if seen.share(seen.believable_pods) <= MAJORITY:
         return Hold(Reason.METRICS_PARTIAL, f"{seen.shortage}; the table stays as it is")
     if not has_requests(seen.windows):
         return Hold(Reason.IDLE, "no request decoded in the window; the table stays as it is")

@@ -129,7 +129,7 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
     max_batch = view.policy.knobs.max_batch
     before, after = choices(old, max_batch), choices(new, max_batch)
     first, last = _span(before, after, focus, max_batch)
-    change = " -> ".join(named(view.policy, k) for k in (before[focus], after[focus]))
+    change = " -> ".join(name_k(view.policy, k) for k in (before[focus], after[focus]))
     text = f"K {change} {_where(first, last, max_batch)}"
     point, ks = float(view.points[focus]), (before[focus], after[focus])
     if not set(ks) <= set(view.ks) or min(view.speed[focus, view.ks.index(k)] for k in ks) <= INFEASIBLE / 2:
@@ -148,7 +148,7 @@ def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
     cell = max(near, key=lambda one: one.blocks)
     sides = {cell.k: (cell.rate, cell.steps), cell.against: (cell.beside_rate, cell.beside_steps)}
     figures = [
-        f"K {named(view.policy, k)} {sides[k][0]:.3g} tokens/s per request over {sides[k][1]:,.0f} steps"
+        f"K {name_k(view.policy, k)} {sides[k][0]:.3g} tokens/s per request over {sides[k][1]:,.0f} steps"
         for k in (new, old)
     ]
     return f"; side by side {', '.join(figures)}"
@@ -178,7 +178,7 @@ def off_text(view: Outlook, load: float, k: int) -> str:
     return "" if off is None else f"; side by side off gives {off}"
 
 
-def named(policy: Policy, k: int) -> str:
+def name_k(policy: Policy, k: int) -> str:
     """K as text for a sentence; "0 (off)" where K = 0 leaves the speculator out."""
     return "0 (off)" if k == 0 and policy.rests else str(k)
 

@@ -108,7 +108,7 @@ class Targets:
         """P99 of TPOT and of TTFT."""
         return tuple(p99(histogram) for histogram in self.histograms)
 
-    def applied(self, table: KTable) -> bool:
+    def is_kept_by(self, table: KTable) -> bool:
         """True where `table` keeps to the limit at the load served."""
         return not self.forbids(table.k_at(self.load), self.load)
 
@@ -117,7 +117,7 @@ class Targets:
         return self.limit is not None and k > self.limit.k_at(load)
 
     @property
-    def missed(self) -> int | None:
+    def missed_index(self) -> int | None:
         """Index in NAMES of the first target that is surely missed; None when none is."""
         pairs = zip(self.asked, self.tails, strict=True)
         return next((i for i, (asked, tail) in enumerate(pairs) if asked is not None and tail.low >= asked), None)
@@ -140,7 +140,7 @@ def watch(
     queue = sum(window.waiting / (1.0 + QUEUE_SHARE * window.running) for window in busy) / len(busy)
     new = replace(new, updated_at=now, spent=new.spent * math.exp(-elapsed / COST_FADE_SECONDS))
     new = replace(new, load=load + keep * (new.load - load), queue=queue + keep * (new.queue - queue))
-    if new.step is not None and new.applied(table):
+    if new.step is not None and new.is_kept_by(table):
         new = replace(new, spent=new.spent + elapsed * max(new.step.loss, 0.0))
     ks = choices(table, policy.knobs.max_batch)
     if _differs(ks, new.ks, new.load, policy) or new.since > now + LONGEST_SETTLE:
@@ -168,9 +168,9 @@ def judge(targets: Targets, view: Outlook, speed: Array, table: KTable, now: flo
         return _give_up(targets, targets.step.target if targets.step is not None else 0, now)
     if targets.step is not None:
         return _judge_step(targets, targets.step, view, speed, table, now)
-    if targets.missed is not None:
-        may = targets.queue < 1.0 and not _is_barred(targets, now) and _is_enough(targets, targets.missed, now)
-        return _lower(targets, targets.missed, view, speed, table, now) if may else _refine(targets, table, now)
+    if targets.missed_index is not None:
+        may = targets.queue < 1.0 and not _is_barred(targets, now) and _is_enough(targets, targets.missed_index, now)
+        return _lower(targets, targets.missed_index, view, speed, table, now) if may else _refine(targets, table, now)
     return _raise(targets, view, table, now) if _may_rise(targets, now) else targets
 
 
@@ -189,8 +189,8 @@ def targets_text(targets: Targets) -> str:
         asked = targets.asked[failed.target] or 0.0
         best = f"best P99 measured is {failed.best}, with K {failed.k}"
         return f"; no K meets {NAMES[failed.target]} {1e3 * asked:g} ms: {best}"
-    if targets.missed is not None:
-        i = targets.missed
+    if targets.missed_index is not None:
+        i = targets.missed_index
         return f"; {NAMES[i]} {1e3 * (targets.asked[i] or 0.0):g} ms is missed: P99 is {targets.tails[i]}"
     blind = [NAMES[i] for i in range(2) if targets.asked[i] is not None and not targets.histograms[i]]
     waited = targets.updated_at - targets.since >= JUDGE_SECONDS
@@ -199,7 +199,7 @@ def targets_text(targets: Targets) -> str:
 
 def _judge_step(targets: Targets, step: Step, view: Outlook, speed: Array, table: KTable, now: float) -> Targets:
     """`targets` with the limit lowered further, given up, settled, or unchanged, by what `step` brought."""
-    if not targets.applied(table):
+    if not targets.is_kept_by(table):
         return targets
     at = nearest(targets.load, view.policy.knobs.max_batch)
     histogram, asked = targets.histograms[step.target], targets.asked[step.target] or 0.0
@@ -210,7 +210,7 @@ def _judge_step(targets: Targets, step: Step, view: Outlook, speed: Array, table
     if fallen > FALLEN and targets.tails[step.target].low >= asked:
         best = targets.tails[step.target], table.k_at(targets.load)
         return _lower(replace(targets, best=best), step.target, view, speed, table, now)
-    if fallen > FALLEN and targets.missed is None and enough:
+    if fallen > FALLEN and targets.missed_index is None and enough:
         return replace(targets, step=None, failed=None)
     return _give_up(targets, step.target, now) if over or (enough and fallen <= 0) else targets
 

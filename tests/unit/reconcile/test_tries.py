@@ -23,7 +23,7 @@ from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile.tables import table_of
 from speculative_operator.render.values import table_text
-from speculative_operator.tuner.allowed import MOST_SHARE, fit_tries
+from speculative_operator.tuner.allowed import MOST_SHARE, fit_trials
 
 BASE = KTable.constant(3, 256)
 TRIES = (Trial(5, 6, (1, 4), 0.05), Trial(8, 8, (1,), 0.02))
@@ -187,7 +187,7 @@ ROWS = st.builds(
 @given(st.lists(ROWS, max_size=8), st.sampled_from([(0, 1, 3, 5), (3,)]))
 def test_what_is_written_is_what_pods_carry_out(rows: list[Trial], ks: tuple[int, ...]) -> None:
     policy, table = Policy(Mode.AUTO, KnobSpace(Actuator.LIVE, ks, 64)), KTable.from_rows([[1, 16, 3], [17, 64, 1]])
-    fitted, last = fit_tries(rows, table, policy), 0
+    fitted, last = fit_trials(rows, table, policy), 0
     for one in fitted:
         assert last < one.first <= one.last <= 64
         assert table.k_at(one.first) == table.k_at(one.last)
@@ -195,9 +195,9 @@ def test_what_is_written_is_what_pods_carry_out(rows: list[Trial], ks: tuple[int
         assert set(one.ks) <= set(ks) - {table.k_at(one.first)}
         assert 0.0 < one.share <= MOST_SHARE
         last = one.last
-    assert fit_tries(fitted, table, policy) == fitted
+    assert fit_trials(fitted, table, policy) == fitted
     table_text(table, 2, tries=fitted)
-    assert fit_tries(rows, table, replace(policy, tries=False)) == ()
+    assert fit_trials(rows, table, replace(policy, tries=False)) == ()
 
 
 def test_the_tuner_itself_has_pods_try_where_they_compare() -> None:

@@ -23,7 +23,7 @@ def test_a_rested_deployment_may_write_and_pays_least() -> None:
 def test_saved_writes_are_spent_one_by_one() -> None:
     paces = [Pace()]
     while paces[-1].allows(0.0):
-        paces.append(paces[-1].spent())
+        paces.append(paces[-1].spend())
     assert len(paces) == SAVED + 1
 
 
@@ -49,7 +49,7 @@ def test_no_pattern_of_waits_writes_more_than_is_granted(waits: list[float]) -> 
     for wait in waits:
         pace = pace.after(wait)
         if pace.allows(0.0):
-            pace, writes = pace.spent(), writes + 1
+            pace, writes = pace.spend(), writes + 1
     assert writes <= SAVED + PER_HOUR * sum(waits) / HOUR + 1e-6
     assert pace.left <= SAVED
 

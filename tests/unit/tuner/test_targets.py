@@ -61,7 +61,7 @@ class TestLoop:
         loop.play(*[LOAD] * 90, *[12] * 60)
         assert loop.memory.table.k_at(12) == 2
         assert loop.memory.table.k_at(60) == 1, "where the target was missed nothing has shown that it would be met"
-        assert loop.memory.targets.missed is None
+        assert loop.memory.targets.missed_index is None
 
     def test_a_target_of_another_spec_does_not_limit(self) -> None:
         loop = aimed(Lucky(), tpot=0.0165)
@@ -74,7 +74,7 @@ class TestLoop:
     def test_first_tokens_behind_a_queue_are_served_by_the_fastest(self) -> None:
         loop = aimed(Lucky(waiting=30.0), ttft=0.02)
         loop.play(*[LOAD] * 60)
-        assert loop.memory.targets.missed == 1
+        assert loop.memory.targets.missed_index == 1
         assert loop.memory.targets.limit is None
         assert loop.memory.table.k_at(LOAD) == 2
 
@@ -142,7 +142,7 @@ class TestJudging:
 
     def test_few_requests_are_waited_for(self) -> None:
         few = missed(histograms=(histogram(0.2, 0.1, 60.0, BOUNDS), ()), since=NOW + 250.0)
-        assert few.missed == 0
+        assert few.missed_index == 0
         assert judge(few, VIEW, speed_of(VIEW, FOUR), FOUR, NOW + 300.0) == few
 
     def test_only_a_live_table_is_limited(self) -> None:
@@ -212,7 +212,7 @@ def test_it_never_raises_and_never_limits_without_a_miss(
         now += later
         window = replace(plant.window(FOUR, load, now), tpot_histogram=first, ttft_histogram=second, waiting=waiting)
         targets = watch(targets, [(window, share)], FOUR, asked, now)
-        ever_missed = ever_missed or targets.missed is not None
+        ever_missed = ever_missed or targets.missed_index is not None
         targets = judge(targets, view, speed_of(view, FOUR), FOUR, now)
         assert targets.limit is None or ever_missed
         allowed = limits(view, targets)
