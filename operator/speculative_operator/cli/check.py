@@ -152,14 +152,14 @@ def _body(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> dic
     method = arguments.method or _method(sides)
     speculator = {"method": method, "model": _uri(sides.get("speculator"), "-draft" if method == "draft_model" else "")}
     return {
-        "verifier": _given({"model": _uri(sides["verifier"]), **size}),
-        "speculator": _given(speculator),
-        "speculation": _given({**drafts, "workload": arguments.workload}),
-        "engine": _given(engine),
+        "verifier": _drop_unset({"model": _uri(sides["verifier"]), **size}),
+        "speculator": _drop_unset(speculator),
+        "speculation": _drop_unset({**drafts, "workload": arguments.workload}),
+        "engine": _drop_unset(engine),
     }
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_unset(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in ("", None)}
 
 

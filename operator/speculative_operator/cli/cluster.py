@@ -51,7 +51,7 @@ class Cluster:
     def objects(self, *, everywhere: bool = False) -> list[Object]:
         """The SpeculativeDeployments of the namespace, or of all namespaces."""
         if everywhere:
-            return self.listed(names.API_VERSION, names.PLURAL)
+            return self.list_objects(names.API_VERSION, names.PLURAL)
         found = self._call(self._api.list_namespaced_custom_object, *self._ours)
         return list(found.get("items") or ())
 
@@ -86,7 +86,7 @@ class Cluster:
         body = {"metadata": {"annotations": {annotation: value}}}
         self._call(self._api.patch_namespaced_custom_object, *self._ours, name, body)
 
-    def listed(self, api_version: str, plural: str, **selectors: str) -> list[Object]:
+    def list_objects(self, api_version: str, plural: str, **selectors: str) -> list[Object]:
         """Objects of a kind in all namespaces; none where there is no such kind. `selectors`: label_selector,
         field_selector."""
         group, _, version = api_version.partition("/")

@@ -18,7 +18,7 @@ _STYLES = (
 )
 
 
-def coloured(line: str) -> Text:
+def colour(line: str) -> Text:
     """One line of text with its colours. Raises ImportError without rich."""
     from rich.text import Text
 
@@ -36,7 +36,7 @@ def write(out: TextIO, text: str) -> None:
 
             console = Console(file=out)
             for line in text.split("\n"):
-                console.print(coloured(line), soft_wrap=True)
+                console.print(colour(line), soft_wrap=True)
             return
         except ImportError:
             pass

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from speculative_operator.cli import cluster, installed, output, scraped, spare
 from speculative_operator.cli.cluster import Cluster
 from speculative_operator.cli.errors import FAILED, OK, UnseenError
-from speculative_operator.cli.looks import GOOD, UNKNOWN, WRONG, Found, Look, named
+from speculative_operator.cli.looks import GOOD, UNKNOWN, WRONG, Found, Look, full_name
 
 EPILOG = """examples:
   speculative doctor
@@ -25,7 +25,7 @@ def objects(look: Look) -> Iterator[Found]:
     apart = scraped.PROMETHEUS | scraped.FRESHNESS | scraped.LABELS | scraped.FIGURES | scraped.TABLES
     for body in look.objects:
         if not body.get("status"):
-            message = f"{named(body)} has no status: the operator has not looked at it"
+            message = f"{full_name(body)} has no status: the operator has not looked at it"
             yield Found(message, "name its namespace in watchNamespaces of the chart")
     for body, one in look.findings():
         if one.source != "warning" and one.reason not in apart:

@@ -60,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the answers that were asked for; returns the exit status. Raises UsageError."""
     engines = (
-        [_named(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
+        [_member(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
     )
-    vendor = _named(Vendor, arguments.vendor, "--vendor")
-    method = _named(Method, arguments.method, "--method") if arguments.method else None
+    vendor = _member(Vendor, arguments.vendor, "--vendor")
+    method = _member(Method, arguments.method, "--method") if arguments.method else None
     rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
     if not rows:
         raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if assumed or all(row.alone.refused for row in rows) else OK
 
 
-def _named(kind: Any, text: str, what: str) -> Any:
+def _member(kind: Any, text: str, what: str) -> Any:
     """The member of an enumeration that `text` names, in any case of letters."""
     for member in kind:
         if member.value.lower() == text.lower():

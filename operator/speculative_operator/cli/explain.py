@@ -85,7 +85,7 @@ def summary(body: Object) -> dict[str, Any]:
 def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     """Yield the lines of the explanation for one object."""
     seen, meta, chosen, cause = speculation(body), body["metadata"], mode(body), cause_of(body)
-    yield f"{meta['name']} in {meta['namespace']}: K is {_drafted(body, seen, chosen)}"
+    yield f"{meta['name']} in {meta['namespace']}: K is {_k_text(body, seen, chosen)}"
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
     if seen.get("state") and chosen != "Disabled":
         yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}"
@@ -93,7 +93,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     if seen.get("gain"):
         of = "of the table that waits, over pods as they are" if seen.get("hardOff") else "over no speculation"
         yield f"  gain      {seen['gain']} tokens per second {of}, at this load (80 % interval {seen.get('gainRange')})"
-    yield from _believed(body)
+    yield from _belief_lines(body)
     if seen.get("tries"):
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
     for one in faults_of(body):
@@ -106,7 +106,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
         yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
 
 
-def _drafted(body: Object, seen: Object, chosen: str) -> str:
+def _k_text(body: Object, seen: Object, chosen: str) -> str:
     """K as text, with what it counts."""
     if chosen == "Disabled" or seen.get("hardOff"):
         return "0: the pods have no speculator"
@@ -154,7 +154,7 @@ def _ends(percent: Interval) -> list[float]:
     return [round(value, 1) for value in (percent.low, percent.mid, percent.high)]
 
 
-def _believed(body: Object) -> Iterator[str]:
+def _belief_lines(body: Object) -> Iterator[str]:
     belief, seen = _belief(body), speculation(body)
     if belief["beliefs"]:
         yield "  believed  tokens per second over no speculator at this load, with the 80 % interval"

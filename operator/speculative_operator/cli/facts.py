@@ -46,7 +46,7 @@ _SAME_SHARE = 0.05
 of it apply."""
 
 
-def known(spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobSpace) -> tuple[PairFacts, KnobSpace]:
+def facts_and_knobs(spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobSpace) -> tuple[PairFacts, KnobSpace]:
     """The catalogue's facts of `spec`, and its knobs, with `facts` above them. Raises SpecError."""
     found = pair_facts(spec)
     speculator = _object(facts, "speculator")

@@ -53,7 +53,7 @@ def span_of(first: str, last: str, every: str, now: float) -> Span:
     end = round(moments.moment(last, "--end", now))
     step = moments.seconds(every, "--step")
     if end <= start:
-        problem = f"--end {moments.shown(end)} is not after --start {moments.shown(start)}"
+        problem = f"--end {moments.format_time(end)} is not after --start {moments.format_time(start)}"
         raise UsageError(problem, "give a later --end or an earlier --start")
     if not 1 <= step <= LONGEST_STEP or step != round(step):
         raise UsageError(f"--step is {every!r}", "write whole seconds from 1s to 15m")

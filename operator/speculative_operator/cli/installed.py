@@ -22,7 +22,7 @@ def definition(look: Look) -> Iterator[Found]:
     there."""
     from speculative_operator.api.crd import schema
 
-    found = look.at.listed(
+    found = look.at.list_objects(
         "apiextensions.k8s.io/v1", "customresourcedefinitions", field_selector=f"metadata.name={_DEFINITION}"
     )
     if not found:
@@ -32,7 +32,7 @@ def definition(look: Look) -> Iterator[Found]:
     held: Mapping[str, Any] = next(
         (one["schema"]["openAPIV3Schema"] for one in versions if one.get("name") == names.VERSION), {}
     )
-    lacking = list(undeclared(schema()["properties"]["status"], (held.get("properties") or {}).get("status") or {}))
+    lacking = list(missing_fields(schema()["properties"]["status"], (held.get("properties") or {}).get("status") or {}))
     if not lacking:
         return
     fields = ", ".join(lacking[:MOST_NAMED]) + (
@@ -46,18 +46,18 @@ def definition(look: Look) -> Iterator[Found]:
         yield Found(f"the definition is older than release {__version__}: it does not declare {fields}", _UPGRADE)
 
 
-def undeclared(wanted: Mapping[str, Any], held: Mapping[str, Any], path: str = "status") -> Iterator[str]:
+def missing_fields(wanted: Mapping[str, Any], held: Mapping[str, Any], path: str = "status") -> Iterator[str]:
     """Yield the fields of the schema `wanted` that `held` lacks, the outermost of each."""
     if held.get("x-kubernetes-preserve-unknown-fields"):
         return
     if "items" in wanted:
-        yield from undeclared(wanted["items"], held.get("items") or {}, path)
+        yield from missing_fields(wanted["items"], held.get("items") or {}, path)
     known = held.get("properties") or {}
     for name, field in (wanted.get("properties") or {}).items():
         if name not in known:
             yield f"{path}.{name}"
         else:
-            yield from undeclared(field, known[name], f"{path}.{name}")
+            yield from missing_fields(field, known[name], f"{path}.{name}")
 
 
 def _releases(look: Look) -> Iterator[str]:
@@ -101,7 +101,7 @@ def rights(look: Look) -> Iterator[Found]:
         for namespace in _served_namespaces(pod):
             lacking = [
                 f"{verb} {resource}"
-                for resource, group, verbs in needed()
+                for resource, group, verbs in required_kinds()
                 for verb in verbs
                 if not look.at.may(user, namespace, verb, resource, group)
             ]
@@ -119,7 +119,7 @@ def _served_namespaces(pod: Object) -> list[str]:
     return str(named).split(",") if named else [""]
 
 
-def needed() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def required_kinds() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield (resource, group, verbs) of the kinds without which no object is served. A test holds them to the
     chart's."""
     from speculative_operator.shell.resources import CHILDREN, EVENT, OWNER, POD

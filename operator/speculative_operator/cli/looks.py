@@ -37,7 +37,7 @@ class Look:
     @cached_property
     def operators(self) -> list[Object]:
         """Deployments of the operator."""
-        return self.at.listed("apps/v1", "deployments", label_selector=OPERATORS)
+        return self.at.list_objects("apps/v1", "deployments", label_selector=OPERATORS)
 
     @cached_property
     def objects(self) -> list[Object]:
@@ -88,6 +88,6 @@ class Look:
                 yield body, one
 
 
-def named(body: Object) -> str:
+def full_name(body: Object) -> str:
     """Namespace and name of an object."""
     return f"{body['metadata']['namespace']}/{body['metadata']['name']}"

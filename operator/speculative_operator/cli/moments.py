@@ -44,7 +44,7 @@ def seconds_of(text: str) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def shown(time: float) -> str:
+def format_time(time: float) -> str:
     """`2026-01-31 12:00:05`, in UTC."""
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}"
 

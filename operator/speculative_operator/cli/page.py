@@ -31,8 +31,8 @@ def page(body: Mapping[str, Any], points: Sequence[Point], span: Span, command: 
         namespace=body["metadata"].get("namespace"),
         pair=status.get("pair") or {},
         table=(status.get("speculation") or {}).get("tableText", ""),
-        since=moments.shown(span.start),
-        until=moments.shown(span.end),
+        since=moments.format_time(span.start),
+        until=moments.format_time(span.end),
         figures=list(figures(points)),
         plots=list(plots(points, span, marks)),
         decisions=shown,
@@ -56,7 +56,7 @@ def figures(points: Sequence[Point]) -> Iterator[tuple[str, str]]:
         yield "without a speculator (believed)", f"{_mean(timed, 'off_ms', 'tokens_per_second'):.2f} ms"
     gained = [one for one in points if one.gain is not None]
     if gained:
-        low, mid, high = (_weighted(gained, side) for side in ("low", "mid", "high"))
+        low, mid, high = (_mean_gain(gained, side) for side in ("low", "mid", "high"))
         yield "gain in tokens per second", f"{mid:+.1f} % ({low:+.0f} to {high:+.0f})"
     accepted = [one for one in points if one.acceptance is not None]
     if accepted:
@@ -110,7 +110,7 @@ def plot(lines: Sequence[Values], span: Span, marks: Sequence[float]) -> str:
         at = span.start + (span.end - span.start) * tick / _TICKS
         anchor = "start" if tick == 0 else "end" if tick == _TICKS else "middle"
         between = ' class="between"' if tick % 2 else ""
-        told = moments.shown(at)[5:16]
+        told = moments.format_time(at)[5:16]
         parts.append(f'<text{between} x="{x(at):.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">{told}</text>')
     parts += [f'<line class="mark" x1="{x(one):.1f}" x2="{x(one):.1f}" y1="8" y2="{HEIGHT - 20}"/>' for one in marks]
     for number, line in enumerate(lines):
@@ -144,7 +144,7 @@ def _mean(points: Sequence[Point], name: str, weight: str) -> float:
     return sum(value * share for value, share in zip(values, weights, strict=True)) / total if total > 0 else 0.0
 
 
-def _weighted(points: Sequence[Point], side: str) -> float:
+def _mean_gain(points: Sequence[Point], side: str) -> float:
     """Mean of one side (`low`, `mid` or `high`) of the gains, weighted by tokens."""
     tokens = [one.tokens_per_second * one.seconds for one in points]
     ends = [float(getattr(one.gain, side)) for one in points]

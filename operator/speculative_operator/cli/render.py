@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     import yaml
 
     spec = spec_of(arguments.file, arguments.namespace)
-    outcome = first_visit(spec, arguments.image, pod_monitor=not arguments.no_pod_monitor)
+    outcome = first_reconcile(spec, arguments.image, pod_monitor=not arguments.no_pod_monitor)
     manifests = list(manifests_of(outcome))
     if not manifests:
         ready = next(one for one in outcome.status["conditions"] if one["type"] == "Ready")
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         kinds = ", ".join(dict.fromkeys(str(one["kind"]) for one in manifests))
         raise UsageError(f"--only {arguments.only}: no such manifest", f"use one of {kinds}")
     print(yaml.safe_dump_all(chosen, sort_keys=False, width=110, allow_unicode=True), end="")
-    for line in left_to_the_cluster(spec, chosen, outcome):
+    for line in explain_cluster(spec, chosen, outcome):
         sys.stderr.write(f"# {line}\n")
     return OK
 
@@ -69,7 +69,7 @@ def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
         raise UsageError(f"{path}: {problem}") from None
 
 
-def first_visit(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outcome:
+def first_reconcile(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outcome:
     """The outcome of the operator's first reconcile of the object."""
     from speculative_operator.domain.route import CanarySeen
     from speculative_operator.reconcile.tick import tick
@@ -98,7 +98,7 @@ def manifests_of(outcome: Outcome) -> Iterator[dict[str, Any]]:
             yield {**one.manifest, "metadata": metadata}
 
 
-def left_to_the_cluster(spec: DeploymentSpec, manifests: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
+def explain_cluster(spec: DeploymentSpec, manifests: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
     """Yield sentences on what the operator adds or decides in a cluster, and on what it would warn of."""
     kinds = {one["kind"] for one in manifests}
     yield "in a cluster the operator owns these objects, and deletes them with the SpeculativeDeployment"

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         report.add(moment, decision)
     if not report.scrapes:
         raise CommandError(
-            f"no samples of these pods between {moments.shown(span.start)} and {moments.shown(span.end)}",
+            f"no samples of these pods between {moments.format_time(span.start)} and {moments.format_time(span.end)}",
             f"check namespace, pods and times with the query {selector}",
         )
     report.end()
@@ -155,7 +155,7 @@ class _Text(_Report):
             self._last = seen
             self._rows.append(_row(moment, decision))
         if self._progress is not None:
-            self._progress.write(f"\r{moments.shown(moment)}  {self.scrapes} scrapes")
+            self._progress.write(f"\r{moments.format_time(moment)}  {self.scrapes} scrapes")
             self._progress.flush()
 
     def end(self) -> None:
@@ -171,7 +171,7 @@ def _row(moment: float, decision: Decision) -> list[str]:
     shown = f"{gain.mid:+.1f} % [{gain.low:+.1f}, {gain.high:+.1f}]" if gain is not None else "-"
     mark = "*" if decision.changed else ""
     table = f"{decision.table}{mark}"
-    return [moments.shown(moment), decision.state.value, decision.reason.value, table, shown, decision.message]
+    return [moments.format_time(moment), decision.state.value, decision.reason.value, table, shown, decision.message]
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     selector = history.selector_of(found.engine.metric_names, at.namespace, pods)
     points = course_of(found, body, history.scrapes(client, selector, at.namespace, span), span.step)
     if not points:
-        since, until = moments.shown(span.start), moments.shown(span.end)
+        since, until = moments.format_time(span.start), moments.format_time(span.end)
         raise CommandError(
             f"no samples of these pods between {since} and {until}", f"check times and pods with the query {selector}"
         )

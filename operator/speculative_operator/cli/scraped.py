@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.diagnosis import Finding
 from speculative_operator.cli.errors import UnseenError
-from speculative_operator.cli.looks import GOOD, OURS, Found, Look, named
+from speculative_operator.cli.looks import GOOD, OURS, Found, Look, full_name
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
@@ -23,15 +23,15 @@ def selectors(look: Look) -> Iterator[Found]:
     from speculative_operator.shell.monitors import SERVERS
     from speculative_operator.shell.resources import POD_MONITOR
 
-    servers = [found for one in SERVERS for found in look.at.listed(one.api_version, one.plural)]
-    monitors = look.at.listed(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=OURS)
-    asked = [(named(one), (one.get("spec") or {}).get("podMonitorSelector")) for one in servers]
+    servers = [found for one in SERVERS for found in look.at.list_objects(one.api_version, one.plural)]
+    monitors = look.at.list_objects(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=OURS)
+    asked = [(full_name(one), (one.get("spec") or {}).get("podMonitorSelector")) for one in servers]
     for one in monitors if asked else ():
         labels = one["metadata"].get("labels") or {}
         if not any(selects(selector, labels) for _, selector in asked):
             wanted = "; ".join(f"{server} asks for {selector}" for server, selector in asked)
             yield Found(
-                f"PodMonitor {named(one)} is selected by no Prometheus ({wanted})",
+                f"PodMonitor {full_name(one)} is selected by no Prometheus ({wanted})",
                 "set prometheus.podMonitors.labels in the chart",
             )
 
@@ -67,7 +67,7 @@ def check_for(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
 
 def finding_of(body: Object, one: Finding) -> Found:
     """A status's finding on an object as a finding of `doctor`."""
-    return Found(f"{named(body)}: {one.reason}: {one.message}. {one.means}".rstrip(), one.next)
+    return Found(f"{full_name(body)}: {one.reason}: {one.message}. {one.means}".rstrip(), one.next)
 
 
 def prometheus(look: Look) -> Iterator[Found]:
@@ -77,7 +77,7 @@ def prometheus(look: Look) -> Iterator[Found]:
         message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
         if _BY_ITSELF in message:
             yield Found(
-                f"{named(body)}: the operator reads the pods itself: {message.partition(_BY_ITSELF)[2]}", "", GOOD
+                f"{full_name(body)}: the operator reads the pods itself: {message.partition(_BY_ITSELF)[2]}", "", GOOD
             )
 
 
@@ -88,8 +88,8 @@ def freshness(look: Look) -> Iterator[Found]:
     known = {key for labels in look.figures.get("object_info", {}) if (key := _key(dict(labels)))}
     for body in look.objects:
         found = condition(body, ConditionType.METRICS_AVAILABLE)
-        if found.get("status") == "True" and named(body) in known - running:
-            message = f"{named(body)}: no figures of the last minute of every pod; {found.get('message', '')}"
+        if found.get("status") == "True" and full_name(body) in known - running:
+            message = f"{full_name(body)}: no figures of the last minute of every pod; {found.get('message', '')}"
             yield Found(message, "speculative doctor again in a minute; then look at the scrape job's targets")
 
 
@@ -106,7 +106,9 @@ def tables(look: Look) -> Iterator[Found]:
         seen = speculation(body)
         active = seen.get("rowsVersion") or seen.get("tableVersion")
         if held is not None and active is not None and held < active:
-            yield Found(f"{named(body)}: pods last had table {held}, active is {active}; idle pods read none", "", GOOD)
+            yield Found(
+                f"{full_name(body)}: pods last had table {held}, active is {active}; idle pods read none", "", GOOD
+            )
 
 
 def figures(look: Look) -> Iterator[Found]:
@@ -114,10 +116,10 @@ def figures(look: Look) -> Iterator[Found]:
     for body, one in look.findings():
         if one.reason in FIGURES:
             found = finding_of(body, one)
-            yield Found(f"{found.message} {_exported(look, body)}".rstrip(), found.next)
+            yield Found(f"{found.message} {_describe_exports(look, body)}".rstrip(), found.next)
 
 
-def _exported(look: Look, body: Object) -> str:
+def _describe_exports(look: Look, body: Object) -> str:
     """A sentence on what the first ready pod exports; empty where it cannot be asked."""
     from speculative_operator.engines.registry import NAMES
     from speculative_operator.replay.exposition import Exposition, ExpositionError

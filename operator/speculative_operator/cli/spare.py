@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from speculative_operator.cli.cluster import Object
-from speculative_operator.cli.looks import GOOD, Found, Look, named
+from speculative_operator.cli.looks import GOOD, Found, Look, full_name
 from speculative_operator.reconcile.quantities import quantity
 from speculative_operator.reconcile.room import request_of
 
@@ -23,7 +23,7 @@ def accelerators(look: Look) -> Iterator[Found]:
         for resource, count in {one for pod in waiting for one in _scarce(pod)}:
             if all(left < count for left, _ in free[resource].values()):
                 message = (
-                    f"{named(body)}: {len(waiting)} pods wait for {count} {resource} each; no node has as many free"
+                    f"{full_name(body)}: {len(waiting)} pods wait for {count} {resource} each; no node has as many free"
                 )
                 yield Found(message, "free some, or add a node: kubectl get pods -A -o wide")
 

@@ -72,12 +72,12 @@ def _write(body: Object, pods: Sequence[Object], arguments: argparse.Namespace) 
         print(cluster.plain(output.document(body, form)), flush=True)
         return
     root = view(body, pods, now, wide=form == output.WIDE)
-    trees.write(sys.stdout, watched(root, now) if arguments.watch else root)
+    trees.write(sys.stdout, add_time(root, now) if arguments.watch else root)
 
 
-def watched(root: Branch, now: float) -> Branch:
+def add_time(root: Branch, now: float) -> Branch:
     """The tree with the time at which it was read."""
-    return Branch(f"{root.text}, {moments.shown(now)} UTC", root.below)
+    return Branch(f"{root.text}, {moments.format_time(now)} UTC", root.below)
 
 
 def view(body: Object, pods: Sequence[Object], now: float, *, wide: bool = False) -> Branch:

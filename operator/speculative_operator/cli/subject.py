@@ -48,17 +48,17 @@ class Subject:
 def subject(body: Any, facts: Any = None, rows: Catalogue | None = None) -> Subject:
     """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. `rows`: speculators to
     pick from. Raises SpecError."""
-    spec = _picked(to_domain(whole(body)), rows or load_packaged())
+    spec = _fill_pick(to_domain(whole(body)), rows or load_packaged())
     given = _facts(facts)
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
         if refusal.reason is not Reason.UNSUPPORTED_SOURCE:
-            raise _refused(refusal.field, refusal.message)
-    pair, knobs = stated.known(spec, given, engine.knobs(spec))
+            raise _refusal(refusal.field, refusal.message)
+    pair, knobs = stated.facts_and_knobs(spec, given, engine.knobs(spec))
     return Subject(spec, engine, policy_of(spec, knobs=knobs, facts=pair), tuple(stated.unknown(given)))
 
 
-def _picked(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
+def _fill_pick(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
     """The spec; where it leaves its speculator to the operator, with the pick from the rows for the verifier's name.
     Raises SpecError where the rows have none."""
     if not spec.auto_speculator:
@@ -127,5 +127,5 @@ class _RefusedError(SpecError):
         return self.remedy
 
 
-def _refused(field: str, message: str) -> SpecError:
+def _refusal(field: str, message: str) -> SpecError:
     return _RefusedError(field, None, message)

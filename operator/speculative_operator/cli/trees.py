@@ -31,20 +31,20 @@ def write(out: TextIO, root: Branch) -> None:
 
         plain_text = "NO_COLOR" in os.environ
         width = None if out.isatty() else _LONGEST
-        Console(file=out, width=width, color_system=None if plain_text else "auto").print(drawn(root))
+        Console(file=out, width=width, color_system=None if plain_text else "auto").print(draw_tree(root))
     except ImportError:
         out.writelines(f"{line}\n" for line in lines(root))
     out.flush()
 
 
-def drawn(branch: Branch) -> Tree:
+def draw_tree(branch: Branch) -> Tree:
     """The tree for a console. Raises ImportError without rich."""
     from rich.tree import Tree
 
-    from speculative_operator.cli.colours import coloured
+    from speculative_operator.cli.colours import colour
 
-    made = Tree(coloured(plain(branch.text)), guide_style="dim")
-    made.children = [drawn(one) for one in branch.below]
+    made = Tree(colour(plain(branch.text)), guide_style="dim")
+    made.children = [draw_tree(one) for one in branch.below]
     return made
 
 

@@ -74,16 +74,20 @@ class FakeCluster:
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         self.written.append((name, annotation, value))
 
-    def listed(self, _: str, plural: str, **selectors: str) -> list[Any]:
+    def list_objects(self, _: str, plural: str, **selectors: str) -> list[Any]:
         self.refuse(plural)
         return self.known.get(plural, [])
 
     def nodes(self) -> list[Any]:
-        return self.listed("v1", "nodes")
+        return self.list_objects("v1", "nodes")
 
     def every_pod(self, **selectors: str) -> list[Any]:
         of_operator = "label_selector" in selectors
-        return self.listed("v1", "operator pods") if of_operator else [*self.listed("v1", "pods"), *self.serving]
+        return (
+            self.list_objects("v1", "operator pods")
+            if of_operator
+            else [*self.list_objects("v1", "pods"), *self.serving]
+        )
 
     def page(self, pod: Mapping[str, Any], port: str, path: str) -> str:
         name = pod["metadata"]["name"]

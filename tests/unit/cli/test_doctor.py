@@ -148,7 +148,7 @@ class TestDefinition:
 class TestRights:
     def test_what_is_asked_for_is_what_the_chart_grants(self) -> None:
         granted = {(one.resource, one.group): set(one.verbs) for one in rbac.OPERATOR}
-        asked = {(resource, group): set(verbs) for resource, group, verbs in installed.needed()}
+        asked = {(resource, group): set(verbs) for resource, group, verbs in installed.required_kinds()}
         assert {key: verbs - granted[key] for key, verbs in asked.items() if verbs - granted[key]} == {}
         optional = {"podmonitors", "servingruntimes", "inferenceservices", "llminferenceservices", "httproutes"}
         optional |= {"leaderworkersets", "pods/log", f"{names.PLURAL}/finalizers"}

@@ -118,7 +118,7 @@ def test_moments() -> None:
     assert moments.moment("1699999999", "--start", now) == now - 1
     assert moments.moment("2023-11-14T22:13:20Z", "--start", now) == now
     assert moments.moment("2023-11-14 22:13:20", "--start", now) == now
-    assert moments.shown(now) == "2023-11-14 22:13:20"
+    assert moments.format_time(now) == "2023-11-14 22:13:20"
     assert [moments.seconds(text, "-x") for text in ("90", "90s", "1.5m", "2h")] == [90, 90, 90, 7200]
     for text in ("", "0", "-5s", "5 parsecs", "1e9d", "inf"):
         with pytest.raises(UsageError, match="-x is"):
