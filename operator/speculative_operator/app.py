@@ -36,7 +36,7 @@ from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.scraper import Scraper, WithPods
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import Turns
-from speculative_operator.shell.visit import Sources, Tick, Visitor
+from speculative_operator.shell.visit import Reconciler, Sources, Tick
 from speculative_operator.shell.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     if chosen.leader_election:
         leader = Leader(chosen, kube, chosen.lease_namespace or own_namespace(), identity())
 
-    def arrived(keys: Sequence[Key]) -> None:
+    def queue_keys(keys: Sequence[Key]) -> None:
         # A namespace of a thousand objects must not hold up a new one elsewhere; a single object need not wait.
         spread = min(0.2 * chosen.tick_seconds, 0.002 * (len(keys) - 1))
         for key in keys:
@@ -126,7 +126,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
 
     prometheus = Prometheus(chosen, address=lambda: resync.prometheus)
     figures = WithPods(prometheus, Scraper(chosen)) if chosen.read_pods else prometheus
-    rounds = Rounds(chosen, figures, telemetry, cache.observed, cache.addresses, arrived)
+    rounds = Rounds(chosen, figures, telemetry, cache.ready_objects, cache.addresses, queue_keys)
     resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
@@ -136,9 +136,9 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     room = Room(kube, time.monotonic, everywhere=not chosen.namespace_list)
     jobs = Jobs(kube, time.monotonic)
     sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current, room)
-    visitor = Visitor(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
-    informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, visitor.canaries.leading_to)
-    return Operator(chosen, kube, cache, queue, informer, resync, rounds, visitor, leader, telemetry)
+    reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
+    informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
+    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry)
 
 
 if __name__ == "__main__":

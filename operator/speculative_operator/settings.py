@@ -267,7 +267,7 @@ class Settings(PrometheusSettings):
         return tuple((f"{PREFIX}{name}", f"{value}") for name, value in given.items() if value)
 
     @property
-    def visit_seconds(self) -> float:
+    def reconcile_seconds(self) -> float:
         """Limit of one reconcile, without its waits for a slot: a handful of requests, one after the other, each at its
         limit."""
         return 6.0 * self.read_timeout_seconds

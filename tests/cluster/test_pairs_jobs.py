@@ -73,7 +73,7 @@ class JobLab:
         """Look until the one Job is as asked for."""
         deadline = time.monotonic() + 40
         while True:
-            (seen,) = await self.jobs.seen(await self.snapshot(), time.time()) or (None,)
+            (seen,) = await self.jobs.observe(await self.snapshot(), time.time()) or (None,)
             if seen is not None and check(seen):
                 return seen
             assert time.monotonic() < deadline, f"not {what}: {seen}; {self.lab.describe()}"

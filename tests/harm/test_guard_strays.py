@@ -38,7 +38,7 @@ def test_a_stray_pod_is_never_counted_among_those_that_serve(references: list[Js
     stray["metadata"]["ownerReferences"] = references
     cache, snapshot = seen(stray)
     assert snapshot.pods == ()
-    assert cache.observed() == {}, "nor is Prometheus asked for it"
+    assert cache.ready_objects() == {}, "nor is Prometheus asked for it"
     assert [one["metadata"]["name"] for one in seen(stray, pod())[1].pods] == ["gemma-1"]
 
 

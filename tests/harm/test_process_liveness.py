@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from speculative_operator.settings import Settings
-from speculative_operator.shell.deadline import deadline, stopped
+from speculative_operator.shell.deadline import deadline, stop_clock
 from speculative_operator.shell.operator import Operator
 from speculative_operator.shell.queue import Queue
 
@@ -42,10 +42,10 @@ def test_one_slow_visit_beside_many_quick_ones_never_fails_the_liveness_probe() 
     assert queue.pop() is not None, "this visit ends only after everything else"
     for _ in range(60):
         while (other := queue.pop()) is not None:
-            queue.done(other, 10.0)
+            queue.finish(other, 10.0)
         assert operator(queue).healthy() == ""
         clock.now += 10.0
-    assert queue.visiting == 1
+    assert queue.reconciling == 1
 
 
 def test_a_queue_that_does_not_turn_over_still_fails_the_liveness_probe() -> None:
@@ -70,7 +70,7 @@ async def test_waiting_for_a_turn_never_fails_a_visit() -> None:
     turn = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with deadline(0.001):
-        with stopped(), stopped():
+        with stop_clock(), stop_clock():
             # Later than the deadline by the loop's own clock: it would have fired before.
             loop.call_at(loop.time() + 0.01, turn.set)
             await turn.wait()

@@ -40,5 +40,5 @@ async def test_a_listing_never_holds_the_whole_bodies_of_all_objects() -> None:
     cache = Cache()
     kube: Any = SimpleNamespace(list=bodies)
     await Resync(Settings(), kube, cache, lambda _: None, frozenset).refresh({CHILD_BY_KIND["Service"]})
-    assert len(cache.held("Service")) == OBJECTS
+    assert len(cache.objects_of("Service")) == OBJECTS
     assert most <= 2

@@ -72,12 +72,12 @@ def told(tokens: str, active: str = "True") -> dict[str, Any]:
 
 async def test_figures_are_never_written_beyond_the_budget(spent: Rig) -> None:
     await spent.begin(status=told("100"))
-    spent.visitor._state(KEY, spent.cache.owner(KEY) or {}, 0.0)
+    spent.reconciler._state(KEY, spent.cache.owner(KEY) or {}, 0.0)
     spent.plan = lambda _: ((), told("200"), ())
-    await spent.visitor.visit(KEY)
+    await spent.reconciler.reconcile(KEY)
     assert spent.api.writes() == []
     spent.at = 1.0
-    await spent.visitor.visit(KEY)
+    await spent.reconciler.reconcile(KEY)
     assert spent.status == told("200"), "they are once there is a grant"
 
 
@@ -85,5 +85,5 @@ async def test_what_has_changed_is_never_held_back_for_the_budget(spent: Rig) ->
     await spent.begin(status=told("100"))
     changed = deepcopy(told("100", active="False"))
     spent.plan = lambda _: ((), changed, ())
-    await spent.visitor.visit(KEY)
+    await spent.reconciler.reconcile(KEY)
     assert spent.status == changed

@@ -93,7 +93,7 @@ class Cache:
         if held is not None and held["metadata"]["uid"] != uid:
             self._home.pop(held["metadata"]["uid"], None)
             self._loads.forget(held["metadata"]["uid"])
-        shelf[slot] = slim = of_same_spec(trimmed(body), held)
+        shelf[slot] = slim = of_same_spec(trim(body), held)
         self._home[uid] = home
         if kind == JOB.kind:
             self._for_whom[body["metadata"]["namespace"], body["metadata"]["name"]] = home
@@ -139,7 +139,7 @@ class Cache:
         """Every SpeculativeDeployment held."""
         return list(self._owners)
 
-    def observed(self) -> dict[str, list[Key]]:
+    def ready_objects(self) -> dict[str, list[Key]]:
         """Objects with a ready pod, by namespace: those whose metrics are worth a query."""
         found: dict[str, list[Key]] = {}
         for key in self._pods:
@@ -150,9 +150,9 @@ class Cache:
     def addresses(self, keys: Iterable[Key]) -> dict[str, Reached]:
         """Ready serving pods of these objects, and where each is reached."""
         pods = [pod for key in keys for pod in self._serving(key) if is_ready(pod)]
-        return {pod["metadata"]["name"]: reached(pod) for pod in pods}
+        return {pod["metadata"]["name"]: engine_address(pod) for pod in pods}
 
-    def held(self, kind: str) -> dict[str, Body]:
+    def objects_of(self, kind: str) -> dict[str, Body]:
         """uid -> object of one kind."""
         shelves: Iterable[Mapping[Any, Body]]
         if kind == OWNER.kind:
@@ -165,7 +165,7 @@ class Cache:
             shelves = self._children.values()
         return {body["metadata"]["uid"]: body for shelf in shelves for body in shelf.values() if body["kind"] == kind}
 
-    def kept(self, key: Key) -> frozenset[str]:
+    def folders_in_use(self, key: Key) -> frozenset[str]:
         """Folders of caches that a Job of this object must keep: other objects of the namespace use them, or a pod or
         Deployment there loads from them. Status may have lost them, and its object may be gone before its pods."""
         others = self._folders.get(key[0], {}).items()
@@ -355,7 +355,7 @@ def addresses_of(pod: Body) -> tuple[str, ...]:
     return tuple(dict.fromkeys(address for address in found if address))
 
 
-def reached(pod: Body) -> Reached:
+def engine_address(pod: Body) -> Reached:
     """Address and port of the pod's engine, and whether it speaks TLS, by the annotation for Prometheus."""
     scheme = (pod["metadata"].get("annotations") or {}).get("prometheus.io/scheme")
     return Reached.at_port(addresses_of(pod), port_of(pod), encrypted=scheme == "https")
@@ -370,7 +370,7 @@ def port_of(pod: Body) -> int:
     return names.SERVING_PORT
 
 
-def trimmed(body: Body) -> Body:
+def trim(body: Body) -> Body:
     """The body without parts that nobody reads: managed fields except those of scaling, templates of Jobs, specs of
     Jobs' pods. Equal texts of ConfigMaps share memory."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}

@@ -33,7 +33,7 @@ class Canaries:
             self.forget(own)
             return None
         key = self._of[own] = (spec.namespace, spec.route.canary.name)
-        return _seen(self._cache, key, spec.verifier.served_name)
+        return _look(self._cache, key, spec.verifier.served_name)
 
     def leading_to(self, key: Key) -> Iterator[Key]:
         """Objects whose canary is `key`."""
@@ -44,7 +44,7 @@ class Canaries:
         self._of.pop(own, None)
 
 
-def _seen(cache: Cache, key: Key, model: str) -> CanarySeen | None:
+def _look(cache: Cache, key: Key, model: str) -> CanarySeen | None:
     snapshot = cache.snapshot(key)
     if snapshot is None or snapshot.owner["metadata"].get("deletionTimestamp"):
         return None

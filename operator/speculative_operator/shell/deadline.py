@@ -33,7 +33,7 @@ class _Clock:
             self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
 
-_CLOCK: ContextVar[_Clock | None] = ContextVar("clock of the visit under way", default=None)
+_CLOCK: ContextVar[_Clock | None] = ContextVar("clock of the reconcile under way", default=None)
 
 
 @asynccontextmanager
@@ -48,7 +48,7 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
 
 
 @contextmanager
-def stopped() -> Iterator[None]:
+def stop_clock() -> Iterator[None]:
     """Stop the clock of the present reconcile, if there is one, within the block."""
     clock = _CLOCK.get()
     if clock is None:

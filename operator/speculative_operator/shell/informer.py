@@ -69,7 +69,7 @@ class Informer:
         self._telemetry = telemetry
         self._relisted = relisted
         self._leading_to = leading_to
-        self.watches = Watches(self._changed)
+        self.watches = Watches(self._note_watch)
         self.started = asyncio.Event()
 
     async def run(self, resources: Sequence[Resource], stop: asyncio.Event) -> None:
@@ -98,15 +98,15 @@ class Informer:
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
         return self.watches.session(await self._kube.connection())
 
-    def _changed(self, plural: str, fails: bool) -> None:
-        self._telemetry.unwatched(plural, fails=fails)
+    def _note_watch(self, plural: str, fails: bool) -> None:
+        self._telemetry.note_watch(plural, fails=fails)
         # What is not watched is listed now and then, and its kind may be gone.
         self._relisted()
 
     async def _see(self, *, event: Any, resource: Any, **_: Any) -> None:
         body = event["object"]
         body.setdefault("kind", resource.kind)
-        self._telemetry.seen(resource.kind, time.monotonic())
+        self._telemetry.note_event(resource.kind, time.monotonic())
         self.take(event["type"], body)
 
     def take(self, event: str | None, body: dict[str, Any]) -> None:

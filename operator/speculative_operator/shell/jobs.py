@@ -60,7 +60,7 @@ class Jobs:
         self._lines: dict[str, _Line] = {}
         self._not_before = 0.0
 
-    async def seen(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]:
+    async def observe(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]:
         """The state of the object's Jobs, by name; `now` in unix seconds. Raises nothing: Jobs that cannot be read are
         left out."""
         found = [body for (kind, _), body in sorted(snapshot.children.items()) if kind == JOB.kind and purpose_of(body)]
@@ -125,7 +125,7 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
     if purpose is None:
         raise ValueError(f"Job {meta['name']} has no label {names.LABEL_JOB}")
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
-    phase = _ended(job, newest, now)
+    phase = _phase_of(job, newest, now)
     result = next(filter(None, (_result(pod) for pod in newest)), None) if phase is not Phase.RUNNING else None
     return JobSeen(
         name=meta["name"],
@@ -137,7 +137,7 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
     )
 
 
-def _ended(job: Body, newest: Sequence[Body], now: float) -> Phase:
+def _phase_of(job: Body, newest: Sequence[Body], now: float) -> Phase:
     """Phase of the Job; Running until its last pod is seen to have ended: only then its termination message is
     there."""
     condition = _end(job)
@@ -157,11 +157,11 @@ def _end(job: Body) -> Mapping[str, Any] | None:
 
 def _result(pod: Body) -> Mapping[str, Any] | None:
     """The result that a container of the pod left as its termination message; None where none can be read."""
-    words = (str(end.get("message") or "") for end in _terminated(pod))
+    words = (str(end.get("message") or "") for end in _terminations(pod))
     return next((found for text in words if text and (found := decode(text)) is not None), None)
 
 
-def _terminated(pod: Body) -> Iterable[Mapping[str, Any]]:
+def _terminations(pod: Body) -> Iterable[Mapping[str, Any]]:
     """States in which the pod's containers ended, the last ones first."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     for state in ("state", "lastState"):
@@ -211,7 +211,7 @@ def _waiting(pod: Body) -> str:
 def _failure(pod: Body) -> str:
     """How the pod or one of its containers failed; empty where none failed."""
     status = pod.get("status") or {}
-    for end in _terminated(pod):
+    for end in _terminations(pod):
         if end.get("exitCode"):
             reason = f"{end.get('reason') or 'Error'}, exit code {end['exitCode']}"
             words = str(end.get("message") or "").strip()

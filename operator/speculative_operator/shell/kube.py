@@ -118,7 +118,7 @@ class Kube:
         data = await self._data("get", path, f"pods/log {namespace}/{pod}", query, None, "")
         return data.decode(errors="replace").strip()
 
-    async def served(self, resource: Resource) -> bool:
+    async def is_served(self, resource: Resource) -> bool:
         """True when the API server knows the kind. Discovery is open to every ServiceAccount."""
         try:
             answer = await self._send("get", resource.root, "discovery", {}, None, "")
@@ -235,7 +235,7 @@ class Kube:
         async with AsyncExitStack() as stack:
             # Whoever renews the lease must not queue behind a burst of children.
             if body is not None and resource.plural != "leases":
-                with deadline.stopped():
+                with deadline.stop_clock():
                     await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
                 raise OutdatedError(verb, what, "the write is no longer wanted")
@@ -244,7 +244,7 @@ class Kube:
     async def _send(
         self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
     ) -> Json:
-        return _decoded(verb, what, await self._data(verb, path, what, query, body, content))
+        return _decode(verb, what, await self._data(verb, path, what, query, body, content))
 
     async def _data(
         self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
@@ -329,7 +329,7 @@ def yaml_text(body: Any) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _decoded(verb: str, what: str, data: bytes) -> Json:
+def _decode(verb: str, what: str, data: bytes) -> Json:
     try:
         answer = nesting.parse(data)
     except ValueError as error:

@@ -85,7 +85,7 @@ class Leader:
             except TimeoutError:
                 renewed = False
             since = self._clock() - (self._renewed_at or 0.0)
-            if not renewed and (self._held_by_another() or since > self._renew):
+            if not renewed and (self._is_held_by_another() or since > self._renew):
                 raise LostLeadershipError(f"the Lease is held by {self._holder()}; last renewed {since:.0f} s ago")
             if not renewed:
                 log.warning("could not renew the Lease (%.1f s)", self._clock() - started)
@@ -164,7 +164,7 @@ class Leader:
     def _holder(self) -> str:
         return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "nobody")
 
-    def _held_by_another(self) -> bool:
+    def _is_held_by_another(self) -> bool:
         return self._holder() not in ("nobody", self._me)
 
 

@@ -73,7 +73,7 @@ class Ledger:
         self.failures[slot] = self.failures.get(slot, 0) + 1
         return self.failures[slot]
 
-    def repeated(self, slot: Slot, digest: str, now: float) -> bool:
+    def is_repeated(self, slot: Slot, digest: str, now: float) -> bool:
         """True where the same manifest was lately applied MOST_REPAIRS times in a row."""
         last, times, at = self.applied.get(slot, ("", 0, -inf))
         return last == digest and times >= contest.MOST_REPAIRS and now - at < QUIET

@@ -44,7 +44,7 @@ async def servers_of(kube: Kube, namespace: str, *, everywhere: bool) -> list[Ma
     found: list[Mapping[str, Any]] = []
     for server in SERVERS:
         try:
-            if not await kube.served(server):
+            if not await kube.is_served(server):
                 continue
             within = "" if everywhere else await _readable(kube, server, namespace)
             if within is not None:
@@ -78,8 +78,8 @@ def labels_of(servers: Iterable[Mapping[str, Any]], namespace: str = "") -> dict
     wanted: dict[str, set[str]] = {}
     for server in ours:
         selector = (server.get("spec") or {}).get("podMonitorSelector")
-        for key, value in _asked(selector) if isinstance(selector, Mapping) else ():
-            if _allowed(key, value):
+        for key, value in _example_labels(selector) if isinstance(selector, Mapping) else ():
+            if _is_allowed(key, value):
                 wanted.setdefault(key, set()).add(value)
     agreed = sorted((key, min(values)) for key, values in wanted.items() if len(values) == 1)
     return dict(agreed[:_MOST])
@@ -113,7 +113,7 @@ def _url(server: Mapping[str, Any]) -> str:
     return f"{scheme}://{service}.{_place(server)[0]}.svc:9090{'/' if prefix else ''}{prefix}"
 
 
-def _asked(selector: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
+def _example_labels(selector: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
     yield from (selector.get("matchLabels") or {}).items()
     for one in selector.get("matchExpressions") or ():
         if one.get("operator") == "In" and one.get("values"):
@@ -122,7 +122,7 @@ def _asked(selector: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
             yield one.get("key"), "true"
 
 
-def _allowed(key: Any, value: Any) -> bool:
+def _is_allowed(key: Any, value: Any) -> bool:
     """False for a text that is no label, and for a label with a prefix: other programs own those, and act by them."""
     texts = isinstance(key, str) and isinstance(value, str)
     return texts and bool(_KEY.fullmatch(key) and _VALUE.fullmatch(value))

@@ -50,7 +50,7 @@ class News:
                 yield event
         for told in self._decided.get(uid, {}).values():
             if told.count and now - told.at >= LIMIT_SECONDS:
-                yield _joined(told, now)
+                yield _join(told, now)
                 told.at, told.count = now, 0
 
     def _is_known(self, uid: str, event: Event, now: float) -> bool:
@@ -71,7 +71,7 @@ class News:
             self._decided.popitem(last=False)
 
 
-def _joined(told: _Told, now: float) -> Event:
+def _join(told: _Told, now: float) -> Event:
     """One Event for the decisions that waited: the latest decision, with their number."""
     if told.count == 1:
         return told.last

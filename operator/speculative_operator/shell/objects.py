@@ -74,11 +74,11 @@ class ObjectMetrics:
         lines: defaultdict[str, str] = defaultdict(str)
         for name, labels, value in samples:
             pairs = (("namespace", key[0]), ("name", key[1]), *labels)
-            told = ",".join(f'{label}="{_escaped(text)}"' for label, text in pairs)
+            told = ",".join(f'{label}="{_escape(text)}"' for label, text in pairs)
             lines[name] += f"{self._prefix}_{name}{{{told}}} {value!r}\n"
         return lines
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     """A label's value as text exposition wants it: one bad value would spoil the page of all objects."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -26,7 +26,7 @@ from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.visit import Visitor
+from speculative_operator.shell.visit import Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Operator:
     informer: Informer
     resync: Resync
     rounds: Rounds
-    visitor: Visitor
+    reconciler: Reconciler
     leader: Leader | None
     telemetry: Telemetry
 
@@ -64,7 +64,7 @@ class Operator:
         self._leading = asyncio.Event()
         self._synced = asyncio.Event()
         self._informing: asyncio.Event | None = None
-        self._visits: set[Part] = set()
+        self._reconciles: set[Part] = set()
         workers = self.settings.workers
         self._crew = Gate(workers, most=max(1, workers // 2), lendable=workers, slow=SLOW)
         self._missing = ""
@@ -76,8 +76,8 @@ class Operator:
     def healthy(self) -> str:
         """What is wrong with the process, empty when nothing: a stuck process is restarted by the kubelet."""
         # One object that takes long is its own trouble, and its reconcile has an end. Where none ends, it is ours.
-        limit = self.settings.visit_seconds + 3.0 * self.settings.tick_seconds
-        stalled = self.queue.stalled if self._synced.is_set() else 0.0
+        limit = self.settings.reconcile_seconds + 3.0 * self.settings.tick_seconds
+        stalled = self.queue.stall_seconds if self._synced.is_set() else 0.0
         return f"objects are due, but no reconcile has ended for {stalled:.0f} s" if stalled > limit else ""
 
     def ready(self) -> str:
@@ -116,7 +116,7 @@ class Operator:
         told = ""
         while True:
             try:
-                wrong = "" if await self.resync.installed() else "the CRD SpeculativeDeployment is not installed"
+                wrong = "" if await self.resync.is_installed() else "the CRD SpeculativeDeployment is not installed"
                 if not wrong:
                     await self.resync.discover()
                     return
@@ -225,49 +225,49 @@ class Operator:
             key = await self.queue.get()
             if key is None:
                 return
-            visit = asyncio.create_task(self._visit(key))
-            self._visits.add(visit)
-            visit.add_done_callback(self._visits.discard)
+            running = asyncio.create_task(self._reconcile(key))
+            self._reconciles.add(running)
+            running.add_done_callback(self._reconciles.discard)
 
-    async def _visit(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         """Reconcile one object when a worker is free for its namespace; the queue is told of every end."""
         tags = {"namespace": key[0], "object": key[1]}
-        limit = self.settings.visit_seconds
+        limit = self.settings.reconcile_seconds
         try:
             async with self._crew.slot(0, key[0]):
                 self.queue.begin(key)
                 if self._missing:
                     self.telemetry.tick("failed", "Unknown")
-                    self.queue.done(key, self.settings.tick_seconds)
+                    self.queue.finish(key, self.settings.tick_seconds)
                     return
                 async with deadline(limit):
-                    again = await self.visitor.visit(key)
+                    again = await self.reconciler.reconcile(key)
         except NamespaceTerminatingError:
-            self.queue.done(key, TERMINATING_PAUSE)
+            self.queue.finish(key, TERMINATING_PAUSE)
         except ApiError as error:
-            wait = self.queue.failed(key, error.retry_after or 0.0)
+            wait = self.queue.retry(key, error.retry_after or 0.0)
             self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
             log.warning("%s; retrying in %.0f s", error, wait, extra=tags)
         except TimeoutError:
-            wait = self.queue.failed(key)
+            wait = self.queue.retry(key)
             self.telemetry.tick("failed", "Deadline")
             log.warning("a reconcile did not end within %.0f s; retrying in %.0f s", limit, wait, extra=tags)
         except asyncio.CancelledError:
             # By us at the end, or by kopf when its watches are started anew.
-            self.queue.failed(key)
+            self.queue.retry(key)
         except Exception:
-            wait = self.queue.failed(key)
+            wait = self.queue.retry(key)
             self.telemetry.tick("failed", "Unexpected")
             log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags)
         else:
-            self._done(key, again)
+            self._finish(key, again)
 
-    def _done(self, key: Key, again: float | None) -> None:
+    def _finish(self, key: Key, again: float | None) -> None:
         if again is None:
             self.queue.forget(key)
-            self.queue.done(key)
+            self.queue.finish(key)
         else:
-            self.queue.done(key, again * (0.95 + 0.1 * random()))  # noqa: S311  spreads load only
+            self.queue.finish(key, again * (0.95 + 0.1 * random()))  # noqa: S311  spreads load only
 
     # -- end
 
@@ -290,9 +290,9 @@ class Operator:
         """Take no more work, let reconciles finish, give the Lease back, then stop watching."""
         self.stop.set()
         self.queue.close()
-        if self._visits:
-            await asyncio.wait(self._visits, timeout=DRAIN)
-        ending = [*self._visits, *others]
+        if self._reconciles:
+            await asyncio.wait(self._reconciles, timeout=DRAIN)
+        ending = [*self._reconciles, *others]
         for task in ending:
             task.cancel()
         await asyncio.wait(ending, timeout=1.0)

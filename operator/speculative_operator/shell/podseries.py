@@ -94,7 +94,7 @@ class PodSeries:
                 self.gaps[pod] = Gap(Reason.METRICS_ABSURD, message)
                 self._room += units(self._series.pop(pod))
                 continue
-            track = Series(labels["__name__"], self._shared(labels), samples_of(entry))
+            track = Series(labels["__name__"], self._shared_labels(labels), samples_of(entry))
             self._room -= units((track,))
             if self._room < 0:
                 raise TooLargeError("the namespace has more series than SPECULATIVE_PROMETHEUS_SERIES allows")
@@ -113,6 +113,6 @@ class PodSeries:
     def _comes_from(self, pod: str, labels: Mapping[str, str]) -> bool:
         return not self._label or host_of(labels.get(self._label, "")) in self._pods[pod]
 
-    def _shared(self, labels: Mapping[str, str]) -> dict[str, str]:
+    def _shared_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         wanted = {name: value for name, value in labels.items() if name in LABELS}
         return self._labels.setdefault(tuple(wanted.items()), wanted)

@@ -31,7 +31,7 @@ from speculative_operator.settings import Settings
 from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of, series_of
 from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
 from speculative_operator.shell.prometheus_credentials import credentials_of, without_sent
-from speculative_operator.shell.prometheus_faults import from_elsewhere, relabelled, remedy, unreachable
+from speculative_operator.shell.prometheus_faults import from_elsewhere, relabelling_gap, remedy, unreachable
 
 log = logging.getLogger(__name__)
 
@@ -272,11 +272,11 @@ class Prometheus:
                 log.debug("the answer about other addresses was cut off", extra={"namespace": namespace})
             gaps = {pod: from_elsewhere(label, address, asked[pod]) for pod, address in seen.items()}
             unknown = {pod: own for pod, own in asked.items() if pod not in gaps} if failed is None else {}
-            gaps |= self._relabelled(namespace, unknown, now)
+            gaps |= self._relabelling_gaps(namespace, unknown, now)
             known = self._looks[namespace] = _Look(self._clock(), gaps)
         return {pod: gap for pod, gap in known.gaps.items() if pod in pods}
 
-    def _relabelled(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
+    def _relabelling_gaps(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
         """Gaps of the pods whose series bear their name, or namespace, in another label than the settings say."""
         label, found = self._settings.prometheus_address_label, dict[str, Gap]()
 
@@ -284,7 +284,7 @@ class Prometheus:
             for labels in map(labels_of, series):
                 for pod in (pod for pod, own in pods.items() if host_of(labels.get(label, "")) in own):
                     wanted = {"POD_LABEL": (self._labels[1], pod), "NAMESPACE_LABEL": (self._labels[0], namespace)}
-                    gap = relabelled(labels, wanted)
+                    gap = relabelling_gap(labels, wanted)
                     if gap is not None:
                         found[pod] = gap
 

@@ -68,7 +68,7 @@ def from_elsewhere(label: str, address: str, addresses: Iterable[str]) -> Gap:
     return Gap(Reason.METRICS_FOREIGN, message)
 
 
-def relabelled(labels: Mapping[str, str], wanted: Mapping[str, tuple[str, str]]) -> Gap | None:
+def relabelling_gap(labels: Mapping[str, str], wanted: Mapping[str, tuple[str, str]]) -> Gap | None:
     """The gap of a pod whose series bears its name or namespace in another label than expected; None where it does not.
     `wanted`: setting -> label and value."""
     for setting, (label, value) in wanted.items():

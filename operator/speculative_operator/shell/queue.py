@@ -26,7 +26,7 @@ class _Entry:
 
     due: float | None = None
     """When the key wants to be reconciled; None: not waiting."""
-    visiting: bool = False
+    reconciling: bool = False
     since: float = 0.0
     """When the reconcile under way began."""
     failures: int = 0
@@ -65,7 +65,7 @@ class Queue(Generic[K]):
         if entry.due is not None and entry.due <= wanted:
             return
         entry.due = wanted
-        if not entry.visiting:
+        if not entry.reconciling:
             self._push(key, entry)
 
     def pop(self) -> K | None:
@@ -74,31 +74,31 @@ class Queue(Generic[K]):
         while self._heap and self._heap[0][0] <= now:
             _, number, key = heapq.heappop(self._heap)
             entry = self._entries.get(key)
-            if entry is None or entry.ticket != number or entry.visiting:
+            if entry is None or entry.ticket != number or entry.reconciling:
                 continue
-            entry.due, entry.visiting, entry.since = None, True, now
+            entry.due, entry.reconciling, entry.since = None, True, now
             return key
         return None
 
     def begin(self, key: K) -> None:
         """Note that the reconcile begins only now, and so sees everything that was asked for since `pop`."""
         entry = self._entries.get(key)
-        if entry is not None and entry.visiting:
+        if entry is not None and entry.reconciling:
             entry.due = None
 
-    def done(self, key: K, again: float | None = None) -> None:
+    def finish(self, key: K, again: float | None = None) -> None:
         """Note that the reconcile went well; reconcile again after `again` seconds, or earlier if asked meanwhile."""
-        entry = self._finished(key)
+        entry = self._end(key)
         if entry is None:
             return
         entry.failures = 0
         entry.not_before = self._clock() + self._settle
         self._reschedule(key, entry, again)
 
-    def failed(self, key: K, at_least: float = 0.0) -> float:
+    def retry(self, key: K, at_least: float = 0.0) -> float:
         """Note that the reconcile failed; returns the seconds until the next: 1, 2, 4 ... 300, +-20 %, not below
         `at_least`."""
-        entry = self._finished(key)
+        entry = self._end(key)
         if entry is None:
             return 0.0
         backoff = min(FIRST_BACKOFF * 2.0 ** min(entry.failures, 16), LAST_BACKOFF)
@@ -111,7 +111,7 @@ class Queue(Generic[K]):
     def forget(self, key: K) -> None:
         """Forget a key that is gone; a reconcile under way simply ends."""
         entry = self._entries.get(key)
-        if entry is not None and entry.visiting:
+        if entry is not None and entry.reconciling:
             entry.due, entry.gone = None, True
         else:
             self._entries.pop(key, None)
@@ -140,24 +140,24 @@ class Queue(Generic[K]):
         return sum(entry.due is not None and entry.due <= now for entry in self._entries.values())
 
     @property
-    def visiting(self) -> int:
+    def reconciling(self) -> int:
         """Number of reconciles under way."""
-        return sum(entry.visiting for entry in self._entries.values())
+        return sum(entry.reconciling for entry in self._entries.values())
 
     @property
-    def stalled(self) -> float:
+    def stall_seconds(self) -> float:
         """Seconds for which there was something to do and no reconcile ended; 0 when there is nothing to do. One that
         takes long beside others that end is no stall."""
         now = self._clock()
-        starts = (entry.since if entry.visiting else entry.due for entry in self._entries.values())
+        starts = (entry.since if entry.reconciling else entry.due for entry in self._entries.values())
         waited = max((now - start for start in starts if start is not None and start <= now), default=0.0)
         return min(waited, now - self._turned)
 
-    def _finished(self, key: K) -> _Entry | None:
+    def _end(self, key: K) -> _Entry | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
-        entry.visiting = False
+        entry.reconciling = False
         self._turned = self._clock()
         if entry.gone:
             del self._entries[key]
@@ -182,7 +182,7 @@ class Queue(Generic[K]):
         while self._heap:
             due, number, key = self._heap[0]
             entry = self._entries.get(key)
-            if entry is not None and entry.ticket == number and not entry.visiting:
+            if entry is not None and entry.ticket == number and not entry.reconciling:
                 return max(0.0, due - self._clock())
             heapq.heappop(self._heap)
         return None

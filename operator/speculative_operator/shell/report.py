@@ -37,7 +37,7 @@ class Reporter:
         self._news = News()
         self._instance = os.environ.get("POD_NAME") or names.OPERATOR
         self._undeclared: dict[str, Any] = {}
-        """Fields of statuses that the cluster's CRD does not declare (`undeclared`), as far as writes have shown."""
+        """Fields of statuses that the cluster's CRD lacks (`missing_fields`), as far as writes have shown."""
 
     def storable(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
         """The status without the fields that the cluster's CRD does not declare, as far as writes have shown."""
@@ -47,7 +47,7 @@ class Reporter:
         """Write the whole status; False when the object is gone or was replaced, or when we may no longer write. Raises
         ApiError otherwise."""
         try:
-            body = await self._written(owner, status)
+            body = await self._write(owner, status)
         except (NotFoundError, ConflictError, OutdatedError):
             return False
         self._cache.put(body)
@@ -67,7 +67,7 @@ class Reporter:
         self._telemetry.action("apply", CONFIG_MAP.kind)
         return True
 
-    async def _written(self, owner: Body, status: Mapping[str, Any]) -> Body:
+    async def _write(self, owner: Body, status: Mapping[str, Any]) -> Body:
         """Apply the status, then remove what somebody else has written into it, as a restore from a backup does: it
         would stand there for ever, or even make the applied status invalid. Where the API server refuses the status for
         a field that its CRD does not declare, apply it without such fields. Returns the object."""
@@ -89,7 +89,7 @@ class Reporter:
         """Ask for the status by a merge patch that stores nothing: the API server answers it without the fields that
         its CRD does not declare. Raises InvalidError where something else is wrong."""
         body = await self._kube.merge_status(owner, {**rest, **status}, dry=True, still=self._leading)
-        found = undeclared(status, body.get("status") or {})
+        found = missing_fields(status, body.get("status") or {})
         if found and found != self._undeclared:
             log.warning(
                 "the CustomResourceDefinition on the cluster is older than this operator: the status is written without"
@@ -127,22 +127,22 @@ def surplus(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
     return rest
 
 
-def undeclared(sent: Any, stored: Any) -> dict[str, Any]:
+def missing_fields(sent: Any, stored: Any) -> dict[str, Any]:
     """Names of the fields of `sent` that `stored` lacks, each with None, or with such names within it. Items of a list
     share their names."""
     if isinstance(sent, list) and isinstance(stored, list):
         missing: dict[str, Any] = {}
         for one, other in zip(sent, stored, strict=False):
-            missing |= undeclared(one, other)
+            missing |= missing_fields(one, other)
         return missing
     if not isinstance(sent, Mapping) or not isinstance(stored, Mapping):
         return {}
-    within = {name: undeclared(value, stored[name]) for name, value in sent.items() if name in stored}
+    within = {name: missing_fields(value, stored[name]) for name, value in sent.items() if name in stored}
     return {name: None for name in sent if name not in stored} | {name: one for name, one in within.items() if one}
 
 
 def without(value: Any, missing: Mapping[str, Any] | None) -> Any:
-    """`value` without the fields that `undeclared` has named."""
+    """`value` without the fields that `missing_fields` has named."""
     if isinstance(value, list):
         return [without(one, missing) for one in value]
     if not isinstance(value, Mapping) or not missing:

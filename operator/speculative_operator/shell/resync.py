@@ -77,13 +77,13 @@ class Resync:
         """Ask what the cluster offers; True when the kinds to watch have changed. Raises ApiError."""
         groups = await self._kube.groups()
         self.assigns_uids = OPENSHIFT in groups
-        found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._served(kind)]
+        found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._is_served(kind)]
         if SERVERS[0].group in groups:
             await self._find_servers()
         lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
         for resource in lost:
-            for body in self._cache.held(resource.kind).values():
+            for body in self._cache.objects_of(resource.kind).values():
                 self._cache.remove(body)
         return changed
 
@@ -105,9 +105,9 @@ class Resync:
             self.prometheus = address_of(found)
         self.monitor_labels = labels_of(found, namespace_of(self.prometheus.url))
 
-    async def _served(self, resource: Resource) -> bool:
+    async def _is_served(self, resource: Resource) -> bool:
         try:
-            return await self._kube.served(resource)
+            return await self._kube.is_served(resource)
         except ApiError as error:
             log.warning("cannot find out whether the kind %s exists: %s", resource.plural, error)
             return resource in self.optional
@@ -132,9 +132,9 @@ class Resync:
             engine_registry=self._settings.engine_registry,
         )
 
-    async def installed(self) -> bool:
+    async def is_installed(self) -> bool:
         """True when the API server knows SpeculativeDeployments."""
-        return await self._kube.served(OWNER)
+        return await self._kube.is_served(OWNER)
 
     def resources(self) -> tuple[Resource, ...]:
         """Kinds to watch and list."""
@@ -169,7 +169,7 @@ class Resync:
                 self._listed.add(resource)
 
     async def _refresh(self, resource: Resource) -> None:
-        known = self._cache.held(resource.kind)
+        known = self._cache.objects_of(resource.kind)
         selector = "" if resource is OWNER else CHILD_SELECTOR
         found: set[str] = set()
         for namespace in self._namespaces or ("",):

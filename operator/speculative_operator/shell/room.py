@@ -96,13 +96,13 @@ class Room:
             pods = await self._pods(f"spec.nodeName={name}")
             if pods is None:
                 return None
-            found[name] = places(need, node, pods, (*waiting, *self._promised(name, key)), left)
+            found[name] = places(need, node, pods, (*waiting, *self._promised_pods(name, key)), left)
             left -= found[name]
             if not left:
                 self._set_aside(key, need, found)
                 return Found.FREE
             others = [one for one in pods if not _is_own(one, key)]
-            first = [one for one in (*waiting, *self._promised(name, key)) if not _is_own(one, key)]
+            first = [one for one in (*waiting, *self._promised_pods(name, key)) if not _is_own(one, key)]
             freed -= places(need, node, others, first, freed)
         if len(nodes) > MOST_NODES:
             return None
@@ -123,7 +123,7 @@ class Room:
             found.append(one)
         return found
 
-    def _promised(self, node: str, key: Key) -> Iterator[Json]:
+    def _promised_pods(self, node: str, key: Key) -> Iterator[Json]:
         """Pods of other objects for which room on the node was found a moment ago."""
         now = self._clock()
         held = {other: one for other, one in self._aside.get(node, {}).items() if one[2] > now}

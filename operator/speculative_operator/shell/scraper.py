@@ -162,7 +162,7 @@ class Scraper:
             connection.connect()
             if encrypted:
                 connection.sock = _ENGINES.wrap_socket(connection.sock, do_handshake_on_connect=False)
-            with _ended_after(connection.sock, PAGE_SECONDS, ended):
+            with _end_after(connection.sock, PAGE_SECONDS, ended):
                 if isinstance(connection.sock, ssl.SSLSocket):
                     connection.sock.do_handshake()
                 connection.request("GET", "/metrics")
@@ -186,7 +186,7 @@ class Scraper:
 
 
 @contextmanager
-def _ended_after(connection: socket.socket, seconds: float, ended: threading.Event) -> Iterator[None]:
+def _end_after(connection: socket.socket, seconds: float, ended: threading.Event) -> Iterator[None]:
     """End the connection after `seconds`, however its other side goes on: a socket's timeout is one of each read. Then
     `ended` is set, and the text read so far is no whole answer."""
 

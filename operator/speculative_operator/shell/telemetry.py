@@ -92,13 +92,13 @@ class Telemetry:
     def leading(self, leader: bool) -> None:
         self._leader.set(1 if leader else 0)
 
-    def seen(self, kind: str, now: float) -> None:
+    def note_event(self, kind: str, now: float) -> None:
         """Record that a watch brought an event of `kind` at monotonic time `now`."""
         if kind not in self._seen:
             self._age.labels(kind).set_function(lambda: time.monotonic() - self._seen[kind])
         self._seen[kind] = now
 
-    def unwatched(self, plural: str, *, fails: bool) -> None:
+    def note_watch(self, plural: str, *, fails: bool) -> None:
         """Record that lists or watches of a kind began to fail, or work again."""
         self._unwatched.labels(plural).set(1 if fails else 0)
 

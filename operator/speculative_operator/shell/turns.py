@@ -52,7 +52,7 @@ class Turns:
         self._swept = clock()
 
     def take(self, key: Key, reading: Collection[Key], *, at_ease: bool) -> bool:
-        """True where a Job may be made for `key` now: it counts until `made`. Else the object waits, and asks again.
+        """True where a Job may be made for `key` now: it counts until `release`. Else the object waits, and asks again.
         `reading` are the objects whose Jobs run; `at_ease` says that nobody waits for this one."""
         self._sweep()
         free = self._most - len(self._making.union(reading) - {key})
@@ -63,7 +63,7 @@ class Turns:
         self._making.add(key)
         return True
 
-    def made(self, key: Key) -> None:
+    def release(self, key: Key) -> None:
         """Note that the Job was made, and is among those that run; or that it was not, and another object may go on."""
         self._making.discard(key)
 
@@ -73,7 +73,7 @@ class Turns:
         if place is not None:
             del self._order[bisect_left(self._order, (place.rank, key))]
 
-    def waited(self, key: Key) -> float | None:
+    def waiting_seconds(self, key: Key) -> float | None:
         """Seconds since the object asked first; None where it does not wait."""
         place = self._places.get(key)
         return self._clock() - place.since if place is not None else None
@@ -116,7 +116,7 @@ def reading(jobs: Mapping[Key, Body], now: float) -> set[Key]:
     return {key for key, job in jobs.items() if _counts(job, now)}
 
 
-def queued(name: str, waited: float | None) -> tuple[JobSeen, ...]:
+def queued_jobs(name: str, waited: float | None) -> tuple[JobSeen, ...]:
     """The state of the inspect Job for which object `name` still waits; empty where it does not wait."""
     if waited is None:
         return ()

@@ -43,7 +43,7 @@ from speculative_operator.shell.resources import CLAIM, CONFIG_MAP, WORKLOADS
 from speculative_operator.shell.room import GOOD_SECONDS
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.turns import Turns, late, queued, reading, wants, without
+from speculative_operator.shell.turns import Turns, late, queued_jobs, reading, wants, without
 from speculative_operator.shell.writes import Report, Writer
 from speculative_operator.tuner import Memory
 
@@ -69,7 +69,7 @@ class Tick(Protocol):
 class SeesJobs(Protocol):
     """`jobs.Jobs`, or a fake."""
 
-    async def seen(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]: ...
+    async def observe(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]: ...
 
     async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]: ...
 
@@ -125,7 +125,7 @@ class _State:
     """monotonic seconds."""
 
 
-class Visitor:
+class Reconciler:
     """Reconciles objects."""
 
     def __init__(
@@ -157,7 +157,7 @@ class Visitor:
         self._states.pop(key, None)
         self._telemetry.of_objects.forget(key)
 
-    async def visit(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Reconcile one object; returns seconds until its next reconcile, None when it is gone.
 
         Raises ApiError when the reconcile should be tried again later.
@@ -173,7 +173,7 @@ class Visitor:
         except SpecError as problem:
             return await self._refuse(snapshot, state, problem, now)
         before, left = state.memory, state.leaving
-        jobs = await self._sources.jobs.seen(snapshot, now)
+        jobs = await self._sources.jobs.observe(snapshot, now)
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
         arriving = await self._sources.jobs.arriving(snapshot) if by_pods else {}
         outcome, until = await self._decide(spec, snapshot, state, jobs, arriving, now)
@@ -185,7 +185,7 @@ class Visitor:
             state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             raise
         finally:
-            self._sources.turns.made(key)
+            self._sources.turns.release(key)
         if report.again:
             state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             self._telemetry.tick("again")
@@ -220,7 +220,7 @@ class Visitor:
             observation = self._observe(spec, snapshot, state)
         strangers = state.ledger.strangers(now)
         claims = {name for kind, name in strangers if kind == CLAIM.kind}
-        waited = self._sources.turns.waited((spec.namespace, spec.name))
+        waited = self._sources.turns.waiting_seconds((spec.namespace, spec.name))
         children = {**{slot: body for slot, body in strangers.items() if slot[0] != CLAIM.kind}, **snapshot.children}
         world = World(
             spec=spec,
@@ -230,13 +230,15 @@ class Visitor:
             capabilities=self._sources.capabilities(),
             problems=(*state.ledger.conditions(), *late(spec.name, waited, at_ease=_at_ease(snapshot))),
             applied=dict(state.ledger.made),
-            jobs=(*jobs, *queued(spec.name, waited)),
+            jobs=(*jobs, *queued_jobs(spec.name, waited)),
             arriving=arriving,
             claims=frozenset(snapshot.claims.keys()),
             foreign_claims=frozenset(claims),
             catalogue=self._sources.catalogue(),
             leaving=state.leaving,
-            kept=self._cache.kept((spec.namespace, spec.name)) if spec.weights.cache is not None else frozenset(),
+            kept=self._cache.folders_in_use((spec.namespace, spec.name))
+            if spec.weights.cache is not None
+            else frozenset(),
             canary=self.canaries.look(spec),
             notes=state.notes,
             memo=state.memo,
@@ -310,13 +312,13 @@ class Visitor:
         storable = self._reporter.storable(outcome.status)
         due = should_write(old, storable, state.status_at, now, self._sources.budget.interval)
         if due and (self._sources.budget.take() or cannot_wait(old, storable)):
-            log.debug("writing the status: %s", _changed(old, storable), extra=_tags(owner))
+            log.debug("writing the status: %s", _changed_parts(old, storable), extra=_tags(owner))
             if spec is not None and outcome.notes is not None:
                 await self._keep(snapshot, spec, state, outcome.notes, now)
             if not await self._reporter.status(owner, outcome.status):
                 return
             state.status_at = now
-            for reason in _decided(old, outcome.status):
+            for reason in _new_reasons(old, outcome.status):
                 self._count(owner, reason)
         await self._reporter.events(owner, outcome.events, now)
 
@@ -369,7 +371,7 @@ def downloading(jobs: Iterable[JobSeen]) -> bool:
     return any(job.purpose is Purpose.FETCH and job.phase is Phase.RUNNING for job in jobs)
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _changed_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Names of the parts of a status that differ."""
     return ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
 
@@ -385,7 +387,7 @@ def _tags(owner: Body) -> dict[str, str]:
     return {"namespace": owner["metadata"]["namespace"], "object": owner["metadata"]["name"]}
 
 
-def _decided(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _new_reasons(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Reasons of the decisions that the new status records and the old one did not."""
     known = [entry.get("time") for entry in old.get("decisions") or ()]
     return [str(entry.get("reason")) for entry in new.get("decisions") or () if entry.get("time") not in known]

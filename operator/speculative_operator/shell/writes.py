@@ -22,7 +22,7 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild,
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.shell import contest
-from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, home_of, trimmed
+from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, home_of, trim
 from speculative_operator.shell.errors import (
     ApiError,
     ConflictError,
@@ -103,14 +103,14 @@ class Writer:
         reports.append(await self._together([self._poke(snapshot, action) for action in pokes]))
         wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
         past = ledger.forget(wanted)
-        return _joined((*reports, Report(refused=past)))
+        return _join((*reports, Report(refused=past)))
 
     async def _together(self, coroutines: Sequence[Coroutine[Any, Any, Report]]) -> Report:
         results = await asyncio.gather(*coroutines, return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
             raise worst(failures)
-        return _joined([result for result in results if isinstance(result, Report)])
+        return _join([result for result in results if isinstance(result, Report)])
 
     async def _of_others(self, key: Key, snapshot: Snapshot, slot: Slot, ledger: Ledger, now: float) -> bool:
         """True where a claim that is to be made exists and belongs to somebody else. A read finds it, not a write that
@@ -159,7 +159,7 @@ class Writer:
             still = partial(self._still, key, snapshot, until if slot[0] in WORKLOADS else inf)
             body = await self._send(resource, manifest, held, uid, still)
         except NotFoundError:
-            return self._vanished(resource.optional)
+            return self._pass_over(resource.optional)
         except (ConflictError, InvalidError, ForbiddenError, UnavailableError) as failure:
             problem = await self._refusal(failure, slot, key, ledger, now)
             if problem is None:
@@ -186,15 +186,15 @@ class Writer:
         version = held["metadata"].get("resourceVersion") if held is not None and resource.kind in WORKLOADS else None
         apply = partial(self._kube.apply, resource, manifest, uid=uid, still=still)
         try:
-            return trimmed(await apply(version=version))
+            return trim(await apply(version=version))
         except ConflictError:
             if held is None or not resource.last:
                 raise
             metadata = manifest["metadata"]
-            found = trimmed(await self._kube.get(resource, metadata["namespace"], metadata["name"]))
+            found = trim(await self._kube.get(resource, metadata["namespace"], metadata["name"]))
             if _without_status(found) != _without_status(held):
                 raise
-            return trimmed(await apply(version=found["metadata"]["resourceVersion"]))
+            return trim(await apply(version=found["metadata"]["resourceVersion"]))
 
     async def _foreseen(
         self, key: Key, action: ApplyChild, ledger: Ledger, uid: str | None, now: float
@@ -204,7 +204,7 @@ class Writer:
         if kind not in WORKLOADS:
             return None
         resource = CHILD_BY_KIND[kind]
-        if action.reason is Reason.REPAIRED and ledger.repeated((kind, name), digest_of(manifest), now):
+        if action.reason is Reason.REPAIRED and ledger.is_repeated((kind, name), digest_of(manifest), now):
             found = contest.condition(action, await self._kube.get(resource, key[0], name))
             log.warning("%s", found.message, extra=_tags(key))
             return found, inf
@@ -244,7 +244,7 @@ class Writer:
         else:
             ledger.foreign[slot] = (body, now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
 
-    def _vanished(self, optional: bool) -> Report:
+    def _pass_over(self, optional: bool) -> Report:
         if optional:
             self._rediscover()
         # Else the namespace is gone, and with it our object: a watch will say so.
@@ -303,7 +303,7 @@ def _without_status(body: Body) -> Body:
     return {**kept, "metadata": metadata}
 
 
-def _joined(reports: Sequence[Report]) -> Report:
+def _join(reports: Sequence[Report]) -> Report:
     return Report(
         sum(report.acted for report in reports),
         any(report.refused for report in reports),

@@ -20,7 +20,7 @@ from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, Rol
 from speculative_operator.reconcile.arrival import stuck
 from speculative_operator.reconcile.targets import with_workload
 from speculative_operator.render import Capabilities
-from speculative_operator.shell.cache import reached
+from speculative_operator.shell.cache import engine_address
 
 TOLD = InferenceServiceSettings(hardware_profile="gpu", connection="registry", exposed=True)
 SERVED = replace(SPEC, target=Target.LLM_INFERENCE_SERVICE, inference_service=TOLD)
@@ -118,7 +118,7 @@ def test_pods_answer_by_https_where_the_platform_encrypts() -> None:
         "HTTPS"
     }
     (one, _) = platform.pods
-    assert reached(one).encrypted
+    assert engine_address(one).encrypted
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -146,17 +146,17 @@ def test_an_object_that_changes_its_owner_leaves_the_old_one() -> None:
     snapshot = cache.snapshot(KEY)
     assert snapshot is not None
     assert snapshot.pods == ()
-    assert set(cache.held("Pod")) == {"p"}
+    assert set(cache.objects_of("Pod")) == {"p"}
 
 
 def test_only_objects_with_a_ready_pod_are_observed() -> None:
     cache = Cache()
     cache.put(pod(1))
-    assert cache.observed() == {}, "a pod without its object"
+    assert cache.ready_objects() == {}, "a pod without its object"
     cache.put(owner())
-    assert cache.observed() == {"ns": [KEY]}
+    assert cache.ready_objects() == {"ns": [KEY]}
     cache.put(pod(2, ready=False))
-    assert cache.observed() == {}
+    assert cache.ready_objects() == {}
 
 
 def test_a_terminating_pod_is_not_ready() -> None:
@@ -221,10 +221,10 @@ def test_pods_of_jobs_are_never_serving_pods_and_wake_whom_the_job_is_for() -> N
     assert snapshot is not None
     assert snapshot.pods == ()
     assert [one["status"]["phase"] for one in snapshot.workers["gemma-fetch"]] == ["Succeeded"]
-    assert cache.observed() == {}, "a ready pod of a Job has no metrics"
-    assert set(cache.held("Pod")) == {"w"}
+    assert cache.ready_objects() == {}, "a ready pod of a Job has no metrics"
+    assert set(cache.objects_of("Pod")) == {"w"}
     assert cache.remove(worker(2)) == KEY
-    assert cache.held("Pod") == {}
+    assert cache.objects_of("Pod") == {}
 
 
 def test_a_label_alone_keeps_a_pod_from_serving_and_makes_it_no_jobs_pod() -> None:
@@ -238,7 +238,7 @@ def test_a_label_alone_keeps_a_pod_from_serving_and_makes_it_no_jobs_pod() -> No
     assert (snapshot.pods, snapshot.workers["gemma-fetch"]) == ((), ())
     adrift = {**pod()["metadata"]["labels"], names.LABEL_JOB: "fetch"}
     assert cache.put(pod(uid="a", labels=adrift)) is None
-    assert set(cache.held("Pod")) == {"w"}
+    assert set(cache.objects_of("Pod")) == {"w"}
 
 
 def test_when_the_job_is_gone_its_pods_wake_nobody() -> None:
@@ -249,7 +249,7 @@ def test_when_the_job_is_gone_its_pods_wake_nobody() -> None:
     assert cache.remove(job()) == KEY
     assert cache.put(worker(2, "Failed")) is None
     assert cache.remove(worker(2)) is None
-    assert cache.held("Pod") == {}
+    assert cache.objects_of("Pod") == {}
 
 
 def test_what_nobody_reads_of_jobs_and_their_pods_is_not_kept_and_is_no_news() -> None:
@@ -281,13 +281,13 @@ def test_a_claim_belongs_to_all_objects_of_its_namespace_and_wakes_none() -> Non
         assert snapshot is not None
         assert set(snapshot.claims) == {"weights"}
         assert snapshot.children == {}
-    assert set(cache.held("PersistentVolumeClaim")) == {"v"}
+    assert set(cache.objects_of("PersistentVolumeClaim")) == {"v"}
     assert cache.remove(claim()) is None
     snapshot = cache.snapshot(KEY)
     assert snapshot is not None
     assert snapshot.claims == {}
     cache.put(claim(ours=False))
-    assert cache.held("PersistentVolumeClaim") == {}, "somebody else's"
+    assert cache.objects_of("PersistentVolumeClaim") == {}, "somebody else's"
 
 
 def test_folders_that_other_objects_use_are_kept_from_being_tidied_away() -> None:
@@ -296,17 +296,17 @@ def test_folders_that_other_objects_use_are_kept_from_being_tidied_away() -> Non
         body = owner(uid=name, pair={"previous": [folder]})
         body["metadata"]["name"] = name
         cache.put(body)
-    assert cache.kept(KEY) == {"bbbb"}
-    assert cache.kept(("ns", "other")) == {"aaaa", "bbbb"}
-    assert cache.kept(("elsewhere", "gemma")) == frozenset()
+    assert cache.folders_in_use(KEY) == {"bbbb"}
+    assert cache.folders_in_use(("ns", "other")) == {"aaaa", "bbbb"}
+    assert cache.folders_in_use(("elsewhere", "gemma")) == frozenset()
     moved = owner(2, uid="gemma", pair={})
     cache.put(moved)
-    assert cache.kept(("ns", "other")) == {"bbbb"}
+    assert cache.folders_in_use(("ns", "other")) == {"bbbb"}
     for name in ("other", "third"):
         body = owner(uid=name)
         body["metadata"]["name"] = name
         cache.remove(body)
-    assert cache.kept(KEY) == frozenset()
+    assert cache.folders_in_use(KEY) == frozenset()
 
 
 def loading(folder: str) -> dict[str, Any]:
@@ -322,16 +322,16 @@ def test_folders_that_pods_load_from_are_kept_whatever_status_says() -> None:
     cache.put({**pod(), "spec": loading(used)})
     cache.put({**child(kind="Deployment", uid="d", template={"spec": loading(old)})})
     kept = {used, old}
-    assert cache.kept(("ns", "other")) == cache.kept(KEY) == kept
-    assert cache.kept(("elsewhere", "other")) == frozenset()
+    assert cache.folders_in_use(("ns", "other")) == cache.folders_in_use(KEY) == kept
+    assert cache.folders_in_use(("elsewhere", "other")) == frozenset()
     cache.put({**pod(2, ready=False), "spec": loading(used)})
     cache.put({**child(2, kind="Deployment", uid="d", template={"spec": loading(new)})})
-    assert cache.kept(KEY) == {used, new}
+    assert cache.folders_in_use(KEY) == {used, new}
     cache.remove(owner())
-    assert cache.kept(("ns", "other")) == {used, new}, "its pods still end"
+    assert cache.folders_in_use(("ns", "other")) == {used, new}, "its pods still end"
     cache.remove(pod())
     cache.put({**child(3, kind="Deployment", uid="another")})
-    assert cache.kept(("ns", "other")) == frozenset()
+    assert cache.folders_in_use(("ns", "other")) == frozenset()
 
 
 def test_folders_in_files_of_the_engine_count_too() -> None:
@@ -339,7 +339,7 @@ def test_folders_in_files_of_the_engine_count_too() -> None:
     told = {f"{names.ANNOTATION_FILE}engine.yaml": f"speculative_model: /mnt/models/c/models/{used}\n"}
     template = {"metadata": {"annotations": told}, "spec": {"containers": []}}
     cache.put(child(kind="Deployment", uid="d", template=template))
-    assert cache.kept(("ns", "other")) == {used}
+    assert cache.folders_in_use(("ns", "other")) == {used}
 
 
 def test_managed_fields_are_dropped_but_for_who_scales() -> None:
@@ -359,7 +359,7 @@ def test_equal_texts_are_held_once() -> None:
     cache.put(owner())
     for name in ("a", "b"):
         cache.put({**child(kind="ConfigMap", uid=name, name=name), "data": {"payload.py": "".join(["x"] * 5000)}})
-    one, two = cache.held("ConfigMap").values()
+    one, two = cache.objects_of("ConfigMap").values()
     assert one["data"]["payload.py"] is two["data"]["payload.py"]
 
 
@@ -375,7 +375,7 @@ def test_in_any_order_the_newest_version_of_a_uid_stays(events: list[tuple[bool,
         else:
             cache.remove(child(version, uid=uid, name=uid))
             newest.pop(uid, None)
-    held = {uid: int(body["metadata"]["resourceVersion"]) for uid, body in cache.held("Service").items()}
+    held = {uid: int(body["metadata"]["resourceVersion"]) for uid, body in cache.objects_of("Service").items()}
     assert held == newest
 
 

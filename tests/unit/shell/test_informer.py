@@ -58,7 +58,7 @@ class Rig:
         async with asyncio.timeout(30.0):
             key = await self.queue.get()
         assert key is not None
-        self.queue.done(key)
+        self.queue.finish(key)
         return key
 
 
@@ -121,9 +121,9 @@ async def test_a_changed_spec_ends_a_back_off_and_a_childs_event_does_not(
         await eventually(lambda: rig.queue.waiting == 1)
         key = rig.queue.pop()
         assert key == KEY
-        rig.queue.failed(key, at_least=1000.0)
+        rig.queue.retry(key, at_least=1000.0)
         await api.put(SERVICE, child())
-        await eventually(lambda: bool(rig.cache.held("Service")))
+        await eventually(lambda: bool(rig.cache.objects_of("Service")))
         assert rig.queue.pop() is None
         await api.put(OWNER, owner(generation=2))
         await rig.visit()

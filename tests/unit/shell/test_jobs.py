@@ -162,7 +162,7 @@ def reads(api: FakeApi) -> int:
 
 async def test_the_last_line_of_a_running_download_is_its_progress(api: FakeApi, kube: Kube) -> None:
     api.logs["gemma-fetch-x"] = f"starting\n{progress_line(SOME)}\n"
-    (seen,) = await Jobs(kube, Clock()).seen(snapshot(job(), pods=(pod(running={}),)), NOW)
+    (seen,) = await Jobs(kube, Clock()).observe(snapshot(job(), pods=(pod(running={}),)), NOW)
     assert seen.progress == SOME
     assert api.calls[-1].query["container"] == names.JOB_CONTAINER
 
@@ -172,24 +172,24 @@ async def test_the_log_is_read_now_and_then_and_another_line_changes_nothing(api
     looking, world = Jobs(kube, clock), snapshot(job(), pods=(pod(running={}),))
     api.logs["gemma-fetch-x"] = progress_line(SOME)
     for _ in range(5):
-        (seen,) = await looking.seen(world, NOW)
+        (seen,) = await looking.observe(world, NOW)
         assert seen.progress == SOME
     assert reads(api) == 1
     clock.now += shell_jobs.READ_EVERY
     api.logs["gemma-fetch-x"] = "retrying after 429"
-    (seen,) = await looking.seen(world, NOW)
+    (seen,) = await looking.observe(world, NOW)
     assert (seen.progress, reads(api)) == (SOME, 2)
     clock.now += shell_jobs.READ_EVERY
     api.logs["gemma-fetch-x"] = progress_line(replace(SOME, bytes=20))
-    (seen,) = await looking.seen(world, NOW)
+    (seen,) = await looking.observe(world, NOW)
     assert seen.progress == replace(SOME, bytes=20)
 
 
 async def test_only_running_downloads_are_listened_to(api: FakeApi, kube: Kube) -> None:
     looking = Jobs(kube, Clock())
-    await looking.seen(snapshot(job(purpose="inspect"), pods=(pod(running={}),)), NOW)
-    await looking.seen(snapshot(job(), pods=(pod("Pending", waiting={}),)), NOW)
-    await looking.seen(snapshot(job("Complete"), pods=(ended(message=encode(FACTS)),)), NOW)
+    await looking.observe(snapshot(job(purpose="inspect"), pods=(pod(running={}),)), NOW)
+    await looking.observe(snapshot(job(), pods=(pod("Pending", waiting={}),)), NOW)
+    await looking.observe(snapshot(job("Complete"), pods=(ended(message=encode(FACTS)),)), NOW)
     assert reads(api) == 0
 
 
@@ -198,14 +198,14 @@ async def test_without_the_permission_there_is_no_progress_and_no_hammering(api:
     looking, world = Jobs(kube, clock), snapshot(job(), pods=(pod(running={}),))
     api.failures.append(lambda call: FaultError(403, "pods/log is forbidden") if call.subresource == "log" else None)
     for _ in range(10):
-        (seen,) = await looking.seen(world, NOW)
+        (seen,) = await looking.observe(world, NOW)
         assert (seen.phase, seen.progress) == (Phase.RUNNING, None)
         clock.now += shell_jobs.READ_EVERY
     assert reads(api) == 1
     clock.now += shell_jobs.FORBIDDEN_PAUSE
     api.failures.clear()
     api.logs["gemma-fetch-x"] = progress_line(SOME)
-    (seen,) = await looking.seen(world, NOW)
+    (seen,) = await looking.observe(world, NOW)
     assert seen.progress == SOME
 
 
@@ -215,17 +215,17 @@ async def test_a_kubelet_that_hangs_or_fails_costs_the_visit_little(
     clock = Clock()
     looking, world = Jobs(kube, clock), snapshot(job(), pods=(pod(running={}),))
     api.failures.append(lambda _: FaultError(500, "kubelet is gone"))
-    (seen,) = await looking.seen(world, NOW)
+    (seen,) = await looking.observe(world, NOW)
     assert seen.progress is None
     api.failures.clear()
     monkeypatch.setattr(shell_jobs, "READ_WITHIN", 0.05)
     api.delay, clock.now = 0.5, shell_jobs.READ_EVERY
-    (seen,) = await looking.seen(world, NOW)
+    (seen,) = await looking.observe(world, NOW)
     assert (seen.phase, seen.progress) == (Phase.RUNNING, None)
 
 
 async def test_jobs_without_our_label_are_passed_over(kube: Kube) -> None:
-    assert await Jobs(kube, Clock()).seen(snapshot(job(purpose="other")), NOW) == ()
+    assert await Jobs(kube, Clock()).observe(snapshot(job(purpose="other")), NOW) == ()
 
 
 # -- pods that bring their weights themselves

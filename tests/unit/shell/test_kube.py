@@ -81,9 +81,9 @@ async def test_lists_come_in_pages_and_only_what_is_labelled(api: FakeApi, kube:
 
 
 async def test_optional_kinds_are_asked_for(api: FakeApi, kube: Kube) -> None:
-    assert not await kube.served(POD_MONITOR)
+    assert not await kube.is_served(POD_MONITOR)
     api.resources = (*api.resources, POD_MONITOR)
-    assert await kube.served(POD_MONITOR)
+    assert await kube.is_served(POD_MONITOR)
     assert POD_MONITOR.group in await kube.groups()
 
 

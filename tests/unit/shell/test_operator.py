@@ -229,7 +229,7 @@ async def test_a_stuck_worker_fails_the_liveness_probe(api: FakeApi, monkeypatch
             stuck.set()
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(run.operator.visitor, "visit", never)
+        monkeypatch.setattr(run.operator.reconciler, "reconcile", never)
         await api.put(OWNER, owner())
         await asyncio.wait_for(stuck.wait(), 30.0)
         assert (await run.get("/healthz"))[0] == 200
@@ -244,14 +244,14 @@ async def test_a_visit_that_breaks_is_logged_and_tried_again(
 ) -> None:
     async with running() as run:
         await eventually(run.operator.leads)
-        real, broken = run.operator.visitor.visit, [RuntimeError("boom"), asyncio.CancelledError()]
+        real, broken = run.operator.reconciler.reconcile, [RuntimeError("boom"), asyncio.CancelledError()]
 
         async def sometimes(key: Any) -> float | None:
             if broken:
                 raise broken.pop(0)
             return await real(key)
 
-        monkeypatch.setattr(run.operator.visitor, "visit", sometimes)
+        monkeypatch.setattr(run.operator.reconciler, "reconcile", sometimes)
         await api.put(OWNER, owner())
         await eventually(ready(api), 10.0)
     assert "boom" in caplog.text
@@ -285,7 +285,7 @@ async def test_a_watch_whose_kind_is_gone_is_given_up_alone(api: FakeApi, monkey
         api.objects = {ref: body for ref, body in api.objects.items() if ref[0] != "podmonitors"}
         assert run.operator._informing is not None
         run.operator._informing.set()
-        await eventually(lambda: not run.operator.cache.held("PodMonitor"), 15.0)
+        await eventually(lambda: not run.operator.cache.objects_of("PodMonitor"), 15.0)
         await eventually(lambda: not run.operator.resync.optional, 15.0)
         await api.drop(DEPLOYMENT, "gemma")
         await eventually(lambda: bool(api.find("Deployment")), 15.0)
@@ -298,7 +298,7 @@ async def test_what_is_being_written_is_finished_before_the_end(api: FakeApi) ->
         await eventually(run.operator.informer.started.is_set)
         api.delay = 0.4
         await api.put(OWNER, owner())
-        await eventually(lambda: bool(run.operator.queue.visiting))
+        await eventually(lambda: bool(run.operator.queue.reconciling))
         await asyncio.sleep(0.1)
     assert {plural for plural, _, _ in api.objects} >= {"deployments", "services", "configmaps", "networkpolicies"}
     assert api.find(OWNER.kind)[0]["status"]["observedGeneration"] == 1

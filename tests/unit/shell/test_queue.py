@@ -44,7 +44,7 @@ def test_the_earlier_due_time_wins(queue: Queue[str], clock: Clock) -> None:
     assert queue.pop() is None
     clock.now += 0.1
     assert queue.pop() == "a"
-    queue.done("a")
+    queue.finish("a")
     clock.now += 100.0
     assert queue.pop() is None
 
@@ -62,7 +62,7 @@ def test_a_key_is_never_visited_twice_at_once(queue: Queue[str], clock: Clock) -
     queue.add("a")
     clock.now += 1.0
     assert queue.pop() is None
-    queue.done("a", 60.0)
+    queue.finish("a", 60.0)
     clock.now += 0.25
     assert queue.pop() == "a"
 
@@ -70,7 +70,7 @@ def test_a_key_is_never_visited_twice_at_once(queue: Queue[str], clock: Clock) -
 def test_a_storm_of_events_is_one_visit_after_a_pause(queue: Queue[str], clock: Clock) -> None:
     queue.add("a")
     queue.pop()
-    queue.done("a")
+    queue.finish("a")
     for _ in range(50):
         queue.add("a")
     assert queue.pop() is None
@@ -84,21 +84,21 @@ def test_failures_wait_longer_each_time_and_no_longer_than_the_limit(queue: Queu
     waits = []
     for _ in range(12):
         assert queue.pop() == "a"
-        waits.append(queue.failed("a"))
+        waits.append(queue.retry("a"))
         clock.now += waits[-1]
     assert waits[:4] == [1.0, 2.0, 4.0, 8.0]
     assert waits[-1] == LAST_BACKOFF
     assert queue.pop() == "a"
-    queue.done("a", 0.0)
+    queue.finish("a", 0.0)
     clock.now += 1.0
     assert queue.pop() == "a"
-    assert queue.failed("a") == 1.0
+    assert queue.retry("a") == 1.0
 
 
 def test_an_ordinary_event_does_not_end_a_back_off_and_an_urgent_one_does(queue: Queue[str], clock: Clock) -> None:
     queue.add("a")
     queue.pop()
-    assert queue.failed("a", at_least=30.0) == 30.0
+    assert queue.retry("a", at_least=30.0) == 30.0
     queue.add("a")
     clock.now += 5.0
     assert queue.pop() is None
@@ -109,7 +109,7 @@ def test_an_ordinary_event_does_not_end_a_back_off_and_an_urgent_one_does(queue:
 def test_urgent_does_not_break_the_pause_of_a_key_that_did_not_fail(queue: Queue[str]) -> None:
     queue.add("a")
     queue.pop()
-    queue.done("a")
+    queue.finish("a")
     queue.add("a", urgent=True)
     assert queue.pop() is None
 
@@ -125,7 +125,7 @@ def test_a_key_forgotten_during_its_visit_ends_with_it_unless_asked_for_again(qu
     queue.add("a")
     queue.pop()
     queue.forget("a")
-    queue.done("a", 1.0)
+    queue.finish("a", 1.0)
     clock.now += 10.0
     assert queue.pop() is None
     queue.add("a")
@@ -133,31 +133,31 @@ def test_a_key_forgotten_during_its_visit_ends_with_it_unless_asked_for_again(qu
     queue.forget("a")
     queue.add("a")
     assert queue.pop() is None, "still visited: two visits at once"
-    queue.done("a")
+    queue.finish("a")
     clock.now += 1.0
     assert queue.pop() == "a"
 
 
 def test_a_stall_is_work_without_any_visit_that_ends(queue: Queue[str], clock: Clock) -> None:
-    assert queue.stalled == 0.0
+    assert queue.stall_seconds == 0.0
     queue.add("a")
     queue.add("b")
     queue.add("future", 1000.0)
     clock.now += 7.0
-    assert queue.stalled == 7.0
+    assert queue.stall_seconds == 7.0
     assert queue.pop() == "a"
     clock.now += 3.0
-    assert queue.stalled == 10.0, "b is due, and nothing ends"
+    assert queue.stall_seconds == 10.0, "b is due, and nothing ends"
     assert queue.pop() == "b"
-    assert (queue.waiting, queue.visiting) == (0, 2)
+    assert (queue.waiting, queue.reconciling) == (0, 2)
     clock.now += 3.0
-    queue.failed("a", 60.0)
-    assert queue.stalled == 0.0, "b takes long, but a has ended"
+    queue.retry("a", 60.0)
+    assert queue.stall_seconds == 0.0, "b takes long, but a has ended"
     clock.now += 5.0
-    assert queue.stalled == 5.0
-    queue.done("b")
+    assert queue.stall_seconds == 5.0
+    queue.finish("b")
     clock.now += 5.0
-    assert queue.stalled == 0.0, "waiting for its time is no stall"
+    assert queue.stall_seconds == 0.0, "waiting for its time is no stall"
 
 
 def test_what_was_asked_for_before_a_visit_begins_needs_no_second_one(queue: Queue[str], clock: Clock) -> None:
@@ -165,7 +165,7 @@ def test_what_was_asked_for_before_a_visit_begins_needs_no_second_one(queue: Que
     assert queue.pop() == "a"
     queue.add("a")
     queue.begin("a")
-    queue.done("a")
+    queue.finish("a")
     clock.now += 1.0
     assert queue.pop() is None
 
@@ -233,13 +233,13 @@ def test_whatever_happens_one_visit_at_once_and_nothing_asked_for_is_lost(
         elif key in visiting:
             visiting.remove(key)
             if what == "done":
-                queue.done(key)
+                queue.finish(key)
             else:
-                queue.failed(key)
+                queue.retry(key)
                 wanted |= {key} - forgotten
         take()
     for key in list(visiting):
-        queue.done(key)
+        queue.finish(key)
     visiting.clear()
     clock.now += 10_000.0
     missing = set(wanted)

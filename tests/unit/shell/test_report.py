@@ -12,7 +12,7 @@ from speculative_operator.domain import names
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import InvalidError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.report import Reporter, surplus, undeclared, without
+from speculative_operator.shell.report import Reporter, missing_fields, surplus, without
 from speculative_operator.shell.resources import OWNER
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -94,10 +94,10 @@ async def test_a_field_that_the_definition_does_not_declare_holds_up_no_status(
 def test_fields_that_are_not_stored_are_named_within_lists_too() -> None:
     sent = {"a": 1, "b": {"c": 1, "d": 2}, "e": [{"f": 1, "g": 1}, {"f": 2}]}
     stored = {"b": {"c": 1}, "e": [{"f": 1}, {"f": 2}]}
-    missing = undeclared(sent, stored)
+    missing = missing_fields(sent, stored)
     assert missing == {"a": None, "b": {"d": None}, "e": {"g": None}}
     assert without(sent, missing) == stored
-    assert undeclared(stored, stored) == {}
+    assert missing_fields(stored, stored) == {}
 
 
 def test_surplus_names_what_is_to_go() -> None:

@@ -48,7 +48,7 @@ async def test_a_list_that_expires_half_way_is_started_again_once(api: FakeApi, 
     api.failures.append(lambda call: expired.pop() if call.query.get("continue") and expired else None)
     looks, cache = resync(kube)
     await looks.refresh({SERVICE})
-    assert len(cache.held("Service")) == 4
+    assert len(cache.objects_of("Service")) == 4
     assert SERVICE not in looks.unsure()
     api.failures[:] = [lambda call: FaultError(410, "expired", "Expired") if call.query.get("continue") else None]
     await looks.refresh({SERVICE})
@@ -64,7 +64,7 @@ async def test_a_kind_that_cannot_be_listed_stays_as_it_was_known(api: FakeApi, 
     await api.drop(SERVICE, "s0")
     await looks.refresh()
     assert looks.unsure() == {SERVICE}
-    assert len(cache.held("Service")) == 1
+    assert len(cache.objects_of("Service")) == 1
     assert looks.missing() == ""
 
 

@@ -27,8 +27,8 @@ def test_the_page_lists_every_series() -> None:
     told = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in ROW.findall(section)}
     telemetry = Telemetry()
     # Labels are in the exposition only once there is a value.
-    telemetry.seen("Pod", 0.0)
-    telemetry.unwatched("pods", fails=True)
+    telemetry.note_event("Pod", 0.0)
+    telemetry.note_watch("pods", fails=True)
     telemetry.tick("done")
     telemetry.api_request("GET", 200, 0.1)
     telemetry.query(0.1)

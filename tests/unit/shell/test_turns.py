@@ -29,7 +29,7 @@ class Scene:
         may = self.turns.take(key(name), {key(one) for one in self.running}, at_ease=at_ease)
         if may:
             self.running.append(name)
-        self.turns.made(key(name))
+        self.turns.release(key(name))
         return may
 
     def ends(self, name: str) -> None:
@@ -95,7 +95,7 @@ def test_who_wants_none_any_more_leaves_its_place() -> None:
     scene.ask("second")
     scene.ends("first")
     scene.turns.leave(key("second"))
-    assert scene.turns.waited(key("second")) is None
+    assert scene.turns.waiting_seconds(key("second")) is None
     assert scene.ask("third")
 
 
@@ -103,7 +103,7 @@ def test_a_job_on_its_way_to_the_api_server_counts() -> None:
     turns = Turns(1, lambda: 0.0)
     assert turns.take(key("a"), (), at_ease=False)
     assert not turns.take(key("b"), (), at_ease=False)
-    turns.made(key("a"))
+    turns.release(key("a"))
     assert not turns.take(key("b"), {key("a")}, at_ease=False)
     assert turns.take(key("b"), (), at_ease=False)
 
@@ -114,8 +114,8 @@ def test_the_wait_is_told_from_the_first_asking_on() -> None:
     scene.ask("b")
     scene.now = 40.0
     scene.ask("b", at_ease=True)
-    assert scene.turns.waited(key("b")) == 40.0
-    assert scene.turns.waited(key("a")) is None
+    assert scene.turns.waiting_seconds(key("b")) == 40.0
+    assert scene.turns.waiting_seconds(key("a")) is None
 
 
 @given(

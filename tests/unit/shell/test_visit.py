@@ -35,7 +35,7 @@ from speculative_operator.shell.resources import CLAIM, JOB, OWNER, POD
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import LONGEST, Turns
-from speculative_operator.shell.visit import SOON, Sources, Visitor
+from speculative_operator.shell.visit import SOON, Reconciler, Sources
 from speculative_operator.shell.writes import Writer
 from speculative_operator.tuner import Memory
 
@@ -58,7 +58,7 @@ class FakeRoom:
 
 
 class Rig:
-    """A visitor whose tick does what `plan` says."""
+    """A reconciler whose tick does what `plan` says."""
 
     def __init__(self, api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
         self.api = api
@@ -80,7 +80,7 @@ class Rig:
         self.room_for: Mapping[str, Any] | None = None
         jobs, turns = Jobs(kube, time.monotonic), Turns(1, lambda: self.at)
         sources = Sources(lambda _: self.round, Capabilities, jobs, turns, self.budget, room=self.room)
-        self.visitor = Visitor(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
+        self.reconciler = Reconciler(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
     def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
         assert abs(now - time.time()) < 5
@@ -108,7 +108,7 @@ async def test_a_first_visit_writes_children_then_status_then_events(rig: Rig) -
     of = await rig.begin()
     told = Event("Normal", Reason.CREATED, "made the children")
     rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, (told,))
-    again = await rig.visitor.visit(KEY)
+    again = await rig.reconciler.reconcile(KEY)
     assert again == SOON
     assert [(call.plural, call.subresource) for call in rig.api.writes()] == [
         ("services", ""),
@@ -123,10 +123,10 @@ async def test_a_first_visit_writes_children_then_status_then_events(rig: Rig) -
 
 async def test_an_object_at_rest_costs_no_write_and_no_read(rig: Rig) -> None:
     await rig.begin()
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     rig.api.calls.clear()
     for _ in range(5):
-        assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+        assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     assert rig.api.calls == []
 
 
@@ -139,7 +139,7 @@ async def test_a_tick_is_told_of_jobs_and_claims_and_a_download_is_looked_at_oft
     labels = {names.LABEL_MANAGED_BY: names.OPERATOR}
     claim = {"name": "weights", "namespace": "ns", "uid": "v", "resourceVersion": "1", "labels": labels}
     rig.cache.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim})
-    assert await rig.visitor.visit(KEY) == READ_EVERY
+    assert await rig.reconciler.reconcile(KEY) == READ_EVERY
     world = rig.seen[-1][0]
     assert [(one.name, one.purpose) for one in world.jobs] == [("gemma", Purpose.FETCH)]
     assert ("Job", "gemma") in world.children
@@ -154,8 +154,8 @@ async def test_a_claim_of_somebody_else_serves_as_well(rig: Rig) -> None:
     await rig.api.put(CLAIM, body)
     wanting = ApplyChild(body, Reason.CREATED, "missing")
     rig.plan = lambda world: (() if "weights" in world.foreign_claims else (wanting,), {"observedGeneration": 1}, ())
-    assert await rig.visitor.visit(KEY) == 0.0
-    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert await rig.reconciler.reconcile(KEY) == 0.0
+    assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     world = rig.seen[-1][0]
     assert (world.claims, world.foreign_claims) == (frozenset(), frozenset({"weights"}))
     assert world.children == {}
@@ -166,8 +166,8 @@ async def test_an_event_told_twice_is_posted_once(rig: Rig) -> None:
     await rig.begin()
     told = Event("Warning", Reason.GUARD, "slower than off")
     rig.plan = lambda _: ((), {"observedGeneration": 1}, (told,))
-    await rig.visitor.visit(KEY)
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert len(rig.api.find("Event")) == 1
 
 
@@ -175,12 +175,12 @@ async def test_events_are_lost_and_visits_are_not_when_events_cannot_be_posted(r
     await rig.begin()
     rig.plan = lambda _: ((), {"observedGeneration": 1}, (Event("Normal", Reason.CREATED, "x"),))
     rig.api.failures.append(lambda call: FaultError(403) if call.plural == "events" else None)
-    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
 
 
 async def test_an_object_that_cannot_be_read_says_so_and_nothing_is_touched(rig: Rig) -> None:
     await rig.begin(spec={"verifier": {"model": "ftp://nowhere"}})
-    again = await rig.visitor.visit(KEY)
+    again = await rig.reconciler.reconcile(KEY)
     assert again == SETTINGS.resync_seconds
     assert rig.seen == []
     ready = next(entry for entry in rig.status["conditions"] if entry["type"] == "Ready")
@@ -188,38 +188,38 @@ async def test_an_object_that_cannot_be_read_says_so_and_nothing_is_touched(rig:
     assert "ftp://nowhere" in ready["message"]
     assert rig.api.find("Event")[0]["type"] == "Warning"
     rig.api.calls.clear()
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert rig.api.writes() == []
 
 
 async def test_a_gone_or_leaving_object_is_let_go(rig: Rig) -> None:
-    assert await rig.visitor.visit(KEY) is None
+    assert await rig.reconciler.reconcile(KEY) is None
     of = owner()
     of["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     rig.cache.put(await rig.api.put(OWNER, of))
-    assert await rig.visitor.visit(KEY) is None
+    assert await rig.reconciler.reconcile(KEY) is None
     assert rig.seen == []
 
 
 async def test_a_round_is_looked_at_once_and_only_with_ready_pods(rig: Rig) -> None:
     await rig.begin()
     rig.round = Round(100.0, Answer())
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert rig.seen[-1][2] is None, "no pod"
     rig.cache.put(await rig.api.put(POD, pod(ready=False)))
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert rig.seen[-1][2] is None, "no ready pod"
     rig.cache.put(await rig.api.put(POD, pod()))
-    assert await rig.visitor.visit(KEY) == 1.5 * SETTINGS.tick_seconds
+    assert await rig.reconciler.reconcile(KEY) == 1.5 * SETTINGS.tick_seconds
     observation = rig.seen[-1][2]
     assert observation is not None
     assert observation.time == 100.0
     assert isinstance(observation.pods["gemma-1"], Gap)
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert rig.seen[-1][2] is None, "the same round again is no news"
     for moment in (110.0, 50.0):
         rig.round = Round(moment, Answer())
-        await rig.visitor.visit(KEY)
+        await rig.reconciler.reconcile(KEY)
         assert rig.seen[-1][2] is not None, "the second one is of a clock that was set back"
 
 
@@ -228,7 +228,7 @@ async def test_a_failed_round_is_a_gap_for_the_whole_object(rig: Rig) -> None:
     rig.cache.put(await rig.api.put(POD, pod()))
     gap = Gap(Reason.PROMETHEUS_TIMEOUT, "no answer")
     rig.round = Round(100.0, gap)
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert rig.seen[-1][2] == Observation(100.0, gap=gap)
     assert 'speculative_operator_gaps_total{reason="PrometheusTimeout"} 1.0' in rig.telemetry.render().decode()
 
@@ -263,7 +263,7 @@ async def test_windows_follow_each_other_without_overlap(rig: Rig) -> None:
     for now in (100.0, 110.0):
         moments = (now - back for back in (30.0, 25.0, 20.0, 15.0, 10.0, 5.0, 0.0))
         rig.round = Round(now, Answer({"gemma-1": scraped(*moments)}))
-        await rig.visitor.visit(KEY)
+        await rig.reconciler.reconcile(KEY)
     windows = [seen[2].pods["gemma-1"] for seen in rig.seen if seen[2] is not None]
     assert all(isinstance(window, PodWindow) for window in windows), windows
     first, second = windows
@@ -281,14 +281,14 @@ async def test_memory_is_handed_on_and_dropped_with_the_object(rig: Rig) -> None
         rig.seen.append((world, memory, observation))
         return Outcome((), {"observedGeneration": 1}, (), kept)
 
-    rig.visitor._tick = remember
-    await rig.visitor.visit(KEY)
-    await rig.visitor.visit(KEY)
+    rig.reconciler._tick = remember
+    await rig.reconciler.reconcile(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert [seen[1] for seen in rig.seen] == [None, kept]
     await rig.api.drop(OWNER, "gemma")
     rig.cache.remove(of)
     rig.cache.put(await rig.api.put(OWNER, owner()))
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert rig.seen[-1][1] is None, "another object by the same name"
 
 
@@ -297,7 +297,7 @@ async def test_a_write_that_fails_fails_the_visit_and_no_status_claims_it(rig: R
     rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, ())
     rig.api.failures.append(lambda call: FaultError(503) if call.plural == "services" else None)
     with pytest.raises(errors.UnavailableError):
-        await rig.visitor.visit(KEY)
+        await rig.reconciler.reconcile(KEY)
     assert rig.status is None
 
 
@@ -305,8 +305,8 @@ async def test_a_refused_manifest_reaches_the_next_tick_as_a_problem_at_once(rig
     of = await rig.begin()
     rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, ())
     rig.api.failures.append(lambda call: FaultError(422, "bad") if call.plural == "services" else None)
-    assert await rig.visitor.visit(KEY) == 0.0
-    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert await rig.reconciler.reconcile(KEY) == 0.0
+    assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     problem = rig.seen[-1][0].problems[0]
     assert (problem.reason, problem.message) == (Reason.RENDER_INVALID, "Service gemma: bad")
     text = rig.telemetry.render().decode()
@@ -318,11 +318,11 @@ async def test_what_was_refused_is_no_problem_once_nobody_wants_it_any_more(rig:
     of = await rig.begin()
     rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
     rig.api.failures.append(lambda call: FaultError(422, "bad") if call.plural == "deployments" else None)
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     rig.plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
     rig.cache.put(await rig.api.put(OWNER, owner(generation=2)))
-    assert await rig.visitor.visit(KEY) == 0.0, "status is to say so at once"
-    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert await rig.reconciler.reconcile(KEY) == 0.0, "status is to say so at once"
+    assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     assert rig.seen[-1][0].problems == ()
 
 
@@ -330,7 +330,7 @@ async def test_an_object_replaced_during_the_visit_gets_no_status(rig: Rig) -> N
     of = await rig.begin()
     await rig.api.drop(OWNER, "gemma")
     await rig.api.put(OWNER, owner())
-    assert await rig.visitor.visit(KEY) == SETTINGS.tick_seconds
+    assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     assert rig.status is None
     assert of["metadata"]["uid"] != rig.api.find(OWNER.kind)[0]["metadata"]["uid"]
 
@@ -341,7 +341,7 @@ async def test_a_replica_that_lost_its_lease_writes_no_status(rig: Rig) -> None:
     rig.leading = False
     told = Event("Normal", Reason.CREATED, "x")
     rig.plan = lambda _: ((), {"observedGeneration": 1, "speculation": {"tableVersion": 2}}, (told,))
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert rig.status["speculation"] == {"tableVersion": 9}
     assert rig.api.writes() == [], "nor an event of it"
 
@@ -350,8 +350,8 @@ async def test_recorded_decisions_are_counted_once(rig: Rig) -> None:
     await rig.begin()
     entry = {"time": "2026-01-01T00:00:00Z", "reason": "FasterTable", "to": "1-8:4"}
     rig.plan = lambda _: ((), {"observedGeneration": 1, "decisions": [entry]}, ())
-    await rig.visitor.visit(KEY)
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert 'speculative_operator_decisions_total{reason="FasterTable"} 1.0' in rig.telemetry.render().decode()
 
 
@@ -366,7 +366,7 @@ def test_a_long_note_is_cut_to_what_the_api_takes() -> None:
 async def test_other_tries_are_counted_without_an_event(rig: Rig) -> None:
     await rig.begin()
     rig.tries_changed = True
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert 'speculative_operator_decisions_total{reason="TriesChanged"} 1.0' in rig.telemetry.render().decode()
     assert not [call for call in rig.api.writes() if call.plural == "events"]
 
@@ -376,14 +376,14 @@ async def test_a_change_that_failed_is_not_remembered_as_made(rig: Rig, changed:
     of = await rig.begin()
     first = Memory.fresh(KTable.constant(3, 256), 0.0)
     rig.memory = first
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     rig.memory = after = replace(first, changed_at=100.0 if changed else None, windows=1)
     rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, ())
     rig.api.failures.append(lambda call: FaultError(503) if call.plural == "services" else None)
     with pytest.raises(errors.UnavailableError):
-        await rig.visitor.visit(KEY)
+        await rig.reconciler.reconcile(KEY)
     with pytest.raises(errors.UnavailableError):
-        await rig.visitor.visit(KEY)
+        await rig.reconciler.reconcile(KEY)
     assert rig.seen[-1][1] is (after if kept else first)
 
 
@@ -402,20 +402,20 @@ async def test_a_job_that_reads_waits_for_its_turn_and_says_so(rig: Rig) -> None
     rig.cache.put(theirs)
     of = await rig.begin()
     rig.plan = lambda _: ((ApplyChild(inspect_job(of), Reason.INSPECTING, "missing"), applying(of)), {}, ())
-    again = await rig.visitor.visit(KEY)
+    again = await rig.reconciler.reconcile(KEY)
     assert len(rig.api.find("Job")) == 1
     assert len(rig.api.find("Service")) == 1
     assert again is not None
     assert again <= READ_EVERY
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     (seen,) = rig.seen[-1][0].jobs
     assert (seen.name, seen.phase) == ("gemma-inspect", Phase.RUNNING)
     assert seen.trouble == "waits for the Jobs of other objects"
     rig.cache.remove(theirs)
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert {one["metadata"]["name"] for one in rig.api.find("Job")} == {"other-inspect", "gemma-inspect"}
     rig.plan = lambda _: ((), {}, ())
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert [one.trouble for one in rig.seen[-1][0].jobs] == [""], "that of the Job itself"
 
 
@@ -429,14 +429,14 @@ async def test_a_turn_that_does_not_come_is_told_as_trouble_where_pods_wait(rig:
     rig.cache.put(await rig.api.put(JOB, inspect_job(other, ready=1)))
     of = await rig.begin()
     rig.plan = lambda _: ((ApplyChild(inspect_job(of), Reason.INSPECTING, "missing"),), {}, ())
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert problems(rig) == []
     rig.at += LONGEST
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     (problem,) = problems(rig)
     assert problem.startswith("Job gemma-inspect has waited 10 minutes for the")
     rig.cache.put(await rig.api.put(POD, pod()))
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert problems(rig) == [], "its pods serve: nobody waits"
 
 
@@ -451,9 +451,9 @@ async def test_a_job_that_could_not_be_made_gives_its_turn_back(rig: Rig) -> Non
     )
     rig.api.failures.append(lambda call: FaultError(503, "busy") if call.method == "PATCH" else None)
     with pytest.raises(errors.ApiError):
-        await rig.visitor.visit(KEY)
+        await rig.reconciler.reconcile(KEY)
     rig.api.failures.clear()
-    await rig.visitor.visit(("ns", "other"))
+    await rig.reconciler.reconcile(("ns", "other"))
     assert [one["metadata"]["name"] for one in rig.api.find("Job")] == ["other-inspect"]
 
 
@@ -472,7 +472,7 @@ async def test_a_tick_that_asks_for_room_is_made_again_with_the_answer(
         {"observedGeneration": 1, "replicas": int(world.room is Room.FREE)},
         (),
     )
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert [world.room for world, *_ in rig.seen] == [None, answer][:ticks]
     assert rig.room.asked == [True], "a Deployment is about to be written"
     assert rig.status["replicas"] == int(answer is Room.FREE)
@@ -484,10 +484,10 @@ async def test_room_that_was_found_too_long_ago_is_looked_for_again(rig: Rig, mo
     rig.room.answer, rig.room_for = Room.FREE, {"spec": {}}
     rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
     monkeypatch.setattr(visit, "GOOD_SECONDS", -1.0)
-    assert await rig.visitor.visit(KEY) == 0.0
+    assert await rig.reconciler.reconcile(KEY) == 0.0
     assert rig.api.writes() == []
     monkeypatch.setattr(visit, "GOOD_SECONDS", 60.0)
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert [call.plural for call in rig.api.writes()][:1] == ["deployments"]
 
 
@@ -504,7 +504,7 @@ async def test_the_metrics_tell_of_an_object_until_it_is_gone(rig: Rig) -> None:
     now = time.time()
     rig.plan = lambda world: ((), {"readyReplicas": 1, "decisions": [{"time": "t", "reason": "FasterTable"}]}, ())
     rig.round = Round(now, Answer({"gemma-1": scraped(*(now - back for back in (10.0, 5.0, 0.0)))}))
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     found = of_the_object(rig)
     assert found["running_requests", "ns", "gemma"] == 4.0
     assert found["tokens_per_second", "ns", "gemma"] == pytest.approx(80.0)
@@ -513,18 +513,18 @@ async def test_the_metrics_tell_of_an_object_until_it_is_gone(rig: Rig) -> None:
     leaving = copy.deepcopy(rig.api.find(OWNER.kind)[0])
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     rig.cache.put(await rig.api.put(OWNER, leaving))
-    assert await rig.visitor.visit(KEY) is None
+    assert await rig.reconciler.reconcile(KEY) is None
     assert of_the_object(rig) == {}
 
 
 async def test_room_is_told_as_it_was_found(rig: Rig) -> None:
     await rig.begin()
     rig.room_for, rig.room.answer = {"spec": {}}, Room.TAKEN
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert of_the_object(rig)["room", "ns", "gemma"] == 0.0
 
 
 async def test_an_object_that_cannot_be_read_is_in_the_metrics_too(rig: Rig) -> None:
     await rig.begin(spec={"verifier": {"model": "ftp://nowhere"}})
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     assert of_the_object(rig)["condition", "ns", "gemma", "Ready", "SpecInvalid"] == 0.0

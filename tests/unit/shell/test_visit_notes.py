@@ -61,7 +61,7 @@ async def look(rig: Rig, wanted: Any, says: str, clock: Clock, seconds: float = 
     rig.notes = wanted
     rig.plan = lambda _: ((), {"speculation": {"k": says}}, ())
     clock.now += seconds
-    await rig.visitor.visit(KEY)
+    await rig.reconciler.reconcile(KEY)
     return written(rig)
 
 
