@@ -183,7 +183,7 @@ class Made:
     statuses: tuple[Mapping[str, Any], ...]
 
 
-def made(body: Mapping[str, Any]) -> Made:
+def tick_twice(body: Mapping[str, Any]) -> Made:
     """Two ticks of the object in each of WORLDS. Raises what no object should make them raise."""
     try:
         spec = to_domain(body)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from kubernetes.client.exceptions import ApiException
-from tests.contract.fuzz import fuzzed, made
+from tests.contract.fuzz import fuzzed, tick_twice
 from tests.contract.objects import specdep
 from tests.contract.server import Server
 
@@ -101,7 +101,7 @@ def test_what_nests_without_end_is_stored_and_hides_nothing(
     bare_cluster.kubectl("create", "--raw", path, "-f", "-", input=text)
     try:
         assert {kept, f"deep-{levels}"} <= set(shell.names())
-        assert "64 levels" in made(shell.get(f"deep-{levels}")).refused
+        assert "64 levels" in tick_twice(shell.get(f"deep-{levels}")).refused
     finally:
         bare_cluster.kubectl("delete", "specdep", f"deep-{levels}", "-n", "default")
 
@@ -114,13 +114,13 @@ def test_every_object_is_refused_in_clear_words_or_served(
     server: Server, shell: Shell, kept: str, body: dict[str, Any]
 ) -> None:
     note(f"SPECULATIVE_FUZZ_SEED={SEED} SPECULATIVE_FUZZ_OBJECTS={OBJECTS}")
-    made(body)  # as stored before a rule existed, or past the API server
+    tick_twice(body)  # as stored before a rule existed, or past the API server
     try:
         stored = server.create(body)
     except ApiException as error:
         clear(error)
         return
-    found = made(stored)
+    found = tick_twice(stored)
     # How deep a template nests is the one thing that the definition cannot bound.
     assert not found.refused or "levels" in found.refused, found.refused
     for status in found.statuses:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.golden.test_jobs import made
+from tests.golden.test_jobs import make_jobs
 
 from devcluster import Cluster
 
@@ -29,7 +29,7 @@ def namespace(bare_cluster: Cluster) -> str:
 
 @pytest.mark.parametrize("name", [*JOBS, "claim"])
 def test_a_manifest_is_taken_as_it_is(bare_cluster: Cluster, namespace: str, name: str) -> None:
-    manifest = made()[name]
+    manifest = make_jobs()[name]
     body = json.dumps({**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}})
     arguments = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-n", namespace, "-f", "-")
     done = bare_cluster.kubectl(*arguments, input=body)
@@ -39,7 +39,7 @@ def test_a_manifest_is_taken_as_it_is(bare_cluster: Cluster, namespace: str, nam
 
 @pytest.mark.parametrize("name", JOBS)
 def test_their_pods_are_admitted_where_restricted_is_enforced(bare_cluster: Cluster, namespace: str, name: str) -> None:
-    template = made()[name]["spec"]["template"]
+    template = make_jobs()[name]["spec"]["template"]
     metadata = {**template["metadata"], "name": name, "namespace": namespace}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     arguments = ("create", "--dry-run=server", "--validate=strict", "-f", "-")

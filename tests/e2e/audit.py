@@ -25,7 +25,7 @@ def requests(log: Path, since: int = 0) -> list[dict[str, Any]]:
         return [one for one in events if one["user"]["username"] == USER and "responseStatus" in one]
 
 
-def told(event: dict[str, Any]) -> str:
+def describe_request(event: dict[str, Any]) -> str:
     """One request in words."""
     return f"{event['verb']} {event['requestURI'].partition('?')[0]}: {event['responseStatus'].get('code')}"
 
@@ -38,13 +38,13 @@ def pod_of(event: dict[str, Any]) -> str:
 
 def denied(events: Iterable[dict[str, Any]]) -> list[str]:
     """Requests that were refused to the operator, by its roles or by an admission rule."""
-    return sorted({told(one) for one in events if one["responseStatus"].get("code") in (401, 403)})
+    return sorted({describe_request(one) for one in events if one["responseStatus"].get("code") in (401, 403)})
 
 
 def writes(events: Iterable[dict[str, Any]]) -> list[str]:
     """Requests that would change something, whatever became of them; those for the Lease aside."""
     found = (one for one in events if one["verb"] not in READS and "objectRef" in one)
-    return [told(one) for one in found if one["objectRef"].get("resource") != "leases"]
+    return [describe_request(one) for one in found if one["objectRef"].get("resource") != "leases"]
 
 
 def used(events: Iterable[dict[str, Any]]) -> set[Right]:

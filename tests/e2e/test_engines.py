@@ -137,7 +137,7 @@ def load(stage: Stage, seconds: float, rate: float) -> tuple[subprocess.Popen[by
     return stage.cluster.inside(argv, env={"PYTHONPATH": str(scene.ROOT / "dev")}), out
 
 
-def told(pod: dict[str, Any]) -> str:
+def start_of(pod: dict[str, Any]) -> str:
     """Everything that decides how the engine of a pod starts."""
     (container,) = pod["spec"]["containers"]
     files = {
@@ -156,7 +156,7 @@ def test_each_pod_runs_its_engine(engines: Stage) -> None:
     }
     for name, start in commands.items():
         (pod,) = engines.pods(name)
-        assert told(pod).startswith(start)
+        assert start_of(pod).startswith(start)
         log = engines.cluster.kubectl("logs", "-n", NAMESPACE, pod["metadata"]["name"]).stdout
         assert "This is an emulation of" in log
 
@@ -194,7 +194,7 @@ def tells(stage: Stage, case: Case) -> bool:
 def arrived(stage: Stage, case: Case, old: str) -> bool:
     """True when one pod is left, a new and ready one that was told the new K."""
     pods = stage.pods(case.name)
-    if len(pods) != 1 or pods[0]["metadata"]["uid"] == old or case.text not in told(pods[0]).replace('"', ""):
+    if len(pods) != 1 or pods[0]["metadata"]["uid"] == old or case.text not in start_of(pods[0]).replace('"', ""):
         return False
     conditions = {entry["type"]: entry["status"] for entry in pods[0]["status"].get("conditions", ())}
     return conditions.get("Ready") == "True"

@@ -175,7 +175,7 @@ def fields(manifests: Any) -> dict[str, Any]:
     return {f"{one['kind']} {path}": value for one in manifests for path, value in leaves(one)}
 
 
-def made(**spec: Any) -> list[dict[str, Any]]:
+def render_object(**spec: Any) -> list[dict[str, Any]]:
     """What the operator writes for OBJECT: runtime and service."""
     body = yaml.safe_load(OBJECT)
     body["spec"] |= spec
@@ -185,7 +185,7 @@ def made(**spec: Any) -> list[dict[str, Any]]:
 
 
 THEIRS = fields(yaml.safe_load_all(PLATFORM))
-OURS = fields(made())
+OURS = fields(render_object())
 
 
 @pytest.mark.parametrize("field", THEIRS)
@@ -219,5 +219,5 @@ def test_what_stands_elsewhere_is_there() -> None:
 def test_replicas_are_fixed_for_kserve() -> None:
     """Whatever their number: KServe would make an autoscaler of two numbers that differ."""
     for replicas in (1, 3):
-        found = fields(made(replicas=replicas))
+        found = fields(render_object(replicas=replicas))
         assert {found[f"InferenceService spec.predictor.{one}Replicas"] for one in ("min", "max")} == {replicas}

@@ -28,7 +28,7 @@ EVERYTHING = Weights(
 CLAIMED = replace(PAIRED, verifier=replace(PAIRED.verifier, source=ModelSource(Scheme.PVC, "theirs/qwen3-8b")))
 
 
-def made() -> dict[str, dict[str, Any]]:
+def make_jobs() -> dict[str, dict[str, Any]]:
     plain, whole = Paired(), Paired(spec=replace(PAIRED, weights=EVERYTHING))
     whole.claims = {"models"}
     whole.capabilities = replace(LOOKING, assigns_uids=False)
@@ -48,7 +48,7 @@ def made() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["inspect", "inspect-claim", "inspect-everything", "fetch-everything", "claim"])
 def test_jobs_are_as_expected(name: str, regenerate: bool) -> None:
-    text = NOTE + yaml.safe_dump(shown(made()[name]), sort_keys=False, width=110)
+    text = NOTE + yaml.safe_dump(shown(make_jobs()[name]), sort_keys=False, width=110)
     expected = HERE / "jobs" / f"{name}.yaml"
     if regenerate:
         expected.write_text(text)
@@ -57,12 +57,12 @@ def test_jobs_are_as_expected(name: str, regenerate: bool) -> None:
 
 
 def test_every_expected_file_is_looked_at() -> None:
-    assert {path.stem for path in (HERE / "jobs").glob("*.yaml")} == set(made())
+    assert {path.stem for path in (HERE / "jobs").glob("*.yaml")} == set(make_jobs())
 
 
 def test_jobs_pass_the_restricted_profile() -> None:
     """Pod Security Standards, restricted: https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
-    for manifest in made().values():
+    for manifest in make_jobs().values():
         if manifest["kind"] != "Job":
             continue
         pod = manifest["spec"]["template"]["spec"]
@@ -83,7 +83,7 @@ def test_pods_of_jobs_are_no_serving_pods() -> None:
     """Deployment, Service, NetworkPolicy and PodDisruptionBudget select by these labels."""
     from speculative_operator.domain import names
 
-    for manifest in made().values():
+    for manifest in make_jobs().values():
         if manifest["kind"] == "Job":
             labels = manifest["spec"]["template"]["metadata"]["labels"]
             assert not names.selector("demo").items() <= labels.items()

@@ -91,7 +91,7 @@ SITUATIONS: dict[tuple[str, str, str], Made] = {
 }
 
 
-def told() -> set[tuple[str, str, str]]:
+def symptoms() -> set[tuple[str, str, str]]:
     """Condition, status and reason, or words of the message, of each symptom."""
     return {
         (kind, status, word)
@@ -101,7 +101,7 @@ def told() -> set[tuple[str, str, str]]:
 
 
 def test_every_condition_of_the_page_is_tried() -> None:
-    assert told() == set(SITUATIONS)
+    assert symptoms() == set(SITUATIONS)
 
 
 @pytest.mark.parametrize("symptom", SITUATIONS, ids=" ".join)

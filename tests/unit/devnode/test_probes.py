@@ -81,7 +81,7 @@ class Recorder:
         return (script.pop(0) if len(script) > 1 else script[0]) == "+", "no"
 
 
-async def told(monkeypatch: pytest.MonkeyPatch, answers: dict[str, str], **settings: Any) -> list[str]:
+async def run_probes(monkeypatch: pytest.MonkeyPatch, answers: dict[str, str], **settings: Any) -> list[str]:
     recorder = Recorder(answers)
     monkeypatch.setattr(probes, "act", recorder.act)
     quick = {"periodSeconds": 0.01, "failureThreshold": 2}
@@ -108,20 +108,20 @@ async def test_without_probes_a_container_is_started_and_ready(monkeypatch: pyte
 
 
 async def test_readiness_waits_for_startup(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await told(monkeypatch, {"startup": "-+", "readiness": "+"}) == ["startup failed", "started", "ready"]
+    assert await run_probes(monkeypatch, {"startup": "-+", "readiness": "+"}) == ["startup failed", "started", "ready"]
 
 
 async def test_startup_that_never_passes_kills(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = await told(monkeypatch, {"startup": "-", "readiness": "+"})
+    words = await run_probes(monkeypatch, {"startup": "-", "readiness": "+"})
     assert words == ["startup failed", "startup failed", "kill by startup"]
 
 
 async def test_readiness_comes_and_goes_without_killing(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = await told(monkeypatch, {"readiness": "+--+"})
+    words = await run_probes(monkeypatch, {"readiness": "+--+"})
     assert [w for w in words if "failed" not in w] == ["started", "ready", "unready", "ready"]
 
 
 async def test_liveness_kills_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = await told(monkeypatch, {"liveness": "+--"})
+    words = await run_probes(monkeypatch, {"liveness": "+--"})
     assert words[-1] == "kill by liveness"
     assert words.count("kill by liveness") == 1

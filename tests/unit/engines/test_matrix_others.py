@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.engines.test_matrix import EVERY, shown
-from tests.unit.engines.test_matrix_vllm import made
+from tests.unit.engines.test_matrix_vllm import make_spec
 
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.engines import engine_for
@@ -26,7 +26,7 @@ def releases(cell: Cell) -> tuple[Version, ...]:
 def test_adapter_obeys_the_row(cell: Cell) -> None:
     data, pipeline = (2 if extent is Extent.MANY else 1 for extent in (cell.data, cell.pipeline))
     for version in releases(cell):
-        subject = made(cell.method, cell.variant, version, data=data, pipeline=pipeline)
+        subject = make_spec(cell.method, cell.variant, version, data=data, pipeline=pipeline)
         subject = replace(subject, engine=replace(subject.engine, type=cell.engine, version=show(version)))
         assert find(CELLS[cell.engine], refusing.question_of(subject, version)) is cell
         engine = engine_for(subject)

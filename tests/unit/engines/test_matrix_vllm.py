@@ -43,7 +43,7 @@ def on(subject: DeploymentSpec, vendor: Vendor) -> DeploymentSpec:
     return replace(subject, accelerator=request, engine=replace(subject.engine, image="example.com/engine:1"))
 
 
-def made(
+def make_spec(
     method: Method, variant: Variant = Variant.PLAIN, version: Version = EMULATED, runner: str = "",
     vendor: Vendor = Vendor.NVIDIA, data: int = 1, pipeline: int = 1,
 ) -> DeploymentSpec:  # fmt: skip
@@ -65,7 +65,7 @@ def of(cell: Cell, version: Version) -> DeploymentSpec:
     """A spec that the row speaks of."""
     vendor = Vendor.NVIDIA if Vendor.NVIDIA in cell.vendors else min(cell.vendors)
     data, pipeline = (2 if extent is Extent.MANY else 1 for extent in (cell.data, cell.pipeline))
-    return made(cell.method, cell.variant, version, cell.runner, vendor, data, pipeline)
+    return make_spec(cell.method, cell.variant, version, cell.runner, vendor, data, pipeline)
 
 
 def releases(cell: Cell) -> tuple[Version, ...]:
@@ -126,7 +126,7 @@ def test_emulator_behaves_as_the_row_says(cell: Cell) -> None:
 @pytest.mark.parametrize("method", Method)
 def test_adapter_obeys_the_platform(row: Platform, method: Method) -> None:
     version = row.newest or (max(row.since, EMULATED) if row.before is None else max(row.since, (0, 11, 0)))
-    subject = made(method, version=version, vendor=row.vendor)
+    subject = make_spec(method, version=version, vendor=row.vendor)
     found = engine_for(subject).refusals(subject)
     if method not in row.methods:
         assert [one.field for one in found] == ["spec.speculator.method"]
@@ -142,7 +142,7 @@ def test_adapter_obeys_the_platform(row: Platform, method: Method) -> None:
 
 @pytest.mark.parametrize("vendor", [Vendor.GAUDI, Vendor.NEURON, Vendor.TPU])
 def test_releases_that_a_plug_in_is_not_known_for(vendor: Vendor) -> None:
-    newer = replace(made(Method.EAGLE3, version=(0, 35, 0), vendor=vendor))
+    newer = replace(make_spec(Method.EAGLE3, version=(0, 35, 0), vendor=vendor))
     assert engine_for(newer).refusals(newer) == (), "the user's image has it"
     bare = replace(newer, engine=replace(newer.engine, image=""))
     fields = {one.field: one.message for one in engine_for(bare).refusals(bare)}
@@ -160,14 +160,14 @@ def test_releases_that_a_plug_in_is_not_known_for(vendor: Vendor) -> None:
     ],
 )
 def test_what_a_platform_lacks(vendor: Vendor, version: Version, changed: dict[str, Any], field: str) -> None:
-    subject = made(Method.EAGLE3, version=version, vendor=vendor, **changed)
+    subject = make_spec(Method.EAGLE3, version=version, vendor=vendor, **changed)
     assert [one.field for one in engine_for(subject).refusals(subject)] == [field]
 
 
 def test_cells_cover_both_runners_at_every_release() -> None:
     """A gap would be a refusal that nobody meant: from a method's first release on, some runner serves it."""
     for method, version in itertools.product(Method, [(0, 25, 1), (0, 28, 0), (0, 31, 0), (0, 32, 0), (0, 40, 1)]):
-        subject = made(method, version=version)
+        subject = make_spec(method, version=version)
         asked = refusing.question_of(subject, version, plan(subject).runner)
         cell = find(CELLS, asked)
         assert cell is not None

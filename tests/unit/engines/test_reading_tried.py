@@ -49,7 +49,7 @@ def series(name: str, labels: Mapping[str, str], value: float, time: float = END
     return Series(f"speculative_payload_tried_{name}_total", {"pod": "qwen-0", **labels}, ((time, value),))
 
 
-def told(times: tuple[float, ...] = SCRAPED) -> Series:
+def payload_info(times: tuple[float, ...] = SCRAPED) -> Series:
     labels = {"pod": "qwen-0", "live": "true", "engine_version": "0.32.0"}
     return Series("speculative_payload_info", labels, tuple((time, 1.0) for time in times))
 
@@ -68,7 +68,7 @@ def grow(*values: float | None, one: Comparison = ONE, key: tuple[str, ...] = TH
 
 
 def compared(*tracks: Series) -> tuple[Comparison, ...]:
-    seen = extend(WINDOW, [told(), *tracks], 60)
+    seen = extend(WINDOW, [payload_info(), *tracks], 60)
     assert seen == replace(TOLD, comparisons=seen.comparisons)
     return seen.comparisons
 
@@ -96,7 +96,7 @@ def test_label_sets_stay_apart_and_those_of_an_old_table_go_alone() -> None:
 
 def test_pieces_of_joining_windows_join() -> None:
     """Scrapes of the payload lie elsewhere than the window's ends: what was not counted in one counts in the next."""
-    tracks = [told(), *grow(1.0, 1.25, 2.0)]
+    tracks = [payload_info(), *grow(1.0, 1.25, 2.0)]
     middle = START + 20
     parts = [replace(WINDOW, end=middle), replace(WINDOW, start=middle)]
     found = [extend(part, tracks, 60).comparisons for part in parts]
@@ -104,11 +104,11 @@ def test_pieces_of_joining_windows_join() -> None:
 
 
 def test_without_a_second_scrape_nothing_is_compared() -> None:
-    assert extend(WINDOW, [told((END - 4,)), *grow(None, None, 9)], 60) == TOLD
+    assert extend(WINDOW, [payload_info((END - 4,)), *grow(None, None, 9)], 60) == TOLD
 
 
 def test_of_two_scrape_jobs_one_is_listened_to() -> None:
-    tracks = [told(), *grow(4, 4.5, 5)]
+    tracks = [payload_info(), *grow(4, 4.5, 5)]
     twice = [Series(t.name, {**t.labels, "job": job}, t.samples) for job in ("a", "b") for t in tracks]
     assert extend(WINDOW, twice, 60).comparisons == (ONE,)
 
@@ -121,9 +121,9 @@ def test_cells_do_not_depend_on_comparisons_nor_these_on_cells() -> None:
         for name, value in zip(names, (10.0, 0.5, 30.0, 60.0, 0.0), strict=True)
     ]  # fmt: skip
     broken = [track for track in cell if "tokens" not in track.name]
-    seen = extend(WINDOW, [told(), *cell, *grow(1, 2, 1)], 60)
+    seen = extend(WINDOW, [payload_info(), *cell, *grow(1, 2, 1)], 60)
     assert ([one.steps for one in seen.cells], seen.comparisons) == ([20.0], ())
-    seen = extend(WINDOW, [told(), *broken, *grow(1, 1, 2)], 60)
+    seen = extend(WINDOW, [payload_info(), *broken, *grow(1, 1, 2)], 60)
     assert (seen.cells, seen.comparisons) == ((), (ONE,))
 
 

@@ -50,7 +50,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "Blocks", Recorder)
 
 
-def made(load: Any, seconds: float = 60.0, **changes: Any) -> Deployment:
+def run_deployment(load: Any, seconds: float = 60.0, **changes: Any) -> Deployment:
     deployment = Deployment(plant(noise=0.05, **changes), load, table=TWO, log_steps=100_000, telemetry=True)
     deployment.set_table(TWO, 0.0, 2, TRIES)
     deployment.advance(seconds)
@@ -63,7 +63,7 @@ def calls(deployment: Deployment, kind: str) -> list[tuple[Any, ...]]:
     return [call[1:] for call in blocks.calls if call[0] == kind]
 
 
-def told(steps: StepLog) -> list[tuple[float, ...]]:
+def step_rows(steps: StepLog) -> list[tuple[float, ...]]:
     verified = np.where(steps.batch > 0, steps.k, 0)
     columns = (verified, steps.sampled, steps.scheduled, steps.seconds, steps.emitted, steps.prefill)
     rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -72,8 +72,8 @@ def told(steps: StepLog) -> list[tuple[float, ...]]:
 
 @pytest.mark.usefixtures("recorded")
 def test_blocks_are_told_every_step_that_emits_tokens() -> None:
-    deployment = made(arriving([(0.0, 20.0), (20.0, 90.0)], 60.0))
-    found, expected = calls(deployment, "told"), told(deployment.steps(0))
+    deployment = run_deployment(arriving([(0.0, 20.0), (20.0, 90.0)], 60.0))
+    found, expected = calls(deployment, "told"), step_rows(deployment.steps(0))
     assert len(found) == len(expected) > 1000
     assert [row[3] for row in found] == pytest.approx([row[3] for row in expected], rel=1e-9)
     assert [(*row[:3], *row[4:]) for row in found] == [(*row[:3], *row[4:]) for row in expected]
@@ -81,7 +81,7 @@ def test_blocks_are_told_every_step_that_emits_tokens() -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_k_is_what_blocks_say_for_the_requests_that_get_a_token() -> None:
-    deployment = made(arriving([(0.0, 10.0), (20.0, 40.0)], 60.0), max_batched_tokens=512)
+    deployment = run_deployment(arriving([(0.0, 10.0), (20.0, 40.0)], 60.0), max_batched_tokens=512)
     asked, steps = calls(deployment, "asked"), deployment.steps(0)
     assert (steps.sampled < steps.scheduled).sum() > 100, "prompts in the middle of their chunks are no key"
     assert [decoding for decoding, _ in asked[: len(steps.end)]] == steps.sampled.tolist()
@@ -92,9 +92,9 @@ def test_k_is_what_blocks_say_for_the_requests_that_get_a_token() -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_blocks_hear_when_nothing_remains() -> None:
-    deployment = made(arriving(0.5, 60.0, output=Lengths(40.0, 0.2)))
+    deployment = run_deployment(arriving(0.5, 60.0, output=Lengths(40.0, 0.2)))
     assert 10 < len(calls(deployment, "idle")) < 60
-    busy = made(steady(4))
+    busy = run_deployment(steady(4))
     assert not calls(busy, "idle")
 
 
@@ -121,14 +121,14 @@ def test_who_gets_a_token_decodes_or_ends_its_prompt() -> None:
 
 
 def test_compared_blocks_are_those_of_the_plugin_fed_with_the_same_steps() -> None:
-    deployment = made(steady([(0.0, 6), (40.0, 14), (80.0, 20), (120.0, 9)]), seconds=160.0)
+    deployment = run_deployment(steady([(0.0, 6), (40.0, 14), (80.0, 20), (120.0, 9)]), seconds=160.0)
     steps = deployment.steps(0)
     alone = Blocks()
     alone.put_in_force(plant().rows(TWO), None, BLOCK_STEPS)
     first = alone.k_for(int(steps.sampled[0]))  # the step that began before the table file came
     tries = [(one.first, one.last, list(one.ks), one.share) for one in TRIES]
     alone.put_in_force(plant().rows(TWO), tries, BLOCK_STEPS)
-    rows = told(steps)
+    rows = step_rows(steps)
     for place, (sampled, next_k, emitted) in enumerate(zip(steps.sampled, steps.next_k, steps.emitted, strict=True)):
         assert next_k == (alone.k_for(int(sampled)) if place else first)
         if emitted > 0:
@@ -139,7 +139,7 @@ def test_compared_blocks_are_those_of_the_plugin_fed_with_the_same_steps() -> No
 
 
 def test_a_restarted_pod_begins_its_comparisons_anew() -> None:
-    deployment = made(steady(8), seconds=120.0)
+    deployment = run_deployment(steady(8), seconds=120.0)
     assert deployment._plugins.blocks[0].comparisons
     deployment.restart(0)
     deployment.advance(270.1)
@@ -150,7 +150,7 @@ def test_a_restarted_pod_begins_its_comparisons_anew() -> None:
 
 
 def test_a_scrape_tells_what_was_compared() -> None:
-    deployment = made(steady(8), seconds=120.0)
+    deployment = run_deployment(steady(8), seconds=120.0)
     text = deployment.exposition()["sim-0-0"]
     parsed = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines())}
     (key, figures), *_ = deployment._plugins.blocks[0].comparisons.items()
@@ -187,4 +187,4 @@ def test_an_error_in_the_blocks_ends_the_run(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(plugin, "Blocks", Broken)
     with pytest.raises(ZeroDivisionError, match="a block of no steps"):
-        made(steady(8))
+        run_deployment(steady(8))

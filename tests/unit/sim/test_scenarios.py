@@ -17,7 +17,7 @@ from speculative_operator.domain.spec import Goal, Objective, OffPolicy
 TRACE = Trace(np.array([0.0, 10.0, 400.0, 5000.0]), np.array([100, 200, 300, 400]), np.array([10, 20, 30, 40]))
 
 
-def made(name: str, seed: int = 1, **more: object) -> Case:
+def build_case(name: str, seed: int = 1, **more: object) -> Case:
     return build(BY_NAME[name], seed, trace=TRACE, **more)  # type: ignore[arg-type]
 
 
@@ -41,7 +41,7 @@ def test_every_scenario_builds_and_repeats(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("name", [one.name for one in ALL if one.name.startswith("lumps")])
 def test_lumps_come_together_with_prompts_much_longer_than_answers(name: str) -> None:
-    load = made(name).workload
+    load = build_case(name).workload
     assert load.arrival is not None
     assert 20.0 < load.prompt.mean() / load.output.mean() < 105.0
     gaps = np.diff(load.arrival)
@@ -49,16 +49,16 @@ def test_lumps_come_together_with_prompts_much_longer_than_answers(name: str) ->
 
 
 def test_the_scenarios_goal_and_targets_are_the_tuners() -> None:
-    assert made("lumps").policy.objective.goal is Goal.LATENCY
-    assert made("lumps_target").policy.objective.tpot_p99_seconds == 0.065
-    assert made("burst").policy.objective == Objective()
+    assert build_case("lumps").policy.objective.goal is Goal.LATENCY
+    assert build_case("lumps_target").policy.objective.tpot_p99_seconds == 0.065
+    assert build_case("burst").policy.objective == Objective()
 
 
 @pytest.mark.parametrize("name", ["diurnal", "dead_drafter", "moe", "slow_dynamic"])
 def test_perturbed_physics_is_within_30_percent_and_repeats(name: str) -> None:
-    plain, shaken = made(name).plant, made(name, shaken=True).plant
-    assert shaken == made(name, shaken=True).plant
-    assert shaken != made(name, seed=2, shaken=True).plant
+    plain, shaken = build_case(name).plant, build_case(name, shaken=True).plant
+    assert shaken == build_case(name, shaken=True).plant
+    assert shaken != build_case(name, seed=2, shaken=True).plant
     for one in dataclasses.fields(plain.costs):
         was, now = getattr(plain.costs, one.name), getattr(shaken.costs, one.name)
         assert was / 1.301 <= now <= was * 1.301 or now == was
@@ -66,35 +66,35 @@ def test_perturbed_physics_is_within_30_percent_and_repeats(name: str) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_the_tuner_is_told_what_a_user_knows(pair: object) -> None:
-    case = next(made(one.name) for one in ALL if PAIRS[one.pair] is pair)
+    case = next(build_case(one.name) for one in ALL if PAIRS[one.pair] is pair)
     assert case.policy.facts.accelerator is not None
     assert case.policy.facts.verifier is not None
     assert case.policy.off_policy is OffPolicy.HARD
     assert case.policy.knobs.ks == case.plant.knobs.ks
-    assert case.policy == made(case.scenario.name, shaken=True).policy
+    assert case.policy == build_case(case.scenario.name, shaken=True).policy
 
 
 def test_a_replay_needs_its_trace_and_is_cut_to_the_length() -> None:
     with pytest.raises(ValueError, match="azure_llm_2023_conv"):
         build(BY_NAME["azure_conv"], 1)
-    load = made("azure_conv").workload
+    load = build_case("azure_conv").workload
     assert load.arrival is not None
     assert load.arrival.tolist() == [0.0, 5.0, 200.0]
     assert load.prompt.tolist() == [100, 200, 300]
 
 
 def test_a_day_rises_to_its_peak_at_noon() -> None:
-    load = made("diurnal").workload
+    load = build_case("diurnal").workload
     counts = [count for _, count in load.concurrency]
     assert (min(counts), max(counts), counts[0]) == (1, 256, 1)
     assert counts.index(256) in range(36, 44)
 
 
 def test_mixes_follow_their_shares() -> None:
-    load = made("diurnal").workload
+    load = build_case("diurnal").workload
     shares = np.bincount(load.kind, minlength=len(KINDS) + 1) / len(load.kind)
     assert shares == pytest.approx(MIXED, abs=0.03)
-    load = made("mix_shift").workload
+    load = build_case("mix_shift").workload
     assert [set(load.kind[pool.first : pool.stop].tolist()) for pool in load.pools] == [{0}, {3}]
 
 

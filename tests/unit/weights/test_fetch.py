@@ -42,7 +42,7 @@ def brought(shelf: Shelf, cache: Path, limits: Limits = BRISK, **options: Any) -
     return fetch(shelf, cache, user="space/object", report=options.pop("report", ignored), limits=limits, **options)
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
@@ -212,10 +212,10 @@ def test_a_stream_that_stalls_is_asked_for_anew_and_may_not_write_when_it_wakes(
     )
     seen: list[Progress] = []
 
-    def told(progress: Progress) -> None:
+    def note(progress: Progress) -> None:
         seen.append(progress)
 
-    folder = brought(shelf, tmp_path, parallel=1, report=told)
+    folder = brought(shelf, tmp_path, parallel=1, report=note)
     woken.set()
     time.sleep(0.1)
     assert contents(folder) == MODEL
@@ -277,8 +277,10 @@ def test_a_git_object_id_is_held_against_the_file_too(tmp_path: Path) -> None:
         def files(self) -> tuple[Entry, ...]:
             return (entry,)
 
-    assert (brought(Git({"config.json": b"hello"}), made(tmp_path / "right")) / "config.json").read_bytes() == b"hello"
-    error = refusal(Git({"config.json": b"hullo"}), made(tmp_path / "wrong"))
+    assert (
+        brought(Git({"config.json": b"hello"}), make_folder(tmp_path / "right")) / "config.json"
+    ).read_bytes() == b"hello"
+    error = refusal(Git({"config.json": b"hullo"}), make_folder(tmp_path / "wrong"))
     assert error.reason is Reason.CHECKSUM_MISMATCH
     assert "git object id" in error.message
 

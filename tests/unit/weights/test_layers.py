@@ -310,12 +310,12 @@ def test_what_is_asked_to_stop_keeps_whole_layers(registry: RegistryServer, fold
     largest = max(source.layers, key=lambda layer: layer.size)
     registry.ledger.order(Fault(path=largest.digest, slow_to=100_000))
 
-    def told(_: Progress) -> None:
+    def stop_at_the_end(_: Progress) -> None:
         if missing_bytes(source, tmp_path / "cache") == largest.size:
             stop.set()
 
     with pytest.raises(Stopped):
-        brought(source, tmp_path, stop=stop, report=told)
+        brought(source, tmp_path, stop=stop, report=stop_at_the_end)
     registry.ledger.order()
     before = len(registry.ledger.seen())
     assert contents(brought(opened(registry), tmp_path))["vocab.txt"] == (folder / "vocab.txt").read_bytes()
