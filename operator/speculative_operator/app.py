@@ -29,6 +29,7 @@ from speculative_operator.shell.login import LoginError, own_namespace
 from speculative_operator.shell.operator import Operator
 from speculative_operator.shell.prometheus import Prometheus
 from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.reconciler import Reconciler, Sources, Tick
 from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.room import Room
@@ -36,7 +37,6 @@ from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.scraper import Scraper, WithPods
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import Turns
-from speculative_operator.shell.visit import Reconciler, Sources, Tick
 from speculative_operator.shell.writes import Writer
 
 log = logging.getLogger(__name__)

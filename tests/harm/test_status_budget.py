@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.shell.fakeapi import FakeApi
 from tests.unit.shell.scene import KEY
-from tests.unit.shell.test_visit import Rig
+from tests.unit.shell.test_reconciler import Rig
 
 from speculative_operator.reconcile.status import FIGURES_SECONDS
 from speculative_operator.shell.budget import Budget
@@ -58,7 +58,7 @@ def test_one_object_alone_writes_its_figures_twice_a_minute_at_most() -> None:
 
 @pytest.fixture
 def spent(api: FakeApi, kube: Kube, telemetry: Telemetry) -> Rig:
-    """A visitor with nothing left of the budget."""
+    """A reconciler with nothing left of the budget."""
     rig = Rig(api, kube, telemetry)
     while rig.budget.take():
         pass

@@ -1,4 +1,4 @@
-"""What the operator's own metrics tell of one object (docs/metrics.md, "Of each object"). Called by `shell.visit`.
+"""What the operator's own metrics tell of one object (docs/metrics.md, "Of each object"). Called by `shell.reconciler`.
 
 A figure that is unknown or too old is no sample: an autoscaler must find nothing rather than the load of a minute ago.
 Sums over pods exist only while every pod that should have figures has some, for else they would be too small.

@@ -1,4 +1,4 @@
-"""How many statuses are written for figures alone, over the whole fleet. Asked by `visit`.
+"""How many statuses are written for figures alone, over the whole fleet. Asked by `reconciler`.
 
 Figures of a busy object move with every look. Each by itself may be written twice a minute; of thousands of objects
 that would be hundreds of writes a second to the API server, for numbers that nobody reads. What cannot wait is written

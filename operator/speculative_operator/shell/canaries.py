@@ -1,5 +1,5 @@
 """The observed canaries that `spec.route.canary` names, and the objects that must look again when one changes. Used by
-`visit`; `informer` asks which objects to wake."""
+`reconciler`; `informer` asks which objects to wake."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The catalogue's rows, from which the operator picks speculators: the package's rows, and those of a file that the
-chart mounts. Asked by `visit`.
+chart mounts. Asked by `reconciler`.
 
 The file is read again every few seconds, because its ConfigMap may change while the operator runs. A file that cannot
 be read changes nothing: the last good rows stay, and the log names the fault.

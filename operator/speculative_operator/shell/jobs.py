@@ -2,8 +2,8 @@
 messages and the last lines of their logs. Of serving pods that fetch their weights themselves it reads the last line
 alone: the rest is in their status.
 
-Asked by `visit` before each tick. Only the last line of a running download is read from the API server, and not often;
-without the permission for it a download merely shows no progress.
+Asked by `reconciler` before each tick. Only the last line of a running download is read from the API server, and not
+often; without the permission for it a download merely shows no progress.
 """
 
 from __future__ import annotations

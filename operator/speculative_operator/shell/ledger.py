@@ -1,4 +1,4 @@
-"""What is remembered between ticks of one object about writing its children. Used by `writes`, kept by `visit`."""
+"""What is remembered between ticks of one object about writing its children. Used by `writes`, kept by `reconciler`."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
 from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.reconciler import Reconciler
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.visit import Reconciler
 
 log = logging.getLogger(__name__)
 

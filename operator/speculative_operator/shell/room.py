@@ -1,4 +1,4 @@
-"""Looks whether one more replica fits on nodes, at the moment at which it matters. Used by `visit`.
+"""Looks whether one more replica fits on nodes, at the moment at which it matters. Used by `reconciler`.
 
 Nodes are listed, then the pods of those where its pods might fit, one node after the other until all have room: nothing
 is watched or kept. What it finds it sets aside for a while, so that many objects do not count on the same accelerator.

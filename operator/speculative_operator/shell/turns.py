@@ -1,4 +1,4 @@
-"""Whose turn it is to have its models read. Asked by `visit` before it carries out what a tick decided.
+"""Whose turn it is to have its models read. Asked by `reconciler` before it carries out what a tick decided.
 
 Turning checks on, upgrading the operator or moving to another cluster would make a Job for every object at once. So
 many run at a time as the settings say. Who waits is kept here alone: after a restart objects ask anew, and Jobs that

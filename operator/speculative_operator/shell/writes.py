@@ -1,4 +1,4 @@
-"""Carries out the actions of a tick, and remembers which were refused. Used by `visit`; the only writer of children.
+"""Carries out a tick's actions, and remembers which were refused. Used by `reconciler`; the only writer of children.
 
 What the API server refuses becomes a problem that the next tick shows as a condition: a refused manifest is not sent
 again until it or the spec changes, a forbidden one only now and then.

@@ -10,7 +10,7 @@ from speculative_operator.shell.logs import CalmFilter, JsonFormatter, TextForma
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
-    made = logging.LogRecord("speculative_operator.shell.visit", logging.WARNING, "x.py", 1, message, (), None)
+    made = logging.LogRecord("speculative_operator.shell.reconciler", logging.WARNING, "x.py", 1, message, (), None)
     made.__dict__.update(extra)
     return made
 
@@ -23,7 +23,7 @@ def test_json_is_one_line_with_the_extra_fields() -> None:
         "ns",
         "gemma",
         "WARNING",
-        "shell.visit",
+        "shell.reconciler",
     )
     assert line["message"] == "two\nlines \u2713"
     assert line["time"].endswith("+00:00")

@@ -1,4 +1,4 @@
-"""A visit from snapshot to status, with a fake tick: order, observation, status, events, and what failing means."""
+"""A reconcile from snapshot to status, with a fake tick: order, observation, status, events, and what failing means."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
-from speculative_operator.shell import errors, visit
+from speculative_operator.shell import errors, reconciler
 from speculative_operator.shell.budget import Budget
 from speculative_operator.shell.cache import Cache, Key
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.podseries import Answer
+from speculative_operator.shell.reconciler import SOON, Reconciler, Sources
 from speculative_operator.shell.report import Reporter, event_body
 from speculative_operator.shell.resources import CLAIM, JOB, OWNER, POD
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import LONGEST, Turns
-from speculative_operator.shell.visit import SOON, Reconciler, Sources
 from speculative_operator.shell.writes import Writer
 from speculative_operator.tuner import Memory
 
@@ -483,10 +483,10 @@ async def test_room_that_was_found_too_long_ago_is_looked_for_again(rig: Rig, mo
     of = await rig.begin()
     rig.room.answer, rig.room_for = Room.FREE, {"spec": {}}
     rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
-    monkeypatch.setattr(visit, "GOOD_SECONDS", -1.0)
+    monkeypatch.setattr(reconciler, "GOOD_SECONDS", -1.0)
     assert await rig.reconciler.reconcile(KEY) == 0.0
     assert rig.api.writes() == []
-    monkeypatch.setattr(visit, "GOOD_SECONDS", 60.0)
+    monkeypatch.setattr(reconciler, "GOOD_SECONDS", 60.0)
     await rig.reconciler.reconcile(KEY)
     assert [call.plural for call in rig.api.writes()][:1] == ["deployments"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.shell.fakeapi import FakeApi, FaultError
 from tests.unit.shell.scene import KEY
-from tests.unit.shell.test_visit import Rig
+from tests.unit.shell.test_reconciler import Rig
 
 from speculative_operator.reconcile import notes
 from speculative_operator.reconcile.notes import FIRST_SECONDS, NOTES_SECONDS
@@ -20,7 +20,7 @@ NAME = f"{KEY[1]}-notes"
 
 
 class Clock:
-    """Unix seconds, as far as a visit knows."""
+    """Unix seconds, as far as a reconcile knows."""
 
     now = 1_800_000_000.0
 
