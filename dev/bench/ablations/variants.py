@@ -180,7 +180,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_urgency", "large gains wait as long as small ones", {"pace.URGENT": math.inf}),
     # What is tried.
     Variant("no_tries", "no K is ever tried", {"decide.may_try": _never}),
-    Variant("tries_cost_nothing", "as much is tried whatever it costs", {"tries.MOST_COST": 1.0}),
+    Variant("tries_cost_nothing", "as much is tried whatever it costs", {"trials.MOST_COST": 1.0}),
     # Safety and removal.
     Variant("no_guard", "no cut after two slow windows", {"decide.GUARD_WINDOWS": 10**9}),
     Variant("misled", "prior: tokens and drafts cost 0.3 of the truth", _MISTAKEN),

@@ -15,7 +15,7 @@ from speculative_operator.tuner.outlook import Outlook
 from speculative_operator.tuner.report import acceptance_text, change_text, estimate, why
 from speculative_operator.tuner.targets import targets_text
 from speculative_operator.tuner.traffic import Look
-from speculative_operator.tuner.tries import worth_trying
+from speculative_operator.tuner.trials import worth_trying
 
 
 def state_of(table: KTable, look: Look) -> State:

@@ -49,7 +49,7 @@ from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
 from speculative_operator.tuner.traffic import Look, bound_claims, pool
-from speculative_operator.tuner.tries import MISSING_WORTH, may_try, missing, worth_trying
+from speculative_operator.tuner.trials import MISSING_WORTH, may_try, missing, worth_trying
 
 MIN_EFFECTIVE_DRAFTS = 20.0
 """Drafts, divided by the clustering factor, that a change of table must rest on."""

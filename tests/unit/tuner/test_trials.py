@@ -14,7 +14,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.outlook import outlook
-from speculative_operator.tuner.tries import (
+from speculative_operator.tuner.trials import (
     LEAST_SHARE,
     MOST_KS,
     MOST_SHARE,
