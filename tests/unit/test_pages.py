@@ -313,7 +313,7 @@ def test_warnings_are_all_listed_with_their_type() -> None:
     """Of the status; what events say of them is told beside."""
     package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
     given = {Reason[name] for name in re.findall(r"(?:Notice\(\s*|knobs\.\w+, )Reason\.(\w+)", package)}
-    _, _, section = text(ROOT / "docs" / "operations.md").partition("## Warnings")
+    _, _, section = text(ROOT / "docs" / "conditions.md").partition("## Warnings")
     rows = re.findall(r"^\| `(\w+)` \| (Normal|Warning) \|", section, re.MULTILINE)
     status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
     told = {event.reason: event.type for event in events({}, status, ())}
