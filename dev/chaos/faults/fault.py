@@ -35,16 +35,16 @@ class Nothing(Fault):
     """The run's own noise: the same load and the same judge without a fault."""
 
     name = "nothing"
-    does = "Nothing is done: the load alone, judged as all others are."
-    remedy = "Nothing to see, nothing to do."
+    does = "Nothing: the load alone."
+    remedy = "Nothing."
 
 
 class PodDeleted(Fault):
     """Shows that the judge finds harm."""
 
     name = "control: a pod is deleted by hand"
-    does = "`kubectl delete pod` of a serving pod. This is harm, and the judge must find it."
-    remedy = "Its ReplicaSet makes another pod. The row is here to show that the judge finds a replaced pod."
+    does = "`kubectl delete pod` of a serving pod."
+    remedy = "Its ReplicaSet makes another pod. The row shows that the judge finds harm."
     seconds = 5.0
 
     def inject(self, ground: Ground) -> None:

@@ -51,11 +51,10 @@ class Kill:
 class Kills(Fault):
     name = "operator killed"
     does = (
-        "SIGKILL, many times: at a request drawn by chance (before the API server got it, or after it acted and before"
-        " the operator heard so) or at a moment drawn by chance. An edit, a lost child, a new or a deleted object gives"
-        " it work each time."
+        "SIGKILL, many times, at a request or a moment drawn by chance, while an edit, a lost child, a new or a deleted"
+        " object gives the operator work."
     )
-    remedy = "Serving goes on. `kubectl get pods` shows the restarts; what was begun is finished after the next start."
+    remedy = "`kubectl get pods` shows the restarts; what was begun is finished after the next start."
     seconds = 2.0
 
     def inject(self, ground: Ground) -> None:
@@ -86,7 +85,7 @@ class Kills(Fault):
 
 class TwoOperators(Fault):
     name = "two operators, one Lease"
-    does = "A second operator is started; then the first, which leads, is killed again and again until the other leads."
+    does = "A second operator is started; the first, which leads, is killed until the other leads."
     remedy = "One waits while the other leads: `kubectl get lease -n speculative-system` names the leader."
     seconds = 6.0
 
@@ -107,8 +106,8 @@ class TwoOperators(Fault):
 
 class TwoLeaders(Fault):
     name = "two operators at once"
-    does = "A second operator that asks for no Lease acts beside the first, as after a mistaken installation."
-    remedy = "Both write the same: nothing rolls. Events come twice. Remove one; never switch leader election off."
+    does = "A second operator acts beside the first without a Lease, as after a mistaken installation."
+    remedy = "Both write the same; events come twice. Remove one; never switch leader election off."
 
     def inject(self, ground: Ground) -> None:
         self._second = ground.second_operator(SPECULATIVE_LEADER_ELECTION="false")
@@ -124,8 +123,8 @@ class TwoLeaders(Fault):
 
 class ClockForth(Fault):
     name = "clock set forth and back"
-    does = "The operator's wall clock jumps a day ahead, and back again afterwards."
-    remedy = "While it is wrong Prometheus has no samples of that time: nothing is tuned. Set the node's clock right."
+    does = "The operator's clock jumps a day ahead, and back afterwards."
+    remedy = "Prometheus has no samples of that time, so nothing is tuned. Set the node's clock right."
     fresh_figures = True
     offset = DAY
 
@@ -138,6 +137,6 @@ class ClockForth(Fault):
 
 class ClockBack(ClockForth):
     name = "clock set back and forth"
-    does = "The operator's wall clock jumps a day back, and forth again afterwards."
-    remedy = "Prometheus has no samples of these pods of a day ago: nothing is tuned. Set the node's clock right."
+    does = "The operator's clock jumps a day back, and ahead afterwards."
+    remedy = "The same."
     offset = -DAY

@@ -13,7 +13,7 @@ from chaos.ground import AUTO, Ground
 from chaos.lies import Lie
 from chaos.proxy import Behaviour, Proxy
 
-PROMETHEUS_BACK = "Nothing is changed by what is not known; tuning goes on by itself once Prometheus answers."
+PROMETHEUS_BACK = "Tuning goes on once Prometheus answers."
 
 
 class _ApiServer(Fault):
@@ -34,8 +34,8 @@ class _ApiServer(Fault):
 
 class ApiServerGone(_ApiServer):
     name = "API server gone"
-    does = "The operator's connections are cut and new ones refused, for longer than its Lease lasts."
-    remedy = "Pods serve on with the table they have; edits wait. The operator goes on by itself when it is back."
+    does = "Connections are cut and new ones refused, for longer than the operator's Lease lasts."
+    remedy = "Pods keep their table; edits wait until it is back."
     seconds = 25.0
 
     def fail(self, ground: Ground) -> None:
@@ -44,8 +44,8 @@ class ApiServerGone(_ApiServer):
 
 class ApiServerHanging(_ApiServer):
     name = "API server hanging"
-    does = "Requests are taken and never answered, watches fall silent, for longer than the operator's Lease lasts."
-    remedy = "As above: the operator gives its Lease up, is restarted, and waits."
+    does = "Requests are never answered and watches fall silent, for longer than the Lease lasts."
+    remedy = "The same; the operator gives up its Lease, is restarted and waits."
     seconds = 25.0
 
     def fail(self, ground: Ground) -> None:
@@ -55,7 +55,7 @@ class ApiServerHanging(_ApiServer):
 class ApiServerThrottling(_ApiServer):
     name = "API server throttling"
     does = "Seven of ten requests get 429 with Retry-After, some 500, as under priority and fairness at the limit."
-    remedy = "Changes take longer. `speculative_operator` metrics count the refusals; look for who asks so much."
+    remedy = "Changes take longer. Look for who asks so much."
     seconds = 20.0
 
     def fail(self, ground: Ground) -> None:
@@ -102,9 +102,7 @@ class PrometheusLying(PrometheusGone):
         "Every answer is another lie: NaN and negative counters, drafts never accepted, an engine twenty times slower"
         " or faster, counters that fall, half of the series, samples of next week."
     )
-    remedy = (
-        "`MetricsAvailable` says what is absurd. What is plausible is believed, within the K that engines prepared."
-    )
+    remedy = "`MetricsAvailable` says what is absurd. What is plausible is believed, within prepared K."
     seconds = 30.0
 
     def inject(self, ground: Ground) -> None:
@@ -114,8 +112,8 @@ class PrometheusLying(PrometheusGone):
 
 class PrometheusBelievable(PrometheusGone):
     name = "Prometheus lying believably"
-    does = "All along it tells that no draft is ever accepted and that every step takes twenty times as long."
-    remedy = "Drafts may be cut to K 0, never more than the engines prepared, and come back when the truth does."
+    does = "It says all along that no draft is accepted and that every step takes twenty times as long."
+    remedy = "K may fall to 0, and comes back with the truth."
     seconds = 40.0
 
     def inject(self, ground: Ground) -> None:
@@ -129,8 +127,8 @@ def useless_and_slow(matrix: lies.Matrix) -> lies.Matrix:
 
 class PodLying(PrometheusGone):
     name = "one pod lying"
-    does = "The series of one pod of two tell that none of its drafts was ever accepted and that each step took long."
-    remedy = "No pod is restarted for what it tells; compare the pods in Grafana, and delete the one that is ill."
+    does = "The series of one pod of two say that no draft was accepted and that each step took long."
+    remedy = "No pod is restarted for it. Compare the pods in Grafana, and delete the one that is ill."
     seconds = 30.0
 
     def inject(self, ground: Ground) -> None:

@@ -72,12 +72,10 @@ class _OnTheVolume(Fault):
 class ForeignFiles(_OnTheVolume):
     name = "others' files in the cache"
     does = (
-        "The volume of the cache holds old files of others, at its root and below every folder that a cache has, under"
-        " names that others give. Then another object fetches into it."
+        "The volume of the cache holds old files of others, at its root and in every folder that a cache has. Then"
+        " another object fetches into it."
     )
-    remedy = (
-        "Nothing of others is removed. Where the cache refuses the volume, the condition names what lies in its way."
-    )
+    remedy = "They stay. If the cache refuses the volume, the condition names what lies in its way."
 
     def prepare(self, ground: Ground) -> None:
         own = [f"{OWN_FOLDER}/{name}" for name in LIKELY] if (ground.store / OWN_FOLDER).is_dir() else []
@@ -88,10 +86,8 @@ class ForeignFiles(_OnTheVolume):
 
 class FullDisk(_OnTheVolume):
     name = "full disk"
-    does = (
-        "The volume of the cache is filled to the last byte by a file of somebody else; another object fetches into it."
-    )
-    remedy = "`WeightsReady` is False with `CacheFull` and the bytes needed. Pods that serve are left alone. Make room."
+    does = "A file of somebody else fills the volume of the cache; another object fetches into it."
+    remedy = "`WeightsReady` has the bytes needed. Make room."
     filling = "results/measurements.bin"
 
     def prepare(self, ground: Ground) -> None:
@@ -128,10 +124,9 @@ class HostileNamespace(Fault):
     name = "hostile namespace"
     does = (
         f"A tenant runs a pod with our labels that exports {SERIES:,} series in the name of another tenant's pod, and"
-        " objects that cannot be served, one by the name of another tenant's; series of that pod come from a strange"
-        " address, too."
+        " objects that cannot be served. Series of that pod come from a strange address, too."
     )
-    remedy = "Other namespaces are served as before. Series of an address that is no pod of ours do not count."
+    remedy = "Nothing: series of a strange address do not count."
     seconds = 30.0
 
     def prepare(self, ground: Ground) -> None:
@@ -174,8 +169,8 @@ def _absurd_objects() -> list[tuple[str, dict[str, Any]]]:
 
 class StalledRollout(Fault):
     name = "stalled rollout"
-    does = "An edit asks for pods on a node that does not exist, so that the new pod waits for ever; then it is undone."
-    remedy = "`RolloutHealthy` and `Progressing` say what the new pod waits for. The old pods serve; undo the edit."
+    does = "An edit asks for pods on a node that does not exist; then it is undone."
+    remedy = "The conditions say what the new pod waits for. The old pods serve; undo the edit."
     seconds = 15.0
 
     def inject(self, ground: Ground) -> None:
