@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from tests.golden.case import Case
 
@@ -20,19 +20,41 @@ _EVERYWHERE = frozenset(
         "--served-model-name", "--host", "--port", "--revision", "--max-num-seqs", "--shutdown-timeout",
         "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--enable-expert-parallel",
         "--speculative-config", "--scheduler-cls", "--model-path", "--model", "--model-id", "--tp-size", "--dp-size",
-        "--tp",
+        "--tp", "--pp-size", "--ep-size", "--tp_size", "--pp_size", "--ep_size", "--num-shard", "--hostname",
+        "--max-running-requests", "--max_batch_size", "--max-batch-size", "--max-concurrent-requests",
+        "--speculative-draft-model-path",
     }
 )  # fmt: skip
 """Flags that every row would have, or that another column tells."""
-_HEAD = "| Case | Engine | Method | Accelerators | Layout | Image | K changed by | K | Beside that |"
+_SHARED_HEAD = "| Engine | K changed by | Every pod has |"
+_HEAD = "| Case | Engine | Method | Accelerators | Layout | K changed by | K | Beside that |"
 
 
 def rows(cases: Iterable[Case]) -> Iterator[str]:
-    """Lines of the table, its head first."""
-    yield _HEAD
-    yield "|" + "---|" * (_HEAD.count("|") - 1)
-    for case in cases:
-        yield "| " + " | ".join(_cells(case)) + " |"
+    """Lines of the two tables: what pods of an engine have in common, then the cases, each with its head first."""
+    found = [(case, [*_beside(case)]) for case in cases]
+    shared: dict[tuple[str, str], list[str]] = {}
+    for case, beside in found:
+        common = shared.setdefault(_kind(case), beside)
+        shared[_kind(case)] = [one for one in common if one in beside]
+    yield from _lines(_SHARED_HEAD, [(*kind, ", ".join(common) or "nothing more") for kind, common in shared.items()])
+    yield ""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for case, beside in found:
+        own = [one for one in beside if one not in shared[_kind(case)]]
+        same.setdefault((*_cells(case), ", ".join(own) or "nothing"), []).append(f"`{case.name}`")
+    yield from _lines(_HEAD, [(", ".join(named), *cells) for cells, named in same.items()])
+
+
+def _lines(head: str, cells: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield head
+    yield "|" + "---|" * (head.count("|") - 1)
+    for row in cells:
+        yield "| " + " | ".join(row) + " |"
+
+
+def _kind(case: Case) -> tuple[str, str]:
+    return str(case.spec.engine.type), str(case.knobs.actuator)
 
 
 def image_rows() -> Iterator[str]:
@@ -63,16 +85,25 @@ def image_rows() -> Iterator[str]:
 
 
 def _cells(case: Case) -> Iterator[str]:
-    spec, knobs, made = case.spec, case.knobs, case.container
-    yield f"`{case.name}`"
+    spec, knobs = case.spec, case.knobs
     yield f"{spec.engine.type} {spec.engine.version}"
     yield f"`{spec.speculator.method}`" if spec.speculator and spec.speculates else "none"
     yield f"{spec.accelerator.product or spec.accelerator.vendor} x {spec.accelerator.per_replica}"
     yield _layout(spec.verifier)
-    yield f"`{made.image}`"
     yield str(knobs.actuator)
-    yield " ".join(map(str, knobs.ks))
-    yield ", ".join([*_flags(made.args), *_drafting(made.args), *_pod(case)]) or "nothing"
+    yield " ".join(_runs(knobs.ks))
+
+
+def _beside(case: Case) -> Iterator[str]:
+    """What the pods of a case have beside what another column tells."""
+    yield from (*_flags(case.container.args), *_drafting(case.container.args), *_pod(case))
+
+
+def _runs(ks: Iterable[int]) -> Iterator[str]:
+    """Numbers in their order; three and more that follow each other as `first-last`."""
+    for _, run in groupby(enumerate(ks), lambda pair: pair[1] - pair[0]):
+        found = [k for _, k in run]
+        yield from (f"{found[0]}-{found[-1]}",) if len(found) > 2 else map(str, found)
 
 
 def _layout(verifier: Verifier) -> str:
@@ -108,6 +139,8 @@ def _drafting(args: tuple[str, ...]) -> Iterator[str]:
 
 def _pod(case: Case) -> Iterator[str]:
     made = case.container
+    if case.spec.engine.image:
+        yield f"image `{made.image}`"
     if made.payload:
         yield "mounted scheduler"
     yield from (f"file `{name}`" for name in sorted(made.files))
