@@ -1,4 +1,4 @@
-"""What docs/openshift-ai.md and docs/openshift.md show: objects, the chart's values and the command that takes them; and
+"""What docs/openshift-ai.md and docs/openshift.md show: objects, the chart's values, the command that takes them; and
 OpenShift's definition of a Route, for those that are shown."""
 
 from __future__ import annotations
